@@ -1,0 +1,1 @@
+"""The configuration tree: one folder a group, one YAML an option."""

@@ -1,0 +1,307 @@
+"""What a spec and a metric are: the contract that every registered class keeps."""
+
+from __future__ import annotations
+
+import dataclasses
+import types as pytypes
+import typing
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.errors import DataError, SpecError
+from harness.signature import signature
+from harness.types import F64, HUMAN, Example, MetricResult, NextToken, Ragged
+
+T = TypeVar("T")
+
+Direction = Literal["higher", "lower", "match_human"]
+Family = Literal["text", "scored", "two_sample", "teacher_forced", "human"]
+Resampling = Literal["bootstrap", "subsample", "none"]
+NeedKind = Literal["texts", "tokens", "stops", "embeddings", "token_nll", "next_token", "judgments"]
+Scope = Literal["continuation", "prompt_and_continuation"]
+Unit = Literal["tokens", "words"]
+
+
+class Spec:
+    """Base of every frozen options class: checks types on construction, by the annotations.
+
+    Subclasses are `@dataclass(frozen=True, kw_only=True)`; `check` holds their own rules and raises `SpecError`.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self))
+        for f in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = _coerce(getattr(self, f.name), hints[f.name], f"{self.name}.{f.name}")
+            object.__setattr__(self, f.name, value)
+        self.check()
+
+    def check(self) -> None:
+        """Raise `SpecError` if the options are out of range or do not go together."""
+
+    def require(self, claim: bool, option: str, accepted: str) -> None:
+        """Raise a `SpecError` that names the option, its value and what is accepted."""
+        if not claim:
+            value = getattr(self, option)
+            raise SpecError(f"{self.name}.{option}: expected {accepted}, got {value!r}")
+
+
+def _coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
+    """Fit a YAML value to an annotation (int → float, list → tuple) or raise `SpecError`."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (typing.Union, pytypes.UnionType):
+        return _coerce_union(value, args, where)
+    if origin is Literal:
+        if value not in args or isinstance(value, bool) != isinstance(args[args.index(value)], bool):
+            raise SpecError(f"{where}: expected one of {', '.join(map(str, args))}, got {value!r}")
+        return value
+    if origin is tuple and isinstance(value, (list, tuple)):
+        item = args[0] if args else Any
+        return tuple(_coerce(v, item, f"{where}[{i}]") for i, v in enumerate(value))
+    if origin in (Mapping, dict) and isinstance(value, Mapping):
+        return dict(value)
+    kind = origin or hint
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    wrong_bool = isinstance(value, bool) and kind is not bool
+    if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
+        return value
+    raise SpecError(f"{where}: expected {kind.__name__}, got {value!r}")
+
+
+def _coerce_union(value: Any, options: tuple[Any, ...], where: str) -> Any:  # noqa: ANN401
+    for option in options:
+        try:
+            return _coerce(value, option, where)
+        except SpecError:
+            continue
+    wanted = " or ".join(getattr(o, "__name__", str(o)) for o in options).replace("NoneType", "null")
+    raise SpecError(f"{where}: expected {wanted}, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One kind of feature that a metric asks for.
+
+    `tokens` → `Ragged` int64; `texts` → list of str; `stops` → bool array, true where the length limit was hit;
+    `embeddings` → float32 (n, d); `token_nll` → `Ragged` float64, nats; `next_token` → `NextToken`;
+    `judgments` → `metrics._judgments.Judgments`.
+    """
+
+    kind: NeedKind
+    by: str = ""
+    """Who makes it: a role of the config (`scorer`, `embedder`, `decoder`, `model`) or `words` for whitespace words."""
+    scope: Scope = "continuation"
+    options: tuple[tuple[str, str | int | float | bool | None], ...] = ()
+    """Further options of the feature (for example `(("bos", False),)`), sorted by name."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One system's features; rows sorted by (example id, sample), the same order in every feature."""
+
+    system: str
+    ids: Sequence[str]
+    data: Mapping[Need, Any]
+    memo: dict[tuple[Hashable, ...], Any] = field(default_factory=dict)
+    """Holds what `derived` made; not part of the features."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def tokens(self, need: Need) -> Ragged:
+        """Token ids (or ids of whitespace words), int64."""
+        return self._get(need, Ragged)
+
+    def token_nll(self, need: Need) -> Ragged:
+        """Negative log-likelihood a token, nats, float64."""
+        return self._get(need, Ragged)
+
+    def texts(self, need: Need) -> list[str]:
+        """Texts of the needed scope."""
+        return self._get(need, list)
+
+    def embeddings(self, need: Need) -> NDArray[np.float32]:
+        """Embeddings, shape (n, d); may be a memory map."""
+        return self._get(need, np.ndarray)
+
+    def stops(self, need: Need) -> NDArray[np.bool_]:
+        """True where the text hit the length limit, shape (n,)."""
+        return self._get(need, np.ndarray)
+
+    def next_token(self, need: Need) -> NextToken:
+        """Statistics of Q on human text."""
+        return self._get(need, NextToken)
+
+    def derived(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
+        """Return something derived from this side's features, made at most once while the side lives.
+
+        `key` starts with the name of what is made and holds all that it depends on (the need, the options).
+        """
+        if key not in self.memo:
+            self.memo[key] = make()
+        made: T = self.memo[key]
+        return made
+
+    def _get(self, need: Need, kind: type[T]) -> T:
+        if need not in self.data:
+            raise DataError(f"system {self.system}: feature {need} was not made; it has {list(self.data)}")
+        value = self.data[need]
+        if not isinstance(value, kind):
+            raise TypeError(f"{need}: expected {kind.__name__}, got {type(value).__name__}")
+        return value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """What a metric gets: both sides, and the facts that enter its signature.
+
+    For a metric with `sides = "one"` the system under test is `model`; its human row is computed by passing the human
+    side as `model` too.
+    """
+
+    human: Side
+    model: Side
+    facts: Mapping[str, str] = field(default_factory=dict)
+    others: Sequence[Side] = ()
+    """All systems of a grid, for the metrics that fit something on all of them; empty outside a grid."""
+
+
+class Metric(Spec):
+    """A frozen dataclass of options with a pure `compute`; the mathematics lives in functions beside it.
+
+    `sides`: `one` reads `features.model` alone (and so has a human row of its own); `two` compares the sides (its human
+    row is the human ceiling where `ceiling` is true); `human` reads statistics of Q on human text.
+    """
+
+    family: ClassVar[Family]
+    direction: ClassVar[Direction]
+    bounds: ClassVar[tuple[float, float]]
+    resampling: ClassVar[Resampling]
+    sides: ClassVar[Literal["one", "two", "human"]]
+    ceiling: ClassVar[bool] = False
+    titles: ClassVar[Mapping[str, str]] = {}
+    """Display names of the values, where they differ from the key."""
+    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {}
+    """Directions of the values that differ from the metric's own."""
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the features that `compute` reads."""
+        raise TypeError(f"{type(self).__name__} does not say what it needs")
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute the metric; pure and deterministic.
+
+        Raises:
+            UndefinedMetric: If it has no value on these features; becomes "–" in tables.
+        """
+        raise TypeError(f"{type(self).__name__} has no compute")
+
+    def result(
+        self,
+        features: Features,
+        primary: str,
+        values: Mapping[str, float],
+        *,
+        notes: Sequence[str] = (),
+        per_example: Mapping[str, F64] | None = None,
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+        sd: Mapping[str, float] | None = None,
+    ) -> MetricResult:
+        """Wrap values with everything that identifies them."""
+        return MetricResult(
+            metric=self.name,
+            signature=signature(self, features.facts),
+            primary=primary,
+            values={k: float(v) for k, v in values.items()},
+            n_human=len(features.human),
+            n_model=len(features.model),
+            notes=tuple(notes),
+            per_example=per_example or {},
+            arrays=arrays or {},
+            sd={k: float(v) for k, v in (sd or {}).items()},
+        )
+
+
+def human_side_of(features: Features) -> Features:
+    """Return the features with the human side as the system under test."""
+    return Features(features.human, dataclasses.replace(features.human, system=HUMAN), features.facts)
+
+
+class Tokenizer(Protocol):
+    """The part of a tokenizer that tasks and features use; no special tokens are added."""
+
+    def encode(self, text: str) -> list[int]:
+        """Return token ids of `text`."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file that a task reads."""
+
+    name: str
+    url: str
+    """Where it comes from; empty for the user's own file."""
+    path: Path
+    """Where it lies or has to be put."""
+
+    @property
+    def present(self) -> bool:
+        """True if the file is there."""
+        return self.path.is_file()
+
+
+class Task(Spec):
+    """Where prompts and human continuations come from."""
+
+    source: ClassVar[str] = ""
+    """Address of the data, for the README's table of tasks."""
+    size: ClassVar[str] = ""
+    licence: ClassVar[str] = ""
+
+    def files(self) -> list[SourceFile]:
+        """Return the files that the task reads, present or not; cheap, touches no network."""
+        return []
+
+    def fetch(self) -> None:
+        """Download what is missing; afterwards `fingerprint` and `examples` touch no network.
+
+        Raises:
+            DataError: If a file cannot be had; says from where, and where to put it by hand.
+        """
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 (hex) of the source data; enters keys and signatures.
+
+        Raises:
+            DataError: If a file is missing; says where to get it and where to put it.
+        """
+        raise TypeError(f"{type(self).__name__} has no fingerprint")
+
+    def needs_tokenizer(self) -> bool:
+        """Return true if prompts are cut by tokens of the model under test."""
+        return False
+
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+        """Yield all examples in a canonical order; the first N of them are a fair sample.
+
+        Args:
+            tokenizer: The tokenizer of the model under test, given if `needs_tokenizer`.
+            skipped: Reason → count of records passed over; filled while the examples are drawn.
+        """
+        raise TypeError(f"{type(self).__name__} has no examples")

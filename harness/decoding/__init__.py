@@ -1,0 +1,1 @@
+"""Decoders: a token distribution Q and a way to choose from it."""

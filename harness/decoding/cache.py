@@ -1,0 +1,325 @@
+"""Running a model step by step: a key-value cache allocated once, rows that leave it, and the forward pass on it.
+
+On CPU in float32 a row's logits do not depend on the other rows, bit for bit, because the kernels are chosen for it:
+the matrix products run on row-major weights (the BLAS then treats every row alike from two rows up, so a single row
+is run beside a copy of itself), and attention sees equal lengths, hence no padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.models import LanguageModel
+
+GENERAL_FLOOR = 16
+"""Rows that a model of another family is run with at least on CPU: below, BLAS kernels for few rows round otherwise."""
+
+
+class Runner(Protocol):
+    """A model with a cache for a fixed number of rows and positions."""
+
+    rows: int
+    """Rows still in use."""
+
+    def feed(self, ids: Tensor, *, every: bool = False) -> Tensor:
+        """Run ids (rows, t) after what is cached.
+
+        Returns:
+            The last hidden state, shape (rows, d), or with `every` those of all t positions, (rows, t, d).
+        """
+        ...
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits (…, V), float32, of hidden states (…, d)."""
+        ...
+
+    def keep(self, kept: Sequence[int]) -> list[int]:
+        """Drop all rows but these; returns which old row stands at each place now."""
+        ...
+
+    def reorder(self, parents: Tensor) -> None:
+        """Row i goes on from row parents[i]."""
+        ...
+
+    def rewind(self, length: int) -> None:
+        """Forget the positions from `length` on."""
+        ...
+
+
+def runner(lm: LanguageModel, rows: int, length: int) -> Runner:
+    """Make a runner for `rows` sequences of at most `length` positions."""
+    if _is_plain_gpt2(lm.model):
+        return Gpt2Runner(lm, rows, length)
+    return GeneralRunner(lm, rows, length)
+
+
+def _is_plain_gpt2(model: Any) -> bool:  # noqa: ANN401
+    config = model.config
+    return (
+        config.model_type == "gpt2"
+        and type(model).__name__ == "GPT2LMHeadModel"
+        and config.activation_function in ("gelu_new", "gelu_pytorch_tanh")
+        and config.scale_attn_weights
+        and not config.scale_attn_by_inverse_layer_idx
+        and not config.add_cross_attention
+    )
+
+
+def compaction(rows: int, kept: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+    """Plan to close the holes with the rows from the end.
+
+    Returns:
+        Places to fill, the rows that fill them, and which old row stands at each place afterwards.
+    """
+    stay = set(kept)
+    size = len(kept)
+    holes = [i for i in range(size) if i not in stay]
+    movers = [i for i in range(size, rows) if i in stay]
+    order = list(range(size))
+    for hole, mover in zip(holes, movers, strict=True):
+        order[hole] = mover
+    return holes, movers, order
+
+
+class Gpt2Runner:
+    """The GPT-2 family, written out: no mask to build, keys and values written in place."""
+
+    def __init__(self, lm: LanguageModel, rows: int, length: int) -> None:
+        import torch
+
+        self.weights = lm.memo.get("gpt2") or lm.memo.setdefault("gpt2", Gpt2Weights(lm.model))
+        w = self.weights
+        floor = 2 if lm.device.type == "cpu" else 1
+        self.rows, self.length = rows, 0
+        self._physical, self._floor = max(rows, floor), floor
+        shape = (w.layers, 2, self._physical, w.heads, length, w.head_size)
+        self._cache = torch.zeros(shape, dtype=lm.dtype, device=lm.device)
+
+    def feed(self, ids: Tensor, *, every: bool = False) -> Tensor:
+        """See `Runner`."""
+        import torch
+        import torch.nn.functional as nn
+
+        w = self.weights
+        n, t = ids.shape
+        if n < self._floor:
+            ids, n = ids[:1].expand(self._floor, t), self._floor
+        start, end = self.length, self.length + t
+        with torch.inference_mode():
+            x = nn.embedding(ids, w.tokens).add_(w.positions[start:end]).view(n * t, w.width)
+            for layer, cache in zip(w.blocks, self._cache, strict=True):
+                keys, values = cache[0, :n, :, :end], cache[1, :n, :, :end]
+                h = nn.layer_norm(x, (w.width,), layer.ln_1_w, layer.ln_1_b, w.eps)
+                qkv = torch.addmm(layer.attn_b, h, layer.attn_w).view(n, t, 3, w.heads, w.head_size)
+                query, key, value = qkv.transpose(1, 3).unbind(2)
+                keys[:, :, start:] = key
+                values[:, :, start:] = value
+                mixed = _attend(query, keys, values, start)
+                h = mixed.transpose(1, 2).reshape(n * t, w.width)
+                x.add_(torch.addmm(layer.proj_b, h, layer.proj_w))
+                h = nn.layer_norm(x, (w.width,), layer.ln_2_w, layer.ln_2_b, w.eps)
+                h = nn.gelu(torch.addmm(layer.fc_b, h, layer.fc_w), approximate="tanh")
+                x.add_(torch.addmm(layer.out_b, h, layer.out_w))
+            self.length = end
+            x = x.view(n, t, w.width)
+            x = nn.layer_norm(x if every else x[:, -1], (w.width,), w.ln_f_w, w.ln_f_b, w.eps)
+            return x[: self.rows]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """See `Runner`."""
+        import torch
+
+        flat = hidden.reshape(-1, hidden.shape[-1])
+        single = len(flat) < self._floor
+        with torch.inference_mode():
+            made = torch.mm(flat.expand(self._floor, -1) if single else flat, self.weights.head)[: len(flat)].float()
+        return made.view(*hidden.shape[:-1], made.shape[-1])
+
+    def keep(self, kept: Sequence[int]) -> list[int]:
+        """See `Runner`."""
+        holes, movers, order = compaction(self.rows, kept)
+        if holes:
+            self._cache[:, :, holes, :, : self.length] = self._cache[:, :, movers, :, : self.length]
+        self.rows = len(kept)
+        return order
+
+    def reorder(self, parents: Tensor) -> None:
+        """See `Runner`; copies only the rows that change."""
+        import torch
+
+        changed = (parents != torch.arange(len(parents), device=parents.device)).nonzero().squeeze(1)
+        if len(changed):
+            self._cache[:, :, changed, :, : self.length] = self._cache[:, :, parents[changed], :, : self.length]
+
+    def rewind(self, length: int) -> None:
+        """See `Runner`."""
+        self.length = length
+
+
+def _attend(query: Tensor, keys: Tensor, values: Tensor, start: int) -> Tensor:
+    """Causal attention of positions start… over all positions so far."""
+    import torch
+    import torch.nn.functional as nn
+
+    t = query.shape[2]
+    if t == 1:
+        return nn.scaled_dot_product_attention(query, keys, values)
+    if start == 0:
+        return nn.scaled_dot_product_attention(query, keys, values, is_causal=True)
+    mask = torch.ones(t, start + t, dtype=torch.bool, device=query.device).tril_(start)
+    return nn.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+
+
+class Gpt2Block:
+    """Weights of one block."""
+
+    def __init__(self, block: Any) -> None:  # noqa: ANN401 - a transformers module
+        self.ln_1_w, self.ln_1_b = block.ln_1.weight, block.ln_1.bias
+        self.ln_2_w, self.ln_2_b = block.ln_2.weight, block.ln_2.bias
+        self.attn_w, self.attn_b = block.attn.c_attn.weight, block.attn.c_attn.bias
+        self.proj_w, self.proj_b = block.attn.c_proj.weight, block.attn.c_proj.bias
+        self.fc_w, self.fc_b = block.mlp.c_fc.weight, block.mlp.c_fc.bias
+        self.out_w, self.out_b = block.mlp.c_proj.weight, block.mlp.c_proj.bias
+
+
+class Gpt2Weights:
+    """Weights of a GPT-2, shared with the transformers module but for the output matrix, which is laid row-major."""
+
+    def __init__(self, model: Any) -> None:  # noqa: ANN401
+        body = model.transformer
+        self.tokens, self.positions = body.wte.weight, body.wpe.weight
+        self.blocks = [Gpt2Block(b) for b in body.h]
+        self.layers, self.width = len(self.blocks), int(self.tokens.shape[1])
+        self.heads = int(model.config.n_head)
+        self.head_size = self.width // self.heads
+        self.ln_f_w, self.ln_f_b = body.ln_f.weight, body.ln_f.bias
+        self.eps = float(model.config.layer_norm_epsilon)
+        head = model.lm_head.weight.detach().t()
+        self.head = head.contiguous() if head.device.type == "cpu" else head
+
+
+class GeneralRunner:
+    """Any other causal LM of transformers, with the same kind of cache."""
+
+    def __init__(self, lm: LanguageModel, rows: int, length: int) -> None:
+        self._lm = lm
+        self._model, self._body, self._head = lm.model, lm.model.get_decoder(), lm.model.get_output_embeddings()
+        self._floor = GENERAL_FLOOR if lm.device.type == "cpu" else 1
+        self._room, self.length, self.rows = length, 0, rows
+        self._cache = _fixed_cache(self._model.config, length)
+
+    def feed(self, ids: Tensor, *, every: bool = False) -> Tensor:
+        """See `Runner`."""
+        import torch
+
+        n, t = ids.shape
+        if n < self._floor:
+            ids = torch.cat([ids, ids[:1].expand(self._floor - n, t)])
+        at = torch.arange(self.length, self.length + t, device=ids.device)
+        with torch.inference_mode():
+            out = self._body(
+                input_ids=ids,
+                past_key_values=self._cache,
+                use_cache=True,
+                cache_position=at,
+                position_ids=at.expand(len(ids), t),
+            )
+        self.length += t
+        hidden = out.last_hidden_state
+        return hidden[: self.rows] if every else hidden[: self.rows, -1]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """See `Runner`."""
+        import torch
+
+        flat = hidden.reshape(-1, hidden.shape[-1])
+        size = len(flat)
+        if size < self._floor:
+            flat = torch.cat([flat, flat[:1].expand(self._floor - size, -1)])
+        with torch.inference_mode():
+            made = _rescaled(self._model.config, self._head(flat)[:size].float())
+        return made.view(*hidden.shape[:-1], made.shape[-1])
+
+    def keep(self, kept: Sequence[int]) -> list[int]:
+        """See `Runner`."""
+        holes, movers, order = compaction(self.rows, kept)
+        size = max(len(kept), self._floor)
+        for layer in self._cache.layers:
+            layer.take(holes, movers, size)
+        self.rows = len(kept)
+        return order
+
+    def reorder(self, parents: Tensor) -> None:
+        """See `Runner`."""
+        for layer in self._cache.layers:
+            layer.reorder(parents)
+
+    def rewind(self, length: int) -> None:
+        """See `Runner`."""
+        for layer in self._cache.layers:
+            layer.used = length
+        self.length = length
+
+
+def _rescaled(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
+    """What some families do to their logits after the output matrix."""
+    cap = getattr(config, "final_logit_softcapping", None)
+    if cap:
+        logits = (logits / cap).tanh() * cap
+    scale = getattr(config, "logit_scale", None)
+    if isinstance(scale, float):
+        logits = logits * scale
+    division = getattr(config, "logits_scaling", None)
+    return logits / division if isinstance(division, (int, float)) else logits
+
+
+def _fixed_cache(config: Any, length: int) -> Any:  # noqa: ANN401
+    """A transformers cache whose layers are allocated once for `length` positions."""
+    import torch
+    from transformers.cache_utils import Cache, DynamicLayer
+
+    class FixedLayer(DynamicLayer):  # type: ignore[misc]
+        """Keys and values in a buffer of the final length."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.used = 0
+
+        def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> Any:  # noqa: ANN401
+            if not self.is_initialized:
+                n, heads, _t, size = key_states.shape
+                self.dtype, self.device = key_states.dtype, key_states.device
+                self.keys = torch.zeros((n, heads, length, size), dtype=self.dtype, device=self.device)
+                self.values = torch.zeros(
+                    (n, heads, length, value_states.shape[-1]), dtype=self.dtype, device=self.device
+                )
+                self.is_initialized = True
+            n, end = len(key_states), self.used + key_states.shape[2]
+            self.keys[:n, :, self.used : end] = key_states
+            self.values[:n, :, self.used : end] = value_states
+            self.used = end
+            return self.keys[:n, :, :end], self.values[:n, :, :end]
+
+        def get_seq_length(self) -> int:
+            return self.used
+
+        def get_mask_sizes(self, query: Any) -> tuple[int, int]:  # noqa: ANN401 - an int or positions, by version
+            return self.used + (query if isinstance(query, int) else query.shape[0]), 0
+
+        def take(self, holes: list[int], movers: list[int], size: int) -> None:
+            del size
+            if holes:
+                self.keys[holes, :, : self.used] = self.keys[movers, :, : self.used]
+                self.values[holes, :, : self.used] = self.values[movers, :, : self.used]
+
+        def reorder(self, parents: Any) -> None:  # noqa: ANN401
+            n = len(parents)
+            self.keys[:n, :, : self.used] = self.keys[parents, :, : self.used]
+            self.values[:n, :, : self.used] = self.values[parents, :, : self.used]
+
+    text = config.get_text_config(decoder=True)
+    return Cache(layers=[FixedLayer() for _ in range(text.num_hidden_layers)])

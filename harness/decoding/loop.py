@@ -1,0 +1,109 @@
+"""The loop over prompts: buckets of one length, batches, retreat when memory runs out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from harness.decoding.base import Advance, Decoder, Emit, Job, Prompt
+from harness.errors import SpecError
+from harness.types import Generation
+
+if TYPE_CHECKING:
+    from harness.models import LanguageModel
+
+__all__ = ["Prompt", "generate"]
+
+_log = logging.getLogger(__name__)
+
+
+def generate(
+    lm: LanguageModel,
+    decoder: Decoder,
+    prompts: Sequence[Prompt],
+    *,
+    seed: int,
+    max_new_tokens: int,
+    batch_size: int,
+    emit: Emit,
+    advance: Advance | None = None,
+) -> None:
+    """Continue every prompt.
+
+    A text depends on (seed, example id, sample), prompt, decoder and model alone: not on the batch size, the order of
+    the prompts or which of them are left after a resume (exact on CPU in float32).
+
+    Args:
+        lm: The model.
+        decoder: A resolved decoder.
+        prompts: Rows to make, in any order.
+        seed: The run's seed.
+        max_new_tokens: Length limit.
+        batch_size: Rows at once; halved for a batch that does not fit into memory.
+        emit: Gets rows as soon as they are finished, in any order, each once.
+        advance: Gets the number of tokens just made.
+
+    Raises:
+        SpecError: If the lengths do not fit the model or the decoder is not resolved.
+    """
+    if batch_size < 1:
+        raise SpecError(f"runtime.batch_size: expected at least 1, got {batch_size}")
+    if decoder.needs_human_ppl:
+        raise SpecError(f"decoder.{decoder.name} needs the human perplexity; call resolve(human_ppl) first")
+    longest = max((len(p.token_ids) for p in prompts), default=0)
+    decoder.plan_check(lm.context_length, max_new_tokens, longest)
+    job = Job(seed, max_new_tokens, emit, advance or (lambda _: None))
+    for batch in _batches(prompts, batch_size):
+        _run_or_halve(lm, decoder, batch, job)
+
+
+def _batches(prompts: Sequence[Prompt], batch_size: int) -> Iterator[list[Prompt]]:
+    """Batches of one prompt length each; longest first, so that memory runs out early if it does."""
+    ordered = sorted(prompts, key=lambda p: -len(p.token_ids))
+    for _, group in groupby(ordered, key=lambda p: len(p.token_ids)):
+        bucket = list(group)
+        for start in range(0, len(bucket), batch_size):
+            yield bucket[start : start + batch_size]
+
+
+def _run_or_halve(lm: LanguageModel, decoder: Decoder, batch: list[Prompt], job: Job) -> None:
+    """Run a batch; where memory runs out, run what is left of it in halves."""
+    done: set[tuple[str, int]] = set()
+
+    def emit(rows: list[Generation]) -> None:
+        done.update((g.example_id, g.sample) for g in rows)
+        job.emit(rows)
+
+    try:
+        decoder.run(lm, batch, Job(job.seed, job.max_new_tokens, emit, job.advance))
+    except (RuntimeError, MemoryError) as err:
+        if len(batch) == 1 or not _out_of_memory(err):
+            raise
+        message = str(err).partition("\n")[0]
+    else:
+        return
+    _free_memory()
+    left = [p for p in batch if (p.example_id, p.sample) not in done]
+    half = max(len(batch) // 2, 1)
+    _log.warning("out of memory with %d rows, going on with %d: %s", len(batch), half, message)
+    for start in range(0, len(left), half):
+        _run_or_halve(lm, decoder, left[start : start + half], job)
+
+
+def _out_of_memory(err: Exception) -> bool:
+    text = str(err).lower()
+    return isinstance(err, MemoryError) or "out of memory" in text or "can't allocate memory" in text
+
+
+def _free_memory() -> None:
+    import gc
+
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+

@@ -1,0 +1,44 @@
+"""Every error that the harness raises on purpose.
+
+Message form: what was expected, what came, where, what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HarnessError(Exception):
+    """Root of all errors that are about the user's input or state; shown as one line."""
+
+
+class SpecError(HarnessError):
+    """The configuration is wrong; raised while planning, before any model loads."""
+
+
+class DataError(HarnessError):
+    """A file or an example is wrong; names the file and line or the example id."""
+
+
+class StoreError(HarnessError):
+    """An artefact cannot be written or read."""
+
+
+class UndefinedMetric(HarnessError):  # noqa: N818 - an answer ("–" in the table), not a failure
+    """The metric has no value here; the message is the reason shown under the table."""
+
+
+class MissingExtra(HarnessError):  # noqa: N818 - named after what is missing
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed; pip install 'openended[{extra}]'")
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return `'; did you mean …? known: …'` for an unknown name."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{hint} known: {', '.join(names)}" if hint else f"; known: {', '.join(names)}"

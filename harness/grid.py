@@ -1,0 +1,203 @@
+"""The jobs of one command: a single run, or a grid whose jobs may run in several processes.
+
+A grid's jobs leave one small file each in the grid's folder; so the overview and the report at the end work for every
+launcher, and need nothing but a shared file system.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf
+
+from harness.errors import HarnessError
+from harness.io import read_json, write_json
+from harness.settings import Settings, settings_from
+
+log = logging.getLogger(__name__)
+
+FAILED = 1
+
+
+class Job:
+    """The function that Hydra calls for each run; keeps a session, so that models stay loaded between jobs."""
+
+    # Hydra reads the name of the function it wraps.
+    __name__ = "openended"
+    __qualname__ = "openended"
+    __module__ = "harness.grid"
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Any] = {}
+
+    def __call__(self, cfg: DictConfig) -> None:
+        """Run one job of the composed configuration."""
+        hydra = HydraConfig.get()
+        multirun = str(hydra.mode).endswith("MULTIRUN")
+        choice = str(hydra.runtime.choices.get("experiment") or "default").replace("/", "-")
+        if not multirun:
+            self._single(cfg, choice, list(hydra.overrides.task))
+            return
+        watch = JobFile(Path(hydra.sweep.dir), int(hydra.job.num), str(hydra.job.override_dirname))
+        if watch.stopped(on_error=str(cfg.runtime.on_error)):
+            watch.write("skipped", error="an earlier job failed and runtime.on_error=stop")
+            return
+        watch.write("running")
+        try:
+            folder = self._run(_settings(cfg, choice), list(hydra.overrides.task))
+        except HarnessError as err:
+            watch.write("failed", error=" ".join(str(err).split()))
+        except Exception as err:
+            log.debug("%s", traceback.format_exc())
+            watch.write("failed", error=f"{type(err).__name__}: {err}", trace=traceback.format_exc())
+        else:
+            watch.write("done", folder=str(folder) if folder else None)
+        watch.say()
+
+    def _single(self, cfg: DictConfig, choice: str, overrides: list[str]) -> None:
+        settings = _settings(cfg, choice)
+        folder = self._run(settings, overrides)
+        if folder is not None:
+            show_report([folder], folder / "report", settings.report)
+
+    def _run(self, settings: Settings, overrides: list[str]) -> Path | None:
+        """Run or plan; returns the run folder, None after a plan."""
+        from harness.pipeline import plan, run
+        from harness.session import Session
+        from harness.store import Store, check_writable
+
+        check_writable(settings.outputs_dir)
+        root = settings.outputs_dir / "store"
+        if str(root) not in self._sessions:
+            self._sessions[str(root)] = Session(Store(root, locking=settings.runtime.locking))
+        session = self._sessions[str(root)]
+        if settings.plan_only:
+            show_plan(settings, plan(settings, session))
+            return None
+        if settings.judgments is not None:
+            from harness.people import run_judgments
+
+            return run_judgments(settings, session, overrides).folder
+        return run(settings, session, overrides).folder
+
+
+class JobFile:
+    """One job's line in the grid's folder: running, done, failed or skipped."""
+
+    def __init__(self, grid: Path, number: int, title: str) -> None:
+        self.folder = grid / "jobs"
+        self.path = self.folder / f"{number:05d}.json"
+        self.title = title
+        self._started = time.time()
+
+    def write(self, state: str, **facts: Any) -> None:  # noqa: ANN401
+        """Write the job's state atomically."""
+        seconds = round(time.time() - self._started, 3)
+        write_json(self.path, {"job": self.title, "state": state, "seconds": seconds, **facts})
+
+    def stopped(self, *, on_error: str) -> bool:
+        """Return true if an earlier job failed and the grid is to stop then."""
+        return on_error == "stop" and any(job["state"] == "failed" for job in read_jobs(self.folder.parent))
+
+    def say(self) -> None:
+        """Log the overview: done, running, failed, time left."""
+        log.info("%s", overview(self.folder.parent))
+
+
+class Watch(Callback):  # type: ignore[misc]
+    """Counts the jobs of a grid before it starts; builds the report and says what failed when it ends."""
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:  # noqa: ANN401
+        """Write how many jobs there will be."""
+        write_json(Path(config.hydra.sweep.dir) / "grid.json", {"total": count_jobs(config)})
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:  # noqa: ANN401
+        """Build the report of all finished jobs; leave with 1 if a job failed.
+
+        Raises:
+            SystemExit: Hydra lets this through where it would only warn of other exceptions.
+        """
+        grid = Path(config.hydra.sweep.dir)
+        jobs = read_jobs(grid)
+        folders = sorted({Path(job["folder"]) for job in jobs if job.get("folder")})
+        failed = [job for job in jobs if job["state"] in ("failed", "skipped")]
+        if folders:
+            choice = str(config.hydra.runtime.choices.get("experiment") or "default").replace("/", "-")
+            target = Path(config.outputs_dir) / "reports" / choice
+            show_report(folders, target, _plain(config.get("report")))
+        for job in failed:
+            log.error("%s: %s: %s", job["state"], job["job"], job["error"])
+        if failed:
+            log.error("%d of %d jobs failed or were skipped; the same command tries them again", len(failed), len(jobs))
+            raise SystemExit(FAILED)
+
+
+def _settings(cfg: DictConfig, choice: str) -> Settings:
+    config = {key: value for key, value in _plain(cfg).items() if key != "hydra"}
+    return settings_from({**config, "experiment": choice})
+
+
+def _plain(node: DictConfig | None) -> dict[str, Any]:
+    """Plain containers of a configuration node, interpolations resolved; empty for none."""
+    container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True) if node is not None else {}
+    return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
+
+
+def count_jobs(config: DictConfig) -> int:
+    """Return the number of jobs that the sweep's overrides ask for."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    words = [f"{key}={value}" for key, value in _plain(config.hydra.sweeper.get("params")).items()]
+    given = {word.split("=", 1)[0]: word for word in [*words, *config.hydra.overrides.task]}
+    total = 1
+    for override in OverridesParser.create().parse_overrides(list(given.values())):
+        if override.is_sweep_override():
+            total *= len(list(override.sweep_string_iterator()))
+    return total
+
+
+def read_jobs(grid: Path) -> list[dict[str, Any]]:
+    """Return the states of the grid's jobs so far, in the order of their numbers."""
+    return [read_json(path) for path in sorted((grid / "jobs").glob("*.json"))]
+
+
+def overview(grid: Path) -> str:
+    """Return one line: done, running, failed, time left."""
+    jobs = read_jobs(grid)
+    total = int(read_json(grid / "grid.json")["total"]) if (grid / "grid.json").exists() else len(jobs)
+    count = {state: sum(job["state"] == state for job in jobs) for state in ("done", "running", "failed", "skipped")}
+    finished = [job["seconds"] for job in jobs if job["state"] in ("done", "failed")]
+    left = total - len(finished) - count["skipped"]
+    workers = max(count["running"], 1)
+    seconds = sum(finished) / max(len(finished), 1) * left / workers
+    return (
+        f"grid       {count['done']} of {total} done, {count['running']} running, {count['failed']} failed, "
+        f"about {seconds / 60:.0f} min left"
+    )
+
+
+def show_plan(settings: Settings, planned: Any) -> None:  # noqa: ANN401
+    """Print the plan: stage, what, hit or make, key; and the files that the task still needs."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{settings.experiment}: seed {settings.seed}", title_justify="left", box=None)
+    for name in ("stage", "what", "state", "key"):
+        table.add_column(name)
+    for step in planned:
+        table.add_row(step.stage, step.what, step.state, step.key[:16] if step.key else "after the above")
+    Console(width=110, soft_wrap=True).print(table)
+
+
+def show_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:
+    """Build the report of some runs and print its table and where its files are."""
+    from harness.report import build_report
+
+    build_report(folders, target, **options).show()

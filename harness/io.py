@@ -1,0 +1,172 @@
+"""Files: written to a temporary name and renamed; read with errors that name file and line."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import math
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from harness.errors import DataError, StoreError
+from harness.types import Json
+
+# Longest line of a JSON-lines file, bytes: a guard for memory, far above any document.
+MAX_LINE = 16 << 20
+
+
+@contextmanager
+def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Open a temporary sibling of `path`; it takes the name only if the block ends well.
+
+    Raises:
+        StoreError: If the folder cannot be made or written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as err:
+        raise StoreError(f"cannot write {path}: {err.strerror or err}") from err
+    temporary = Path(name)
+    try:
+        with open(
+            fd,
+            mode,
+            encoding=None if "b" in mode else "utf-8",
+            newline=None if "b" in mode else "\n",
+        ) as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except OSError as err:
+        raise StoreError(f"cannot write {path}: {err.strerror or err}") from err
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text atomically."""
+    with replacing(path) as handle:
+        handle.write(text)
+
+
+def write_json(path: Path, value: Any) -> None:  # noqa: ANN401
+    """Write strict JSON atomically: sorted keys, NaN as null."""
+    write_text(
+        path,
+        json.dumps(to_json(value), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n",
+    )
+
+
+def to_json(value: Any) -> Json:  # noqa: ANN401
+    """Plain JSON of a value; a float that is not finite becomes null, an array a list."""
+    if isinstance(value, Mapping):
+        return {str(k): to_json(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return to_json(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [to_json(v) for v in value]
+    if isinstance(value, np.generic):
+        return to_json(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    return str(value)
+
+
+def read_json(path: Path) -> Any:  # noqa: ANN401
+    """Read a JSON file.
+
+    Raises:
+        DataError: If it is missing or not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as err:
+        raise DataError(f"no such file: {path}") from err
+    except (json.JSONDecodeError, UnicodeDecodeError) as err:
+        raise DataError(f"{path}: not JSON ({err})") from err
+
+
+def open_text(path: Path) -> IO[str]:
+    """Open a UTF-8 text file for reading, gzip by its name's end; a BOM is dropped.
+
+    Raises:
+        DataError: If it is missing, a folder or unreadable.
+    """
+    try:
+        if path.is_dir():
+            raise DataError(f"expected a file, got a folder: {path}")
+        if path.suffix == ".gz":
+            return gzip.open(path, "rt", encoding="utf-8-sig", newline="\n")
+        return path.open(encoding="utf-8-sig", newline="\n")
+    except FileNotFoundError as err:
+        raise DataError(f"no such file: {path}") from err
+    except OSError as err:
+        raise DataError(f"cannot read {path}: {err.strerror or err}") from err
+
+
+def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number from 1, object) of a JSON-lines file, gzip by its name's end; blank lines are passed over.
+
+    A BOM and CRLF line ends are accepted.
+
+    Raises:
+        DataError: Names file and line where a line is not a JSON object, is not UTF-8 or is longer than `MAX_LINE`
+            bytes, or where the file cannot be read to its end.
+    """
+    number = 0
+    with _open_bytes(path) as handle:
+        try:
+            # Lines are decoded one by one: decoding in blocks could not say which line is at fault.
+            while line := handle.readline(MAX_LINE + 1):
+                number += 1
+                if len(line) > MAX_LINE:
+                    raise DataError(f"{path}:{number}: a line of more than {MAX_LINE >> 20} MiB; is this JSON lines?")
+                if line.strip(b"\r\n\t \xef\xbb\xbf"):
+                    yield number, _object(line, f"{path}:{number}")
+        except (EOFError, zlib.error, OSError) as err:
+            raise DataError(f"{path}:{number + 1}: cannot be read to its end ({err})") from err
+
+
+def _object(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line.decode("utf-8-sig" if where.endswith(":1") else "utf-8"))
+    except UnicodeDecodeError as err:
+        raise DataError(f"{where}: not UTF-8 ({err.reason} at byte {err.start})") from err
+    except json.JSONDecodeError as err:
+        raise DataError(f"{where}: not JSON ({err.msg} at column {err.colno})") from err
+    except RecursionError as err:
+        raise DataError(f"{where}: JSON nested too deeply") from err
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: expected a JSON object, got {type(row).__name__}")
+    return row
+
+
+def _open_bytes(path: Path) -> gzip.GzipFile | io.BufferedReader:
+    try:
+        if path.is_dir():
+            raise DataError(f"expected a file, got a folder: {path}")
+        return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+    except FileNotFoundError as err:
+        raise DataError(f"no such file: {path}") from err
+    except OSError as err:
+        raise DataError(f"cannot read {path}: {err.strerror or err}") from err
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 (hex) of a file's bytes."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,0 +1,151 @@
+"""One call from run folders to tables, figures, frame and page on disk."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import SpecError
+from harness.io import write_text
+from harness.report.layout import Layout, layout_of, load_layout
+from harness.report.table import Table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.report.frame import Results
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was built, and where it is."""
+
+    folder: Path
+    tables: tuple[Table, ...]
+    paths: tuple[Path, ...]
+    """Every file written, in the order tables, figures, frame, page."""
+    runs: int
+    unfinished: int
+    """Run folders without a record."""
+    superseded: int
+
+    def show(self, console: Console | None = None) -> None:
+        """Print the tables and where the files are."""
+        from rich.console import Console
+        from rich.text import Text
+
+        from harness.report.console import print_table
+
+        out = console or Console()
+        for table in self.tables:
+            print_table(table, out)
+            out.print()
+        counts = [f"{self.runs} runs", *([f"{self.unfinished} unfinished folders passed over"] if self.unfinished else [])]
+        counts += [f"{self.superseded} older values superseded"] if self.superseded else []
+        out.print(Text(", ".join(counts)))
+        for path in self.listed():
+            out.print(Text(str(path)), soft_wrap=True)
+
+    def listed(self) -> list[Path]:
+        """Return the files worth naming to a reader: tables, figures as PNG, frame, page."""
+        return [p for p in self.paths if p.suffix != ".pdf"]
+
+
+def build_report(
+    paths: Iterable[Path | str],
+    out_dir: Path | str,
+    *,
+    layout: str | Path | Layout | Sequence[str] | None = None,
+    compare: Sequence[str] = (),
+    baseline: str | None = None,
+    where: Mapping[str, str] | None = None,
+    figures: bool = True,
+    page: bool = True,
+    **options: Any,  # noqa: ANN401
+) -> Report:
+    """Write tables (.md, .tex, .csv), figures (.pdf, .png), the tidy frame and a page for any set of runs.
+
+    Args:
+        paths: Run folders, or folders that hold them.
+        out_dir: Where the files go; made if missing. The same runs give the same bytes.
+        layout: A name in `conf/report`, the path of a YAML, a `Layout`, or several of the first two.
+        compare: Published tables to compare with, as `paper/table`.
+        baseline: Label of the system that the others are tested against.
+        where: Axis → accepted value, several joined by `|`.
+        figures: Whether to draw what the runs have data for.
+        page: Whether to write the HTML page.
+        options: Options of the layout, in its place or on top of it.
+
+    Raises:
+        HarnessError: If there are no runs, a record is broken, a layout or published table is unknown, or values of
+            different signatures would stand in one column.
+    """
+    from harness.report.frame import read_results, write_frame
+
+    layouts = _layouts(layout, options)
+    results = read_results(paths, where)
+    folder = Path(out_dir)
+    tables = [t for name, one in layouts for t in make_tables(results, one, name)]
+    for reference in compare:
+        from harness.report.compare import comparison
+
+        tables.append(comparison(results, reference))
+    if baseline is not None:
+        from harness.report.significance import significance
+
+        tables += significance(results, baseline)
+    written = [p for table in tables for p in write_table(table, folder / "tables")]
+    drawn: list[Path] = []
+    if figures:
+        from harness.report.figures import draw_all
+
+        drawn = draw_all(results, folder / "figures")
+    written += [*drawn, *write_frame(results, folder)]
+    if page:
+        from harness.report.page import write_page
+
+        written.append(write_page(results, tables, drawn, folder / "report.html"))
+    return Report(folder, tuple(tables), tuple(written), len(results.runs), results.unfinished, results.superseded)
+
+
+def _layouts(layout: str | Path | Layout | Sequence[str] | None, options: Mapping[str, Any]) -> list[tuple[str, Layout]]:
+    if layout is None and options:
+        return [("results", layout_of(options, "report"))]
+    options = {k: v for k, v in options.items() if k != "_target_"}
+    if isinstance(layout, Layout):
+        return [("results", load_layout(layout, **options))]
+    names = [layout] if isinstance(layout, (str, Path)) else list(layout or ["full"])
+    return [(Path(name).stem, load_layout(name, **options)) for name in names]
+
+
+def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+    """Build the tables of one layout."""
+    from harness.report.agreement import correlation_tables, embedder_tables, spread_tables
+    from harness.report.tables import select, value_tables
+
+    makers = {
+        "values": value_tables,
+        "correlation": correlation_tables,
+        "embedders": embedder_tables,
+        "spread": spread_tables,
+    }
+    if layout.kind not in makers:
+        raise SpecError(f"layout {name}: no kind {layout.kind!r}")
+    return makers[layout.kind](select(results, layout), layout, name)
+
+
+def write_table(table: Table, folder: Path) -> list[Path]:
+    """Write a table as Markdown, LaTeX and CSV."""
+    from harness.report.latex import to_latex
+    from harness.report.markdown import to_csv, to_markdown
+
+    texts = {"md": to_markdown(table), "tex": to_latex(table), "csv": to_csv(table)}
+    paths = {suffix: folder / f"{table.name}.{suffix}" for suffix in texts}
+    for suffix, text in texts.items():
+        write_text(paths[suffix], text)
+    return list(paths.values())

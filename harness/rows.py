@@ -1,0 +1,196 @@
+"""Rows of text on disk: Arrow streams that `datasets.Dataset.from_file` opens, read by memory map."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.errors import DataError
+from harness.io import replacing
+from harness.types import Example, Generation, Ragged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CHUNK = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A generation beside its prompt; what a line of a generations file holds."""
+
+    prompt: str
+    prompt_ids: tuple[int, ...]
+    generation: Generation
+
+
+def row_schema() -> pa.Schema:
+    """Return the Arrow schema of generations."""
+    import pyarrow as pa
+
+    ids = pa.large_list(pa.field("item", pa.int32(), nullable=False))
+    return pa.schema(
+        [
+            ("example_id", pa.string()),
+            ("sample", pa.int32()),
+            ("prompt", pa.string()),
+            ("prompt_ids", ids),
+            ("text", pa.string()),
+            ("token_ids", ids),
+            ("stop", pa.string()),
+            ("log_prob", pa.float64()),
+        ]
+    )
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> int:
+    """Write generations in the order given, a bounded number in memory; returns their number."""
+
+    def record(row: Row) -> dict[str, Any]:
+        g = row.generation
+        return {
+            "example_id": g.example_id, "sample": g.sample, "prompt": row.prompt, "prompt_ids": list(row.prompt_ids),
+            "text": g.text, "token_ids": list(g.token_ids), "stop": g.stop, "log_prob": g.log_prob,
+        }  # fmt: skip
+
+    return _write(path, row_schema(), (record(row) for row in rows))
+
+
+def write_examples(path: Path, examples: Iterable[Example]) -> int:
+    """Write examples in the order given; `meta` as JSON text; returns their number."""
+    import pyarrow as pa
+
+    schema = pa.schema([(name, pa.string()) for name in ("id", "prompt", "human", "meta")])
+    rows = (
+        {"id": e.id, "prompt": e.prompt, "human": e.human, "meta": json.dumps(dict(e.meta), sort_keys=True)}
+        for e in examples
+    )
+    return _write(path, schema, rows)
+
+
+def read_examples(path: Path) -> Iterator[Example]:
+    """Yield the examples of a file, a bounded number in memory."""
+    for batch in _open(path):
+        for row in batch.to_pylist():
+            yield Example(row["id"], row["prompt"], row["human"], json.loads(row["meta"]))
+
+
+def _write(path: Path, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> int:
+    import pyarrow as pa
+
+    count = 0
+    with replacing(path, "wb") as handle, pa.ipc.new_stream(handle, schema) as writer:
+        while chunk := list(islice(rows, _CHUNK)):
+            writer.write_batch(pa.RecordBatch.from_pylist(chunk, schema=schema))
+            count += len(chunk)
+    return count
+
+
+def _open(path: Path) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    try:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
+            yield from reader
+    except (pa.ArrowInvalid, OSError) as err:
+        raise DataError(f"{path}: not an Arrow stream ({err})") from err
+
+
+class Rows:
+    """A generations file, memory-mapped; columns are materialised when asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        import pyarrow as pa
+
+        return pa.Table.from_batches(list(_open(self.path)), schema=row_schema())
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """Example id of each row."""
+        return tuple(self._table["example_id"].to_pylist())
+
+    @cached_property
+    def samples(self) -> tuple[int, ...]:
+        """Sample index of each row."""
+        return tuple(self._table["sample"].to_pylist())
+
+    @property
+    def prompts(self) -> list[str]:
+        """Prompt of each row."""
+        return list(self._table["prompt"].to_pylist())
+
+    @property
+    def texts(self) -> list[str]:
+        """Continuation of each row."""
+        return list(self._table["text"].to_pylist())
+
+    @cached_property
+    def prompt_ids(self) -> Ragged:
+        """Prompt tokens under the tokenizer of the file."""
+        return self._ragged("prompt_ids")
+
+    @cached_property
+    def token_ids(self) -> Ragged:
+        """Continuation tokens under the tokenizer of the file."""
+        return self._ragged("token_ids")
+
+    @property
+    def stops(self) -> NDArray[np.bool_]:
+        """True where the row hit the length limit."""
+        return np.array([stop == "length" for stop in self._table["stop"].to_pylist()], dtype=bool)
+
+    @property
+    def log_probs(self) -> NDArray[np.float64]:
+        """Sum of natural-log probabilities of each row under the decoder's Q."""
+        return np.asarray(self._table["log_prob"].to_numpy(), dtype=np.float64)
+
+    def __iter__(self) -> Iterator[Row]:
+        for r in self._table.to_pylist():
+            g = Generation(r["example_id"], r["sample"], r["text"], tuple(r["token_ids"]), r["stop"], r["log_prob"])
+            yield Row(r["prompt"], tuple(r["prompt_ids"]), g)
+
+    def _ragged(self, name: str) -> Ragged:
+        import pyarrow as pa
+
+        column = self._table[name].combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
+        if len(column) == 0:
+            return Ragged(np.zeros(0, np.int32), np.zeros(1, np.int64))
+        offsets = np.asarray(column.offsets, dtype=np.int64)
+        values = column.values.to_numpy(zero_copy_only=False)[offsets[0] : offsets[-1]]
+        return Ragged(values, offsets - offsets[0])
+
+
+def join_ragged(left: Ragged, right: Ragged) -> Ragged:
+    """Concatenate row by row: row i is left row i, then right row i."""
+    if len(left) != len(right):
+        raise ValueError(f"expected as many rows on both sides, got {len(left)} and {len(right)}")
+    offsets = left.offsets + right.offsets
+    values = np.empty(offsets[-1], dtype=np.result_type(left.values, right.values))
+    places = np.arange(len(left.values)) + np.repeat(right.offsets[:-1], left.lengths)
+    values[places] = left.values
+    mask = np.ones(len(values), dtype=bool)
+    mask[places] = False
+    values[mask] = right.values
+    return Ragged(values, offsets)
+
+
+def sort_rows(rows: Sequence[Row]) -> list[Row]:
+    """Canonical order: by example id, then sample."""
+    return sorted(rows, key=lambda row: (row.generation.example_id, row.generation.sample))

@@ -1,0 +1,243 @@
+"""Features of a system's rows: made once, kept in the store, shared by every metric that needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness import stages
+from harness.contract import Need, Side
+from harness.errors import SpecError, UndefinedMetric
+from harness.models import ModelSpec, tokenizer_digest
+from harness.progress import progress
+from harness.rows import Rows, join_ragged
+from harness.settings import Settings
+from harness.signature import canonical, digest
+from harness.steps import Source, Steps
+from harness.store import Entry
+from harness.types import Ragged
+
+if TYPE_CHECKING:
+    from harness.features import Embedded, EmbedderSpec
+
+# A feature: how to load it, and the digest that enters the metric's key (None while it is still to be made).
+Made = tuple[Callable[[], Any], str | None]
+
+
+class SideMaker:
+    """Makes `Side`s with the features that metrics need."""
+
+    def __init__(self, settings: Settings, steps: Steps, *, decoder: Any = None) -> None:  # noqa: ANN401
+        self.settings = settings
+        self.steps = steps
+        self.decoder = decoder or settings.decoder
+        """The resolved decoder, whose Q the teacher-forced features are about."""
+
+    def digests(self, source: Source, needs: Iterable[Need]) -> dict[str, str | None]:
+        """Make (or plan) the features and return need → digest.
+
+        Raises:
+            UndefinedMetric: If a feature does not exist for this system (a decoder without Q, say).
+        """
+        return {_label(need): self._feature(source, need)[1] for need in needs}
+
+    def side(self, source: Source, needs: Iterable[Need]) -> Side:
+        """Return the side with all needed features loaded (arrays as memory maps)."""
+        rows = Rows(source.path)
+        key = source.digest or ""
+        kept = self.steps.session.sides
+        if source.system != "human":
+            kept = {}
+        if key not in kept:
+            kept[key] = Side(source.system, rows.ids, {})
+        side = kept[key]
+        data: dict[Need, Any] = dict(side.data)
+        for need in needs:
+            if need not in data:
+                data[need] = self._feature(source, need)[0]()
+        kept[key] = Side(side.system, side.ids, data, side.memo)
+        return kept[key]
+
+    def _feature(self, source: Source, need: Need) -> Made:
+        makers: Mapping[str, Callable[[Source, Need], Made]] = {
+            "texts": self._texts,
+            "stops": self._stops,
+            "tokens": self._tokens,
+            "embeddings": self._embeddings,
+            "token_nll": self._token_nll,
+            "next_token": self._next_token,
+        }
+        if need.kind not in makers:
+            raise UndefinedMetric(f"needs {need.kind}: give judgments=FILE")
+        return makers[need.kind](source, need)
+
+    def _texts(self, source: Source, need: Need) -> Made:
+        def load() -> list[str]:
+            rows = Rows(source.path)
+            if need.scope == "continuation":
+                return rows.texts
+            return [a + b for a, b in zip(rows.prompts, rows.texts, strict=True)]
+
+        return load, source.digest
+
+    def _stops(self, source: Source, _need: Need) -> Made:
+        return lambda: Rows(source.path).stops, source.digest
+
+    def _tokens(self, source: Source, need: Need) -> Made:
+        from harness.features import token_ids, word_ids
+
+        if need.by == "words":
+            return lambda: word_ids(self._texts(source, need)[0]()), source.digest
+        spec = self._model(need)
+        wanted = tokenizer_digest(spec)
+        if source.tokenizer == wanted:
+            return lambda: _own_tokens(source, need), source.digest
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            tokenizer = self.steps.session.tokenizer(spec)
+            stages.save_ragged(folder, token_ids(tokenizer, self._texts(source, need)[0]()))
+            return {}
+
+        entry = self._step("tokens", source, need, {"scope": need.scope, "tokenizer": wanted}, build)
+        return lambda: stages.load_ragged(_path(entry)), entry.content if entry else None
+
+    def _embeddings(self, source: Source, need: Need) -> Made:
+        spec = self.settings.embedder
+        if spec is None:
+            raise UndefinedMetric("needs embeddings: set embedder=…")
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            with self._progress(f"embed {source.system}", len(Rows(source.path))) as advance:
+                made = self._embed(spec, source, need, advance)
+            stages.save_array(folder / "embeddings.npy", made.vectors)
+            notes = made.notes(source.system)
+            return {"n": len(made.vectors), "d": int(made.vectors.shape[1]), "notes": notes}
+
+        entry = self._step("embed", source, need, {"scope": need.scope, "embedder": spec.identity()}, build)
+        return lambda: stages.load_array(_path(entry) / "embeddings.npy"), entry.content if entry else None
+
+    def _embed(self, spec: EmbedderSpec, source: Source, need: Need, advance: Callable[[int], None]) -> Embedded:
+        from harness.features import embed, embed_texts
+
+        batch = self.settings.runtime.feature_batch_size
+        model = self.steps.session.embedder(spec, self.settings.runtime)
+        if spec.kind == "sentence":
+            return embed_texts(model, spec, self._texts(source, need)[0](), batch_size=batch, advance=advance)
+        prompts, texts = self._ids(source, spec.model())
+        if need.scope == "continuation":
+            prompts = Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
+        return embed(model, spec, prompts, texts, batch_size=batch, advance=advance)
+
+    def _token_nll(self, source: Source, need: Need) -> Made:
+        if need.by == "model":
+            return self._own_nll(source, need)
+        return self.scored(source, need, self._model(need))
+
+    def scored(self, source: Source, need: Need, spec: ModelSpec) -> Made:
+        """Token NLL under a language model's full distribution."""
+        from harness.features import token_nll
+
+        options: dict[str, Any] = dict(need.options)
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            lm = self.steps.session.model(spec, self.settings.runtime)
+            prompts, texts = self._ids(source, spec)
+            with self._progress(f"score {source.system}", len(texts)) as advance:
+                nll = token_nll(
+                    lm, prompts, texts, include_prompt=need.scope == "prompt_and_continuation", **options,
+                    batch_size=self.settings.runtime.feature_batch_size, advance=advance,
+                )  # fmt: skip
+            stages.save_ragged(folder, nll)
+            return {"n": len(nll), "tokens": len(nll.values)}
+
+        facts = {"scope": need.scope, "scorer": spec.identity(), "options": options}
+        entry = self._step("score", source, need, facts, build)
+        return lambda: stages.load_ragged(_path(entry)), entry.content if entry else None
+
+    def _own_nll(self, source: Source, need: Need) -> Made:
+        """Token NLL under the decoder's own Q: what it gave the text it wrote, and the text people wrote."""
+        load, key = self._next_token(source, need)
+
+        def negative_log() -> Ragged:
+            stats = load()
+            with np.errstate(divide="ignore"):
+                return Ragged(-np.log(stats.gold_prob), stats.offsets)
+
+        return negative_log, key
+
+    def _next_token(self, source: Source, need: Need) -> Made:
+        model, decoder = self.settings.model, self.decoder
+        if model is None or decoder is None or self.settings.generations is not None:
+            raise UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
+        if not decoder.has_q:
+            raise UndefinedMetric(decoder.no_q_reason)
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            from harness.decoding.teacher import next_token_stats
+
+            lm = self.steps.session.model(model, self.settings.runtime)
+            rows = Rows(source.path)
+            with self._progress(f"read Q on {source.system}", len(rows)) as advance:
+                stats = next_token_stats(
+                    lm, [decoder], rows.prompt_ids, rows.token_ids,
+                    batch_size=self.settings.runtime.feature_batch_size, advance=advance,
+                )  # fmt: skip
+            return stages.save_next_token(folder, stats[0])
+
+        facts = {"model": model.identity(), "dtype": model.dtype, "decoder": canonical(decoder)}
+        entry = self._step("next_token", source, need, facts, build)
+
+        def load() -> Any:  # noqa: ANN401
+            return stages.load_next_token(_path(entry), entry.meta if entry else {})
+
+        return load, entry.content if entry else None
+
+    def _ids(self, source: Source, spec: ModelSpec) -> tuple[Ragged, Ragged]:
+        """Token ids of prompts and continuations under a model's tokenizer; kept ids where it is the same one."""
+        from harness.features import token_ids
+
+        rows = Rows(source.path)
+        if source.tokenizer == tokenizer_digest(spec):
+            return rows.prompt_ids, rows.token_ids
+        tokenizer = self.steps.session.tokenizer(spec)
+        return token_ids(tokenizer, rows.prompts), token_ids(tokenizer, rows.texts)
+
+    def _model(self, need: Need) -> ModelSpec:
+        spec = self.settings.model if need.by == "model" else self.settings.scorer
+        if spec is None:
+            raise UndefinedMetric(f"needs {need.kind} by the {need.by}: set {need.by}=…")
+        return spec
+
+    def _step(
+        self,
+        stage: str,
+        source: Source,
+        need: Need,
+        spec: Mapping[str, Any],
+        build: Callable[[Path], Mapping[str, Any]],
+    ) -> Entry | None:
+        what = f"{source.system} {need.scope}" if need.kind != "next_token" else source.system
+        return self.steps.step(stage, what, 1, spec, {"rows": source.digest}, build)
+
+    def _progress(self, title: str, total: int) -> Any:  # noqa: ANN401
+        return progress(title, total, unit="texts", enabled=self.settings.runtime.progress)
+
+
+def _own_tokens(source: Source, need: Need) -> Ragged:
+    rows = Rows(source.path)
+    if need.scope == "continuation":
+        return rows.token_ids
+    return join_ragged(rows.prompt_ids, rows.token_ids)
+
+
+def _label(need: Need) -> str:
+    return f"{need.kind}:{need.by}:{need.scope}:{digest(list(need.options))[:8]}"
+
+
+def _path(entry: Entry | None) -> Path:
+    if entry is None:
+        raise SpecError("a feature was not made yet")
+    return entry.path

@@ -1,0 +1,163 @@
+"""The words that everyone speaks: examples, generations, features, results. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating[Any]]
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+Stop = Literal["eos", "length"]
+HUMAN = "human"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One prompt with its human continuation."""
+
+    id: str
+    """Stable and readable, for example `webtext/000123`."""
+    prompt: str
+    human: str
+    """The human continuation, without the prompt; its leading space is kept."""
+    meta: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One continuation, human or model; the prompt is not part of it."""
+
+    example_id: str
+    sample: int
+    """Index among the draws for one prompt."""
+    text: str
+    token_ids: tuple[int, ...]
+    """Ids under the model's tokenizer, kept so that nothing is re-tokenised; no end token."""
+    stop: Stop
+    """`eos`: it ended by itself; `length`: it hit `max_new_tokens`."""
+    log_prob: float
+    """Sum of natural-log probabilities of the tokens under the decoder's Q; NaN where Q is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextSet:
+    """One system's continuations, rows sorted by (example id, sample)."""
+
+    system: str
+    """`"human"` is a system."""
+    ids: tuple[str, ...]
+    prompts: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ragged:
+    """Rows of different lengths in one flat array: row i is `values[offsets[i]:offsets[i + 1]]`."""
+
+    values: NDArray[Any]
+    """Shape (sum of lengths,)."""
+    offsets: I64
+    """Shape (n + 1,), starts with 0, never falls."""
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Sequence[Any] | NDArray[Any]], dtype: Any) -> Ragged:  # noqa: ANN401
+        """Pack rows into one array of `dtype`."""
+        arrays = [np.asarray(row, dtype=dtype) for row in rows]
+        offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
+        np.cumsum([len(a) for a in arrays], out=offsets[1:])
+        values = np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)
+        return cls(values, offsets)
+
+    @property
+    def lengths(self) -> I64:
+        """Row lengths, shape (n,)."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> NDArray[Any]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        index %= len(self)
+        row: NDArray[Any] = self.values[self.offsets[index] : self.offsets[index + 1]]
+        return row
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        return (self[i] for i in range(len(self)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NextToken:
+    """Per-position sufficient statistics of Q on human text; never tokens × vocabulary.
+
+    All arrays are flat over positions, in row order; `offsets` marks the rows as in `Ragged`.
+    """
+
+    offsets: I64
+    gold_prob: F64
+    """Q(true token), in [0, 1]."""
+    sum_sq: F64
+    """Sum over the vocabulary of Q squared, in (0, 1]."""
+    support: I64
+    """Number of tokens with Q > 0."""
+    argmax: I64
+    """The most probable token's id."""
+    gold: I64
+    """The true token's id."""
+    context: Ragged
+    """Token ids that precede position 0 of each row (the prompt), for the repetition statistics."""
+    vocab_size: int
+    """Size of the logits."""
+
+
+Status = Literal["ok", "undefined"]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricResult:
+    """One metric of one system."""
+
+    metric: str
+    signature: str
+    """Everything that identifies the number but the system under test."""
+    primary: str
+    """The key of `values` that a table shows first."""
+    values: Mapping[str, float]
+    """NaN in memory is `null` on disk and "–" in a table."""
+    n_human: int
+    n_model: int
+    status: Status = "ok"
+    notes: tuple[str, ...] = ()
+    """What the reader of a table must know: warnings, counts of what was dropped, reasons."""
+    per_example: Mapping[str, F64] = field(default_factory=dict)
+    """Name → shape (n_model,), rows in the order of the model side's ids."""
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Curves and histograms for the figures."""
+    sd: Mapping[str, float] = field(default_factory=dict)
+    """Spread of a value over the metric's own repetitions (for example clustering seeds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run: enough to audit it and to run it again."""
+
+    schema: int
+    created: str
+    spec: Mapping[str, Json]
+    overrides: tuple[str, ...]
+    git: Mapping[str, Json]
+    packages: Mapping[str, str]
+    hardware: Mapping[str, Json]
+    inputs: Mapping[str, str]
+    """Name of a stage's artefact → its content digest."""
+    results: tuple[Mapping[str, Json], ...]
+    timings: Mapping[str, float]
+    """Stage → seconds."""

@@ -1,0 +1,235 @@
+"""How metrics agree with people: rank correlation over systems, its p-value and interval.
+
+Not a registered metric: it takes the values of many systems. The unit is the system, as in MAUVE Tables 5, 10 and 14 (8
+systems, the human left out): Spearman's rho between a metric and Bradley-Terry scores.
+
+Source: Spearman 1904; Kendall 1945 (tau-b, for ties). The p-value is of the permutation test (all orders where there
+are few systems), two-sided; the interval is a percentile bootstrap over systems, which at 8 systems is wide and rough.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from harness.contract import Direction
+from harness.rng import stream
+from harness.types import F64
+from metrics._result import Values
+
+Method = Literal["spearman", "kendall"]
+
+_MOST_EXACT = 9  # 9! = 362,880 orders
+_SAME = 1e-12  # correlations this close are equal: sums of a few dozen float64 terms
+_BLOCK = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation(Values):
+    """A rank correlation over systems."""
+
+    value: float
+    """In [−1, 1]; NaN where one side is constant or fewer than 3 systems have both values."""
+    p_value: float
+    """Two-sided permutation p-value."""
+    low: float
+    """Bootstrap percentile interval."""
+    high: float
+    n: int
+    """Systems with both values."""
+    exact: bool
+    """True if the p-value is over all orders, false if over random ones."""
+
+
+def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman") -> float:
+    """Spearman's rho or Kendall's tau-b; NaN where one side is constant.
+
+    Args:
+        x: One value a system, shape (n,), n >= 2, finite.
+        y: The same systems, shape (n,).
+        method: `spearman` (Pearson correlation of mid-ranks) or `kendall` (tau-b).
+
+    >>> rank_correlation([1, 2, 3, 4], [1, 2, 4, 3])
+    0.8
+    """
+    a, b = _scored(_finite(x, "x"), method), _scored(_finite(y, "y"), method)
+    if a.shape != b.shape:
+        raise ValueError(f"expected as many values on both sides, got {len(np.asarray(x))} and {len(np.asarray(y))}")
+    return round(float(_cosine(a, b)), 15)
+
+
+def correlate(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    method: Method = "spearman",
+    permutations: int = 100_000,
+    draws: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Correlation:
+    """Rank correlation with a permutation p-value and a bootstrap interval.
+
+    Systems where either value is NaN (a metric that is undefined there) are left out and not counted in `n`.
+
+    Args:
+        x: One value a system, shape (n,).
+        y: The same systems, shape (n,).
+        method: `spearman` or `kendall`.
+        permutations: Random orders where there are more than 9 systems; below, all orders are used.
+        draws: Bootstrap resamples of systems; those in which a side is constant have no correlation and are passed
+            over. 0: no interval.
+        level: Width of the interval.
+        seed: Of the random orders and resamples.
+
+    Raises:
+        ValueError: If the sides differ in length or hold an infinite number.
+    """
+    left, right = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if left.shape != right.shape or left.ndim != 1:
+        raise ValueError(f"expected two columns of one length, got shapes {left.shape} and {right.shape}")
+    both = ~(np.isnan(left) | np.isnan(right))
+    left, right = left[both], right[both]
+    n = len(left)
+    value = rank_correlation(left, right, method=method) if n >= 3 else math.nan
+    if math.isnan(value):
+        return Correlation(math.nan, math.nan, math.nan, math.nan, n, n <= _MOST_EXACT)
+    p_value = _permutation_p(_scored(left, method), _scored(right, method), n, permutations, seed)
+    low, high = _bootstrap(left, right, method, draws, level, seed)
+    return Correlation(value, p_value, low, high, n, n <= _MOST_EXACT)
+
+
+def _finite(values: ArrayLike, name: str) -> F64:
+    made = np.asarray(values, dtype=np.float64)
+    if made.ndim != 1 or len(made) < 2 or not np.isfinite(made).all():
+        raise ValueError(f"{name}: expected at least 2 finite numbers, got {values!r}")
+    return made
+
+
+def _scored(values: F64, method: Method) -> F64:
+    """Turn values into scores whose cosine is the correlation: centred mid-ranks, or signs of differences (n × n)."""
+    if method == "kendall":
+        signs: F64 = np.sign(values[:, None] - values[None, :])
+        return signs
+    from scipy.stats import rankdata
+
+    ranks = np.asarray(rankdata(values), dtype=np.float64)
+    return ranks - float(ranks.mean())
+
+
+def _cosine(a: F64, b: F64) -> float:
+    """Cosine of two arrays of one shape; NaN if either is zero."""
+    norm = math.sqrt(float(np.sum(a * a)) * float(np.sum(b * b)))
+    return float(np.sum(a * b)) / norm if norm > 0 else math.nan
+
+
+def _permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int) -> float:
+    """Share of orders of one side that correlate at least as strongly, in either direction."""
+    norm = math.sqrt(float(np.sum(a * a)) * float(np.sum(b * b)))
+    observed = abs(float(np.sum(a * b))) / norm
+    exact = n <= _MOST_EXACT
+    orders: Any = itertools.permutations(range(n))
+    rng = stream(seed, "permutation", n)
+    hits, left = 0, math.factorial(n) if exact else permutations
+    total = left
+    while left:
+        size = min(left, _BLOCK)
+        if exact:
+            block = np.array(list(itertools.islice(orders, size)), dtype=np.int64)
+        else:
+            block = np.argsort(rng.random((size, n)), axis=1)
+        values = _permuted(a, b, block) / norm
+        hits += int(np.sum(np.abs(values) >= observed - _SAME))
+        left -= size
+    # A random test counts the observed order among the orders, so that p is never 0 (Phipson & Smyth 2010).
+    return hits / total if exact else (hits + 1) / (total + 1)
+
+
+def _permuted(a: F64, b: F64, orders: Any) -> F64:  # noqa: ANN401
+    """Inner products of `a` with `b` in each order, shape (orders,)."""
+    if a.ndim == 1:
+        out: F64 = b[orders] @ a
+        return out
+    rows = np.empty(len(orders))
+    for i, order in enumerate(orders):
+        rows[i] = np.sum(a * b[np.ix_(order, order)])
+    return rows
+
+
+def _bootstrap(x: F64, y: F64, method: Method, draws: int, level: float, seed: int) -> tuple[float, float]:
+    """Percentile interval over resampled systems; NaN if most resamples have no correlation."""
+    n = len(x)
+    values = np.full(draws, np.nan)
+    picks = stream(seed, "bootstrap", n).integers(n, size=(draws, n))
+    for i, pick in enumerate(picks):
+        values[i] = _cosine(_scored(x[pick], method), _scored(y[pick], method))
+    good = values[~np.isnan(values)]
+    if not len(good) or 2 * len(good) < draws:
+        return math.nan, math.nan
+    low, high = np.quantile(good, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def agreement_scores(values: ArrayLike, *, direction: Direction | Literal["none"], human: float | None = None) -> F64:
+    """Turn a metric's values into "more is better", so that a positive correlation is agreement with people.
+
+    Args:
+        values: One value a system, shape (n,).
+        direction: `higher` and `none` stay, `lower` changes sign, `match_human` becomes −|value − human value|.
+        human: The human value, for `match_human`.
+
+    Raises:
+        ValueError: If `match_human` has no human value.
+    """
+    made = np.asarray(values, dtype=np.float64)
+    if direction == "lower":
+        return -made
+    if direction == "match_human":
+        if human is None:
+            raise ValueError("match_human: expected the human value")
+        return -np.abs(made - human)
+    return made
+
+
+def correlation_table(
+    metrics: Mapping[str, ArrayLike],
+    people: Mapping[str, ArrayLike],
+    *,
+    method: Method = "spearman",
+    **options: Any,  # noqa: ANN401 - those of `correlate`
+) -> dict[str, dict[str, Correlation]]:
+    """Correlate every metric with every human score: the layout of MAUVE Tables 5, 10 and 14.
+
+    Args:
+        metrics: Metric → one value a system (turn it with `agreement_scores` first).
+        people: Criterion → one value a system, the same systems in the same order.
+        method: `spearman` or `kendall`.
+        options: Further options of `correlate`.
+
+    Returns:
+        Criterion (a row) → metric (a column) → correlation.
+    """
+    return {
+        criterion: {name: correlate(values, scores, method=method, **options) for name, values in metrics.items()}
+        for criterion, scores in people.items()
+    }
+
+
+def correlation_matrix(metrics: Mapping[str, Sequence[float]], *, method: Method = "spearman") -> F64:
+    """Correlate every metric with every other (Le Bronnec et al. 2024, Fig. 7), shape (metrics, metrics).
+
+    Each cell uses the systems where both metrics have a value; NaN with fewer than 3 of them or a constant side.
+    """
+    columns = [np.asarray(values, dtype=np.float64) for values in metrics.values()]
+    out = np.full((len(columns), len(columns)), np.nan)
+    for i, j in itertools.product(range(len(columns)), repeat=2):
+        both = ~(np.isnan(columns[i]) | np.isnan(columns[j]))
+        if both.sum() >= 3:
+            out[i, j] = rank_correlation(columns[i][both], columns[j][both], method=method)
+    return out

@@ -1,0 +1,75 @@
+"""Checks and row normalisation of embeddings; rows are read in blocks, so a memory map never has to fit in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.contract import Need, Side
+from harness.errors import UndefinedMetric
+from harness.types import F64, Floats
+
+Rows = Literal["l2", "l1", "none"]
+"""How each row is scaled: to unit L2 norm, to unit L1 norm, or not at all; an all-zero row stays zero."""
+
+_BLOCK = 4096
+
+def check_sides(*, human: Floats, model: Floats, least: int = 2) -> tuple[Floats, Floats]:
+    """Return both sides as float arrays of shape (n, d).
+
+    Raises:
+        ValueError: If a side is not two-dimensional, is not numeric, the dimensions differ or a number is not finite.
+        UndefinedMetric: If a side has fewer than `least` rows.
+    """
+    human, model = check_side(human, "human"), check_side(model, "model")
+    if human.shape[1] != model.shape[1]:
+        raise ValueError(f"expected one dimension on both sides, got human {human.shape} and model {model.shape}")
+    for name, side in (("human", human), ("model", model)):
+        if len(side) < least:
+            raise UndefinedMetric(f"needs at least {least} texts a side; the {name} side has {len(side)}")
+    return human, model
+
+
+def check_side(rows: Floats, name: str) -> Floats:
+    """Return one side as a float array of shape (n, d), not copied where it is one already."""
+    array = np.asanyarray(rows)
+    if array.dtype.kind in "iub":
+        array = array.astype(np.float64)
+    if array.dtype.kind != "f" or array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(f"{name}: expected floats of shape (n, d), got {array.dtype} of shape {array.shape}")
+    if array.dtype == np.float16:
+        array = array.astype(np.float32)
+    for start in range(0, len(array), _BLOCK):
+        if not np.isfinite(array[start : start + _BLOCK]).all():
+            bad = start + int(np.argmin(np.isfinite(array[start : start + _BLOCK]).all(axis=1)))
+            raise ValueError(f"{name}: expected finite numbers, row {bad} has NaN or infinity")
+    return array
+
+
+def blocks(rows: Floats, scale: Rows, size: int = _BLOCK) -> Iterator[tuple[slice, F64]]:
+    """Yield (where, rows there as float64, scaled) in order; the input is never written to."""
+    for start in range(0, len(rows), size):
+        part = slice(start, min(start + size, len(rows)))
+        block = np.array(rows[part], dtype=np.float64)
+        if scale != "none":
+            order = 2 if scale == "l2" else 1
+            norm = np.linalg.norm(block, ord=order, axis=1, keepdims=True)
+            block /= np.where(norm == 0, 1.0, norm)
+        yield part, block
+
+
+def canonical_rows(side: Side, need: Need) -> NDArray[np.float32]:
+    """Return a side's embeddings sorted by example id, so that no score depends on the order of a file."""
+    rows = side.embeddings(need)
+    order = np.argsort(np.asarray(side.ids, dtype=np.str_), kind="stable")
+    if bool((order == np.arange(len(order))).all()):
+        return rows
+    return rows[order]
+
+
+def n_rows(sides: Sequence[Floats]) -> int:
+    """Return the number of rows of all sides together."""
+    return sum(len(s) for s in sides)

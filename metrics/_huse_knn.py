@@ -1,0 +1,97 @@
+"""The leave-one-out nearest-neighbour discriminator of HUSE: exact ties, n log n through a k-d tree."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.errors import UndefinedMetric
+from harness.types import F64, I64
+
+Ties = Literal["include", "exclude"]
+VoteTie = Literal["human", "model", "half"]
+
+TIE = 1e-9
+"""Distances within this of each other are equal (features have standard deviation 1)."""
+
+
+def standardise(values: F64, name: str) -> F64:
+    """Center and divide by the population standard deviation; shape (n,).
+
+    Raises:
+        UndefinedMetric: If all values are equal: then there is no scale.
+    """
+    centred = values - values.mean()
+    spread = float(np.sqrt(np.mean(centred**2)))
+    # Equal numbers may differ from their own mean by rounding.
+    if spread <= 1e-12 * max(1.0, float(np.abs(values).max())):
+        raise UndefinedMetric(f"all {len(values)} texts have the same {name}; it cannot be scaled")
+    scaled: F64 = centred / spread
+    return scaled
+
+
+def knn_margins(
+    points: F64,
+    is_model: NDArray[np.bool_],
+    *,
+    k: int,
+    ties: Ties = "include",
+    queries: F64 | None = None,
+    copies: I64 | None = None,
+) -> I64:
+    """Votes for `model` less votes for `human` among the k nearest neighbours (times the number tied, for `exclude`).
+
+    Args:
+        points: Scaled features, shape (n, d).
+        is_model: Labels, shape (n,).
+        k: Neighbours before ties are added.
+        ties: `include`: every point tied with the k-th votes too. `exclude`: exactly k votes; the seats left at the cut
+            are shared equally by the points tied there, so that the order of the rows does not matter.
+        queries: Points to judge, shape (q, d); none: each of `points`, itself left out.
+        copies: How often each row stands among `points` (a bootstrap draw), shape (n,): all its copies are left out.
+
+    Returns:
+        Integers whose sign is the vote, shape (n,) or (q,); 0 is a vote tie.
+    """
+    from scipy.spatial import KDTree
+
+    n = len(points)
+    own = np.zeros(len(queries), dtype=np.int64) if queries is not None else np.ones(n, dtype=np.int64)
+    if queries is None and copies is not None:
+        own = copies
+    if n - int(own.max(initial=0)) < k:
+        raise UndefinedMetric(f"k={k} neighbours need more than {k} other texts, got {n - int(own.max(initial=0))}")
+    at = points if queries is None else queries
+    tree, model_tree = KDTree(points), KDTree(points[is_model])
+    # A row's own copies sit at distance zero, so the k-th neighbour among the others has this index.
+    last = own + k - 1
+    ranks = np.arange(1, int(last.max(initial=0)) + 2)
+    distances = np.asarray(tree.query(at, k=ranks)[0], dtype=np.float64)
+    cut = distances[np.arange(len(at)), last]
+    own_model = own * is_model if queries is None else own
+
+    def count(radius: F64) -> tuple[I64, I64]:
+        radius = np.maximum(radius, 0.0)
+        voters = tree.query_ball_point(at, radius, return_length=True) - own
+        return voters, model_tree.query_ball_point(at, radius, return_length=True) - own_model
+
+    voters, for_model = count(cut + TIE)
+    if ties == "include":
+        return np.asarray(2 * for_model - voters, dtype=np.int64)
+    inner, inner_model = count(cut - TIE)
+    nowhere = cut <= TIE
+    inner[nowhere] = 0
+    inner_model[nowhere] = 0
+    tied, tied_model = voters - inner, for_model - inner_model
+    return np.asarray(tied * (2 * inner_model - inner) + (k - inner) * (2 * tied_model - tied), dtype=np.int64)
+
+
+def margins_to_errors(margins: I64, is_model: NDArray[np.bool_], vote_tie: VoteTie) -> F64:
+    """Errors of the discriminator a text, shape (n,): 0, 1, or 1/2 for a vote tie under `half`."""
+    said_model = margins > 0 if vote_tie != "model" else margins >= 0
+    errors: F64 = np.asarray(said_model != is_model, dtype=np.float64)
+    if vote_tie == "half":
+        errors[margins == 0] = 0.5
+    return errors

@@ -1,0 +1,249 @@
+"""Ratings of texts by people: one file, long (a rating a row) or wide (a text a row), checked and put in order.
+
+Columns: `example_id`; `is_model` (1/0) or `system` (`human` or a model's name); then `rating` (and `rater`) in a long
+file, or `rating_1`, `rating_2`, … in a wide one (JSON lines: also a list `ratings`); `log_prob` and `length` where the
+file brings them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.contract import Features, Metric, Need, Side
+from harness.errors import DataError
+from harness.types import F64, HUMAN
+from metrics._rows import Row, as_number, pick, read_rows, source_of
+
+T = TypeVar("T")
+
+# Accepted names of a column, ours first; the others are those of released files.
+_ID = ("example_id", "id")
+_LOG_PROB = ("log_prob", "logp", "logp_model")
+_LENGTH = ("length", "n_tokens", "n_words")
+_WIDE = re.compile(r"(rating|hj|rater|score)[_-]?\d+")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judgments:
+    """Rated texts, sorted by (example id, human before model, system); nothing depends on the file's order."""
+
+    source: str
+    """`name@digest` of the file."""
+    example_ids: tuple[str, ...]
+    systems: tuple[str, ...]
+    """`human` or a model's name, shape (n,)."""
+    ratings: F64
+    """Shape (n, most ratings a text), NaN where there is none; every row has at least one."""
+    raters: tuple[str, ...]
+    """Names of the columns of `ratings`; empty where the file does not tell raters apart."""
+    log_probs: F64 | None
+    """Total natural-log probability a text, shape (n,); −inf is possible, NaN where the cell is empty."""
+    lengths: F64 | None
+
+    def __len__(self) -> int:
+        return len(self.example_ids)
+
+    def rows_of(self, system: str) -> dict[str, int]:
+        """Return example id → row of one system."""
+        pairs = zip(self.example_ids, self.systems, strict=True)
+        return {example: row for row, (example, name) in enumerate(pairs) if name == system}
+
+    def check_scale(self, scale: Sequence[float] | None) -> None:
+        """Raise `DataError` if a rating is outside the scale (lowest, highest)."""
+        outside = np.zeros_like(self.ratings, dtype=np.bool_)
+        if scale is not None:
+            outside = (self.ratings < scale[0]) | (self.ratings > scale[1])
+        for row, column in np.argwhere(outside)[:1]:
+            name = _name((self.example_ids[row], self.systems[row]))
+            raise DataError(f"{self.source}: {name}: rating {self.ratings[row, column]:g} is outside the scale {scale}")
+
+    def model_system(self, wanted: str | None) -> str:
+        """Return the name of the model side.
+
+        Raises:
+            DataError: If only one side was rated, or it is unclear which system is meant.
+        """
+        names = sorted(set(self.systems) - {HUMAN})
+        if HUMAN not in self.systems or not names:
+            raise DataError(f"{self.source}: expected ratings of human and of model texts, got only {names or [HUMAN]}")
+        if wanted is None and len(names) > 1:
+            raise DataError(f"{self.source}: ratings of {', '.join(names)}; say which with system=")
+        if wanted is not None and wanted not in names:
+            raise DataError(f"{self.source}: no ratings of system {wanted!r}; it has {', '.join(names)}")
+        return wanted or names[0]
+
+
+class JudgmentMetric(Metric):
+    """A metric that reads a file of human judgments, with or without a run."""
+
+    def read(self, path: Path) -> Any:  # noqa: ANN401
+        """Read and check the file; what it returns is the feature `Need("judgments", by="file")`."""
+        raise TypeError(f"{type(self).__name__} does not say how it reads {path}")
+
+    def from_file(self, path: Path) -> tuple[Metric, Features]:
+        """Return the metric and features that score a file without any run."""
+        raise TypeError(f"{type(self).__name__} does not score {path} alone")
+
+
+def file_features(need: Need, record: Any, source: str, human: Sequence[str], model: Sequence[str]) -> Features:  # noqa: ANN401
+    """Features made of a file of judgments alone."""
+    facts = {"n": f"{len(human)}/{len(model)}", "judgments": source}
+    sides = [Side(name, tuple(ids), {need: record}) for name, ids in ((HUMAN, human), ("model", model))]
+    return Features(sides[0], sides[1], facts)
+
+
+def judgments_of(side: Side, need: Need, kind: type[T]) -> T:
+    """Return the judgments that a side carries.
+
+    Raises:
+        DataError: If no file of judgments was given.
+        TypeError: If the file was read for another metric.
+    """
+    if need not in side.data:
+        raise DataError("no human judgments were given; name their file with judgments=FILE")
+    record = side.data[need]
+    if not isinstance(record, kind):
+        raise TypeError(f"{need}: expected {kind.__name__}, got {type(record).__name__}")
+    return record
+
+
+def read_judgments(path: str | Path, *, scale: Sequence[float] | None = None) -> Judgments:
+    """Read ratings from a CSV or JSON-lines file, long or wide.
+
+    Args:
+        path: The file.
+        scale: Lowest and highest rating that is allowed; none: any number.
+
+    Raises:
+        DataError: Names file and line where a rating is outside the scale or no number, a text has no rating, a row is
+            there twice, or a column is missing.
+    """
+    path = Path(path)
+    columns, rows = read_rows(path)
+    ids = pick(columns, _ID, path)
+    side = pick(columns, ("is_model", "system"), path)
+    wide = sorted((c for c in columns if _WIDE.fullmatch(c)), key=lambda c: (len(c), c))
+    lists = "ratings" in columns
+    if not wide and not lists:
+        pick(columns, ("rating", "rating_1"), path)
+    table = _Table(path, scale, [c for c in (_first(columns, _LOG_PROB), _first(columns, _LENGTH)) if c])
+    for row in rows:
+        key = (row.text(str(ids)), _system(row, columns, str(side)))
+        if lists:
+            table.add_wide(row, key, _listed(row))
+        elif wide:
+            table.add_wide(row, key, [(c, row.number(c)) for c in wide])
+        else:
+            table.add_long(row, key, "rater" in columns)
+    return table.finish(_first(columns, _LOG_PROB), _first(columns, _LENGTH), named=bool(wide) or "rater" in columns)
+
+
+def _first(columns: Sequence[str], names: Sequence[str]) -> str | None:
+    return next((name for name in names if name in columns), None)
+
+
+def _system(row: Row, columns: Sequence[str], side: str) -> str:
+    """Name the system of a row; with both columns, `is_model` decides and `system` names."""
+    if side == "system":
+        return row.text("system")
+    if not row.flag("is_model"):
+        return HUMAN
+    name = row.text("system") if "system" in columns else "model"
+    if name == HUMAN:
+        raise DataError(f"{row.where}: is_model is 1 but system is {HUMAN!r}")
+    return name
+
+
+def _listed(row: Row) -> list[tuple[str, float]]:
+    values = row.cells.get("ratings")
+    if not isinstance(values, list):
+        raise DataError(f"{row.where}: 'ratings': expected a list of numbers, got {values!r}")
+    return [(f"{i:06d}", as_number(v, f"{row.where}: ratings[{i}]")) for i, v in enumerate(values)]
+
+
+@dataclass(slots=True)
+class _Table:
+    """Ratings in the making: (example id, system) → (rater, rating) pairs, and the first line of each text."""
+
+    path: Path
+    scale: Sequence[float] | None
+    extras: Sequence[str]
+    held: dict[tuple[str, str], list[tuple[str, float]]] = field(default_factory=dict)
+    lines: dict[tuple[str, ...], str] = field(default_factory=dict)
+    numbers: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+
+    def add_wide(self, row: Row, key: tuple[str, str], ratings: list[tuple[str, float]]) -> None:
+        """Add a text with all its ratings."""
+        self._once(row, key)
+        rated = [(rater, value) for rater, value in ratings if not np.isnan(value)]
+        if not rated:
+            raise DataError(f"{row.where}: {_name(key)} has no rating")
+        self._scaled(row, key, rated)
+        self.held[key] = rated
+        self.numbers[key] = self._extras(row)
+
+    def add_long(self, row: Row, key: tuple[str, str], named: bool) -> None:
+        """Add one rating."""
+        value = row.number("rating")
+        if np.isnan(value):
+            raise DataError(f"{row.where}: {_name(key)} has no rating")
+        held = self.held.setdefault(key, [])
+        rater = row.text("rater") if named else f"{len(held):06d}"
+        if named:
+            self._once(row, (*key, rater))
+        self._scaled(row, key, [(rater, value)])
+        held.append((rater, value))
+        extras = self._extras(row)
+        first = self.numbers.setdefault(key, extras)
+        for name, number in extras.items():
+            if not np.array_equal(first[name], number, equal_nan=True):
+                raise DataError(f"{row.where}: {_name(key)}: {name} was {first[name]} before, now {number}")
+
+    def _once(self, row: Row, key: tuple[str, ...]) -> None:
+        if key in self.lines:
+            raise DataError(f"{row.where}: {_name(key)} is there twice; first at {self.lines[key]}")
+        self.lines[key] = row.where
+
+    def _scaled(self, row: Row, key: tuple[str, str], rated: Sequence[tuple[str, float]]) -> None:
+        for _, value in rated if self.scale is not None else ():
+            low, high = self.scale or (value, value)
+            if not low <= value <= high:
+                raise DataError(f"{row.where}: {_name(key)}: rating {value:g} is outside the scale {low:g} to {high:g}")
+
+    def _extras(self, row: Row) -> dict[str, float]:
+        return {name: row.number(name, infinite=name in _LOG_PROB) for name in self.extras}
+
+    def finish(self, log_prob: str | None, length: str | None, *, named: bool) -> Judgments:
+        """Sort and pack."""
+        keys = sorted(self.held, key=lambda key: (key[0], key[1] != HUMAN, key[1]))
+        raters = sorted({rater for pairs in self.held.values() for rater, _ in pairs})
+        place = {rater: i for i, rater in enumerate(raters)}
+        ratings: NDArray[np.float64] = np.full((len(keys), len(raters)), np.nan)
+        for i, key in enumerate(keys):
+            # Anonymous ratings are sorted, so that the order of the rows in the file does not show.
+            pairs = self.held[key] if named else list(zip(raters, sorted(v for _, v in self.held[key]), strict=False))
+            for rater, value in pairs:
+                ratings[i, place[rater]] = value
+        extra = {c: np.array([self.numbers[key][c] for key in keys]) for c in (log_prob, length) if c}
+        return Judgments(
+            source=source_of(self.path),
+            example_ids=tuple(key[0] for key in keys),
+            systems=tuple(key[1] for key in keys),
+            ratings=ratings,
+            raters=tuple(raters) if named else (),
+            log_probs=extra.get(log_prob or ""),
+            lengths=extra.get(length or ""),
+        )
+
+
+def _name(key: Sequence[str]) -> str:
+    """`example 12 (human)` or `example 12 (human) by rater a`."""
+    by = f" by rater {key[2]}" if len(key) > 2 else ""
+    return f"example {key[0]} ({key[1]}){by}"

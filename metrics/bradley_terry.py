@@ -1,0 +1,294 @@
+"""Bradley-Terry: abilities of systems from pairwise preferences.
+
+P(i beats j) = 1 / (1 + exp(s_j − s_i)); the scores s maximise the likelihood of the wins and have mean 0. They are
+natural-log abilities (a difference is a log odds), unbounded; higher is better.
+
+Source: Bradley & Terry 1952, "Rank Analysis of Incomplete Block Designs"; used for open-ended generation by Pillutla et
+al. 2021 (MAUVE), Tables 5, 13 and 14, which print 100 × s centred over all players, the human among them
+(`display_scale=100`). There a tie counted for side A, whose place was random: here `ties=random`; the default gives
+each side half a win.
+
+Finite scores exist only where every group of players has both beaten and lost to the rest (Ford 1957); other graphs
+are refused with the groups' names. Standard errors come from the observed information on the space of mean-0 scores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from harness.contract import Direction, Family, Features, Metric, Need, Resampling
+from harness.errors import UndefinedMetric
+from harness.registry import register
+from harness.types import F64, HUMAN, MetricResult
+from metrics._comparisons import Comparisons, TieRule, Wins, count_wins, read_comparisons
+from metrics._judgments import JudgmentMetric, file_features, judgments_of
+from metrics._result import Values
+
+PAIRS = Need("judgments", by="pairs")
+
+_GRADIENT = 1e-9  # largest gradient component a comparison that counts as converged
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BradleyTerryScores(Values):
+    """What `bradley_terry` returns; fields by attribute or by key."""
+
+    scores: F64
+    """Natural-log abilities, mean 0, shape (players,)."""
+    std_errors: F64
+    """Standard error of each score, shape (players,)."""
+    covariance: F64
+    """Covariance of the scores, shape (players, players); for the error of a difference."""
+    log_likelihood: float
+
+
+def bradley_terry(wins: ArrayLike, *, players: Sequence[str] | None = None) -> BradleyTerryScores:
+    """Fit abilities by maximum likelihood.
+
+    Args:
+        wins: wins[i, j] = times i beat j, shape (n, n), n >= 2; a tie may count one half on both sides.
+        players: Names for messages, shape (n,).
+
+    Returns:
+        Scores (mean 0, natural log) and their standard errors.
+
+    Raises:
+        ValueError: If `wins` is not square, holds a negative or non-finite number or wins against oneself.
+        UndefinedMetric: If the comparison graph is disconnected or one-sided (some group never loses to, or never
+            beats, the rest): no finite scores exist.
+
+    Source: Bradley & Terry 1952; existence by Ford 1957.
+
+    >>> fit = bradley_terry([[0, 3], [1, 0]])  # log odds log 3, half on each side
+    >>> fit.scores.round(4).tolist()
+    [0.5493, -0.5493]
+    """
+    matrix, names = _checked(wins, players)
+    _require_connected(matrix, names)
+    scores = _maximise(matrix)
+    covariance = _centred_inverse(_information(matrix, scores))
+    return BradleyTerryScores(scores, np.sqrt(np.diag(covariance)), covariance, -_loss(scores, matrix))
+
+
+def _checked(wins: ArrayLike, players: Sequence[str] | None) -> tuple[F64, list[str]]:
+    """Check shape and numbers, and name the players."""
+    matrix = np.array(wins, dtype=np.float64)
+    n = len(matrix) if matrix.ndim else 0
+    if matrix.shape != (n, n) or n < 2:
+        raise ValueError(f"wins: expected a square matrix of at least 2 players, got shape {matrix.shape}")
+    if not np.isfinite(matrix).all() or (matrix < 0).any():
+        raise ValueError("wins: expected finite numbers of at least 0")
+    if np.diag(matrix).any():
+        raise ValueError(f"wins: player {int(np.flatnonzero(np.diag(matrix))[0])} has wins against itself")
+    names = [str(i) for i in range(n)] if players is None else [str(name) for name in players]
+    if len(names) != n:
+        raise ValueError(f"players: expected {n} names, got {len(names)}")
+    return matrix, names
+
+
+def _require_connected(matrix: F64, names: Sequence[str]) -> None:
+    """Refuse graphs on which the likelihood has no finite maximum."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph: Any = csr_array(matrix > 0)
+    kinds: tuple[Literal["weak", "strong"], ...] = ("weak", "strong")
+    for kind in kinds:
+        count, group = connected_components(graph, directed=True, connection=kind)
+        if count == 1:
+            continue
+        sets = [[names[int(i)] for i in np.flatnonzero(group == g)] for g in range(count)]
+        if kind == "weak":
+            shown = " | ".join(", ".join(members) for members in sets)
+            raise UndefinedMetric(f"no comparisons link these groups of players: {shown}")
+        raise UndefinedMetric(f"no finite scores: {_one_sided(matrix, group, sets)}")
+
+
+def _one_sided(matrix: F64, group: Any, sets: Sequence[Sequence[str]]) -> str:  # noqa: ANN401
+    """Name every group that never loses to, or never beats, a player outside."""
+    claims = []
+    for g, members in enumerate(sets):
+        inside = group == g
+        for lost, word in ((matrix[~inside][:, inside], "lost to"), (matrix[inside][:, ~inside], "beat")):
+            if not lost.any():
+                claims.append(f"{', '.join(members)} never {word} another player")
+    return "; ".join(claims)
+
+
+def _loss(scores: F64, matrix: F64) -> float:
+    """Negative log-likelihood, nats."""
+    return float(np.sum(matrix * np.logaddexp(0.0, scores[None, :] - scores[:, None])))
+
+
+def _gradient(scores: F64, matrix: F64) -> F64:
+    """Expected less observed wins of each player."""
+    games = matrix + matrix.T
+    expected = games * _beats(scores)
+    out: F64 = (expected - matrix).sum(axis=1)
+    return out
+
+
+def _beats(scores: F64) -> F64:
+    """P(i beats j), without overflow at any score."""
+    out: F64 = np.exp(-np.logaddexp(0.0, scores[None, :] - scores[:, None]))
+    return out
+
+
+def _information(matrix: F64, scores: F64) -> F64:
+    """Observed information: a graph Laplacian with weights games × p × (1 − p)."""
+    p = _beats(scores)
+    weights = (matrix + matrix.T) * p * p.T
+    out: F64 = np.diag(weights.sum(axis=1)) - weights
+    return out
+
+
+def _centred_inverse(information: F64) -> F64:
+    """Pseudo-inverse on the space of mean-0 scores, where the information is not singular.
+
+    Its null vector is all ones: a multiple of the matrix of ones makes it invertible and is taken out again, which no
+    choice of a tolerance for small eigenvalues can get wrong.
+    """
+    n = len(information)
+    ones = np.full((n, n), 1.0 / n)
+    weight = float(np.trace(information)) / n
+    out: F64 = np.asarray(np.linalg.inv(information + weight * ones) - ones / weight, dtype=np.float64)
+    return out
+
+
+def _maximise(matrix: F64) -> F64:
+    """Maximise the likelihood with the last player held at 0, then center."""
+    from scipy.optimize import minimize
+
+    games = float(matrix.sum())
+
+    def loss(free: F64) -> float:
+        return _loss(_full(free), matrix) / games
+
+    def gradient(free: F64) -> F64:
+        out: F64 = _gradient(_full(free), matrix)[:-1] / games
+        return out
+
+    def hessian(free: F64) -> F64:
+        out: F64 = _information(matrix, _full(free))[:-1, :-1] / games
+        return out
+
+    start = np.zeros(len(matrix) - 1)
+    options: Any = {"gtol": 1e-7, "maxiter": 1000}
+    found = minimize(loss, start, jac=gradient, hess=hessian, method="trust-exact", options=options)
+    free: F64 = np.asarray(found.x, dtype=np.float64)
+    # The loss is flat to rounding near its minimum, where the optimiser compares losses; Newton steps need none.
+    for _ in range(20):
+        step = np.asarray(np.linalg.solve(hessian(free), gradient(free)), dtype=np.float64)
+        free = free - step
+        if float(np.abs(step).max()) < 1e-12:
+            break
+    steepest = float(np.abs(gradient(free)).max())
+    if not steepest <= _GRADIENT:
+        raise UndefinedMetric(
+            f"the likelihood did not converge: gradient {steepest:.1e} a comparison ({found.message})"
+        )
+    scores = _full(free)
+    return scores - float(scores.mean())
+
+
+def _full(free: F64) -> F64:
+    """Add the last player, held at 0."""
+    return np.concatenate([free, np.zeros(1)])
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class BradleyTerry(JudgmentMetric):
+    """Bradley-Terry scores of all systems of a file of comparisons.
+
+    Source: Bradley & Terry 1952; Pillutla et al. 2021 (MAUVE), Tables 5, 13 and 14.
+    """
+
+    name: ClassVar[str] = "bradley_terry"
+    version: ClassVar[int] = 1
+    family: ClassVar[Family] = "human"
+    direction: ClassVar[Direction] = "higher"
+    bounds: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
+    resampling: ClassVar[Resampling] = "none"  # standard errors come from the observed information
+    sides: ClassVar[Literal["one", "two", "human"]] = "two"
+    titles: ClassVar[Mapping[str, str]] = {"bradley_terry": "Bradley-Terry"}
+
+    system: str | None = None  # whose score is `bradley_terry`; none: the run's model if rated, else the best non-human
+    ties: TieRule = "half"  # half a win each; MAUVE gave ties to side A, whose place was random: that is `random`
+    seed: int = 0  # of `ties=random`
+    min_seconds: float = 0.0  # faster judgments are dropped; MAUVE dropped those under 25 seconds
+    criterion: str | None = None  # one of the file's criteria; none: each of them by itself
+    display_scale: float = 1.0  # 100 as MAUVE Table 13 prints
+
+    def check(self) -> None:
+        """Check ranges."""
+        self.require(self.min_seconds >= 0, "min_seconds", "a number of at least 0")
+        self.require(self.display_scale > 0, "display_scale", "a positive number")
+
+    def needs(self) -> tuple[Need, ...]:
+        """Comparisons."""
+        return (PAIRS,)
+
+    def read(self, path: Path) -> Comparisons:
+        """Read and check the file of comparisons."""
+        return read_comparisons(path)
+
+    def from_file(self, path: Path) -> tuple[Metric, Features]:
+        """Score the file alone; a side's ids are the items that a human text, or any other, was compared on."""
+        made = self.read(path)
+        human = sorted({c.item for c in made.rows if HUMAN in (c.system_a, c.system_b)})
+        model = sorted({c.item for c in made.rows})
+        return dataclasses.replace(self), file_features(PAIRS, made, made.source, human, model)
+
+    def compute(self, features: Features) -> MetricResult:
+        """Fit every criterion; the values are `<player>` or `<criterion>/<player>`."""
+        made = judgments_of(features.model, PAIRS, Comparisons)
+        criteria = [self.criterion] if self.criterion is not None else [c or None for c in made.criteria]
+        values: dict[str, float] = {}
+        sd: dict[str, float] = {}
+        arrays: dict[str, F64] = {}
+        notes: list[str] = []
+        shown = self._shown(made.players, features.model.system)
+        for criterion in criteria:
+            wins = self._count(made, criterion)
+            fit = bradley_terry(wins.matrix, players=wins.players)
+            prefix = f"{criterion}/" if criterion and len(criteria) > 1 else ""
+            scores, errors = self.display_scale * fit.scores, self.display_scale * fit.std_errors
+            values |= {f"{prefix}{name}": float(s) for name, s in zip(wins.players, scores, strict=True)}
+            sd |= {f"{prefix}{name}": float(e) for name, e in zip(wins.players, errors, strict=True)}
+            arrays |= {f"{prefix}wins": wins.matrix, f"{prefix}scores": scores, f"{prefix}std_errors": errors}
+            notes.append(self._note(wins, criterion))
+        first = next(iter(values)).removesuffix(made.players[0])
+        key = f"{first}{shown or self._best(values, first)}"
+        values["bradley_terry"], sd["bradley_terry"] = values[key], sd[key]
+        notes.append(f"bradley_terry is the score of {key}; ± is a standard error (observed information)")
+        return self.result(features, "bradley_terry", values, notes=notes, arrays=arrays, sd=sd)
+
+    def _count(self, made: Comparisons, criterion: str | None) -> Wins:
+        options: dict[str, Any] = {"ties": self.ties, "min_seconds": self.min_seconds, "seed": self.seed}
+        return count_wins(made, criterion=criterion, **options)
+
+    def _shown(self, players: Sequence[str], system: str) -> str | None:
+        """Return the player whose score is the value, None for the best."""
+        if self.system is not None and self.system not in players:
+            raise UndefinedMetric(f"system {self.system!r} was not compared; the file has {', '.join(players)}")
+        return self.system or (system if system in players else None)
+
+    @staticmethod
+    def _best(values: Mapping[str, float], prefix: str) -> str:
+        own = {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
+        return max((name for name in own if name != HUMAN), key=lambda name: own[name])
+
+    def _note(self, wins: Wins, criterion: str | None) -> str:
+        about = f"{criterion}: " if criterion else ""
+        return (
+            f"{about}{wins.compared} comparisons of {len(wins.players)} players ({', '.join(wins.players)}); "
+            f"{wins.ties} ties ({self.ties}), {wins.too_fast} faster than {self.min_seconds:g} s left out"
+        )

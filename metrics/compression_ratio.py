@@ -1,0 +1,92 @@
+"""Compression ratio: how much shorter the texts become when packed.
+
+    compression_ratio = bytes of all texts / bytes after compression
+
+Measures redundancy, inside texts and between them; from about 1 up (below 1 only for a few bytes), dimensionless, compared
+with the human value. It grows with the corpus: compare equal numbers of texts of equal length.
+
+Source: Shaib et al. 2024, "Standardizing the measurement of text diversity". Computed here: texts in UTF-8, one after the
+other with one line feed between, DEFLATE in the gzip format (18 bytes of frame; the time stamp in the header has a fixed
+size, so it cannot move the value). Shaib et al. join with a blank and their released code compresses the result again, so its
+constants differ.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from harness.contract import Direction, Features, Metric, Need, Resampling, Scope
+from harness.errors import UndefinedMetric
+from harness.registry import register
+from harness.types import MetricResult
+
+_GZIP = 16 + zlib.MAX_WBITS  # zlib's way to ask for a gzip frame
+
+
+def compression_ratio(texts: Iterable[str], *, level: int = 9) -> float:
+    """Bytes of the texts over bytes of the compressed texts.
+
+    Args:
+        texts: The texts, joined by line feeds.
+        level: Effort of DEFLATE, 1 (fast) to 9 (small).
+
+    Returns:
+        The ratio; higher means more redundant.
+
+    Raises:
+        UndefinedMetric: If the texts are all empty.
+        ValueError: If `level` is not from 1 to 9.
+
+    Source: Shaib et al. 2024, section 3.
+
+    >>> compression_ratio(["a" * 1000]) > 20
+    True
+    """
+    if not 1 <= level <= 9:
+        raise ValueError(f"expected a level from 1 to 9, got {level}")
+    packer = zlib.compressobj(level, zlib.DEFLATED, _GZIP)
+    before = after = content = 0
+    for number, text in enumerate(texts):
+        raw = text.encode("utf-8", errors="surrogatepass")
+        content += len(raw)
+        raw = b"\n" + raw if number else raw
+        before += len(raw)
+        after += len(packer.compress(raw))
+    if not content:
+        raise UndefinedMetric("the texts are empty")
+    return before / (after + len(packer.flush()))
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class CompressionRatio(Metric):
+    """Bytes of all texts over their bytes after DEFLATE."""
+
+    name: ClassVar[str] = "compression_ratio"
+    version: ClassVar[int] = 1
+    family: ClassVar[Literal["text"]] = "text"
+    direction: ClassVar[Direction] = "match_human"
+    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
+    resampling: ClassVar[Resampling] = "subsample"  # a repeated text compresses to almost nothing
+    sides: ClassVar[Literal["one"]] = "one"
+    titles: ClassVar[dict[str, str]] = {"compression_ratio": "Compr. ratio"}
+
+    scope: Scope = "continuation"
+    level: int = 9  # Shaib et al. 2024 use Python's gzip, whose default is 9
+
+    def check(self) -> None:
+        """Check the options."""
+        self.require(1 <= self.level <= 9, "level", "an integer from 1 to 9")
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the texts."""
+        return (Need("texts", scope=self.scope),)
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute the ratio."""
+        texts = features.model.texts(self.needs()[0])
+        value = compression_ratio(texts, level=self.level)
+        return self.result(features, "compression_ratio", {"compression_ratio": value})

@@ -1,0 +1,124 @@
+"""Distinct-n: the share of n-grams that are different.
+
+    distinct-n = |set of n-grams of all texts| / |n-grams of all texts|
+
+Measures lexical variety of a whole corpus; range (0, 1], dimensionless, compared with the human value. It falls as the
+corpus grows: compare equal numbers of texts of equal length (`fixed_tokens`).
+
+Source: Li et al. 2016, "A diversity-promoting objective function for neural conversation models". The name hides six
+statistics; `variant` says which is computed:
+
+- `corpus` (default): types over n-grams, pooled over texts; n-grams do not cross texts (Pillutla et al. 2021).
+- `li`: types over *tokens*, as Li et al. define it.
+- `hapax`: n-grams that occur exactly once over n-grams; what the public script of Holtzman et al. 2020 prints.
+- `per_doc`: types over n-grams inside each text, mean over texts (texts shorter than n are left out).
+- `simctg`: types inside each text, summed over texts, over the summed n-grams; the last n-gram of each text is not
+  counted and the share of repeats is rounded to hundredths of a percent, as in the SimCTG tables (Su et al. 2022).
+- `ngd`: types over n-grams of all texts joined to one, so that n-grams cross texts; the sum over orders is the n-gram
+  diversity score of Shaib et al. 2024 (there orders 1 to 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from harness.contract import Direction, Features, Resampling
+from harness.errors import UndefinedMetric
+from harness.registry import register
+from harness.types import MetricResult
+from metrics._ngram_statistics import distinct_by_text, mean_of, simctg_percent
+from metrics._ngrams import NgramIndex, Sequences, index_of
+from metrics._text import TextMetric, check_orders, defined, missing_note, variant_of
+
+Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
+_RESHAPED = {"simctg": "without_last", "ngd": "joined"}
+
+
+def distinct_n(
+    sequences: Sequences, *, orders: Sequence[int] = (1, 2, 3, 4, 5, 6), variant: Variant = "corpus"
+) -> dict[int, float]:
+    """Compute the share of different n-grams for each order.
+
+    Args:
+        sequences: Texts as lists of token ids or strings.
+        orders: The n-gram lengths n.
+        variant: Which statistic; see the module's text.
+
+    Returns:
+        Order → fraction in [0, 1]; NaN for an order that is longer than every text.
+
+    Raises:
+        UndefinedMetric: If no text is as long as the smallest order.
+
+    Source: Li et al. 2016; variants in the module's text.
+
+    >>> distinct_n([[7, 7, 7, 8]], orders=(1, 2))
+    {1: 0.5, 2: 0.6666666666666666}
+    """
+    reshape = _RESHAPED.get(variant)
+    index = variant_of(sequences, reshape) if reshape else index_of(sequences)
+    values = {order: _share(index, order, variant) for order in orders}
+    if all(np.isnan(value) for value in values.values()):
+        raise UndefinedMetric(f"no text has an n-gram of order {min(orders)}")
+    return values
+
+
+def _share(index: NgramIndex, order: int, variant: Variant) -> float:
+    level = index.level(order)
+    if not level.total:
+        return float("nan")
+    if variant == "hapax":
+        return level.hapaxes / level.total
+    if variant == "li":
+        return level.types / int(index.lengths.sum())
+    if variant == "per_doc":
+        return mean_of(distinct_by_text(index, order))
+    if variant == "simctg":
+        return 1.0 - simctg_percent(index, order) / 100.0
+    return level.types / level.total
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class DistinctN(TextMetric):
+    """Share of different n-grams; values `distinct_<order>`, for `ngd` also their sum `ngram_diversity`."""
+
+    name: ClassVar[str] = "distinct_n"
+    version: ClassVar[int] = 1
+    family: ClassVar[Literal["text"]] = "text"
+    direction: ClassVar[Direction] = "match_human"
+    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))  # ngram_diversity is a sum over orders
+    resampling: ClassVar[Resampling] = "subsample"  # a bootstrap repeats texts, which lowers the value
+    sides: ClassVar[Literal["one"]] = "one"
+    titles: ClassVar[dict[str, str]] = {f"distinct_{n}": f"Distinct-{n}" for n in range(1, 7)} | {
+        "ngram_diversity": "n-gram diversity"
+    }
+
+    orders: tuple[int, ...] = (1, 2, 3, 4, 5, 6)  # Pillutla et al. 2021, released code
+    variant: Variant = "corpus"  # pooled types over n-grams: Pillutla et al. 2021
+
+    def check(self) -> None:
+        """Check the options."""
+        super().check()
+        check_orders(self, self.orders)
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute all orders."""
+        corpus = self.corpus(features)
+        reshape = _RESHAPED.get(self.variant)
+        index = self.variant_index(features, reshape) if reshape else corpus.index
+        values = {f"distinct_{order}": _share(index, order, self.variant) for order in self.orders}
+        values = defined(values, "all texts are shorter than the smallest order")
+        notes = corpus.notes + missing_note(values, "all texts are shorter")
+        per_example = {}
+        if self.variant == "per_doc":
+            per_example = {f"distinct_{n}": corpus.spread(distinct_by_text(index, n)) for n in self.orders}
+        primary = f"distinct_{2 if 2 in self.orders else self.orders[0]}"
+        if self.variant == "ngd":
+            values["ngram_diversity"] = float(np.nansum(list(values.values())))
+            primary = "ngram_diversity"
+        return self.result(features, primary, values, notes=notes, per_example=per_example)

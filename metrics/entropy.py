@@ -1,0 +1,101 @@
+"""Entropy of the n-gram distribution, of the whole corpus and inside each text.
+
+    H_n = - sum over n-grams g of p(g) log p(g),  p(g) = count of g / all n-grams of order n
+
+Measures how evenly n-grams are used; from 0 (one n-gram only) to the log of the number of n-grams, in nats unless asked
+for bits, compared with the human value. Both values grow with length: compare texts of equal length (`fixed_tokens`).
+
+Source: corpus entropy of order n: Zhang et al. 2018, "Generating informative and diverse conversational responses via
+adversarial information maximization" (Ent-n); mean unigram entropy inside texts: Dieleman et al. 2022, "Continuous
+diffusion for categorical data", and later diffusion language models. Values: `entropy_<n>` is the corpus value,
+`text_entropy_<n>` the mean over texts; n-grams do not cross texts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from harness.contract import Direction, Features, Resampling
+from harness.errors import UndefinedMetric
+from harness.registry import register
+from harness.types import MetricResult
+from metrics._ngram_statistics import corpus_entropy, entropy_by_text, mean_of
+from metrics._ngrams import NgramIndex, Sequences, index_of
+from metrics._text import TextMetric, check_orders, defined, missing_note
+
+
+def ngram_entropy(
+    sequences: Sequences, *, orders: Sequence[int] = (1,), average: Literal["corpus", "texts"] = "corpus"
+) -> dict[int, float]:
+    """Entropy of n-grams for each order.
+
+    Args:
+        sequences: Texts as lists of token ids or strings.
+        orders: The n-gram lengths n.
+        average: `corpus`: of all n-grams of all texts; `texts`: of each text, then the mean over texts that have any.
+
+    Returns:
+        Order → nats, from 0 up; NaN for an order that is longer than every text.
+
+    Raises:
+        UndefinedMetric: If no text is as long as the smallest order.
+
+    Source: Zhang et al. 2018 (corpus); Dieleman et al. 2022 (texts).
+
+    >>> round(ngram_entropy([["a", "b"], ["a", "b"]])[1], 6)
+    0.693147
+    """
+    index = index_of(sequences)
+    one = corpus_entropy if average == "corpus" else _mean_text_entropy
+    values = {order: one(index, order) for order in orders}
+    if all(math.isnan(value) for value in values.values()):
+        raise UndefinedMetric(f"no text has an n-gram of order {min(orders)}")
+    return values
+
+
+def _mean_text_entropy(index: NgramIndex, order: int) -> float:
+    return mean_of(entropy_by_text(index, order))
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class Entropy(TextMetric):
+    """Entropy of n-grams; values `entropy_<order>` (corpus) and `text_entropy_<order>` (mean over texts)."""
+
+    name: ClassVar[str] = "entropy"
+    version: ClassVar[int] = 1
+    family: ClassVar[Literal["text"]] = "text"
+    direction: ClassVar[Direction] = "match_human"
+    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
+    resampling: ClassVar[Resampling] = "bootstrap"  # the primary value is a mean over texts
+    sides: ClassVar[Literal["one"]] = "one"
+    titles: ClassVar[dict[str, str]] = {f"entropy_{n}": f"Corpus entropy-{n}" for n in range(1, 5)} | {
+        f"text_entropy_{n}": f"Entropy-{n}" for n in range(1, 5)
+    }
+
+    orders: tuple[int, ...] = (1, 2, 3, 4)  # Zhang et al. 2018 report 4; diffusion language models 1
+    measured_in: Literal["nats", "bits"] = "nats"
+
+    def check(self) -> None:
+        """Check the options."""
+        super().check()
+        check_orders(self, self.orders)
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute all orders."""
+        corpus = self.corpus(features)
+        scale = 1.0 if self.measured_in == "nats" else 1.0 / math.log(2.0)
+        by_text = {f"text_entropy_{n}": scale * entropy_by_text(corpus.index, n) for n in self.orders}
+        values = {name: mean_of(column) for name, column in by_text.items()}
+        values |= {f"entropy_{n}": scale * corpus_entropy(corpus.index, n) for n in self.orders}
+        values = defined(values, "all texts are shorter than the smallest order")
+        return self.result(
+            features,
+            f"text_entropy_{1 if 1 in self.orders else self.orders[0]}",
+            values,
+            notes=corpus.notes + missing_note(values, "all texts are shorter"),
+            per_example={name: corpus.spread(column) for name, column in by_text.items()},
+        )

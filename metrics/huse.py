@@ -1,0 +1,242 @@
+"""HUSE: can anything tell model text from human text, given what people say and what the model says?
+
+HUSE = 2 × leave-one-out error of a k-nearest-neighbour discriminator on (mean typicality rating, log p / length), each
+divided by its population standard deviation over all texts. HUSE-Q is the same on ratings alone (quality), and
+HUSE-D = 1 + HUSE − HUSE-Q (diversity), not clipped. Higher is better; 1 means indistinguishable, 0 fully separable.
+HUSE and HUSE-Q lie in [0, 2]: above 1 the discriminator does worse than chance. Dimensionless.
+
+Source: Hashimoto, Zhang & Liang 2019, "Unifying Human and Statistical Evaluation for Natural Language Generation",
+section 3 and Table 1. k = 16: the released code keeps every point no farther than sorted index 15.
+
+Variants: the released code compares distances bit by bit, so that mean ratings (multiples of 0.05) tie or not by
+rounding; here distances within 1e-9 after scaling are equal. On its ratings (summarization, t = 1.0): 0.53 / 0.60 /
+0.93 here, 0.53 / 0.58 / 0.95 there. An unequal number of human and model texts moves chance level away from 1.
+
+A decoder that truncates gives some human texts probability zero. `log_prob_floor` stands in for them; HUSE then depends
+on that floor as well, and the result says how often it was used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from harness.contract import Direction, Family, Features, Metric, Need, Resampling
+from harness.errors import UndefinedMetric
+from harness.registry import register
+from harness.types import F64, HUMAN, MetricResult
+from metrics._huse_join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, join
+from metrics._huse_knn import Ties, VoteTie, knn_margins, margins_to_errors, standardise
+from metrics._huse_stability import affordable, agreement, bootstrap_huse
+from metrics._judgments import JudgmentMetric, Judgments, file_features, judgments_of, read_judgments
+from metrics._result import Values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HuseScores(Values):
+    """What `huse` returns; fields by attribute or by key."""
+
+    huse: float
+    huse_q: float
+    huse_d: float
+    errors: F64
+    """Error a text of the discriminator on both features, shape (n,)."""
+    errors_q: F64
+    """Error a text of the discriminator on ratings alone, shape (n,)."""
+
+
+def huse(
+    *,
+    judgments: ArrayLike,
+    log_probs: ArrayLike,
+    lengths: ArrayLike,
+    is_model: ArrayLike,
+    k: int = 16,
+    ties: Ties = "include",
+    vote_tie: VoteTie = "human",
+    log_prob_floor: float | None = -1000.0,
+    copies: ArrayLike | None = None,
+) -> HuseScores:
+    """Human Unified with Statistical Evaluation.
+
+    Args:
+        judgments: Mean rating a text on any scale, shape (n,).
+        log_probs: Total natural-log probability of each text under the model, shape (n,); −inf is allowed.
+        lengths: Number of words (or tokens) a text, positive, shape (n,).
+        is_model: True for model text, shape (n,); both kinds must be there.
+        k: Neighbours before ties are added, 1 <= k < n.
+        ties: `include`: all points tied with the k-th vote. `exclude`: exactly k votes, shared at the cut.
+        vote_tie: Who wins a vote tie; `half` counts half an error.
+        log_prob_floor: Nats that replace −inf; none: −inf leaves HUSE undefined.
+        copies: Shape (n,), for bootstrap draws: how often each row occurs; a row never votes for its own copies.
+
+    Returns:
+        HUSE and HUSE-Q in [0, 2], HUSE-D in [−1, 3], errors a text.
+
+    Raises:
+        ValueError: If shapes disagree, numbers are not finite, a length is not positive or one side is empty.
+        UndefinedMetric: If k >= n, or all ratings or all normalised log-probabilities are equal.
+
+    Source: Hashimoto, Zhang & Liang 2019, section 3; released code for k, ties and vote ties.
+
+    >>> ratings, nll = [1, 2, 3, 4, 11, 12, 13, 14], [5.0, 6, 7, 8, 5, 6, 7, 8]
+    >>> s = huse(judgments=ratings, log_probs=np.negative(nll), lengths=[1] * 8, is_model=[0] * 4 + [1] * 4, k=3)
+    >>> s.huse, s["huse_q"], s.huse_d
+    (0.0, 0.0, 1.0)
+    """
+    ratings, logp, sizes, labels = _columns(judgments, log_probs, lengths, is_model)
+    if isinstance(k, bool) or k != int(k) or k < 1:
+        raise ValueError(f"k: expected a whole number of at least 1, got {k!r}")
+    if np.isneginf(logp).any():
+        if log_prob_floor is None:
+            count = int(np.isneginf(logp).sum())
+            raise UndefinedMetric(f"{count} texts have probability zero under the model and no log_prob_floor is set")
+        logp = np.where(np.isneginf(logp), log_prob_floor, logp)
+    rating = standardise(ratings, "rating")
+    both = np.column_stack([rating, standardise(logp / sizes, "log-probability a word")])
+    own = None if copies is None else np.asarray(copies, dtype=np.int64)
+    errors, errors_q = (
+        margins_to_errors(knn_margins(x, labels, k=int(k), ties=ties, copies=own), labels, vote_tie)
+        for x in (both, rating[:, None])
+    )
+    value, quality = 2.0 * float(errors.mean()), 2.0 * float(errors_q.mean())
+    return HuseScores(value, quality, 1.0 + value - quality, errors, errors_q)
+
+
+def _columns(
+    judgments: ArrayLike, log_probs: ArrayLike, lengths: ArrayLike, is_model: ArrayLike
+) -> tuple[F64, F64, F64, NDArray[np.bool_]]:
+    """Check and convert the four columns."""
+    given = {"judgments": judgments, "log_probs": log_probs, "lengths": lengths}
+    made = {name: np.asarray(column, dtype=np.float64) for name, column in given.items()}
+    marks = np.asarray(is_model)
+    shapes = {name: column.shape for name, column in made.items()} | {"is_model": marks.shape}
+    if len(set(shapes.values())) != 1 or marks.ndim != 1:
+        raise ValueError(f"expected four columns of one shape (n,), got {shapes}")
+    if not np.isin(marks, (0, 1)).all():
+        raise ValueError("is_model: expected true/false or 1/0 for every text")
+    labels = marks.astype(np.bool_)
+    if labels.all() or not labels.any():
+        raise ValueError(
+            f"expected human and model texts, got {int((~labels).sum())} human and {int(labels.sum())} model"
+        )
+    for name, column in made.items():
+        bad = ~np.isfinite(column) & ~(np.isneginf(column) if name == "log_probs" else False)
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            raise ValueError(f"{name}[{row}]: expected a finite number, got {column[row]}")
+    if (made["lengths"] <= 0).any():
+        row = int(np.flatnonzero(made["lengths"] <= 0)[0])
+        raise ValueError(f"lengths[{row}]: expected a positive number, got {made['lengths'][row]}")
+    return made["judgments"], made["log_probs"], made["lengths"], labels
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class Huse(JudgmentMetric):
+    """HUSE, HUSE-Q and HUSE-D from a file of ratings.
+
+    Source: Hashimoto et al. 2019, "Unifying Human and Statistical Evaluation for Natural Language Generation".
+    """
+
+    name: ClassVar[str] = "huse"
+    version: ClassVar[int] = 1
+    family: ClassVar[Family] = "human"
+    direction: ClassVar[Direction] = "higher"
+    bounds: ClassVar[tuple[float, float]] = (0.0, 2.0)
+    resampling: ClassVar[Resampling] = "none"  # it brings its own bootstrap, which leaves a text's copies out
+    sides: ClassVar[Literal["one", "two", "human"]] = "two"
+    titles: ClassVar[Mapping[str, str]] = {
+        "huse": "HUSE",
+        "huse_q": "HUSE-Q",
+        "huse_d": "HUSE-D",
+        "huse_low": "HUSE (low)",
+        "huse_high": "HUSE (high)",
+        "agreement": "Krippendorff α",
+    }
+    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {
+        "huse_low": "none",
+        "huse_high": "none",
+        "agreement": "none",
+    }
+
+    k: int = 16  # section 3.4: k = 16 (the released code's index 15 is the 16th nearest)
+    ties: Ties = "include"  # released code: every distance <= the k-th votes
+    vote_tie: VoteTie = "human"  # released code
+    log_probs: LogProbs = "run"  # the generating model under the decoder's Q, as in the paper; or a column of the file
+    length_unit: LengthUnit = "words"  # released code: length = whitespace words
+    log_prob_floor: float | None = -1000.0  # released code's stand-in for −inf
+    scale: tuple[float, ...] | None = None  # lowest and highest rating that is allowed; the paper's is [1, 6] in code
+    system: str | None = None  # the model's name in the file; none: the only one there
+    draws: int = 200  # bootstrap draws over examples; 0: no interval
+    level: float = 0.95  # width of the interval
+    seed: int = 0
+
+    def check(self) -> None:
+        """Check ranges."""
+        self.require(self.k >= 1, "k", "a whole number of at least 1")
+        self.require(self.draws >= 0, "draws", "a whole number of at least 0")
+        self.require(0.0 < self.level < 1.0, "level", "a number between 0 and 1")
+        scale = self.scale
+        good = scale is None or (len(scale) == 2 and scale[0] < scale[1])
+        self.require(good, "scale", "null or [lowest, highest]")
+
+    def needs(self) -> tuple[Need, ...]:
+        """Ratings; and log-probabilities and lengths, unless they are columns of the file."""
+        if self.log_probs == "column":
+            return (RATINGS,)
+        return (RATINGS, NLL, WORDS) if self.length_unit == "words" else (RATINGS, NLL)
+
+    def read(self, path: Path) -> Judgments:
+        """Read and check the file of ratings."""
+        return read_judgments(path, scale=self.scale)
+
+    def from_file(self, path: Path) -> tuple[Metric, Features]:
+        """Score the file alone: log-probabilities then come from its columns."""
+        judged = self.read(path)
+        human, model = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(self.system))
+        metric = dataclasses.replace(self, log_probs="column")
+        return metric, file_features(RATINGS, judged, judged.source, tuple(human), tuple(model))
+
+    def compute(self, features: Features) -> MetricResult:
+        """Join ratings to the run's examples and score them."""
+        judged = judgments_of(features.model, RATINGS, Judgments)
+        judged.check_scale(self.scale)
+        source: dict[str, Any] = {"log_probs": self.log_probs, "length_unit": self.length_unit}
+        rated = join(judged, features, system=self.system, **source)
+        options: dict[str, Any] = {
+            "k": self.k,
+            "ties": self.ties,
+            "vote_tie": self.vote_tie,
+            "log_prob_floor": self.log_prob_floor,
+        }
+        scores = huse(**rated.columns(), **options)
+        values = {"huse": scores.huse, "huse_q": scores.huse_q, "huse_d": scores.huse_d}
+        draws = affordable(self.draws, rated.n)
+        if draws:
+            low, high = bootstrap_huse(rated, options, draws=draws, level=self.level, seed=self.seed).interval()
+            values |= {"huse_low": low, "huse_high": high}
+        values["agreement"] = agreement(rated.ratings)
+        return self.result(
+            features,
+            "huse",
+            values,
+            notes=[*rated.notes, *self._warnings(rated.n, draws)],
+            per_example=rated.spread(scores.errors, scores.errors_q, features.model.ids),
+            arrays=rated.arrays() | {"errors": scores.errors, "errors_q": scores.errors_q},
+        )
+
+    def _warnings(self, n: int, draws: int) -> list[str]:
+        """What the reader of a table must know about the sample and the interval."""
+        notes = []
+        if n < 100:  # the paper's number of examples a task
+            notes.append(f"{n} examples with both texts rated; the paper uses 100")
+        if draws < self.draws:
+            notes.append(f"the interval is of {draws} bootstrap draws instead of {self.draws}: {2 * n} texts are many")
+        return notes

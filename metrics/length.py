@@ -1,0 +1,93 @@
+"""Length of the texts, and the share of texts that did not end by themselves.
+
+    length = mean number of tokens;  hit_limit = texts that reached the length limit / texts
+
+Lengths are in tokens under the scorer's tokenizer (or words), from 0 up; the shares are fractions in [0, 1]; all are
+compared with the human value.
+
+Source: lengths as in Su et al. 2022 (mean words); non-termination: Welleck et al. 2020, "Consistency of a recurrent language
+model with respect to incomplete decoding". The released code of Pillutla et al. 2021 reports the complement, the share
+of texts that ended. `length_sd` is the standard deviation over texts with divisor n.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from harness.contract import Direction, Features, Metric, Need, Resampling, Scope, Unit
+from harness.errors import UndefinedMetric
+from harness.registry import register
+from harness.types import I64, MetricResult
+from metrics._sequences import rows_of
+
+
+def length_statistics(sequences: object) -> dict[str, float]:
+    """Mean, standard deviation (divisor n) and median of the number of tokens.
+
+    Args:
+        sequences: Texts as lists of token ids or strings.
+
+    Returns:
+        `length`, `length_sd`, `length_median`, in tokens.
+
+    Raises:
+        UndefinedMetric: If there are no texts.
+
+    Source: Su et al. 2022 (mean).
+
+    >>> length_statistics([[1, 2], [1, 2, 3, 4]])
+    {'length': 3.0, 'length_sd': 1.0, 'length_median': 3.0}
+    """
+    return _statistics(rows_of(sequences).lengths)  # type: ignore[arg-type]
+
+
+def _statistics(lengths: I64) -> dict[str, float]:
+    if not len(lengths):
+        raise UndefinedMetric("there are no texts")
+    return {
+        "length": float(lengths.mean()),
+        "length_sd": float(lengths.std()),
+        "length_median": float(np.median(lengths)),
+    }
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class Length(Metric):
+    """Number of tokens, and the share of texts that hit the length limit."""
+
+    name: ClassVar[str] = "length"
+    version: ClassVar[int] = 1
+    family: ClassVar[Literal["text"]] = "text"
+    direction: ClassVar[Direction] = "match_human"
+    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
+    resampling: ClassVar[Resampling] = "bootstrap"
+    sides: ClassVar[Literal["one"]] = "one"
+    titles: ClassVar[dict[str, str]] = {
+        "length": "Length",
+        "length_sd": "Length SD",
+        "length_median": "Median length",
+        "hit_limit": "Hit limit",
+    }
+
+    unit: Unit = "tokens"
+    """`tokens`: ids under the scorer's tokenizer; `words`: split at white space (Su et al. 2022)."""
+    scope: Scope = "continuation"
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return tokens and how the texts ended."""
+        by = "scorer" if self.unit == "tokens" else "words"
+        return Need("tokens", by=by, scope=self.scope), Need("stops")
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute the statistics."""
+        tokens, stops = self.needs()
+        lengths = features.model.tokens(tokens).lengths
+        values = _statistics(lengths)
+        hit = features.model.stops(stops).astype(np.float64)
+        values["hit_limit"] = float(hit.mean())
+        per_example = {"length": lengths.astype(np.float64), "hit_limit": hit}
+        return self.result(features, "length", values, per_example=per_example)

@@ -1,0 +1,343 @@
+"""MAUVE: area under the divergence curve of the human and the model text, after quantising embeddings.
+
+With cell histograms p (human) and q (model) and mixtures r = w p + (1 - w) q, MAUVE is the area under the curve of
+(exp(-c KL(q || r)), exp(-c KL(p || r))). It is in [0, 1], dimensionless, higher is better; two samples of the *same*
+text give less than 1 (about .96 at ten texts a cell), so read it beside the human ceiling.
+
+Protocol: rows to unit L2 norm, joint PCA to 0.9 of the variance, k-means with 5 restarts on [model; human], k = n / 10
+and 500 at most, c = 5, 25 evenly spaced weights and both end points. These are the choices of mauve-text 0.4, with
+human as its P; on the same rows in the same order the scores agree to 1e-9. Row order feeds the seeding of k-means:
+the function takes rows as they come, the metric sorts them by example id.
+
+Variants in use: the paper's experiments take the weights on an angular grid (`curve: angular`, differs by at most
+.0005); other packages leave out the normalisation or take k = 500 at any n. `*_star` values come from histograms with
+half a count added to each cell.
+
+Source: Pillutla et al. 2021, "MAUVE: Measuring the gap between neural text and human text", equations 1 to 4 and
+section 3; Pillutla et al. 2023, "MAUVE scores for generative models" (smoothing); Liu et al. 2021 (frontier integral).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope, Side
+from harness.errors import UndefinedMetric
+from harness.registry import register
+from harness.types import F64, HUMAN, I64, Floats, MetricResult
+from metrics._embeddings import canonical_rows, check_side, check_sides
+from metrics._histograms import (
+    Curve,
+    best_f,
+    curve_area,
+    divergence_curve,
+    frontier_integral,
+    histogram,
+    js_divergence,
+    kl_divergence,
+    precision_recall,
+    smoothed,
+)
+from metrics._quantizers import QUANTIZERS, Assign, Buckets, QuantizerName, Settings, bucket_count
+from metrics._result import Values
+
+_ANGLES = 1001  # of the precision-recall curve behind F8 and F1/8, as in metrics.precision_recall_curve
+_FEW_TEXTS = 1000  # below this the paper's own study of n finds scores far from their limit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MauveResult(Values):
+    """One clustering's scores; a field can also be read as `result["mauve"]`."""
+
+    mauve: float
+    """Area under the divergence curve, in [0, 1]."""
+    mauve_star: float
+    """The same from smoothed histograms."""
+    frontier_integral: float
+    """In [0, 1], lower is better."""
+    frontier_integral_star: float
+    """The same from smoothed histograms."""
+    divergence_curve: F64
+    """Shape (curve_points + 2, 2)."""
+    human_hist: F64
+    """Share of human texts in each cell, shape (num_buckets,)."""
+    model_hist: F64
+    """Share of model texts in each cell, shape (num_buckets,)."""
+    num_buckets: int
+    """Number of cells."""
+
+
+def mauve(
+    *,
+    human: Floats,
+    model: Floats,
+    quantizer: QuantizerName = "kmeans",
+    num_buckets: Buckets = "auto",
+    explained_variance: float = 0.9,
+    scaling_factor: float = 5.0,
+    curve: Curve = "uniform",
+    curve_points: int = 25,
+    restarts: int = 5,
+    max_iter: int = 500,
+    seed: int = 25,
+) -> MauveResult:
+    """Compute MAUVE of one clustering.
+
+    Args:
+        human: Embeddings of human texts, shape (n_human, d); the order of rows feeds the seeding of k-means.
+        model: Embeddings of model texts, shape (n_model, d).
+        quantizer: How embeddings become cells.
+        num_buckets: Number of cells; `auto` is a tenth of the smaller side, at least 2 and at most 500.
+        explained_variance: Share of the variance that PCA keeps, in (0, 1].
+        scaling_factor: c, positive.
+        curve: How the mixture weights are spaced.
+        curve_points: Number of mixture weights.
+        restarts: k-means starts; the best is kept.
+        max_iter: Most iterations of each.
+        seed: As the seed of mauve-text.
+
+    Returns:
+        The scores, the curve and both histograms.
+
+    Raises:
+        ValueError: If shapes do not fit, a number is not finite or an option is out of range.
+        UndefinedMetric: If a side has fewer than two texts or there are fewer texts than cells.
+
+    Source: Pillutla et al. 2021, equations 1 to 4.
+
+    >>> rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [0.1, 1.0]])
+    >>> mauve(human=rows, model=rows).mauve
+    1.0
+    """
+    if quantizer not in QUANTIZERS:
+        raise ValueError(f"quantizer: expected one of {', '.join(QUANTIZERS)}, got {quantizer!r}")
+    if not (0 < explained_variance <= 1 and scaling_factor > 0 and min(curve_points, restarts, max_iter) >= 1):
+        raise ValueError(
+            "expected 0 < explained_variance <= 1, scaling_factor > 0 and curve_points, restarts, max_iter >= 1, got "
+            f"{explained_variance}, {scaling_factor}, {curve_points}, {restarts}, {max_iter}"
+        )
+    human, model = check_sides(human=human, model=model)
+    buckets = bucket_count(num_buckets, min(len(human), len(model)))
+    settings = Settings(buckets, explained_variance, restarts, max_iter)
+    cells = QUANTIZERS[quantizer]([model, human], settings)(seed)([model, human])
+    return mauve_of_cells(
+        human=cells[1],
+        model=cells[0],
+        num_buckets=buckets,
+        scaling_factor=scaling_factor,
+        curve=curve,
+        curve_points=curve_points,
+    )
+
+
+def mauve_of_cells(
+    *,
+    human: I64,
+    model: I64,
+    num_buckets: int,
+    scaling_factor: float = 5.0,
+    curve: Curve = "uniform",
+    curve_points: int = 25,
+) -> MauveResult:
+    """Compute MAUVE from the cell of each text, shape (n_human,) and (n_model,)."""
+    p, q = histogram(human, num_buckets), histogram(model, num_buckets)
+    p_star, q_star = smoothed(p, len(human)), smoothed(q, len(model))
+    points = divergence_curve(p, q, scaling_factor=scaling_factor, points=curve_points, curve=curve)
+    star = divergence_curve(p_star, q_star, scaling_factor=scaling_factor, points=curve_points, curve=curve)
+    return MauveResult(
+        mauve=curve_area(points),
+        mauve_star=curve_area(star),
+        frontier_integral=frontier_integral(p, q),
+        frontier_integral_star=frontier_integral(p_star, q_star),
+        divergence_curve=points,
+        human_hist=p,
+        model_hist=q,
+        num_buckets=num_buckets,
+    )
+
+
+def histogram_values(scores: MauveResult, n_human: int, n_model: int, lambdas: Sequence[float]) -> dict[str, float]:
+    """Return every other summary of the same histograms.
+
+    The KL divergences need smoothed histograms to be finite. The errors at λ are KL to λ p + (1 - λ) q, unsmoothed:
+    type I from the model (text that humans would not write), type II from the human side (text the model misses).
+    """
+    p, q = scores.human_hist, scores.model_hist
+    p_star, q_star = smoothed(p, n_human), smoothed(q, n_model)
+    precision, recall = precision_recall(p, q, _ANGLES)
+    values = {
+        "kl_human_model": kl_divergence(p_star, q_star),
+        "kl_model_human": kl_divergence(q_star, p_star),
+        "js": js_divergence(p, q),
+        "f8": best_f(precision, recall, 8),
+        "f1_8": best_f(precision, recall, 1 / 8),
+    }
+    for weight in lambdas:
+        mixture = weight * p + (1 - weight) * q
+        values[f"type_1@{weight:g}"] = kl_divergence(q, mixture)
+        values[f"type_2@{weight:g}"] = kl_divergence(p, mixture)
+    return values
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class Mauve(Metric):
+    """MAUVE of the model's texts against the human ones, averaged over clustering seeds."""
+
+    name: ClassVar[str] = "mauve"
+    version: ClassVar[int] = 1
+    family: ClassVar[Family] = "two_sample"
+    direction: ClassVar[Direction] = "higher"
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    resampling: ClassVar[Resampling] = "subsample"
+    sides: ClassVar[Literal["one", "two", "human"]] = "two"
+    ceiling: ClassVar[bool] = True
+    titles: ClassVar[Mapping[str, str]] = {
+        "mauve": "MAUVE",
+        "mauve_star": "MAUVE*",
+        "frontier_integral": "FI",
+        "frontier_integral_star": "FI*",
+        "kl_human_model": "KL(human, model)",
+        "kl_model_human": "KL(model, human)",
+        "js": "JS",
+        "f8": "F8",
+        "f1_8": "F1/8",
+        "type_1@0.5": "Type I",
+        "type_2@0.5": "Type II",
+    }
+    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {
+        "frontier_integral": "lower",
+        "frontier_integral_star": "lower",
+        "kl_human_model": "lower",
+        "kl_model_human": "lower",
+        "js": "lower",
+        "type_1@0.5": "lower",
+        "type_2@0.5": "lower",
+    }
+
+    quantizer: QuantizerName = "kmeans"  # Pillutla et al. 2021, section 4
+    num_buckets: Buckets = "auto"  # mauve-text: n / 10; the paper: 500 at n = 5,000
+    explained_variance: float = 0.9  # mauve-text and the paper
+    scaling_factor: float = 5.0  # the paper's c
+    curve: Curve = "uniform"  # mauve-text; the paper's experiment code: angular
+    curve_points: int = 25  # mauve-text
+    restarts: int = 5  # mauve-text
+    max_iter: int = 500  # mauve-text
+    seed: int = 25  # mauve-text
+    clustering_seeds: int = 5  # the paper averages 5 runs; seeds are seed, seed + 1, …
+    cluster_fit: Literal["pair", "joint", "reference"] = (
+        "pair"  # mauve-text; joint makes the scores of a grid comparable
+    )
+    lambdas: tuple[float, ...] = (0.5,)  # mixture weights of the type I and type II errors
+    scope: Scope = "prompt_and_continuation"  # the paper's features see both
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        self.require(self.num_buckets == "auto" or int(self.num_buckets) >= 2, "num_buckets", "auto or at least 2")
+        self.require(0 < self.explained_variance <= 1, "explained_variance", "a share in (0, 1]")
+        self.require(self.scaling_factor > 0, "scaling_factor", "a positive number")
+        for option in ("curve_points", "restarts", "max_iter", "clustering_seeds"):
+            self.require(getattr(self, option) >= 1, option, "at least 1")
+        self.require(self.seed >= 0, "seed", "at least 0")
+        self.require(all(0 < w < 1 for w in self.lambdas), "lambdas", "weights in (0, 1)")
+
+    def needs(self) -> tuple[Need, ...]:
+        """Embeddings of both sides."""
+        return (Need("embeddings", by="embedder", scope=self.scope),)
+
+    def compute(self, features: Features) -> MetricResult:
+        """Average the scores over the clustering seeds; curve and histograms are those of the first."""
+        (need,) = self.needs()
+        human, model = canonical_rows(features.human, need), canonical_rows(features.model, need)
+        check_sides(human=human, model=model)
+        cluster, buckets = self._clusterer(features, human, model)
+        runs = [self._score(cluster(self.seed + i), human, model, buckets) for i in range(self.clustering_seeds)]
+        tables = [values for _, values in runs]
+        stacked = {name: np.array([values[name] for values in tables]) for name in tables[0]}
+        first = runs[0][0]
+        return self.result(
+            features,
+            "mauve",
+            {name: float(v.mean()) for name, v in stacked.items()},
+            sd={name: float(v.std(ddof=1)) for name, v in stacked.items()} if len(runs) > 1 else None,
+            notes=self._notes(len(human), len(model), buckets),
+            arrays={
+                "divergence_curve": first.divergence_curve,
+                "human_hist": first.human_hist,
+                "model_hist": first.model_hist,
+                "mauve_by_seed": stacked["mauve"],
+            },
+        )
+
+    def _score(
+        self, assign: Assign, human: Floats, model: Floats, buckets: int
+    ) -> tuple[MauveResult, dict[str, float]]:
+        """Scores of one clustering."""
+        q, p = assign([model, human])
+        scores = mauve_of_cells(
+            human=p,
+            model=q,
+            num_buckets=buckets,
+            scaling_factor=self.scaling_factor,
+            curve=self.curve,
+            curve_points=self.curve_points,
+        )
+        main = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
+        values = {name: float(scores[name]) for name in main}
+        return scores, values | histogram_values(scores, len(human), len(model), self.lambdas)
+
+    def _clusterer(self, features: Features, human: Floats, model: Floats) -> tuple[Callable[[int], Assign], int]:
+        """Fit on the pair, on all systems of the grid or on the human side; return clusterer and number of cells."""
+        if self.cluster_fit == "pair":
+            buckets = bucket_count(self.num_buckets, min(len(human), len(model)))
+            return self._fit([model, human], buckets), buckets
+        (need,) = self.needs()
+        others: tuple[Side, ...] = ()
+        if self.cluster_fit == "joint":
+            others = _systems(features)
+        fit = [canonical_rows(side, need) for side in others] + [human]
+        for rows in fit:
+            check_side(rows, "a system of the grid")
+        buckets = bucket_count(self.num_buckets, min(len(rows) for rows in fit))
+        # The human side is the same object for a whole grid, so one clustering serves all its systems.
+        made: dict[int, Assign] = {}
+        fitted = features.human.derived(("mauve.fit", self, *others), lambda: (self._fit(fit, buckets), made))
+
+        def cluster(seed: int) -> Assign:
+            if seed not in fitted[1]:
+                fitted[1][seed] = fitted[0](seed)
+            return fitted[1][seed]
+
+        return cluster, buckets
+
+    def _fit(self, fit: Sequence[Floats], buckets: int) -> Callable[[int], Assign]:
+        settings = Settings(buckets, self.explained_variance, self.restarts, self.max_iter)
+        return QUANTIZERS[self.quantizer](fit, settings)
+
+    def _notes(self, n_human: int, n_model: int, buckets: int) -> list[str]:
+        """Say where the score is less sure than it looks."""
+        n, notes = min(n_human, n_model), []
+        if n < _FEW_TEXTS or n / buckets < 10:
+            notes.append(
+                f"small sample: n={n}, k={buckets}, n/k={n / buckets:.3g}; "
+                "two samples of the same text score below 1 here, compare with the human ceiling"
+            )
+        if n_human != n_model:
+            notes.append(f"the sides differ in size (human {n_human}, model {n_model}); k follows the smaller")
+        return notes
+
+
+def _systems(features: Features) -> tuple[Side, ...]:
+    """Return the grid's model systems in an order that does not depend on how they are listed.
+
+    Raises:
+        UndefinedMetric: If there is no grid.
+    """
+    systems = [side for side in features.others if side.system != HUMAN]
+    if not systems:
+        raise UndefinedMetric("cluster_fit=joint needs all systems of a grid (openended -m …); this run has one")
+    return tuple(sorted(systems, key=lambda side: side.system))

@@ -1,0 +1,205 @@
+"""Self-BLEU: how much each text is like the other texts of the same system.
+
+    self_bleu_n = mean over texts h of BLEU-n(h; references = all other texts)
+    BLEU-n(h)   = min(1, exp(1 - r / |h|)) * (product over m = 1..n of p_m)^(1/n)
+
+p_m is the share of h's n-grams of order m that are found in the references, each counted at most as often as in the
+reference that has it most often; r is the reference length closest to |h| (the shorter of two equally close). Measures
+the lack of variety between texts; range [0, 1], dimensionless, compared with the human value.
+
+Source: Zhu et al. 2018, "Texygen: A benchmarking platform for text generation models"; BLEU: Papineni et al. 2002;
+smoothing method1 of Chen and Cherry 2014 (0.1 in place of a count of zero; 0 if no token is found at all), exactly as
+NLTK's `sentence_bleu`. Equal to NLTK up to rounding (1e-12).
+
+Variants: Holtzman et al. 2020 and Pillutla et al. 2021 score 1,000 and 500 drawn texts against all others, another draw
+for each order; here all texts are scored, and `num_hypotheses` draws one set for all orders. `num_references` scores
+against a drawn pool of k texts in place of all others: the value grows with the pool, so k must be stated. Texygen counts
+the text itself among its references, which no later work does.
+
+Exact in time linear in the number of tokens: for each n-gram the largest and second largest count over texts and the
+holder of the largest give the clipping count without any one text at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.contract import Direction, Features, Resampling
+from harness.errors import UndefinedMetric
+from harness.registry import register
+from harness.rng import stream
+from harness.types import F64, I64, MetricResult
+from metrics._ngrams import NgramIndex, Sequences, index_of
+from metrics._text import TextMetric, check_orders
+
+_EPSILON = 0.1  # smoothing method1: Chen and Cherry 2014, as in NLTK
+
+
+def self_bleu(
+    sequences: Sequences,
+    *,
+    orders: Sequence[int] = (1, 2, 3, 4, 5),
+    num_hypotheses: int | None = None,
+    seed: int = 0,
+    num_references: int | None = None,
+) -> dict[int, float]:
+    """Mean BLEU of texts against the other texts.
+
+    Args:
+        sequences: Texts as lists of token ids or strings.
+        orders: The largest n-gram lengths n; BLEU-n weighs the orders 1 to n equally.
+        num_hypotheses: Score this many drawn texts, the same for every order; None: all.
+        seed: Of the draws of hypotheses and references.
+        num_references: Score against this many drawn texts other than the scored one; None: all others.
+
+    Returns:
+        Order → value in [0, 1].
+
+    Raises:
+        UndefinedMetric: If there are fewer than two texts.
+        ValueError: If a number is below 1, or there are too few texts for `num_references`.
+
+    Source: Zhu et al. 2018; NLTK `sentence_bleu` with smoothing method1.
+
+    >>> round(self_bleu([[1, 2, 3, 4], [1, 2, 3, 5]], orders=(2,))[2], 6)
+    0.707107
+    """
+    index = index_of(sequences)
+    chosen = drawn_hypotheses(len(index), num_hypotheses, seed)
+    table = bleu_by_text(index, max(orders), num_references=num_references, seed=seed)
+    return {order: float(table[order - 1][chosen].mean()) for order in orders}
+
+
+def drawn_hypotheses(n: int, num_hypotheses: int | None, seed: int) -> I64:
+    """Return the indices of the scored texts, rising; all if there are no more than `num_hypotheses`."""
+    if num_hypotheses is None or num_hypotheses >= n:
+        return np.arange(n)
+    if num_hypotheses < 1:
+        raise ValueError(f"expected num_hypotheses of at least 1, got {num_hypotheses}")
+    return np.sort(stream(seed, "self_bleu", "hypotheses").choice(n, num_hypotheses, replace=False))
+
+
+def bleu_by_text(index: NgramIndex, highest: int, *, num_references: int | None = None, seed: int = 0) -> F64:
+    """BLEU of every text against the others, shape (highest, n): row m - 1 has BLEU-m.
+
+    Raises:
+        UndefinedMetric: If there are fewer than two texts.
+        ValueError: If there are too few texts for `num_references`.
+    """
+    n = len(index)
+    if n < 2:
+        raise UndefinedMetric(f"Self-BLEU needs at least two texts, got {n}")
+    if num_references is None or num_references == n - 1:
+        return _bleu(index, highest, np.ones(n, dtype=np.bool_))
+    if not 1 <= num_references < n:
+        raise ValueError(f"expected num_references from 1 to {n - 1}, got {num_references}")
+    # everyone has exactly k references: the first k of the pool, or, for a text among them, the other k of k + 1
+    pool = stream(seed, "self_bleu", "references").permutation(n)[: num_references + 1]
+    first = np.zeros(n, dtype=np.bool_)
+    first[pool[:-1]] = True
+    both = first.copy()
+    both[pool[-1]] = True
+    return np.where(first, _bleu(index, highest, both), _bleu(index, highest, first))
+
+
+def _bleu(index: NgramIndex, highest: int, is_reference: NDArray[np.bool_]) -> F64:
+    """BLEU of every text against the references without itself, shape (highest, n)."""
+    found = np.stack([_found(index, order, is_reference) for order in range(1, highest + 1)])
+    sizes = np.stack([np.maximum(index.sizes(order), 1) for order in range(1, highest + 1)])
+    precision = np.where(found > 0, found, _EPSILON) / sizes
+    steps = np.arange(1, highest + 1)[:, None]
+    mean_log = np.cumsum(np.log(precision), axis=0) / steps
+    return np.where(found[0] > 0, np.exp(mean_log) * _brevity(index.lengths, is_reference), 0.0)
+
+
+def _found(index: NgramIndex, order: int, is_reference: NDArray[np.bool_]) -> I64:
+    """N-grams of each text found in the other references, clipped, shape (n,)."""
+    runs = index.runs(order)
+    if not len(runs.text):
+        return np.zeros(len(index), dtype=np.int64)
+    count = np.where(is_reference[runs.text], runs.count, 0)
+    largest = np.maximum.reduceat(count, runs.first)
+    at_top = count == largest[runs.group]
+    # the first text with the largest count holds it; without that text the limit is the second largest
+    place = np.arange(len(count))
+    holder = np.minimum.reduceat(np.where(at_top, place, len(count)), runs.first)
+    count[holder] = 0
+    second = np.maximum.reduceat(count, runs.first)
+    limit = largest[runs.group]
+    limit[holder] = second
+    return np.bincount(runs.text, weights=np.minimum(runs.count, limit), minlength=len(index)).astype(np.int64)
+
+
+def _brevity(lengths: I64, is_reference: NDArray[np.bool_]) -> F64:
+    """Brevity penalty of each text with the closest length of a reference other than itself, shape (n,)."""
+    known, times = np.unique(lengths[is_reference], return_counts=True)
+    at = np.searchsorted(known, lengths)
+    at_known = np.minimum(at, len(known) - 1)
+    same = known[at_known] == lengths
+    others = np.where(same, times[at_known], 0) - is_reference
+    far = np.iinfo(np.int64).max // 4
+    padded = np.concatenate([[-far], known, [far]])
+    below = padded[at]  # the largest length that is smaller
+    above = padded[at + 1 + same]
+    closest = np.where(lengths - below <= above - lengths, below, above)
+    closest = np.where(same & (others > 0), lengths, closest)
+    with np.errstate(divide="ignore"):
+        penalty = np.exp(1.0 - closest / lengths)
+    return np.where(lengths > closest, 1.0, np.where(lengths == 0, 0.0, penalty))
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class SelfBleu(TextMetric):
+    """Mean BLEU of each text against the other texts; values `self_bleu_<order>`."""
+
+    name: ClassVar[str] = "self_bleu"
+    version: ClassVar[int] = 1
+    family: ClassVar[Literal["text"]] = "text"
+    direction: ClassVar[Direction] = "match_human"
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    resampling: ClassVar[Resampling] = "subsample"  # a repeated text would be its own perfect reference
+    sides: ClassVar[Literal["one"]] = "one"
+    titles: ClassVar[dict[str, str]] = {f"self_bleu_{n}": f"Self-BLEU-{n}" for n in range(1, 6)}
+
+    orders: tuple[int, ...] = (1, 2, 3, 4, 5)
+    primary: int = 4  # the order that tables show: Pillutla et al. 2021
+    num_hypotheses: int | None = None  # all; 1000: Holtzman et al. 2020, 500: Pillutla et al. 2021
+    num_references: int | None = None  # all others
+    seed: int = 0  # of the draws, if any
+
+    def check(self) -> None:
+        """Check the options."""
+        super().check()
+        check_orders(self, self.orders)
+        self.require(self.primary in self.orders, "primary", f"one of orders {self.orders}")
+        for option in ("num_hypotheses", "num_references"):
+            value = getattr(self, option)
+            self.require(value is None or value > 0, option, "null or a positive integer")
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute all orders."""
+        corpus = self.corpus(features)
+        n, notes = len(corpus.index), list(corpus.notes)
+        references = self.num_references
+        if references is not None and references > n - 1:
+            notes.append(f"num_references is {references}, but there are only {n - 1} other texts: all were used")
+            references = None
+        table = bleu_by_text(corpus.index, max(self.orders), num_references=references, seed=self.seed)
+        chosen = drawn_hypotheses(n, self.num_hypotheses, self.seed)
+        scored = np.full((len(self.orders), n), np.nan)
+        scored[:, chosen] = table[np.array(self.orders) - 1][:, chosen]
+        return self.result(
+            features,
+            f"self_bleu_{self.primary}",
+            {f"self_bleu_{order}": float(row[chosen].mean()) for order, row in zip(self.orders, scored, strict=True)},
+            notes=notes,
+            per_example={
+                f"self_bleu_{order}": corpus.spread(row) for order, row in zip(self.orders, scored, strict=True)
+            },
+        )

@@ -1,0 +1,1 @@
+"""Tasks: where prompts and human continuations come from, one file a source."""

@@ -1,0 +1,91 @@
+"""Checks of one record of a file: fields that are text, ids that are used once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.errors import DataError, suggest
+from harness.io import read_jsonl
+
+
+def text_field(row: Mapping[str, Any], field: str, where: str) -> str:
+    """Return a field that must be text that can be written as UTF-8.
+
+    Raises:
+        DataError: If the field is missing, null, not text, or holds half of a surrogate pair.
+    """
+    if field not in row:
+        raise DataError(f"{where}: no field {field!r}{suggest(field, map(str, row))}")
+    value = row[field]
+    if not isinstance(value, str):
+        got = "null" if value is None else type(value).__name__
+        raise DataError(f"{where}: field {field!r}: expected text, got {got}")
+    if not is_clean(value):
+        raise DataError(f"{where}: field {field!r} holds half of a surrogate pair; it is not valid text")
+    return value
+
+
+def is_clean(text: str) -> bool:
+    """Say whether a text can be written as UTF-8 (JSON can hold halves of surrogate pairs)."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class Ids:
+    """The ids of a file's lines, each used once.
+
+    Keeps eight bytes an id, so that a file of a million lines streams in bounded memory; a second meeting of the same
+    eight bytes is settled by reading the file again.
+    """
+
+    def __init__(self, path: Path, field: str | None) -> None:
+        self._path, self._field = path, field or ""
+        self._seen: set[int] = set()
+
+    def of(self, row: Mapping[str, Any], number: int) -> str:
+        """Return the id of a line.
+
+        Raises:
+            DataError: If it is missing, neither text nor a whole number, or was used on an earlier line.
+        """
+        where = f"{self._path}:{number}"
+        identity = id_field(row, self._field, where)
+        short = int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest(), "little")
+        if short in self._seen:
+            earlier = self._first(identity, number)
+            if earlier:
+                raise DataError(f"{where}: id {identity!r} was used on line {earlier}")
+        self._seen.add(short)
+        return identity
+
+    def _first(self, identity: str, before: int) -> int | None:
+        for number, row in read_jsonl(self._path):
+            if number >= before:
+                return None
+            if str(row.get(self._field)) == identity:
+                return number
+        return None
+
+
+def id_field(row: Mapping[str, Any], field: str, where: str) -> str:
+    """Return an id: text or a whole number.
+
+    Raises:
+        DataError: If it is neither, empty or missing.
+    """
+    value = row.get(field)
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+        got = "nothing" if field not in row else "null" if value is None else repr(value)
+        raise DataError(f"{where}: field {field!r}: expected an id (text or a whole number), got {got}")
+    identity = str(value)
+    if not is_clean(identity):
+        raise DataError(f"{where}: field {field!r} holds half of a surrogate pair; it is not valid text")
+    return identity

@@ -1,0 +1,92 @@
+"""Human prose that is on every machine: passages of the docstrings of Python and of the installed packages.
+
+Prompt: the first words of a passage; human: the rest of it, its leading space kept. The passages, their clean-up and
+the split by module are made in `tasks._docstrings`; the bundled models have seen the train split alone.
+
+Licence: the text stays where it is installed; nothing is copied. The packages are under the PSF, BSD, Apache-2.0 and
+Matplotlib licences.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import platform
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from harness.contract import Task, Tokenizer
+from harness.errors import DataError
+from harness.registry import register
+from harness.signature import digest
+from harness.types import Example
+from tasks import _docstrings, _prompts, _prose
+
+
+@register("task")
+@dataclass(frozen=True, kw_only=True)
+class Docs(Task):
+    """Passages of docstrings, in the order of a hash of their ids: the first N are a fair sample."""
+
+    name: ClassVar[str] = "docs"
+    source: ClassVar[str] = "the installed packages"
+    size: ClassVar[str] = "about 1,100 passages of 60 words or more (test split)"
+    licence: ClassVar[str] = "PSF, BSD, Apache-2.0 (text is read where it is installed)"
+
+    split: Literal["train", "valid", "test"] = "test"
+    min_words: int = 60  # of a passage, prompt included: what DESIGN measured as long enough for a continuation
+    prompt_words: int = 12  # about 18 tokens of the bundled models; leaves 48 words or more
+
+    def check(self) -> None:
+        """Prompts and continuations hold at least a word each."""
+        self.require(self.prompt_words >= 1, "prompt_words", "at least 1")
+        self.require(self.min_words > self.prompt_words, "min_words", f"more than prompt_words ({self.prompt_words})")
+
+    def fingerprint(self) -> str:
+        """Digest of what decides the corpus: the installed files as their RECORDs state them, and the extraction code.
+
+        Parsing takes half a minute and planning must not, so the passages themselves are not read here.
+
+        Raises:
+            DataError: If a package of the corpus is not installed.
+        """
+        try:
+            installed = {package: _installed(package) for package in _docstrings.DEFAULT_PACKAGES}
+        except importlib.metadata.PackageNotFoundError as err:
+            raise DataError(f"task docs: package {err.name} is not installed; the corpus is made of its texts") from err
+        code = {m.__name__: _source_digest(Path(str(m.__file__))) for m in (_docstrings, _prose)}
+        return digest({"installed": installed, "code": code})
+
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+        """Yield passages of the split; the shorter ones are counted in `skipped`."""
+        del tokenizer
+        try:
+            passages = [p for p in _docstrings.load_passages() if p.split == self.split]
+        except ModuleNotFoundError as err:
+            raise DataError(f"task docs: {err}") from err
+        for passage in sorted(passages, key=lambda p: hashlib.sha256(p.id.encode()).digest()):
+            words = len(passage.text.split())
+            if words < self.min_words:
+                skipped[f"shorter than {self.min_words} words"] += 1
+                continue
+            cut = _prompts.cut_words(passage.text, self.prompt_words, None)
+            if cut is not None:
+                yield Example(passage.id, cut.prompt, cut.human, {"package": passage.package, "words": words})
+
+
+def _installed(package: str) -> str:
+    """Name the installed files of a package: version, and digest of the Python files' hashes in its RECORD."""
+    if package == _docstrings.STDLIB:
+        return f"{platform.python_implementation()} {platform.python_version()}"
+    distribution = importlib.metadata.distribution(_docstrings._DISTRIBUTIONS.get(package, package))
+    record = distribution.read_text("RECORD") or ""
+    lines = sorted(re.findall(r"^[^,\n]+\.py,.*$", record, flags=re.MULTILINE))
+    return f"{distribution.version} {hashlib.sha256(chr(10).join(lines).encode()).hexdigest()}"
+
+
+def _source_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()

@@ -1,0 +1,83 @@
+"""A user's own prompts and human continuations: one JSON object a line.
+
+    {"id": "a-1", "prompt": "Once upon a time", "human": " there was a house."}
+
+The names of the fields are options; gzip by the name's end (`.gz`). The file is read as a stream, in file order. Every
+line counts: a line that does not fit is an error that names file and line, never passed over in silence.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from harness.contract import SourceFile, Task, Tokenizer
+from harness.errors import DataError
+from harness.io import file_digest, read_jsonl
+from harness.registry import register
+from harness.types import Example
+from tasks._records import Ids, text_field
+
+
+@register("task")
+@dataclass(frozen=True, kw_only=True)
+class JsonLines(Task):
+    """Examples of a JSON-lines file."""
+
+    name: ClassVar[str] = "jsonl"
+    source: ClassVar[str] = "your own file"
+    size: ClassVar[str] = "any"
+    licence: ClassVar[str] = "the file's own"
+
+    path: str
+    prompt_field: str = "prompt"
+    human_field: str = "human"
+    id_field: str | None = None  # None: the line number is the id, as `jsonl/000042`
+
+    def check(self) -> None:
+        """Field names are not empty; the human text is not the prompt."""
+        self.require(bool(self.path), "path", "the path of a JSON-lines file")
+        self.require(bool(self.prompt_field), "prompt_field", "a field name")
+        self.require(bool(self.human_field), "human_field", "a field name")
+        self.require(self.human_field != self.prompt_field, "human_field", "another field than prompt_field")
+        self.require(self.id_field != "", "id_field", "a field name or null")
+
+    def files(self) -> list[SourceFile]:
+        """Return the one file."""
+        return [SourceFile(Path(self.path).name, "", Path(self.path))]
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the file's bytes.
+
+        Raises:
+            DataError: If there is no such file.
+        """
+        path = Path(self.path)
+        if not path.is_file():
+            what = "expected a file, got a folder" if path.is_dir() else "no such file"
+            raise DataError(f"task jsonl: {what}: {path}; set task.path")
+        return file_digest(path)
+
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+        """Yield the lines as examples.
+
+        Raises:
+            DataError: If the file holds no line, or a line has a missing, empty or non-text field or a used id.
+        """
+        del tokenizer, skipped
+        path = Path(self.path)
+        ids = Ids(path, self.id_field)
+        count = 0
+        for number, row in read_jsonl(path):
+            count += 1
+            where = f"{path}:{number}"
+            identity = ids.of(row, number) if self.id_field else f"{number:06d}"
+            human = text_field(row, self.human_field, where)
+            if not human.strip():
+                raise DataError(f"{where}: example {identity} has an empty human side ({self.human_field!r})")
+            yield Example(f"jsonl/{identity}", text_field(row, self.prompt_field, where), human)
+        if not count:
+            raise DataError(f"{path}: holds no example")

@@ -1,0 +1,191 @@
+"""What every registered metric must keep, over the registry."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import numpy as np
+import pytest
+import yaml
+
+from harness.contract import Features, Metric, Need, Side
+from harness.errors import SpecError, UndefinedMetric
+from harness.registry import build, members
+from harness.signature import canonical, signature
+from harness.types import NextToken, Ragged
+
+ROOT = Path(__file__).parents[2]
+METRICS = members("metric")
+# Metrics of judgment files have no generated texts to be computed on.
+FROM_TEXTS = [
+    name for name, cls in METRICS.items() if not {n.kind for n in cls().needs()} & {"judgments"}
+]  # fmt: skip
+N = 24
+
+
+def other_value(hint: Any, value: Any) -> list[Any]:
+    """Values of the field's type that differ from `value`."""
+    if get_origin(hint) is Literal:
+        return [v for v in get_args(hint) if v != value]
+    options = get_args(hint) or (hint,)
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, (int, float)):
+        return [value + 1, value + 2, value / 2, value * 0.9, 1] if isinstance(value, float) else [value + 1, value + 2, 2]
+    if isinstance(value, tuple):
+        return [value[:1], (*value, *value[-1:]), (1,), (0.5,), (2.0,)]
+    found: list[Any] = []
+    for option in options:
+        if get_origin(option) is Literal:
+            found += [v for v in get_args(option) if v != value]
+        found += {int: [3, 50], float: [0.5, 2.0], str: ["other"]}.get(option, [])
+    return [v for v in found if v != value]
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_four_way_name(name):
+    cls = METRICS[name]
+    assert cls.__module__ == f"metrics.{name}"
+    node = yaml.safe_load((ROOT / "conf/metric" / f"{name}.yaml").read_text(encoding="utf-8"))
+    assert list(node) == [name]
+    assert node[name]["_target_"] == f"{cls.__module__}.{cls.__qualname__}"
+    assert (ROOT / "tests/metrics" / f"test_{name}.py").is_file()
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_yaml_writes_out_every_option_with_its_default(name):
+    node = yaml.safe_load((ROOT / "conf/metric" / f"{name}.yaml").read_text(encoding="utf-8"))[name]
+    cls = METRICS[name]
+    assert set(node) - {"_target_"} == {f.name for f in dataclasses.fields(cls)}
+    assert canonical(build("metric", node)) == canonical(cls())
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_declared_facts(name):
+    cls = METRICS[name]
+    assert cls.family in ("text", "scored", "two_sample", "teacher_forced", "human")
+    assert cls.direction in ("higher", "lower", "match_human")
+    assert cls.resampling in ("bootstrap", "subsample", "none")
+    assert cls.sides in ("one", "two", "human")
+    assert cls.bounds[0] < cls.bounds[1]
+    assert cls().needs()
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_docstring_names_its_source(name):
+    module = __import__(f"metrics.{name}", fromlist=["_"])
+    assert re.search(r"\bSource", module.__doc__ or ""), f"metrics/{name}.py: no source in its docstring"
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_field_moves_signature_and_key(name):
+    cls = METRICS[name]
+    spec, hints = cls(), get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        moved = False
+        for value in other_value(hints[field.name], getattr(spec, field.name)):
+            try:
+                changed = dataclasses.replace(spec, **{field.name: value})
+            except SpecError:
+                continue
+            assert signature(changed, {}) != signature(spec, {}), field.name
+            assert canonical(changed) != canonical(spec)
+            moved = True
+            break
+        assert moved, f"{name}.{field.name}: no other value was accepted"
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def make_feature(need: Need, seed: int, shift: float = 0.0) -> Any:
+    """A small random feature of any kind."""
+    g = rng(seed)
+    lengths = g.integers(20, 40, N)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    total = int(offsets[-1])
+    if need.kind == "tokens":
+        return Ragged(g.zipf(1.3, total).clip(max=200).astype(np.int64), offsets)
+    if need.kind == "texts":
+        return [" ".join(f"w{t}" for t in g.zipf(1.3, n).clip(max=200)) for n in lengths]
+    if need.kind == "stops":
+        return g.random(N) < 0.5
+    if need.kind == "embeddings":
+        return (g.normal(size=(N, 8)) + shift).astype(np.float32)
+    if need.kind == "token_nll":
+        return Ragged(g.gamma(2.0, 1.5, total), offsets)
+    if need.kind == "next_token":
+        gold = g.random(total)
+        return NextToken(
+            offsets, gold, (gold**2 + (1 - gold) ** 2), np.full(total, 5), g.integers(0, 50, total),
+            g.integers(0, 50, total), Ragged.from_rows([[1, 2, 3]] * N, np.int64), 50,
+        )  # fmt: skip
+    raise AssertionError(need.kind)
+
+
+def features_for(metric: Metric) -> Features:
+    ids = tuple(f"t/{i:06d}" for i in range(N))
+    human = Side("human", ids, {need: make_feature(need, 1) for need in metric.needs()})
+    model = Side("model", ids, {need: make_feature(need, 2, 0.3) for need in metric.needs()})
+    return Features(human, model, {"n": f"{N}/{N}", "task": "t@000000"})
+
+
+def small(name: str) -> Metric:
+    return METRICS[name]()
+
+
+@pytest.mark.parametrize("name", FROM_TEXTS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_result_is_complete_bounded_and_repeats(name):
+    metric = small(name)
+    first, second = metric.compute(features_for(metric)), metric.compute(features_for(metric))
+    assert first.metric == name
+    assert first.primary in first.values
+    assert first.signature.startswith(f"{name}|v:{metric.version}|")
+    assert (first.n_human, first.n_model) == (N, N)
+    low, high = metric.bounds
+    assert low <= first.values[first.primary] <= high
+    assert dict(first.values) == dict(second.values), "the same input gave another value"
+    for array in first.per_example.values():
+        assert array.shape == (N,)
+        assert array.dtype == np.float64
+
+
+@pytest.mark.parametrize("name", FROM_TEXTS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_inputs_are_not_modified(name):
+    metric = small(name)
+    features = features_for(metric)
+    for side in (features.human, features.model):
+        for value in side.data.values():
+            arrays = [value] if isinstance(value, np.ndarray) else []
+            if isinstance(value, Ragged):
+                arrays = [value.values, value.offsets]
+            if isinstance(value, NextToken):
+                arrays = [value.gold_prob, value.sum_sq, value.argmax, value.gold, value.offsets]
+            for array in arrays:
+                array.flags.writeable = False
+    metric.compute(features)
+
+
+@pytest.mark.parametrize("name", FROM_TEXTS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_no_texts_is_undefined_not_a_number(name):
+    metric = small(name)
+    empty: dict[Need, Any] = {}
+    for need in metric.needs():
+        value = make_feature(need, 0)
+        if isinstance(value, Ragged):
+            empty[need] = Ragged(value.values[:0], np.zeros(1, np.int64))
+        elif isinstance(value, NextToken):
+            none = {f: getattr(value, f)[:0] for f in ("gold_prob", "sum_sq", "support", "argmax", "gold")}
+            empty[need] = NextToken(np.zeros(1, np.int64), **none, context=Ragged.from_rows([], np.int64), vocab_size=50)
+        else:
+            empty[need] = value[:0]
+    nothing = Side("model", (), empty)
+    with pytest.raises(UndefinedMetric):
+        metric.compute(Features(nothing, nothing, {"n": "0/0"}))

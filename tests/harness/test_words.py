@@ -1,0 +1,164 @@
+"""Signature, rng, io, contract and registry: the words that everyone speaks."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.contract import Metric, Spec
+from harness.errors import DataError, SpecError, StoreError
+from harness.io import read_json, read_jsonl, to_json, write_json, write_text
+from harness.registry import build, construct, members, register
+from harness.rng import derive_seed, row_uniforms
+from harness.rows import join_ragged
+from harness.signature import canonical, parse_signature, signature, signature_difference
+from harness.types import Ragged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toy(Spec):
+    name: ClassVar[str] = "toy"
+    version: ClassVar[int] = 3
+
+    p: float = 0.5
+    kind: Literal["a", "b"] = "a"
+    orders: tuple[int, ...] = (1, 2)
+    limit: int | None = None
+    on: bool = False
+
+    def check(self) -> None:
+        self.require(0 < self.p <= 1, "p", "a number in (0, 1]")
+
+
+def test_spec_fits_yaml_values_to_its_annotations():
+    made = Toy(p=1, orders=[3], limit=None)
+    assert made.p == 1.0
+    assert isinstance(made.p, float)
+    assert made.orders == (3,)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"p": "x"}, "toy.p: expected float, got 'x'"),
+        ({"p": True}, "toy.p: expected float"),
+        ({"p": 1.5}, r"toy.p: expected a number in \(0, 1\], got 1.5"),
+        ({"kind": "c"}, "toy.kind: expected one of a, b, got 'c'"),
+        ({"orders": ["x"]}, r"toy.orders\[0\]: expected int"),
+        ({"limit": 1.5}, "toy.limit: expected int or null"),
+        ({"on": 1}, "toy.on: expected bool"),
+    ],
+)
+def test_spec_refuses_by_name_value_and_what_is_accepted(options, message):
+    with pytest.raises(SpecError, match=message):
+        Toy(**options)
+
+
+def test_construct_suggests_the_nearest_option():
+    with pytest.raises(SpecError, match="no option 'limt'; did you mean 'limit'"):
+        construct(Toy, {"limt": 3}, "toy")
+
+
+def test_build_refuses_targets_that_are_not_registered():
+    with pytest.raises(SpecError, match="is no registered metric"):
+        build("metric", {"_target_": "os.system"})
+    with pytest.raises(SpecError, match="no module"):
+        build("metric", {"_target_": "metrics.nothing.Nothing"})
+
+
+def test_a_name_is_held_by_one_class():
+    held = next(iter(members("metric").values()))
+    with pytest.raises(SpecError, match="held by"):
+        register("metric")(type("Other", (Metric,), {"name": held.name}))
+
+
+def test_signature_holds_every_field_and_fact():
+    text = signature(Toy(limit=4), {"n": "5/5"})
+    assert text == "toy|v:3|p:0.5|kind:a|orders:1+2|limit:4|on:no|n:5/5"
+    assert parse_signature(text)["orders"] == "1+2"
+    assert signature_difference(text, signature(Toy(), {"n": "5/5"})) == ["limit"]
+
+
+def test_canonical_writes_defaults_out_and_refuses_what_json_cannot_say():
+    assert canonical(Toy())["limit"] is None
+    with pytest.raises(TypeError, match="no canonical form"):
+        canonical(float("nan"))
+    with pytest.raises(TypeError, match="no canonical form"):
+        canonical(object())
+
+
+def test_streams_depend_on_names_alone_and_extend():
+    a = row_uniforms(0, "x", 0, 5)
+    assert np.array_equal(a, row_uniforms(0, "x", 0, 9)[:5])
+    assert not np.array_equal(a, row_uniforms(1, "x", 0, 5))
+    assert not np.array_equal(a, row_uniforms(0, "y", 0, 5))
+    assert not np.array_equal(a, row_uniforms(0, "x", 1, 5))
+    assert derive_seed(0, "a", "b") != derive_seed(0, "ab")
+
+
+def test_uniforms_are_uniform():
+    draws = np.concatenate([row_uniforms(7, str(i), 0, 8) for i in range(2000)])
+    counts = np.histogram(draws, bins=20, range=(0, 1))[0]
+    # 16,000 draws, 20 bins of 800: chi-square with 19 degrees of freedom is below 43.8 with probability 0.999.
+    assert ((counts - 800) ** 2 / 800).sum() < 43.8
+
+
+def test_json_is_strict(tmp_path):
+    write_json(tmp_path / "a.json", {"x": float("nan"), "y": np.float64(2), "z": (1,)})
+    assert read_json(tmp_path / "a.json") == {"x": None, "y": 2.0, "z": [1]}
+    assert to_json(np.arange(2)) == [0, 1]
+
+
+def test_write_is_atomic(tmp_path, monkeypatch):
+    target = tmp_path / "a.txt"
+    write_text(target, "old")
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(StoreError, match="No space left"):
+        write_text(target, "new")
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"a": 1}\n{"a": \n', r"x.jsonl:2: not JSON"),
+        (b'{"a": 1}\n[1]\n', r"x.jsonl:2: expected a JSON object, got list"),
+        (b'{"a": "\xff"}\n', r"x.jsonl:1: not UTF-8"),
+    ],
+)
+def test_jsonl_errors_name_file_and_line(tmp_path, data, message):
+    (tmp_path / "x.jsonl").write_bytes(data)
+    with pytest.raises(DataError, match=message):
+        list(read_jsonl(tmp_path / "x.jsonl"))
+
+
+def test_jsonl_reads_gzip_bom_crlf_and_blank_lines(tmp_path):
+    with gzip.open(tmp_path / "x.jsonl.gz", "wb") as handle:
+        handle.write(b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 2}\r\n')
+    assert list(read_jsonl(tmp_path / "x.jsonl.gz")) == [(1, {"a": 1}), (3, {"a": 2})]
+
+
+def test_truncated_gzip_names_the_line(tmp_path):
+    path = tmp_path / "x.jsonl.gz"
+    with gzip.open(path, "wb") as handle:
+        handle.write(b'{"a": 1}\n' * 10000)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match="cannot be read to its end"):
+        list(read_jsonl(path))
+
+
+rows_of_ints = st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=6)
+
+
+@given(rows_of_ints, rows_of_ints)
+def test_join_ragged_joins_rows(left, right):
+    n = min(len(left), len(right))
+    joined = join_ragged(Ragged.from_rows(left[:n], np.int32), Ragged.from_rows(right[:n], np.int32))
+    assert [row.tolist() for row in joined] == [a + b for a, b in zip(left[:n], right[:n], strict=True)]

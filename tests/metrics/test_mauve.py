@@ -1,0 +1,297 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.contract import Features, Side
+from harness.errors import SpecError, UndefinedMetric
+from metrics._embeddings import check_side
+from metrics._histograms import frontier_integral, js_divergence, kl_divergence, mixture_weights, smoothed
+from metrics._kmeans import kmeans
+from metrics._pca import fit_pca
+from metrics.mauve import Mauve, mauve, mauve_of_cells
+from tests.helpers import features
+from tests.oracles import mauve as oracle
+
+HISTOGRAMS = st.integers(2, 12).flatmap(
+    lambda k: st.tuples(*[st.lists(st.integers(0, 20), min_size=k, max_size=k).filter(any) for _ in range(2)])
+)
+
+
+def clusters(n, groups, d=16, seed=0, *, noise=0.3, centres=12):
+    """Rows around the first `groups` of fixed centres."""
+    middle = np.random.default_rng(99).normal(size=(centres, d))
+    rng = np.random.default_rng(seed)
+    return (middle[rng.integers(0, groups, n)] + noise * rng.normal(size=(n, d))).astype(np.float32)
+
+
+def cells_of(counts):
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+# hand values
+
+
+def test_hand_value_of_two_disjoint_cells():
+    """p = (1, 0), q = (0, 1), one weight w = 1/2 (the grid of one point starts at 1e-6, so check the formula itself).
+
+    KL(p || w p + (1 - w) q) = -ln w, so a point is ((1 - w)^c, w^c). With c = 1 that is the line x + y = 1, whose area with
+    both end points is 1/2.
+    """
+    got = mauve_of_cells(human=np.zeros(3, int), model=np.ones(3, int), num_buckets=2, scaling_factor=1.0)
+    assert got.mauve == pytest.approx(0.5, abs=1e-12)
+    assert got.frontier_integral == pytest.approx(1.0, abs=1e-12)
+
+
+def test_hand_value_of_smoothing_and_divergences():
+    # Counts 3, 1 of 4 texts over 2 cells: (3.5 / 5, 1.5 / 5) = (.7, .3).
+    p = smoothed(np.array([0.75, 0.25]), 4)
+    assert p == pytest.approx([0.7, 0.3])
+    # KL = .7 ln(.7 / .5) + .3 ln(.3 / .5) = .2355306 - .1532477 = .0822829
+    assert kl_divergence(p, np.array([0.5, 0.5])) == pytest.approx(0.0822829, abs=1e-7)
+    # Disjoint: JS = ln 2.
+    assert js_divergence(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == pytest.approx(math.log(2))
+
+
+# oracle
+
+
+@settings(max_examples=60, deadline=None)
+@given(HISTOGRAMS, st.sampled_from(["uniform", "angular"]), st.sampled_from([1.0, 5.0]))
+def test_curve_agrees_with_the_plain_formula(counts, curve, c):
+    human, model = map(cells_of, counts)
+    got = mauve_of_cells(human=human, model=model, num_buckets=len(counts[0]), scaling_factor=c, curve=curve)
+    weights = mixture_weights(25, curve)
+    # 1e-12: the same float64 sums in another order.
+    assert got.mauve == pytest.approx(
+        oracle.mauve(list(got.human_hist), list(got.model_hist), c=c, weights=weights), abs=1e-12
+    )
+    stars = [(np.array(x) + 0.5) / (sum(x) + len(x) / 2) for x in counts]
+    assert got.mauve_star == pytest.approx(oracle.mauve(*map(list, stars), c=c, weights=weights), abs=1e-12)
+
+
+@settings(max_examples=15, deadline=None)
+@given(HISTOGRAMS)
+def test_frontier_integral_agrees_with_the_integral(counts):
+    p, q = (np.array(x) / sum(x) for x in counts)
+    # 1e-6: the midpoint rule with 2,000 steps near its logarithmic ends.
+    assert frontier_integral(p, q) == pytest.approx(oracle.frontier_integral(p, q, 2000), abs=1e-6)
+
+
+@pytest.mark.parametrize("make", ["spread", "copies", "few_centres", "many_points"])
+@pytest.mark.parametrize("iterations", [1, 3, 200])
+def test_kmeans_takes_the_path_of_faiss(make, iterations):
+    """The clusterings of `faiss.Kmeans` are the oracle: same starts, same empty cells, same choice, equal centroids."""
+    import faiss
+
+    rng = np.random.default_rng(1)
+    points, k = {
+        "spread": (rng.normal(size=(700, 12)), 40),
+        "copies": (np.repeat(rng.normal(size=(30, 12)), 20, axis=0), 45),
+        "few_centres": (np.repeat(rng.normal(size=(30, 12)), 20, axis=0) + 0.01 * rng.normal(size=(600, 12)), 60),
+        "many_points": (rng.normal(size=(1500, 6)), 5),
+    }[make]
+    points = rng.permutation(points).astype(np.float32)
+    peer = faiss.Kmeans(points.shape[1], k, niter=iterations, nredo=3, seed=27, min_points_per_centroid=1)
+    peer.train(points)
+    ours = kmeans(points, k, restarts=3, max_iter=iterations, seed=27)
+    np.testing.assert_array_equal(ours.assign(points), peer.index.search(points, 1)[1][:, 0])
+    np.testing.assert_allclose(ours.centroids, peer.centroids, rtol=1e-6, atol=1e-6)
+    assert ours.objective == pytest.approx(peer.obj[-1], rel=1e-6, abs=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000), st.integers(3, 60), st.integers(1, 20), st.sampled_from([0.5, 0.9, 1.0]))
+def test_pca_agrees_with_the_singular_values(seed, n, d, share):
+    rng = np.random.default_rng(seed)
+    sides = [rng.normal(size=(n, d)), rng.normal(size=(n + 1, d)) + 1]
+    rows = np.vstack(sides)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    centred = rows - rows.mean(axis=0)
+    _, s, axes = np.linalg.svd(centred, full_matrices=False)
+    got = fit_pca(sides, share=share).apply(sides).astype(np.float64)
+    if share < 1:
+        assert got.shape[1] == np.argmax(np.cumsum(s**2 / np.sum(s**2)) >= share) + 1
+    want = centred @ axes[: got.shape[1]].T
+    # 1e-5: the projection is float32. Signs of components are free, distances are not.
+    np.testing.assert_allclose(got @ got.T, want @ want.T, atol=1e-5)
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize(("n_human", "n_model", "d"), [(120, 120, 24), (300, 200, 40)])
+def test_scores_equal_mauve_text(n_human, n_model, d):
+    peer = pytest.importorskip("mauve", reason="mauve-text is not installed")
+    human, model = clusters(n_human, 12, d), clusters(n_model, 9, d, seed=1, noise=0.35)
+    want = peer.compute_mauve(p_features=human, q_features=model, verbose=False)
+    got = mauve(human=human, model=model)
+    # 1e-9: the histograms are equal, the sums differ in order.
+    for name in ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star"):
+        assert got[name] == pytest.approx(getattr(want, name), abs=1e-9), name
+    np.testing.assert_allclose(got.divergence_curve, want.divergence_curve, atol=1e-9)
+    np.testing.assert_array_equal(got.human_hist, want.p_hist)
+    np.testing.assert_array_equal(got.model_hist, want.q_hist)
+    assert got.num_buckets == want.num_buckets
+
+
+# meaning
+
+
+@pytest.mark.parametrize("quantizer", ["kmeans", "kmeans_l1"])
+def test_identical_sides_score_one_and_a_shift_lowers_the_score(quantizer):
+    human = clusters(300, 12)
+    assert mauve(human=human, model=human.copy(), quantizer=quantizer).mauve == pytest.approx(1.0)
+    scores = [
+        mauve(human=human, model=clusters(300, groups, seed=1), quantizer=quantizer).mauve for groups in (12, 8, 4, 1)
+    ]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] > 0.8
+    assert scores[-1] < 0.1
+
+
+def test_the_sides_have_different_errors():
+    """Missing cells are a type II error, cells of its own a type I error."""
+    human, model = clusters(300, 12), clusters(300, 4, seed=1)
+    spec = Mauve(clustering_seeds=1)
+    missing = spec.compute(features(spec, human=human, model=model, n_human=300, n_model=300))
+    # helpers.features gives one value to both sides' needs, each side its own array
+    assert missing.values["type_2@0.5"] > missing.values["type_1@0.5"]
+    assert missing.values["f1_8"] > missing.values["f8"]
+
+
+def test_angular_grid_is_close_to_the_uniform_one():
+    human, model = clusters(300, 12), clusters(300, 8, seed=1)
+    a, b = (mauve(human=human, model=model, curve=curve).mauve for curve in ("uniform", "angular"))
+    assert a != b
+    assert a == pytest.approx(b, abs=0.01)
+
+
+# the metric
+
+
+def sides(metric, human, model, ids_human, ids_model):
+    (need,) = metric.needs()
+    return Features(Side("human", ids_human, {need: human}), Side("m", ids_model, {need: model}), {"n": "x"})
+
+
+def test_score_does_not_depend_on_the_order_of_a_file():
+    human, model, spec = clusters(100, 12), clusters(100, 8, seed=1), Mauve(clustering_seeds=2)
+    ids = tuple(f"t/{i:03d}" for i in range(100))
+    turn = np.random.default_rng(0).permutation(100)
+    there = spec.compute(sides(spec, human, model, ids, ids))
+    back = spec.compute(sides(spec, human[turn], model, tuple(ids[i] for i in turn), ids))
+    assert there.values == back.values
+    assert mauve(human=human[turn], model=model).mauve != mauve(human=human, model=model).mauve
+
+
+def test_result_has_mean_and_spread_over_clustering_seeds():
+    human, model = clusters(100, 12), clusters(100, 8, seed=1)
+    ids = tuple(f"t/{i:03d}" for i in range(100))
+    spec = Mauve(clustering_seeds=3)
+    result = spec.compute(sides(spec, human, model, ids, ids))
+    each = [mauve(human=human, model=model, seed=25 + i).mauve for i in range(3)]
+    assert result.values["mauve"] == pytest.approx(np.mean(each))
+    assert result.sd["mauve"] == pytest.approx(np.std(each, ddof=1))
+    assert result.arrays["divergence_curve"].shape == (27, 2)
+    assert any("n/k=10" in note for note in result.notes)
+    assert not Mauve(clustering_seeds=1).compute(sides(spec, human, model, ids, ids)).sd
+
+
+def test_joint_fit_needs_a_grid_and_does_not_depend_on_its_order():
+    human = clusters(100, 12)
+    ids = tuple(f"t/{i:03d}" for i in range(100))
+    spec = Mauve(clustering_seeds=1, cluster_fit="joint")
+    (need,) = spec.needs()
+    grid = [Side(f"m{i}", ids, {need: clusters(100, 4 + 3 * i, seed=i)}) for i in range(3)]
+    with pytest.raises(UndefinedMetric, match="grid"):
+        spec.compute(Features(Side("human", ids, {need: human}), grid[0], {}))
+    found = []
+    for others in (grid, grid[::-1]):
+        side = Side("human", ids, {need: human})
+        found.append([spec.compute(Features(side, m, {}, others)).values["mauve"] for m in grid])
+    assert found[0] == found[1]
+    assert found[0] == sorted(found[0])
+
+
+def test_reference_fit_uses_the_human_side_alone():
+    human, model = clusters(100, 12), clusters(90, 12, seed=1)
+    spec = Mauve(clustering_seeds=1, cluster_fit="reference")
+    (need,) = spec.needs()
+    reference = Side("human", tuple(map(str, range(100, 200))), {need: human})
+    result = spec.compute(Features(reference, Side("m", tuple(map(str, range(100, 190))), {need: model}), {}))
+    assert 0.3 < result.values["mauve"] <= 1
+    assert any("differ in size" in note for note in result.notes)
+    assert result.arrays["human_hist"].shape == (10,)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_buckets": 1},
+        {"num_buckets": "many"},
+        {"explained_variance": 0.0},
+        {"scaling_factor": -1.0},
+        {"clustering_seeds": 0},
+        {"quantizer": "drmm"},
+        {"lambdas": [1.0]},
+    ],
+)
+def test_options_out_of_range_are_refused(options):
+    with pytest.raises(SpecError, match=next(iter(options))):
+        Mauve(**options)
+
+
+# edges
+
+
+def test_too_few_texts_have_no_score():
+    with pytest.raises(UndefinedMetric):
+        mauve(human=np.zeros((0, 3)), model=np.ones((4, 3)))
+    with pytest.raises(UndefinedMetric):
+        mauve(human=np.ones((1, 3)), model=np.ones((4, 3)))
+    with pytest.raises(UndefinedMetric, match="buckets"):
+        mauve(human=np.eye(3), model=np.eye(3), num_buckets=7)
+
+
+def test_all_rows_identical_score_one():
+    assert mauve(human=np.ones((30, 4)), model=np.ones((30, 4))).mauve == 1.0
+    assert mauve(human=np.zeros((30, 4)), model=np.zeros((30, 4))).mauve == 1.0
+
+
+def test_wrong_arrays_are_refused():
+    good = np.eye(4)
+    with pytest.raises(ValueError, match="row 2"):
+        mauve(human=good, model=np.where(np.arange(4)[:, None] == 2, np.nan, good))
+    with pytest.raises(ValueError, match="dimension"):
+        mauve(human=good, model=np.ones((4, 3)))
+    with pytest.raises(ValueError, match="shape"):
+        mauve(human=good, model=np.ones(4))
+    with pytest.raises(ValueError, match="num_buckets"):
+        mauve(human=good, model=good, num_buckets=0)
+    with pytest.raises(ValueError, match="quantizer"):
+        mauve(human=good, model=good, quantizer="lattice")
+    assert check_side(np.eye(3, dtype=np.float16), "x").dtype == np.float32
+
+
+def test_inputs_are_not_written_to():
+    human, model = clusters(40, 12), clusters(40, 4)
+    before = human.copy(), model.copy()
+    human.setflags(write=False)
+    model.setflags(write=False)
+    mauve(human=human, model=model)
+    np.testing.assert_array_equal(human, before[0])
+    np.testing.assert_array_equal(model, before[1])
+
+
+def test_huge_and_tiny_rows_do_not_matter():
+    human, model = clusters(60, 12), clusters(60, 6, seed=1)
+    scale = np.float32(10.0) ** np.random.default_rng(0).integers(-10, 10, (60, 1)).astype(np.float32)
+    assert mauve(human=human * scale, model=model).mauve == pytest.approx(mauve(human=human, model=model).mauve)
+
+
+def test_memory_map_gives_the_same_score(tmp_path):
+    human, model = clusters(60, 12), clusters(60, 6, seed=1)
+    np.save(tmp_path / "h.npy", human)
+    mapped = np.load(tmp_path / "h.npy", mmap_mode="r")
+    assert mauve(human=mapped, model=model).mauve == mauve(human=human, model=model).mauve

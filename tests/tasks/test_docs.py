@@ -1,0 +1,81 @@
+"""The docs task on made-up passages; the extraction itself is tested in test_docstrings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from harness.errors import DataError, SpecError
+from tasks import _docstrings
+from tasks.docs import Docs
+
+LONG = " ".join(f"w{i}" for i in range(70)) + "."
+
+
+def passage(identity: str, text: str, split: Any = "test") -> _docstrings.Passage:
+    return _docstrings.Passage(identity, "numpy", "numpy.linalg", text, split)
+
+
+@pytest.fixture
+def corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    passages = [passage(f"docs/m/f{i}/0", f"P{i} {LONG}") for i in range(9)]
+    passages += [passage("docs/m/short/0", "Too short."), passage("docs/m/train/0", LONG, "train")]
+    monkeypatch.setattr(_docstrings, "load_passages", lambda: passages)
+
+
+@pytest.mark.usefixtures("corpus")
+def test_prompt_and_human_are_the_passage() -> None:
+    skipped: Counter[str] = Counter()
+    examples = list(Docs().examples(None, skipped))
+    assert len(examples) == 9
+    assert skipped == {"shorter than 60 words": 1}
+    for example in examples:
+        assert len(example.prompt.split()) == 12
+        assert example.human.startswith(" w11")
+        assert (example.prompt + example.human).endswith(LONG)
+        assert example.meta["package"] == "numpy"
+
+
+@pytest.mark.usefixtures("corpus")
+def test_order_depends_on_ids_alone() -> None:
+    ids = [e.id for e in Docs().examples(None, Counter())]
+    assert ids != sorted(ids)
+    assert ids == [e.id for e in Docs(prompt_words=3).examples(None, Counter())]
+    fewer = [e.id for e in Docs(min_words=71).examples(None, Counter())]
+    assert fewer == ids
+
+
+@pytest.mark.usefixtures("corpus")
+def test_splits_are_kept_apart() -> None:
+    assert [e.id for e in Docs(split="train").examples(None, Counter())] == ["docs/m/train/0"]
+
+
+def test_fingerprint_is_cheap_and_moves_with_the_installed_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: Any) -> Any:
+        raise AssertionError("planning must not parse the corpus")
+
+    monkeypatch.setattr(_docstrings, "load_passages", refuse)
+    first = Docs().fingerprint()
+    assert first == Docs(min_words=80).fingerprint()
+    assert len(first) == 64
+    from tasks import docs
+
+    monkeypatch.setattr(docs, "_installed", lambda package: f"{package} 0.0.0")
+    assert Docs().fingerprint() != first
+
+
+def test_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_docstrings, "DEFAULT_PACKAGES", ("no_such_package_here",))
+    with pytest.raises(DataError, match="no_such_package_here is not installed"):
+        Docs().fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"prompt_words": 0}, "prompt_words"), ({"min_words": 12}, "more than prompt_words"), ({"split": "dev"}, "split")],
+)
+def test_wrong_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        Docs(**options)
