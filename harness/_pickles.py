@@ -6,9 +6,9 @@ look-up, so `find_class` refuses everything. What comes out is checked again, fo
 
 from __future__ import annotations
 
-import pickle  # noqa: S403 - the subclass below can look up no class and so call nothing
+import pickle
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from harness.errors import DataError
 
@@ -22,19 +22,31 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def read_plain_pickle(path: Path) -> Any:  # noqa: ANN401 - nested plain data
-    """Return the lists, numbers, booleans and strings of a pickle.
+    """Return the lists, numbers, booleans and strings of a pickle file.
 
     Raises:
         DataError: If the file cannot be read, is no pickle, or holds anything else.
     """
     try:
         with path.open("rb") as handle:
-            value = _PlainUnpickler(handle).load()
+            return load_plain(handle, path)
     except FileNotFoundError as err:
         raise DataError(f"no such file: {path}") from err
+    except OSError as err:
+        raise DataError(f"cannot read {path}: {err.strerror or err}") from err
+
+
+def load_plain(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
+    """Return the plain data of a pickle stream; `path` is for the errors.
+
+    Raises:
+        DataError: As `read_plain_pickle`.
+    """
+    try:
+        value = _PlainUnpickler(stream).load()
     except pickle.UnpicklingError as err:
         raise DataError(f"{path}: refused, no pickle of plain lists ({err})") from err
-    except (OSError, EOFError, ValueError, TypeError, AttributeError, IndexError, KeyError, OverflowError) as err:
+    except (EOFError, ValueError, TypeError, AttributeError, LookupError, OverflowError) as err:
         raise DataError(f"{path}: not a readable pickle ({type(err).__name__}: {err})") from err
     except (MemoryError, RecursionError) as err:
         raise DataError(f"{path}: refused, a pickle of absurd size") from err

@@ -118,10 +118,10 @@ def open_text(path: Path) -> IO[str]:
         raise DataError(f"cannot read {path}: {err.strerror or err}") from err
 
 
-def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number from 1, object) of a JSON-lines file, gzip by its name's end; blank lines are passed over.
 
-    A BOM and CRLF line ends are accepted.
+    A BOM and CRLF line ends are accepted; with `unwrap`, so is an object that is the only item of a list.
 
     Raises:
         DataError: Names file and line where a line is not a JSON object, is not UTF-8 or is longer than `MAX_LINE`
@@ -136,12 +136,12 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 if len(line) > MAX_LINE:
                     raise DataError(f"{path}:{number}: a line of more than {MAX_LINE >> 20} MiB; is this JSON lines?")
                 if line.strip(b"\r\n\t \xef\xbb\xbf"):
-                    yield number, _object(line, f"{path}:{number}")
+                    yield number, _object(line, f"{path}:{number}", unwrap=unwrap)
         except (EOFError, zlib.error, OSError) as err:
             raise DataError(f"{path}:{number + 1}: cannot be read to its end ({err})") from err
 
 
-def _object(line: bytes, where: str) -> dict[str, Any]:
+def _object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     try:
         row = json.loads(line.decode("utf-8-sig" if where.endswith(":1") else "utf-8"))
     except UnicodeDecodeError as err:
@@ -150,6 +150,8 @@ def _object(line: bytes, where: str) -> dict[str, Any]:
         raise DataError(f"{where}: not JSON ({err.msg} at column {err.colno})") from err
     except RecursionError as err:
         raise DataError(f"{where}: JSON nested too deeply") from err
+    if unwrap and isinstance(row, list) and len(row) == 1:
+        row = row[0]
     if not isinstance(row, dict):
         raise DataError(f"{where}: expected a JSON object, got {type(row).__name__}")
     return row

@@ -61,7 +61,7 @@ def plan(settings: Settings, session: Session) -> tuple[Planned, ...]:
     texts = Texts(settings, steps)
     made = make_texts(settings, steps, texts)
     measure_all(settings, steps, texts, made)
-    return tuple(steps.plan)
+    return tuple(dict.fromkeys(steps.plan))
 
 
 def run(settings: Settings, session: Session, overrides: Sequence[str] = (), others: Sequence[Source] = ()) -> Outcome:
@@ -122,7 +122,8 @@ def measure_all(
         if metric.sides == "one":
             out.append(measure.measure(metric, "human", human, replace(human)))
         if metric.sides == "two" and metric.ceiling:
-            halves = [Source(HUMAN, made.human, name, texts.tokenizer) for name in stages.CEILING]
+            names = zip((HUMAN, "more human"), stages.CEILING, strict=True)
+            halves = [Source(system, made.human, file, texts.tokenizer) for system, file in names]
             if made.human is None or made.human.meta["ceiling"] > 0:
                 out.append(measure.measure(metric, "ceiling", halves[0], halves[1]))
         out.append(measure.measure(metric, "model", human, model))

@@ -45,7 +45,7 @@ class Session:
         from harness.features import load_embedder
 
         if spec.kind == "causal":
-            return self.model(spec.model(), runtime)
+            return self.model(spec.model_spec(), runtime)
         return self._load(spec.identity(), spec.title, runtime, lambda d: load_embedder(spec, device=d))
 
     def _load(self, identity: Json, title: str, runtime: Runtime, load: Callable[[str], Any]) -> Any:  # noqa: ANN401

@@ -32,6 +32,8 @@ class Runtime(Spec):
     """Rows generated at a time; halved when memory runs out."""
     feature_batch_size: int = 64
     """Rows embedded or scored at a time."""
+    flush_seconds: float = 3.0
+    """Finished generations are written at least this often: what a kill can cost."""
     threads: int | None = None
     """CPU threads of the numerical libraries; null leaves them as they are."""
     keep_models: int = 2

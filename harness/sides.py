@@ -113,8 +113,7 @@ class SideMaker:
             with self._progress(f"embed {source.system}", len(Rows(source.path))) as advance:
                 made = self._embed(spec, source, need, advance)
             stages.save_array(folder / "embeddings.npy", made.vectors)
-            notes = made.notes(source.system)
-            return {"n": len(made.vectors), "d": int(made.vectors.shape[1]), "notes": notes}
+            return {"n": len(made.vectors), "d": int(made.vectors.shape[1]), "truncated": made.truncated}
 
         entry = self._step("embed", source, need, {"scope": need.scope, "embedder": spec.identity()}, build)
         return lambda: stages.load_array(_path(entry) / "embeddings.npy"), entry.content if entry else None
@@ -125,8 +124,8 @@ class SideMaker:
         batch = self.settings.runtime.feature_batch_size
         model = self.steps.session.embedder(spec, self.settings.runtime)
         if spec.kind == "sentence":
-            return embed_texts(model, spec, self._texts(source, need)[0](), batch_size=batch, advance=advance)
-        prompts, texts = self._ids(source, spec.model())
+            return embed_texts(model, spec, self._texts(source, need)[0](), batch_size=batch)
+        prompts, texts = self._ids(source, spec.model_spec())
         if need.scope == "continuation":
             prompts = Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
         return embed(model, spec, prompts, texts, batch_size=batch, advance=advance)

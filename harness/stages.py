@@ -31,8 +31,6 @@ EXAMPLES, SPARE = "examples.arrow", "spare.arrow"
 PROMPTS, HUMAN_ROWS = "prompts.arrow", "human.arrow"
 CEILING = ("ceiling_a.arrow", "ceiling_b.arrow")
 DATA = "data.arrow"
-# A kill may cost at most 10 s of generation: finished rows are written at least this often.
-FLUSH_SECONDS = 3.0
 
 
 def make_examples(folder: Path, task: Task, tokenizer: Tokenizer | None, count: int) -> Mapping[str, Any]:
@@ -116,6 +114,7 @@ def make_generations(
     samples: int,
     max_new_tokens: int,
     batch_size: int,
+    flush_seconds: float,
     advance: Callable[[int], None],
 ) -> Mapping[str, Any]:
     """Generate for every prompt; finished rows of an interrupted call found in `folder` are kept.
@@ -132,7 +131,7 @@ def make_generations(
         log.info("going on after %d of %d generations that an interrupted run left", len(done), len(asked))
         advance(sum(len(row.generation.token_ids) for row in done))
     todo = [Prompt(i, s, row.prompt_ids) for (i, s), row in asked.items() if (i, s) not in have]
-    writer = _PartWriter(folder, len(parts), asked, done)
+    writer = _PartWriter(folder, len(parts), asked, done, flush_seconds)
     generate(
         lm, decoder, todo, seed=seed, max_new_tokens=max_new_tokens, batch_size=batch_size,
         emit=writer.emit, advance=advance,
@@ -148,8 +147,10 @@ def make_generations(
 class _PartWriter:
     """Collects finished rows and writes them to numbered part files every few seconds."""
 
-    def __init__(self, folder: Path, number: int, asked: Mapping[tuple[str, int], Row], done: list[Row]) -> None:
-        self._folder, self._number, self._asked, self._done = folder, number, asked, done
+    def __init__(
+        self, folder: Path, number: int, asked: Mapping[tuple[str, int], Row], done: list[Row], seconds: float
+    ) -> None:
+        self._folder, self._number, self._asked, self._done, self._seconds = folder, number, asked, done, seconds
         self._waiting: list[Row] = []
         self._last = time.monotonic()
 
@@ -158,7 +159,7 @@ class _PartWriter:
             prompt = self._asked[g.example_id, g.sample]
             self._waiting.append(Row(prompt.prompt, prompt.prompt_ids, g))
         self._done += self._waiting[len(self._waiting) - len(generations) :]
-        if time.monotonic() - self._last > FLUSH_SECONDS:
+        if time.monotonic() - self._last > self._seconds:
             write_rows(self._folder / f"part-{self._number:06d}.arrow", self._waiting)
             self._number += 1
             self._waiting = []

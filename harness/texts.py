@@ -93,7 +93,8 @@ class Texts:
             with progress(f"{decoder.title}", total, unit="tokens", enabled=s.runtime.progress) as advance:
                 return stages.make_generations(
                     folder, lm, decoder, human.path / stages.PROMPTS, seed=s.seed, samples=s.samples,
-                    max_new_tokens=length, batch_size=s.runtime.batch_size, advance=advance,
+                    max_new_tokens=length, batch_size=s.runtime.batch_size,
+                    flush_seconds=s.runtime.flush_seconds, advance=advance,
                 )  # fmt: skip
 
         entry = self.steps.step(

@@ -27,7 +27,7 @@ Method = Literal["spearman", "kendall"]
 
 _MOST_EXACT = 9  # 9! = 362,880 orders
 _SAME = 1e-12  # correlations this close are equal: sums of a few dozen float64 terms
-_BLOCK = 20_000
+_BLOCK = 1_000_000  # numbers in one block of orders
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
         y: The same systems, shape (n,).
         method: `spearman` (Pearson correlation of mid-ranks) or `kendall` (tau-b).
 
-    >>> rank_correlation([1, 2, 3, 4], [1, 2, 4, 3])
+    >>> round(rank_correlation([1, 2, 3, 4], [1, 2, 4, 3]), 12)
     0.8
     """
-    a, b = _scored(_finite(x, "x"), method), _scored(_finite(y, "y"), method)
-    if a.shape != b.shape:
-        raise ValueError(f"expected as many values on both sides, got {len(np.asarray(x))} and {len(np.asarray(y))}")
-    return round(float(_cosine(a, b)), 15)
+    left, right = _finite(x, "x"), _finite(y, "y")
+    if len(left) != len(right):
+        raise ValueError(f"expected as many values on both sides, got {len(left)} and {len(right)}")
+    return float(_cosines(_scored(left[None], method), _scored(right[None], method))[0])
 
 
 def correlate(
@@ -100,7 +100,8 @@ def correlate(
     value = rank_correlation(left, right, method=method) if n >= 3 else math.nan
     if math.isnan(value):
         return Correlation(math.nan, math.nan, math.nan, math.nan, n, n <= _MOST_EXACT)
-    p_value = _permutation_p(_scored(left, method), _scored(right, method), n, permutations, seed)
+    scored = [_scored(side[None], method)[0] for side in (left, right)]
+    p_value = _permutation_p(scored[0], scored[1], n, permutations, seed)
     low, high = _bootstrap(left, right, method, draws, level, seed)
     return Correlation(value, p_value, low, high, n, n <= _MOST_EXACT)
 
@@ -112,21 +113,28 @@ def _finite(values: ArrayLike, name: str) -> F64:
     return made
 
 
-def _scored(values: F64, method: Method) -> F64:
-    """Turn values into scores whose cosine is the correlation: centred mid-ranks, or signs of differences (n × n)."""
+def _scored(rows: F64, method: Method) -> F64:
+    """Turn rows of values (m, n) into scores whose cosine is the correlation.
+
+    Spearman: centred mid-ranks (m, n); Kendall: signs of all differences (m, n, n).
+    """
     if method == "kendall":
-        signs: F64 = np.sign(values[:, None] - values[None, :])
+        signs: F64 = np.sign(rows[:, :, None] - rows[:, None, :])
         return signs
     from scipy.stats import rankdata
 
-    ranks = np.asarray(rankdata(values), dtype=np.float64)
-    return ranks - float(ranks.mean())
+    # Mid-ranks always sum to n (n + 1) / 2, so a constant row becomes exactly zero.
+    centred: F64 = np.asarray(rankdata(rows, axis=1), dtype=np.float64) - (rows.shape[1] + 1) / 2
+    return centred
 
 
-def _cosine(a: F64, b: F64) -> float:
-    """Cosine of two arrays of one shape; NaN if either is zero."""
-    norm = math.sqrt(float(np.sum(a * a)) * float(np.sum(b * b)))
-    return float(np.sum(a * b)) / norm if norm > 0 else math.nan
+def _cosines(a: F64, b: F64) -> F64:
+    """Cosine of each row of two arrays of one shape, shape (m,); NaN where a row is zero."""
+    axes = tuple(range(1, a.ndim))
+    norms = np.sqrt(np.sum(a * a, axis=axes) * np.sum(b * b, axis=axes))
+    out = np.full(len(a), np.nan)
+    np.divide(np.sum(a * b, axis=axes), norms, out=out, where=norms > 0)
+    return out
 
 
 def _permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int) -> float:
@@ -139,7 +147,7 @@ def _permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int) -> floa
     hits, left = 0, math.factorial(n) if exact else permutations
     total = left
     while left:
-        size = min(left, _BLOCK)
+        size = min(left, max(1, _BLOCK // a.size))
         if exact:
             block = np.array(list(itertools.islice(orders, size)), dtype=np.int64)
         else:
@@ -156,19 +164,15 @@ def _permuted(a: F64, b: F64, orders: Any) -> F64:  # noqa: ANN401
     if a.ndim == 1:
         out: F64 = b[orders] @ a
         return out
-    rows = np.empty(len(orders))
-    for i, order in enumerate(orders):
-        rows[i] = np.sum(a * b[np.ix_(order, order)])
-    return rows
+    moved: F64 = b[orders[:, :, None], orders[:, None, :]]
+    return np.asarray(np.einsum("mij,ij->m", moved, a), dtype=np.float64)
 
 
 def _bootstrap(x: F64, y: F64, method: Method, draws: int, level: float, seed: int) -> tuple[float, float]:
     """Percentile interval over resampled systems; NaN if most resamples have no correlation."""
     n = len(x)
-    values = np.full(draws, np.nan)
     picks = stream(seed, "bootstrap", n).integers(n, size=(draws, n))
-    for i, pick in enumerate(picks):
-        values[i] = _cosine(_scored(x[pick], method), _scored(y[pick], method))
+    values = _cosines(_scored(x[picks], method), _scored(y[picks], method))
     good = values[~np.isnan(values)]
     if not len(good) or 2 * len(good) < draws:
         return math.nan, math.nan

@@ -55,14 +55,14 @@ class Judgments:
         pairs = zip(self.example_ids, self.systems, strict=True)
         return {example: row for row, (example, name) in enumerate(pairs) if name == system}
 
-    def check_scale(self, scale: Sequence[float] | None) -> None:
+    def check_scale(self, scale: tuple[float, float]) -> None:
         """Raise `DataError` if a rating is outside the scale (lowest, highest)."""
-        outside = np.zeros_like(self.ratings, dtype=np.bool_)
-        if scale is not None:
-            outside = (self.ratings < scale[0]) | (self.ratings > scale[1])
-        for row, column in np.argwhere(outside)[:1]:
+        low, high = scale
+        for row, column in np.argwhere((self.ratings < low) | (self.ratings > high))[:1]:
             name = _name((self.example_ids[row], self.systems[row]))
-            raise DataError(f"{self.source}: {name}: rating {self.ratings[row, column]:g} is outside the scale {scale}")
+            raise DataError(
+                f"{self.source}: {name}: rating {self.ratings[row, column]:g} is outside the scale {_scale(scale)}"
+            )
 
     def model_system(self, wanted: str | None) -> str:
         """Return the name of the model side.
@@ -212,10 +212,11 @@ class _Table:
         self.lines[key] = row.where
 
     def _scaled(self, row: Row, key: tuple[str, str], rated: Sequence[tuple[str, float]]) -> None:
-        for _, value in rated if self.scale is not None else ():
-            low, high = self.scale or (value, value)
-            if not low <= value <= high:
-                raise DataError(f"{row.where}: {_name(key)}: rating {value:g} is outside the scale {low:g} to {high:g}")
+        for _, value in rated:
+            if self.scale and not self.scale[0] <= value <= self.scale[1]:
+                raise DataError(
+                    f"{row.where}: {_name(key)}: rating {value:g} is outside the scale {_scale(self.scale)}"
+                )
 
     def _extras(self, row: Row) -> dict[str, float]:
         return {name: row.number(name, infinite=name in _LOG_PROB) for name in self.extras}
@@ -247,3 +248,7 @@ def _name(key: Sequence[str]) -> str:
     """`example 12 (human)` or `example 12 (human) by rater a`."""
     by = f" by rater {key[2]}" if len(key) > 2 else ""
     return f"example {key[0]} ({key[1]}){by}"
+
+
+def _scale(scale: Sequence[float]) -> str:
+    return f"{scale[0]:g} to {scale[1]:g}"

@@ -7,7 +7,6 @@ assignment alone, hence a repeated assignment is a fixed point and all further i
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +21,11 @@ _MAX_POINTS = 256  # faiss: train on at most this many points a centroid
 _RESTART_STEP = 15486557  # faiss: the seed of restart r is seed + 1 + r * this
 _SPLIT_SEED = 1234  # faiss: the seed of the draws that choose which cluster an empty one splits
 _SPLIT_EPS = np.float32(1 / 1024)  # faiss: the relative shift of the two halves
+_FAISS_BLAS_ROWS = 20  # faiss: from this many queries on it takes its matrix kernel
+_LARGEST_TABLE = 1 << 28  # entries, 1 GiB; beyond it every iteration is a full search
+# Two distances nearer than this share of |x|^2 + |c|^2 are a tie for us: about 80 float32 roundings.
+_ROUNDING = np.float32(1e-5)
 
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,17 +72,24 @@ def kmeans(points: F32, k: int, *, restarts: int = 5, max_iter: int = 500, seed:
 
 def lloyd(points: F32, start: F32, max_iter: int) -> tuple[F32, float, int]:
     """Run Lloyd's algorithm; return the centroids, the objective of the last assignment and the iterations done."""
-    centroids, objective, count, last = start.copy(), np.inf, 0, max_iter
+    search = _Search(points, len(start))
+    means = _Means(points, len(start))
+    centroids, count, last = start.copy(), 0, max_iter
     labels: I64 | None = None
     seen: dict[int, int] = {}
+    objective = np.inf
     while count < last:
         count += 1
-        new, distances = nearest(points, centroids)
-        objective = _running_sum(distances)
-        if labels is not None and np.array_equal(new, labels):
-            break
+        new = search.labels(centroids)
+        still = labels is not None and np.array_equal(new, labels)
+        if still or count == last:
+            # faiss has the last word on what is nearest, and its distances choose between the restarts.
+            new, distances = nearest(points, centroids)
+            objective = _running_sum(distances)
+            if labels is not None and np.array_equal(new, labels):
+                break
         labels = new
-        centroids = _update(points, labels, centroids)
+        centroids = means.update(labels)
         # Copies of a point can pass between equal centroids for ever: leave out whole rounds of such a cycle.
         state = hash(labels.tobytes())
         if state in seen and last == max_iter:
@@ -90,7 +99,7 @@ def lloyd(points: F32, start: F32, max_iter: int) -> tuple[F32, float, int]:
 
 
 def nearest(points: F32, centroids: F32) -> tuple[I64, F32]:
-    """Return index of and squared distance to the nearest centroid of each row."""
+    """Return index of and squared distance to the nearest centroid of each row, as faiss finds them."""
     import faiss
 
     index = faiss.IndexFlatL2(points.shape[1])
@@ -99,22 +108,95 @@ def nearest(points: F32, centroids: F32) -> tuple[I64, F32]:
     return labels[:, 0], distances[:, 0]
 
 
-def _update(points: F32, labels: I64, centroids: F32) -> F32:
-    """Means of the cells, summed in row order in float32 as faiss does; empty cells split large ones."""
-    from scipy.sparse import csr_array
+class _Search:
+    """Nearest centroids of the same points again and again, computing only what can have changed.
 
-    n, k = len(points), len(centroids)
-    counts = np.bincount(labels, minlength=k)
-    order = np.argsort(labels, kind="stable")
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    cells = csr_array((np.ones(n, dtype=np.float32), order, ends), shape=(k, n))
-    filled = counts > 0
-    means = centroids.copy()
-    scale = np.float32(1) / counts[filled].astype(np.float32)
-    means[filled] = (cells @ points)[filled] * scale[:, None]
-    if not filled.all():
-        _split_empty(means, counts.astype(np.float32), n)
-    return means
+    It keeps the table of |c|^2 - 2 x.c (the squared distance less |x|^2). Columns of centroids that did not move stay. A
+    row is looked at again if its own centroid moved or a moved centroid came nearer than its own. Rows whose two best are
+    nearer to each other than rounding are left to faiss.
+    """
+
+    def __init__(self, points: F32, k: int) -> None:
+        n = len(points)
+        self._points, self._k = points, k
+        self._table = np.empty((n, k), dtype=np.float32) if n * k <= _LARGEST_TABLE else None
+        self._norms = np.einsum("ij,ij->i", points, points)
+        self._centroids: F32 | None = None
+        self._labels = np.zeros(n, dtype=np.int64)
+        self._best = np.zeros(n, dtype=np.float32)
+
+    def labels(self, centroids: F32) -> I64:
+        """Return the index of the nearest centroid of each row."""
+        if self._table is None:
+            return nearest(self._points, centroids)[0]
+        if self._centroids is None:
+            moved = np.ones(self._k, dtype=bool)
+        else:
+            moved = (centroids != self._centroids).any(axis=1)
+        self._centroids = centroids.copy()
+        squares = np.einsum("ij,ij->i", centroids, centroids)
+        slack = _ROUNDING * (self._norms + squares.max())
+        if moved.sum() > self._k // 2:
+            np.matmul(self._points, -2 * centroids.T, out=self._table)
+            self._table += squares
+            self._choose(slice(None), self._table, slack)
+        elif moved.any():
+            part = self._points @ (-2 * centroids[moved].T)
+            part += squares[moved]
+            self._table[:, moved] = part
+            rows = np.flatnonzero(moved[self._labels] | (part.min(axis=1) <= self._best + slack))
+            self._choose(rows, self._table[rows], slack[rows])
+        return self._labels.copy()
+
+    def _choose(self, rows: slice | I64, table: F32, slack: F32) -> None:
+        """Set label and best of some rows from their part of the table."""
+        if not len(table):
+            return
+        labels = table.argmin(axis=1)
+        best = table[np.arange(len(table)), labels]
+        self._labels[rows], self._best[rows] = labels, best
+        close = np.count_nonzero(table <= (best + slack)[:, None], axis=1) > 1
+        if close.any() and self._centroids is not None:
+            where = np.arange(len(self._labels))[rows][close]
+            # faiss takes another kernel below 20 rows; the first row fills up.
+            padded = np.concatenate([where, np.repeat(where[:1], max(0, _FAISS_BLAS_ROWS - len(where)))])
+            self._labels[where] = nearest(self._points[padded], self._centroids)[0][: len(where)]
+
+
+class _Means:
+    """Means of the cells, summed in row order in float32 as faiss does; only cells whose rows changed are summed."""
+
+    def __init__(self, points: F32, k: int) -> None:
+        self._points = points
+        self._means = np.zeros((k, points.shape[1]), dtype=np.float32)
+        self._labels: I64 | None = None
+
+    def update(self, labels: I64) -> F32:
+        """Return the means; empty cells split large ones."""
+        k = len(self._means)
+        counts = np.bincount(labels, minlength=k)
+        changed = np.ones(k, dtype=bool)
+        if self._labels is not None:
+            differs = labels != self._labels
+            changed[:] = False
+            changed[labels[differs]] = changed[self._labels[differs]] = True
+        self._labels = labels
+        self._sum(labels, changed, counts)
+        centroids = self._means.copy()
+        if (counts == 0).any():
+            _split_empty(centroids, counts.astype(np.float32), len(labels))
+        return centroids
+
+    def _sum(self, labels: I64, changed: NDArray[np.bool_], counts: I64) -> None:
+        from scipy.sparse import csr_array
+
+        rows = np.flatnonzero(changed[labels])
+        rows = rows[np.argsort(labels[rows], kind="stable")]
+        cells = np.flatnonzero(changed & (counts > 0))
+        ends = np.concatenate([[0], np.cumsum(counts[cells])])
+        ones = np.ones(len(rows), dtype=np.float32)
+        sums = csr_array((ones, rows, ends), shape=(len(cells), len(labels))) @ self._points
+        self._means[cells] = sums * (np.float32(1) / counts[cells].astype(np.float32))[:, None]
 
 
 def _split_empty(centroids: F32, counts: F32, n: int) -> None:

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from harness.types import F64, Floats
 from metrics._embeddings import Rows, blocks, n_rows
 
-_GUESS = 256  # first number of leading eigenvectors asked for; doubled until they reach the share
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Projection:
@@ -76,19 +74,13 @@ def _moments(sides: Sequence[Floats], rows: Rows) -> tuple[F64, F64]:
 
 def _leading(covariance: F64, share: float) -> tuple[F64, F64]:
     """Eigenvalues (falling) and eigenvectors that reach the share of the trace."""
-    from scipy.linalg import eigh
-
     dim, total = len(covariance), float(np.trace(covariance))
     # Rounding of equal rows leaves a trace of about 1e-32 a dimension, not 0.
     if total <= 1e-28 * dim:
         return np.zeros(1), np.eye(dim, 1)
-    asked = min(_GUESS, dim)
-    while True:
-        values, axes = eigh(covariance, subset_by_index=[dim - asked, dim - 1])
-        values, axes = values[::-1], axes[:, ::-1]
-        reached = np.cumsum(values / total) >= share
-        if reached.any() or asked == dim:
-            break
-        asked = min(2 * asked, dim)
+    # The reduction to tridiagonal form is most of the work, so leading vectors alone would cost nearly as much.
+    values, axes = np.linalg.eigh(covariance)
+    values, axes = values[::-1], axes[:, ::-1]
+    reached = np.cumsum(values / total) >= share
     keep = int(np.argmax(reached)) + 1 if reached.any() else int((values > 1e-15 * values[0]).sum())
     return values[:keep], np.ascontiguousarray(axes[:, :keep])

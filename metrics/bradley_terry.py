@@ -248,27 +248,35 @@ class BradleyTerry(JudgmentMetric):
         return dataclasses.replace(self), file_features(PAIRS, made, made.source, human, model)
 
     def compute(self, features: Features) -> MetricResult:
-        """Fit every criterion; the values are `<player>` or `<criterion>/<player>`."""
+        """Fit every criterion.
+
+        Where a system is under test, the values are its scores: `bradley_terry`, and one a criterion beside it. A file
+        by itself gives every player's: `<player>` or `<criterion>/<player>`. `arrays` always holds all of them.
+        """
         made = judgments_of(features.model, PAIRS, Comparisons)
+        shown = self._shown(made.players, features.model.system)
         criteria = [self.criterion] if self.criterion is not None else [c or None for c in made.criteria]
         values: dict[str, float] = {}
         sd: dict[str, float] = {}
         arrays: dict[str, F64] = {}
         notes: list[str] = []
-        shown = self._shown(made.players, features.model.system)
         for criterion in criteria:
             wins = self._count(made, criterion)
             fit = bradley_terry(wins.matrix, players=wins.players)
             prefix = f"{criterion}/" if criterion and len(criteria) > 1 else ""
             scores, errors = self.display_scale * fit.scores, self.display_scale * fit.std_errors
-            values |= {f"{prefix}{name}": float(s) for name, s in zip(wins.players, scores, strict=True)}
-            sd |= {f"{prefix}{name}": float(e) for name, e in zip(wins.players, errors, strict=True)}
             arrays |= {f"{prefix}wins": wins.matrix, f"{prefix}scores": scores, f"{prefix}std_errors": errors}
+            for name, score, error in zip(wins.players, scores, errors, strict=True):
+                key = (prefix.rstrip("/") or "bradley_terry") if name == shown else f"{prefix}{name}"
+                if shown in (None, name):
+                    values[key], sd[key] = float(score), float(error)
             notes.append(self._note(wins, criterion))
-        first = next(iter(values)).removesuffix(made.players[0])
-        key = f"{first}{shown or self._best(values, first)}"
-        values["bradley_terry"], sd["bradley_terry"] = values[key], sd[key]
-        notes.append(f"bradley_terry is the score of {key}; ± is a standard error (observed information)")
+        first = next(iter(arrays)).removesuffix("wins")
+        at = made.players.index(shown) if shown else _best(made.players, arrays[f"{first}scores"])
+        values["bradley_terry"] = float(arrays[f"{first}scores"][at])
+        sd["bradley_terry"] = float(arrays[f"{first}std_errors"][at])
+        of = f"{first}{made.players[at]}"
+        notes.append(f"bradley_terry is the score of {of}; ± is a standard error (observed information)")
         return self.result(features, "bradley_terry", values, notes=notes, arrays=arrays, sd=sd)
 
     def _count(self, made: Comparisons, criterion: str | None) -> Wins:
@@ -276,15 +284,10 @@ class BradleyTerry(JudgmentMetric):
         return count_wins(made, criterion=criterion, **options)
 
     def _shown(self, players: Sequence[str], system: str) -> str | None:
-        """Return the player whose score is the value, None for the best."""
+        """Return the player under test, None for a file by itself."""
         if self.system is not None and self.system not in players:
             raise UndefinedMetric(f"system {self.system!r} was not compared; the file has {', '.join(players)}")
         return self.system or (system if system in players else None)
-
-    @staticmethod
-    def _best(values: Mapping[str, float], prefix: str) -> str:
-        own = {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
-        return max((name for name in own if name != HUMAN), key=lambda name: own[name])
 
     def _note(self, wins: Wins, criterion: str | None) -> str:
         about = f"{criterion}: " if criterion else ""
@@ -292,3 +295,8 @@ class BradleyTerry(JudgmentMetric):
             f"{about}{wins.compared} comparisons of {len(wins.players)} players ({', '.join(wins.players)}); "
             f"{wins.ties} ties ({self.ties}), {wins.too_fast} faster than {self.min_seconds:g} s left out"
         )
+
+
+def _best(players: Sequence[str], scores: F64) -> int:
+    """Return the place of the best player that is not the human."""
+    return max((i for i, name in enumerate(players) if name != HUMAN), key=lambda i: float(scores[i]))

@@ -2,13 +2,13 @@
 
     compression_ratio = bytes of all texts / bytes after compression
 
-Measures redundancy, inside texts and between them; from about 1 up (below 1 only for a few bytes), dimensionless, compared
-with the human value. It grows with the corpus: compare equal numbers of texts of equal length.
+Measures redundancy, inside texts and between them; from about 1 up (below 1 only for a few bytes), dimensionless,
+compared with the human value. It grows with the corpus: compare equal numbers of texts of equal length.
 
-Source: Shaib et al. 2024, "Standardizing the measurement of text diversity". Computed here: texts in UTF-8, one after the
-other with one line feed between, DEFLATE in the gzip format (18 bytes of frame; the time stamp in the header has a fixed
-size, so it cannot move the value). Shaib et al. join with a blank and their released code compresses the result again, so its
-constants differ.
+Source: Shaib et al. 2024, "Standardizing the measurement of text diversity". Computed here: texts in UTF-8, one after
+the other with one line feed between, DEFLATE in the gzip format (18 bytes of frame; the time stamp in the header has a
+fixed size, so it cannot move the value). Shaib et al. join with a blank and their released code compresses the result
+again, so its constants differ.
 """
 
 from __future__ import annotations

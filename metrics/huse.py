@@ -172,7 +172,8 @@ class Huse(JudgmentMetric):
     log_probs: LogProbs = "run"  # the generating model under the decoder's Q, as in the paper; or a column of the file
     length_unit: LengthUnit = "words"  # released code: length = whitespace words
     log_prob_floor: float | None = -1000.0  # released code's stand-in for −inf
-    scale: tuple[float, ...] | None = None  # lowest and highest rating that is allowed; the paper's is [1, 6] in code
+    scale_min: float | None = None  # lowest rating that is allowed, none: any; the released ratings go from 1 to 6
+    scale_max: float | None = None  # highest rating that is allowed
     system: str | None = None  # the model's name in the file; none: the only one there
     draws: int = 200  # bootstrap draws over examples; 0: no interval
     level: float = 0.95  # width of the interval
@@ -183,9 +184,14 @@ class Huse(JudgmentMetric):
         self.require(self.k >= 1, "k", "a whole number of at least 1")
         self.require(self.draws >= 0, "draws", "a whole number of at least 0")
         self.require(0.0 < self.level < 1.0, "level", "a number between 0 and 1")
-        scale = self.scale
-        good = scale is None or (len(scale) == 2 and scale[0] < scale[1])
-        self.require(good, "scale", "null or [lowest, highest]")
+        self.require(self.scale[0] < self.scale[1], "scale_max", "more than scale_min")
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Lowest and highest rating that is allowed."""
+        low = -np.inf if self.scale_min is None else self.scale_min
+        high = np.inf if self.scale_max is None else self.scale_max
+        return low, high
 
     def needs(self) -> tuple[Need, ...]:
         """Ratings; and log-probabilities and lengths, unless they are columns of the file."""

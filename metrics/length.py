@@ -5,9 +5,9 @@
 Lengths are in tokens under the scorer's tokenizer (or words), from 0 up; the shares are fractions in [0, 1]; all are
 compared with the human value.
 
-Source: lengths as in Su et al. 2022 (mean words); non-termination: Welleck et al. 2020, "Consistency of a recurrent language
-model with respect to incomplete decoding". The released code of Pillutla et al. 2021 reports the complement, the share
-of texts that ended. `length_sd` is the standard deviation over texts with divisor n.
+Source: lengths as in Su et al. 2022 (mean words); non-termination: Welleck et al. 2020, "Consistency of a recurrent
+language model with respect to incomplete decoding". The released code of Pillutla et al. 2021 reports the complement,
+the share of texts that ended. `length_sd` is the standard deviation over texts with divisor n.
 """
 
 from __future__ import annotations

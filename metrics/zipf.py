@@ -9,8 +9,8 @@ Source: Holtzman et al. 2020, "The curious case of neural text degeneration", se
 
 - `degen` (default): every rank up to `max_rank` has the same weight; the released code of Holtzman et al.
 - `log_thinned`: log ranks from 1 to min(V, max_rank) - 1 are rounded to the nearest 1/15 and the first rank of each
-  rounded value is kept, so that the line is not ruled by the tail; the released code of Pillutla et al. 2021, which prints
-  the negative of our value (the slope itself) and counts the prompt's tokens too.
+  rounded value is kept, so that the line is not ruled by the tail; the released code of Pillutla et al. 2021, which
+  prints the negative of our value (the slope itself) and counts the prompt's tokens too.
 """
 
 from __future__ import annotations

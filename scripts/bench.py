@@ -216,8 +216,8 @@ def write(path: Path, area: str, works: Sequence[Work], rows: dict[str, str], ve
     """Put an area's table into the page; other areas, and works of this area not run now, keep theirs."""
     title = (
         "# How fast\n\nWritten by `python scripts/bench.py --write docs/benchmarks.md`: ours and the peer's in turn,"
-        " each in a\nfresh process, median of the repeats. Peak memory is what the work adds to the data it is given. The"
-        " machine was shared: trust the\nratios, not the seconds.\n"
+        " each in a\nfresh process, median of the repeats. Peak memory is what the work adds to the data it is given."
+        " The machine was\nshared: trust the ratios, not the seconds.\n"
     )
     page = path.read_text(encoding="utf-8") if path.exists() else title
     found = re.search(rf"<!-- {area} -->.*?<!-- end {area} -->", page, flags=re.DOTALL)

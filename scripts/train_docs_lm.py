@@ -34,6 +34,7 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers.utils import logging as transformers_logging
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -58,12 +59,14 @@ class Size:
     layers: int
     heads: int
     tokens: int
+    batch_tokens: int
+    lr: float
     role: str
 
 
 SIZES = {
-    "docs-s": Size(256, 4, 4, 6_000_000, "the generator of the quick start"),
-    "docs-m": Size(320, 5, 5, 9_000_000, "a stronger generator, the external scorer and the embedder"),
+    "docs-s": Size(256, 4, 4, 4_000_000, 4096, 4e-3, "generator of the quick start"),
+    "docs-m": Size(320, 5, 5, 4_000_000, 3072, 3e-3, "external scorer and embedder"),
 }
 
 
@@ -90,7 +93,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]
         """Update all matrices from their gradients."""
         for group in self.param_groups:
             for matrix in group["params"]:
@@ -120,7 +123,8 @@ def main() -> None:
     options = _options()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.set_num_threads(options.threads)
-    torch.set_float32_matmul_precision("highest")
+    # Its warnings on padding and length do not apply: see `_token_nll` and `_encode`.
+    transformers_logging.set_verbosity_error()
     passages, facts = _corpus(options.workdir, options.workers)
     tokenizer = _tokenizer(options.workdir, passages, facts["fingerprint"])
     data = {split: _encode(tokenizer, [p.text for p in passages if p.split == split]) for split in ("train", "valid")}
@@ -135,8 +139,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--workdir", type=Path, default=ROOT / "outputs" / "train_docs_lm")
     parser.add_argument("--assets", type=Path, default=ROOT / "harness" / "assets")
     parser.add_argument("--tokens", type=int, help="budget of training tokens (default: by model)")
-    parser.add_argument("--batch-tokens", type=int, default=4096)
-    parser.add_argument("--lr", type=float, default=4e-3, help="peak learning rate")
+    parser.add_argument("--batch-tokens", type=int, help="padding included (default: by model)")
+    parser.add_argument("--lr", type=float, help="peak learning rate (default: by model)")
     parser.add_argument("--warmup", type=int, default=60, help="steps")
     parser.add_argument("--decay", type=float, default=0.5, help="last share of the run, falling to 0")
     parser.add_argument("--weight-decay", type=float, default=0.05)
@@ -147,7 +151,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2, help="processes that read the corpus")
     options = parser.parse_args()
-    options.tokens = options.tokens or SIZES[options.model].tokens
+    for name in ("tokens", "batch_tokens", "lr"):
+        if getattr(options, name) is None:
+            setattr(options, name, getattr(SIZES[options.model], name))
     return options
 
 
@@ -209,8 +215,9 @@ def _encode(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> list[np
     sequences = []
     for ids in tokenizer(list(texts))["input_ids"]:
         closed = [*ids, end]
-        for start in range(0, len(closed), room):
-            sequences.append(np.array([end, *closed[start : start + room]], dtype=np.int64))
+        sequences += [
+            np.array([end, *closed[start : start + room]], dtype=np.int64) for start in range(0, len(closed), room)
+        ]
     return sequences
 
 
@@ -283,12 +290,13 @@ class Run:
         stale, next_eval = 0, self.progress.tokens + self.options.eval_tokens
         begun = time.monotonic() - self.progress.seconds
         for inputs, targets in self._schedule():
-            loss, count = self._step(inputs, targets)
+            loss = self._step(inputs, targets)
             self.progress.seconds = time.monotonic() - begun
             if self.progress.step % 50 == 0:
                 LOG.info("step %d tokens %d loss %.3f lr %.2e %.0f tok/s", self.progress.step,
                          self.progress.tokens, loss, self._lr(),
                          self.progress.tokens / self.progress.seconds)  # fmt: skip
+                self._save()
             finished = self.progress.tokens >= self.options.tokens
             if self.progress.tokens >= next_eval or finished:
                 next_eval += self.options.eval_tokens
@@ -314,7 +322,7 @@ class Run:
         warm = (self.progress.step + 1) / self.options.warmup
         return float(self.options.lr * max(0.0, min(1.0, warm, falling)))
 
-    def _step(self, inputs: torch.Tensor, targets: torch.Tensor) -> tuple[float, int]:
+    def _step(self, inputs: torch.Tensor, targets: torch.Tensor) -> float:
         # Dropout depends on the step alone, so a resumed run draws what the first would have drawn.
         torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step)
         nll, gold = _token_nll(self.model, inputs, targets)
@@ -328,7 +336,7 @@ class Run:
             optimizer.zero_grad(set_to_none=True)
         self.progress.step += 1
         self.progress.tokens += len(gold)
-        return loss.item(), len(gold)
+        return float(loss.item())
 
     @torch.inference_mode()
     def _evaluate(self, loss: float) -> bool:
@@ -419,8 +427,22 @@ def _card(run: Run) -> str:
     options, facts, size, done = run.options, run.facts, SIZES[run.options.model], run.progress
     parameters = sum(p.numel() for p in run.model.parameters())
     command = ["python", "scripts/train_docs_lm.py", "--model", options.model]
-    for name in ("tokens", "batch_tokens", "lr", "dropout", "seed"):
+    for name in ("tokens", "batch_tokens", "lr", "decay", "dropout", "seed"):
         command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    rows = {
+        "architecture": f"GPT-2, {size.layers} layers, width {size.width}, {size.heads} heads, "
+        f"{POSITIONS} positions, tied embeddings",
+        "parameters": f"{parameters:,}",
+        "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, shared by docs-s and docs-m",
+        "weights": "stored as float16, to be loaded and computed with as float32",
+        "validation perplexity": f"{done.best_ppl:.2f} per token of text; "
+        f"{done.best_ppl_with_end:.2f} with the end of text counted",
+        "training": f"{done.best_step:,} steps, {done.best_tokens:,} tokens "
+        f"({done.best_tokens / facts['train_tokens']:.1f} epochs of {facts['train_tokens']:,})",
+        "optimiser": f"Muon (hidden matrices) and AdamW (the rest), peak {options.lr:g}, dropout {options.dropout:g}",
+        "command": f"`{shlex.join(command)}`",
+    }
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     splits = "\n".join(
         f"| {name} | {facts[name]['passages']:,} | {facts[name]['words']:,} |" for name in ("train", "valid", "test")
@@ -434,19 +456,13 @@ pipeline_tag: text-generation
 
 # {options.model}
 
-A small GPT-2 trained from scratch on the prose of Python docstrings: {size.role} of the `docs` task.
+A small GPT-2 trained from scratch on the prose of Python docstrings: the {size.role} of the
+`docs` task.
 It is a measuring instrument for offline runs, not a model to get text from.
 
 | | |
 | --- | --- |
-| architecture | GPT-2, {size.layers} layers, width {size.width}, {size.heads} heads, {POSITIONS} positions, tied embeddings |
-| parameters | {parameters:,} |
-| vocabulary | {VOCAB_SIZE:,} byte-level BPE tokens, shared by docs-s and docs-m |
-| weights | stored as float16, to be loaded and computed with as float32 |
-| validation perplexity | {done.best_ppl:.2f} per token of text; {done.best_ppl_with_end:.2f} with the end of text counted |
-| training | {done.best_step:,} steps, {done.best_tokens:,} tokens ({done.best_tokens / facts["train_tokens"]:.1f} epochs of {facts["train_tokens"]:,}) |
-| optimiser | Muon (hidden matrices), AdamW (the rest); peak {options.lr:g}, dropout {options.dropout:g} |
-| command | `{shlex.join(command)}` |
+{table}
 
 Perplexity is over the whole validation split, each passage alone after `{END}`.
 

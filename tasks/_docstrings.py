@@ -220,8 +220,7 @@ def _extract(path: Path) -> tuple[_Docstring, ...]:
         return ()
     tree = _parse(data)
     found = [
-        _Docstring(name, tuple(prose_paragraphs(text)))
-        for name, text in (_docstrings(tree, prefix="") if tree else ())
+        _Docstring(name, tuple(prose_paragraphs(text))) for name, text in (_docstrings(tree, prefix="") if tree else ())
     ]
     return tuple(docstring for docstring in found if docstring.paragraphs)
 

@@ -37,9 +37,7 @@ _ADMONITION: Final = re.compile(
     re.IGNORECASE,
 )
 # A parameter at the margin: `x : array_like`, `name (str): text`, `name -- text`.
-_ENTRY: Final = re.compile(
-    r"\s*`{0,2}\*{0,2}[\w.]+(, ?[\w.]+)*`{0,2} ?(\([^)]*\))?( :|:\s|\s+--?\s)"
-)
+_ENTRY: Final = re.compile(r"\s*`{0,2}\*{0,2}[\w.]+(, ?[\w.]+)*`{0,2} ?(\([^)]*\))?( :|:\s|\s+--?\s)")
 
 _MARKUP: Final = (
     (re.compile(r"\s*\[[\w#*]+\]_"), ""),  # footnote mark
@@ -56,20 +54,18 @@ _MARKUP: Final = (
 )
 _WORD: Final = re.compile(r"[(\"'\[]*[A-Za-z]+(?:['’/-][A-Za-z]+)*[)\"'\]]*[.,;:!?]*[)\"']*")
 _SENTENCE_END: Final = re.compile(r"[.!?][)\"']*(?=\s|$)")
-_FORBIDDEN: Final = re.compile(
-    r">>>|::|[\\|$`]|={2}|-{3}|\.{4}|https?:|www\.|[^\x20-\x7e’“”–—é]"
-)
+_FORBIDDEN: Final = re.compile(r">>>|::|[\\|$`]|={2}|-{3}|\.{4}|https?:|www\.|[^\x20-\x7e’“”–—é]")
 _MIN_WORDS: Final = 4
 _MIN_WORD_SHARE: Final = 0.7
 
 
 def prose_paragraphs(docstring: str) -> list[str]:
-    """Return the prose paragraphs of a docstring, each on one line and without markup.
+    r"""Return the prose paragraphs of a docstring, each on one line and without markup.
 
     Args:
         docstring: Text with its common indentation removed, as `ast.get_docstring` returns it.
 
-    >>> prose_paragraphs("Return the *sum*\\nof ``a``.\\n\\nParameters\\n----------\\na : int\\n    Left.")
+    >>> prose_paragraphs("Return the *sum*\nof ``a``.\n\nParameters\n----------\na : int\n    Left.")
     ['Return the sum of a.']
     """
     reader = _Reader()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -89,3 +90,23 @@ def id_field(row: Mapping[str, Any], field: str, where: str) -> str:
     if not is_clean(identity):
         raise DataError(f"{where}: field {field!r} holds half of a surrogate pair; it is not valid text")
     return identity
+
+
+def usable_text(row: Mapping[str, Any], field: str, where: str, skipped: Counter[str]) -> str | None:
+    """Return the text of a record of a published file, or None, counted, where it is null, empty or broken.
+
+    Raises:
+        DataError: If the field is missing or holds something else: then it is not the published format.
+    """
+    if row.get(field, "") is None:
+        skipped[f"{field} is null"] += 1
+        return None
+    value = row.get(field)
+    if isinstance(value, str) and not is_clean(value):
+        skipped[f"{field} is not valid Unicode"] += 1
+        return None
+    text = text_field(row, field, where)
+    if not text.strip():
+        skipped[f"{field} is empty"] += 1
+        return None
+    return text

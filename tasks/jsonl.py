@@ -35,7 +35,7 @@ class JsonLines(Task):
     path: str
     prompt_field: str = "prompt"
     human_field: str = "human"
-    id_field: str | None = None  # None: the line number is the id, as `jsonl/000042`
+    id_field: str | None = None  # None: the line, counted from 0, as `jsonl/000041`
 
     def check(self) -> None:
         """Field names are not empty; the human text is not the prompt."""
@@ -74,7 +74,7 @@ class JsonLines(Task):
         for number, row in read_jsonl(path):
             count += 1
             where = f"{path}:{number}"
-            identity = ids.of(row, number) if self.id_field else f"{number:06d}"
+            identity = ids.of(row, number) if self.id_field else f"{number - 1:06d}"
             human = text_field(row, self.human_field, where)
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({self.human_field!r})")

@@ -53,11 +53,14 @@ def prompt_ids(lm: LanguageModel, prompts: Sequence[Prompt]) -> Tensor:
 def finished(
     lm: LanguageModel, prompt: Prompt, ids: Sequence[int], *, ended: bool, log_prob: float = math.nan
 ) -> Generation:
-    """Make the row's record; `ids` without the end token."""
+    """Make the row's record; `ids` without the end token.
+
+    The log-probability is rounded to 1e-6: its last bits depend on where a row stands in a vector register.
+    """
     stop: Stop = "eos" if ended else "length"
     kept = tuple(int(i) for i in ids)
     text = lm.continuation(prompt.token_ids, kept)
-    return Generation(prompt.example_id, prompt.sample, text, kept, stop, log_prob)
+    return Generation(prompt.example_id, prompt.sample, text, kept, stop, round(log_prob, 6))
 
 
 def sample_batch(lm: LanguageModel, decoder: QDecoder, prompts: Sequence[Prompt], job: Job) -> None:

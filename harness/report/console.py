@@ -43,5 +43,5 @@ def foot(table: Table) -> list[str]:
 
 def _cell(table: Table, cell: Cell, column: Column) -> str:
     number, spread = table.text(cell, column)
-    mark = f" [{table.mark(cell)}]" if cell.note else ""
-    return f"{number} ± {spread}{mark}" if spread else f"{number}{mark}"
+    mark = f"\N{NO-BREAK SPACE}[{table.mark(cell)}]" if cell.note else ""
+    return f"{number}±{spread}{mark}" if spread else f"{number}{mark}"

@@ -29,13 +29,13 @@ def read(path: Path, **options: Any) -> list[Example]:
 
 def test_lines_become_examples_in_file_order(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", GOOD)
-    assert read(path)[1] == Example("jsonl/000002", "P1", " h1")
+    assert read(path)[1] == Example("jsonl/000001", "P1", " h1")
     assert [e.id for e in read(path, id_field="id")] == ["jsonl/0", "jsonl/1", "jsonl/2"]
 
 
 def test_fields_are_options_and_extra_ones_do_not_matter(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [{"q": "a", "gold_ref": " b", "x": [1]}])
-    assert read(path, prompt_field="q", human_field="gold_ref") == [Example("jsonl/000001", "a", " b")]
+    assert read(path, prompt_field="q", human_field="gold_ref") == [Example("jsonl/000000", "a", " b")]
 
 
 def test_gz_is_the_same(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ WRONG = {
     "utf-16": ("a.jsonl", '{"prompt": "a", "human": "b"}\n'.encode("utf-16"), r":1: not UTF-8"),
     "missing field": ("a.jsonl", b'{"promt": "a", "human": "b"}\n', r":1: no field 'prompt'; did you mean 'promt'"),
     "null text": ("a.jsonl", b'{"prompt": "a", "human": null}\n', r":1: field 'human': expected text, got null"),
-    "empty human": ("a.jsonl", b'\n{"prompt": "a", "human": " \\n"}\n', r":2: example 000002 has an empty human side"),
+    "empty human": ("a.jsonl", b'\n{"prompt": "a", "human": " \\n"}\n', r":2: example 000001 has an empty human side"),
     "empty file": ("a.jsonl", b"", r"a\.jsonl: holds no example"),
     "blank lines": ("a.jsonl", b"\n\n", r"a\.jsonl: holds no example"),
     "malformed json": ("a.jsonl", b'{"prompt": "a"\n', r":1: not JSON"),

@@ -1,0 +1,110 @@
+"""`openended-report PATH…`: tables, figures and a page from any set of runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import HarnessError, SpecError
+
+EPILOG = """\
+Layouts: {layouts}, or the path of a YAML with the same options (see conf/report).
+Examples:
+  openended-report outputs/runs/quickstart
+  openended-report outputs/runs --layout decoders,sizes --where task=docs
+  openended-report outputs/runs --compare mauve2021/table3
+  openended-report outputs/runs --baseline 'nucleus p=0.95'
+  openended-report outputs/runs --rows decoder --columns embedder --metrics mauve
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    from harness.report.layout import layout_names
+
+    made = argparse.ArgumentParser(
+        prog="openended-report",
+        description="Tables (.md, .tex, .csv), figures (.pdf, .png), one tidy frame and a page from finished runs.",
+        epilog=EPILOG.format(layouts=", ".join(layout_names())),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("paths", nargs="+", metavar="PATH", help="run folders, or folders that hold them")
+    made.add_argument("--layout", action="append", metavar="NAME", help="a layout, or several joined by commas; default: full")
+    made.add_argument("--compare", action="append", metavar="PAPER/TABLE", help="a published table, or several")
+    made.add_argument("--baseline", metavar="LABEL", help="test every other system against this one")
+    made.add_argument("--where", action="append", default=[], metavar="AXIS=VALUE", help="keep these runs; a|b: either")
+    made.add_argument("--out", metavar="DIR", help="where the files go; default: outputs/reports/<name of the path>")
+    made.add_argument("--metrics", metavar="NAMES", help="values shown, in place of the layout's")
+    made.add_argument("--rows", metavar="AXES", help="axes that name the rows, in place of the layout's")
+    made.add_argument("--columns", metavar="AXES", help="axes that make columns beside the metric")
+    made.add_argument("--split", metavar="AXES", help="a table of its own for every value; auto: as needed")
+    made.add_argument("--gaps", action="store_true", help="print |model - human| where human is the target")
+    made.add_argument("--no-figures", action="store_true", help="draw nothing")
+    made.add_argument("--no-page", action="store_true", help="write no HTML page")
+    made.add_argument("--quiet", action="store_true", help="print only the folder of the files")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns 0, or 2 after a one-line error."""
+    args = parser().parse_args(argv)
+    try:
+        return _run(args)
+    except HarnessError as err:
+        sys.stderr.write(f"error: {' '.join(str(err).split())}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped; files are replaced whole, nothing is half-written\n")
+        return 130
+
+
+def _run(args: argparse.Namespace) -> int:
+    from harness.report import build_report
+
+    named = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
+    options: dict[str, Any] = {name: tuple(_listed([text])) for name, text in named.items() if text is not None}
+    if args.gaps:
+        options["gaps"] = True
+    report = build_report(
+        args.paths,
+        _target(args.paths, args.out),
+        layout=_listed(args.layout) or "full",
+        compare=_listed(args.compare),
+        baseline=args.baseline,
+        where=dict(_pair(text) for text in args.where),
+        figures=not args.no_figures,
+        page=not args.no_page,
+        **options,
+    )
+    if args.quiet:
+        sys.stdout.write(f"{report.folder}\n")
+    else:
+        report.show()
+    return 0
+
+
+def _target(paths: Sequence[str], out: str | None) -> Path:
+    if out is not None:
+        return Path(out)
+    first = Path(paths[0]).resolve()
+    name = first.parent.name if first.name == "record.json" else first.name
+    return Path("outputs") / "reports" / (name if len(paths) == 1 else f"{name}-and-{len(paths) - 1}-more")
+
+
+def _listed(texts: Sequence[str] | None) -> list[str]:
+    """Take apart what is joined by commas."""
+    return [part.strip() for text in texts or () for part in text.split(",") if part.strip()]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    axis, sign, value = text.partition("=")
+    if not sign or not axis:
+        raise SpecError(f"--where: expected AXIS=VALUE, got {text!r}")
+    return axis, value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

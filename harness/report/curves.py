@@ -1,0 +1,93 @@
+"""Divergence curves of all systems in one panel, and rank-frequency curves of human and systems."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.report.drawing import COLUMN, HUMAN_COLOUR, MOST, legend_below, look, new_figure
+from harness.report.fold import Folded
+from harness.report.frame import Results
+from harness.report.systems import by_data, systems_of
+from harness.report.tables import slug
+from harness.types import F64
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def divergence_curves(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
+    """Draw the MAUVE curve of every system: missed text against implausible text (MAUVE Fig. 2)."""
+    groups = by_data(items)
+    drawn = {}
+    for (task,), part in groups.items():
+        figure = _divergence(results, part)
+        if figure is not None:
+            drawn["divergence" if len(groups) == 1 else f"divergence-{slug(task)}"] = figure
+    return drawn
+
+
+def _divergence(results: Results, items: Sequence[Folded]) -> Figure | None:
+    curves: list[tuple[str, float, F64]] = []
+    for system in systems_of(items):
+        value = system.value("mauve", "mauve")
+        if value is None or not math.isfinite(value.mean):
+            continue
+        arrays = results.arrays(*value.sources[0])
+        if "arrays/divergence_curve" in arrays:
+            curves.append((system.label, value.mean, np.asarray(arrays["arrays/divergence_curve"], dtype=np.float64)))
+    if not curves:
+        return None
+    if len(curves) > MOST:  # the ones that a reader asks about first: the best
+        curves = sorted(curves, key=lambda c: -c[1])[:MOST]
+    figure, (panel,) = new_figure(COLUMN, 3.0 + 0.14 * math.ceil(len(curves) / 2))
+    for index, (label, score, curve) in enumerate(curves):
+        style = look(index) | {"marker": ""}
+        panel.plot(*curve.T, label=f"{label} ({score:.3f})", **style)
+    panel.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    panel.set_xlabel("less implausible text →\nexp(−c KL(model, mixture))")
+    panel.set_ylabel("exp(−c KL(human, mixture))\nless missed text →")
+    legend_below(figure, panel, columns=2)
+    return figure
+
+
+def rank_frequency(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
+    """Draw token rank against frequency of the human text and of each system, on logarithmic axes (Zipf)."""
+    groups = by_data(items)
+    drawn = {}
+    for (task,), part in groups.items():
+        figure = _ranks(results, part)
+        if figure is not None:
+            drawn["zipf" if len(groups) == 1 else f"zipf-{slug(task)}"] = figure
+    return drawn
+
+
+def _ranks(results: Results, items: Sequence[Folded]) -> Figure | None:
+    lines: list[tuple[str, F64]] = []
+    for system in systems_of(items)[:MOST]:
+        value = system.value("zipf", "zipf")
+        points = _points(results.arrays(*value.sources[0])) if value else None
+        if points is not None:
+            lines.append((system.label, points))
+    if not lines:
+        return None
+    humans = (_points(results.arrays(*i.sources[0])) for i in items if i.system == "human" and i.metric == "zipf")
+    human = next((h for h in humans if h is not None), None)
+    figure, (panel,) = new_figure(COLUMN, 2.6 + 0.14 * math.ceil((len(lines) + 1) / 2))
+    for index, (label, points) in enumerate(lines):
+        panel.plot(*points, label=label, **(look(index) | {"marker": "", "linewidth": 1.0}))
+    if human is not None:
+        panel.plot(*human, label="human", color=HUMAN_COLOUR, linewidth=1.4)
+    panel.set(xscale="log", yscale="log", xlabel="rank of the token", ylabel="occurrences")
+    legend_below(figure, panel, columns=2)
+    return figure
+
+
+def _points(arrays: Mapping[str, Any]) -> F64 | None:
+    """Return ranks and counts, shape (2, points), of the line that the metric fitted."""
+    if "arrays/log_rank" not in arrays or "arrays/log_frequency" not in arrays:
+        return None
+    return np.exp(np.stack([arrays["arrays/log_rank"], arrays["arrays/log_frequency"]]).astype(np.float64))

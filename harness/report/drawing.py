@@ -1,0 +1,92 @@
+"""What the figures share: style, colours, sizes, and files whose bytes depend on the data alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.io import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMN, PAGE = 3.4, 7.0  # inches: one column, both columns of a two-column paper
+# Okabe and Ito's palette (safe for colour-blind readers), black kept for the human side; then the same with other
+# markers and dashes, so that no two of 21 systems look alike in grey either.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C6D00")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", "--", "-.")
+HUMAN_COLOUR = "#222222"
+MOST = 20  # systems that one figure can tell apart
+STYLE: dict[str, Any] = {
+    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 7.5, "axes.titlesize": 8,
+    "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 6.5, "legend.frameon": False,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.6, "lines.linewidth": 1.2,
+    "lines.markersize": 3.5, "grid.linewidth": 0.4, "grid.color": "#dddddd", "axes.grid": True, "axes.axisbelow": True,
+    "xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.major.size": 2.5, "ytick.major.size": 2.5,
+    "pdf.fonttype": 42, "svg.hashsalt": "openended", "savefig.dpi": 200, "errorbar.capsize": 1.5,
+    "axes.formatter.useoffset": False,
+}  # fmt: skip
+
+
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:  # noqa: ANN401
+    """Return a figure of a size in inches and its axes, row by row; no global state is touched."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
+    return figure, list(axes.flat)
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Use the report's style, whatever the user's matplotlib settings are."""
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)
+        yield
+
+
+def look(index: int) -> dict[str, Any]:
+    """Return colour, marker and dash of the n-th system."""
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "linestyle": DASHES[index // len(COLOURS) % len(DASHES)],
+    }
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write a figure as PDF and PNG, without dates or program versions."""
+    quiet = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None, "Creator": None}}
+    paths = []
+    for suffix, metadata in quiet.items():
+        path = folder / f"{name}.{suffix}"
+        with replacing(path, "wb") as handle:
+            figure.savefig(handle, format=suffix, metadata=metadata)
+        figure.set_layout_engine("none")  # keeps the places: laying out is the slow part of drawing, once is enough
+        paths.append(path)
+    return paths
+
+
+def plain(text: str) -> str:
+    """Return text that is drawn as it stands: dollar signs start no formula."""
+    return text.replace("$", r"\$")
+
+
+def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
+    """Put one legend under the whole figure."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
+
+
+def hide_rest(axes: Sequence[Axes], used: int) -> None:
+    """Switch off the axes that no panel needs."""
+    for empty in axes[used:]:
+        empty.set_visible(False)

@@ -1,0 +1,146 @@
+"""One HTML file with everything: tables, figures and a viewer of the texts; needs no network and no other file."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.io import write_text
+from harness.report.table import Cell, Table
+
+if TYPE_CHECKING:
+    from harness.report.frame import Results, Run
+
+EXAMPLES = 20  # of each task in the viewer
+MOST_SYSTEMS = 24  # in the viewer; a page of a thousand runs must still open
+LONGEST = 4000  # characters of a text that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One continuation in the viewer."""
+
+    system: str
+    text: str
+    stop: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One prompt and what everybody wrote after it."""
+
+    id: str
+    prompt: str
+    texts: tuple[Text, ...]
+
+
+def write_page(results: Results, tables: Sequence[Table], figures: Sequence[Path], path: Path) -> Path:
+    """Write the page; all text is escaped."""
+    from jinja2 import Environment, StrictUndefined
+
+    template = (resources.files("harness.report") / "page.html").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    systems, samples = collect_samples(results)
+    page = environment.from_string(template).render(
+        tables=[_for_page(t) for t in tables],
+        figures=[_figure(p) for p in figures if p.suffix == ".png"],
+        samples=samples,
+        systems=systems,
+        counts=_counts(results),
+    )
+    write_text(path, page)
+    return path
+
+
+def _counts(results: Results) -> str:
+    parts = [f"{len(results.runs)} runs", f"{len(results.frame)} values"]
+    parts += [f"{results.unfinished} unfinished run folders passed over"] if results.unfinished else []
+    parts += [f"{results.superseded} values superseded by newer runs"] if results.superseded else []
+    return ", ".join(parts)
+
+
+def _for_page(table: Table) -> Mapping[str, Any]:
+    """Return a table as plain text for the template: the text of every cell, its spread and its mark."""
+    rows = [
+        {
+            "label": row.label,
+            "system": row.system,
+            "seeds": row.seeds or "",
+            "rule": row.rule,
+            "cells": [
+                (*table.text(cell, column), table.mark(cell), cell.best, cell.note)
+                for cell, column in zip(row.cells, table.columns, strict=True)
+            ],
+        }
+        for row in table.rows
+    ]
+    notes = [(table.mark(Cell(note=n)), n) for n in table.notes()]
+    return {"table": table, "rows": rows, "notes": notes, "legend": table.legend(), "signatures": table.signatures()}
+
+
+def _figure(path: Path) -> Mapping[str, str]:
+    data = base64.b64encode(path.read_bytes()).decode()
+    return {"name": path.stem.replace("_", " "), "file": path.with_suffix(".pdf").name, "data": data}
+
+
+def collect_samples(results: Results) -> tuple[list[str], list[Sample]]:
+    """Return the systems shown and the first examples with the texts of the human and of each system.
+
+    Of a system with several seeds the first is shown. Runs whose texts are no longer in the store are passed over.
+    """
+    texts: dict[str, dict[str, Text]] = {}
+    prompts: dict[str, str] = {}
+    systems: dict[str, None] = {}
+    for label, run in _shown_runs(results):
+        generated = list(_rows(run, "generate", "generations"))
+        if not generated or len(systems) >= MOST_SYSTEMS:
+            continue
+        systems[label] = None
+        for kind, rows in (("human", _rows(run, "human")), (label, iter(generated))):
+            for row in rows:
+                prompts.setdefault(row.example_id, row.prompt)
+                texts.setdefault(row.example_id, {}).setdefault(kind, Text(kind, row.text, row.stop))
+    samples = [
+        Sample(example, prompts[example], tuple(own[s] for s in ("human", *systems) if s in own))
+        for example, own in sorted(texts.items())
+    ]
+    return (["human", *systems] if systems else []), samples
+
+
+def _shown_runs(results: Results) -> Iterator[tuple[str, Run]]:
+    """Yield one run a system, in the order of the tables, under the name that the tables use."""
+    from harness.report.fold import fold
+    from harness.report.systems import systems_of
+
+    for system in systems_of(fold(results)):
+        yield system.label.replace(r"\$", "$"), results.runs[system.items[0].sources[0][0]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    example_id: str
+    prompt: str
+    text: str
+    stop: str
+
+
+def _rows(run: Run, *names: str) -> Iterator[_Row]:
+    """Read the first rows of an artefact from the Arrow stream in its folder."""
+    import pyarrow as pa
+
+    artefact = next((run.inputs[n] for n in names if n in run.inputs), None)
+    folder = run.store / artefact if run.store and artefact else None
+    if folder is None or not folder.is_dir():
+        return
+    wanted = ("example_id", "prompt", "text", "stop")
+    for path in sorted(folder.glob("*.arrow")):
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
+            if set(wanted) - set(reader.schema.names):
+                continue
+            for row in reader.read_next_batch().slice(0, EXAMPLES).select(list(wanted)).to_pylist():
+                yield _Row(row["example_id"], row["prompt"], row["text"][:LONGEST], row["stop"] or "")
+            return

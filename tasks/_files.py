@@ -1,0 +1,68 @@
+"""Base of the tasks that read public files: which ones, where they lie, how they are fetched."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.contract import SourceFile, Task
+from harness.errors import DataError
+from harness.io import file_digest
+from harness.signature import digest
+from tasks.download import Remote, fetch, refuse_missing, verify
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileTask(Task):
+    """A task whose data are files at public addresses, or the user's own copies of them."""
+
+    path: str | None = None  # your own copy of the file; null: the cache folder, filled by download
+    cache_dir: str | None = None  # null: OPENENDED_CACHE, HF_HOME, XDG_CACHE_HOME or ~/.cache
+    offline: bool = False  # true: fetch nothing, say what is missing
+
+    @abstractmethod
+    def remotes(self) -> list[Remote]:
+        """Return the public files that the task reads."""
+
+    def places(self) -> list[Path]:
+        """Return where the files lie or belong."""
+        return [Path(self.path)] if self.path else [r.place(self.cache_dir) for r in self.remotes()]
+
+    def files(self) -> list[SourceFile]:
+        """Return the files, present or not."""
+        if self.path:
+            return [SourceFile(Path(self.path).name, "", Path(self.path))]
+        return [SourceFile(Path(r.path).name, r.url, r.place(self.cache_dir)) for r in self.remotes()]
+
+    def fetch(self) -> None:
+        """Download what is missing and verify all."""
+        if self.path is None:
+            for remote in self.remotes():
+                fetch(remote, cache_dir=self.cache_dir, offline=self.offline)
+
+    def fingerprint(self) -> str:
+        """Digest of the files' contents.
+
+        Raises:
+            DataError: If one is missing; says from where, and where to put it.
+        """
+        if self.path is not None:
+            return own_digest(Path(self.path), f"task {self.name}", "task.path")
+        for remote in self.remotes():
+            if not remote.place(self.cache_dir).is_file():
+                refuse_missing(remote, remote.place(self.cache_dir), offline=True)
+        found = [verify(remote, cache_dir=self.cache_dir, quick=True) for remote in self.remotes()]
+        return found[0] if len(found) == 1 else digest(found)
+
+
+def own_digest(path: Path, who: str, option: str) -> str:
+    """SHA-256 of a user's file.
+
+    Raises:
+        DataError: If it is missing or a folder; names the option.
+    """
+    if not path.is_file():
+        what = "expected a file, got a folder" if path.is_dir() else "no such file"
+        raise DataError(f"{who}: {what}: {path}; set {option}")
+    return file_digest(path)

@@ -1,0 +1,255 @@
+"""Public files, fetched once: resumed, checked, and kept where every task finds them.
+
+A file is written beside its place as `.part` and takes its name only when it is whole and its checksum agrees: the one
+that the source states, else the one recorded when the file was first seen (`ledger.json` in the cache folder), else it
+is recorded now. A file that was put there by hand is treated the same.
+
+The cache folder is, in this order: the option `cache_dir`, OPENENDED_CACHE, `openended/` under HF_HOME, under
+XDG_CACHE_HOME, under `~/.cache`. Offline (option `offline`, OPENENDED_OFFLINE or HF_HUB_OFFLINE) nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from harness.errors import DataError
+from harness.io import read_json, write_json
+
+log = logging.getLogger(__name__)
+_CHUNK = 1 << 20
+_TIMEOUT = 30.0
+_ATTEMPTS = 5
+# What must stay free on the disk after a download, bytes.
+_SPARE = 64 << 20
+LEDGER = "ledger.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A file at a public address."""
+
+    url: str
+    path: str
+    """Where it lies in the cache folder, for example `webtext/webtext.test.jsonl`."""
+    checksum: str | None = None
+    """`md5:…` or `sha256:…` where the source states one; None: recorded at the first download."""
+    by_hand: str = ""
+    """How to get it where no program can; then it is never fetched."""
+
+    def place(self, cache_dir: str | None = None) -> Path:
+        """Return where the file belongs."""
+        return cache_root(cache_dir) / self.path
+
+
+def cache_root(cache_dir: str | None = None) -> Path:
+    """Return the cache folder; it need not exist."""
+    if cache_dir:
+        return Path(cache_dir).expanduser()
+    if own := os.environ.get("OPENENDED_CACHE"):
+        return Path(own).expanduser()
+    home = os.environ.get("HF_HOME") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser() / "openended"
+
+
+def is_offline(*, offline: bool = False) -> bool:
+    """Say whether nothing may be fetched."""
+    names = ("OPENENDED_OFFLINE", "HF_HUB_OFFLINE")
+    return offline or any(os.environ.get(n, "").lower() in ("1", "true", "yes", "on") for n in names)
+
+
+def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False, progress: bool = True) -> Path:
+    """Return the file, downloaded if it is not there yet, its checksum verified.
+
+    Raises:
+        DataError: If it cannot be had, does not fit on the disk, or is not the file that it was.
+    """
+    from filelock import FileLock
+
+    place = remote.place(cache_dir)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        # One lock a file: a second process waits, and finds the file there.
+        with FileLock(f"{place}.lock"):
+            if not place.is_file():
+                refuse_missing(remote, place, offline=offline)
+                _download(remote, place, progress=progress)
+            verify(remote, cache_dir=cache_dir)
+    except OSError as err:
+        raise DataError(f"cannot write {place}: {err.strerror or err}; set another cache folder") from err
+    return place
+
+
+def refuse_missing(remote: Remote, place: Path, *, offline: bool) -> None:
+    """Raise `DataError` if a missing file may or can not be fetched: which one, from where, and where to put it."""
+    how = remote.by_hand or f"get it from {remote.url}"
+    if remote.by_hand or is_offline(offline=offline):
+        why = "" if remote.by_hand else " (offline)"
+        raise DataError(f"missing file{why}: {place.name}; {how} and put it at {place}")
+
+
+def verify(remote: Remote, *, cache_dir: str | None = None, quick: bool = False) -> str:
+    """Compare a file with its checksum and return its SHA-256 (hex); recorded if it is seen for the first time.
+
+    Args:
+        remote: Which file.
+        cache_dir: The cache folder.
+        quick: Trust the recorded digest where size and time of the file are the recorded ones: for planning.
+
+    Raises:
+        DataError: If it is missing, or is not the file that the source or the ledger states.
+    """
+    place = remote.place(cache_dir)
+    try:
+        stat = place.stat()
+    except FileNotFoundError as err:
+        raise DataError(f"missing file: {place.name}; get it from {remote.url} and put it at {place}") from err
+    stamp = [stat.st_size, stat.st_mtime_ns]
+    ledger = cache_root(cache_dir) / LEDGER
+    held = read_ledger(ledger).get(remote.path, {})
+    if quick and held.get("stamp") == stamp:
+        return str(held["sha256"])
+    stated = (remote.checksum or "").partition(":")
+    kinds = {"sha256", stated[0]} - {""}
+    found = _digests(place, kinds)
+    if stated[0] and found[stated[0]] != stated[2]:
+        raise DataError(_mismatch(place, stated[0], stated[2], found[stated[0]], "the source states"))
+    if not stated[0] and held and held["sha256"] != found["sha256"]:
+        raise DataError(_mismatch(place, "sha256", held["sha256"], found["sha256"], "was recorded"))
+    if held.get("stamp") != stamp:
+        with editing_ledger(ledger) as entries:
+            entries[remote.path] = {"url": remote.url, "sha256": found["sha256"], "stamp": stamp}
+    return found["sha256"]
+
+
+def _mismatch(place: Path, kind: str, wanted: str, got: str, who: str) -> str:
+    return f"{place}: its {kind} is {got}, {who} {wanted}; remove the file to fetch it again"
+
+
+def read_ledger(path: Path) -> dict[str, Any]:
+    """Return what was recorded in a cache folder; empty if nothing was."""
+    if not path.is_file():
+        return {}
+    entries = read_json(path)
+    if not isinstance(entries, dict):
+        raise DataError(f"{path}: expected a JSON object")
+    return entries
+
+
+@contextmanager
+def editing_ledger(path: Path) -> Iterator[dict[str, Any]]:
+    """Give the entries of a ledger to be changed, and write them; other processes wait."""
+    from filelock import FileLock
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        entries = read_ledger(path)
+        yield entries
+        write_json(path, entries)
+
+
+def _digests(path: Path, kinds: set[str]) -> dict[str, str]:
+    made = {kind: hashlib.new(kind, usedforsecurity=False) for kind in kinds}
+    with path.open("rb") as handle:
+        while block := handle.read(_CHUNK):
+            for one in made.values():
+                one.update(block)
+    return {kind: one.hexdigest() for kind, one in made.items()}
+
+
+def _download(remote: Remote, place: Path, *, progress: bool) -> None:
+    """Fetch into `.part`, going on where an earlier attempt stopped, then rename."""
+    part = place.with_name(place.name + ".part")
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            _attempt(remote.url, part, progress=progress)
+        except urllib.error.HTTPError as err:
+            err.close()
+            if err.code == 416:
+                part.unlink(missing_ok=True)
+            elif err.code < 500:
+                raise DataError(f"{remote.url}: HTTP {err.code} {err.reason}; put the file at {place}") from err
+            reason: Exception = err
+        except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as err:
+            reason = err
+        else:
+            part.replace(place)
+            _meta(part).unlink(missing_ok=True)
+            return
+        log.warning("%s: attempt %d of %d failed (%s)", remote.url, attempt, _ATTEMPTS, reason)
+        if attempt < _ATTEMPTS:
+            time.sleep(min(8.0, 0.25 * 2**attempt))
+    raise DataError(f"{remote.url}: no luck in {_ATTEMPTS} attempts; get it otherwise and put it at {place}")
+
+
+def _meta(part: Path) -> Path:
+    return part.with_name(part.name + ".json")
+
+
+def _attempt(url: str, part: Path, *, progress: bool) -> None:
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise DataError(f"{url}: only http and https addresses are fetched")
+    begun = part.stat().st_size if part.is_file() else 0
+    tag = read_json(_meta(part)).get("tag") if begun and _meta(part).is_file() else None
+    request = urllib.request.Request(url, headers={"User-Agent": "openended"})  # noqa: S310 - checked above
+    if begun and tag:
+        request.add_header("Range", f"bytes={begun}-")
+        # A file that changed in between is sent whole, with status 200.
+        request.add_header("If-Range", tag)
+    with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310
+        resumed = response.status == 206
+        begun = begun if resumed else 0
+        size = response.headers.get("Content-Length")
+        total = begun + int(size) if size is not None else None
+        _check_space(part, total - begun if total is not None else 0)
+        strong = response.headers.get("ETag", "")
+        tag = strong if strong and not strong.startswith("W/") else response.headers.get("Last-Modified")
+        write_json(_meta(part), {"url": url, "tag": tag})
+        with part.open("ab" if resumed else "wb") as handle, _bar(part.stem, total, shown=progress) as advance:
+            advance(begun)
+            _copy(response, handle.write, advance)
+    got = part.stat().st_size
+    if total is not None and got != total:
+        raise ConnectionError(f"{got} of {total} bytes came")
+
+
+def _copy(response: HTTPResponse, write: Callable[[bytes], Any], advance: Callable[[int], None]) -> None:
+    while block := response.read(_CHUNK):
+        write(block)
+        advance(len(block))
+
+
+def _check_space(part: Path, needed: int) -> None:
+    free = shutil.disk_usage(part.parent).free
+    if needed + _SPARE > free:
+        raise DataError(
+            f"{part.parent}: {needed / 2**20:.0f} MiB are needed and {free / 2**20:.0f} MiB are free; "
+            "free some, or set another cache folder"
+        )
+
+
+@contextmanager
+def _bar(label: str, total: int | None, *, shown: bool) -> Iterator[Callable[[int], None]]:
+    """Show bytes, speed and time left while the block runs."""
+    if not shown:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        job = bar.add_task(label, total=total)
+        yield lambda count: bar.update(job, advance=count)

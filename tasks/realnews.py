@@ -1,0 +1,108 @@
+"""News articles of April 2019, prompted by their metadata (Zellers et al. 2019, "Defending against neural fake news").
+
+Two official forms are read, line by line: Grover's generation files (`article`, `label`, `split`, `ind30k`), whose
+machine articles are a ready system (`generations=` the same file), and the metadata sets (`april2019_set*.jsonl`,
+RealNews: `text`, `authors` as a list, `publish_date`). The corpus itself is given on request only: pass it as `path`.
+
+Prompt: domain, date, authors and title in Grover's order, one labelled line each, those that are known; human: the
+article. MAUVE (Table 2): prompts of varying length, texts of at most 1,024 tokens.
+
+Source: https://github.com/rowanz/grover, Apache-2.0 (code and generations); the articles are their publishers'.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from harness.contract import Tokenizer
+from harness.errors import DataError
+from harness.io import read_jsonl
+from harness.registry import register
+from harness.types import Example
+from tasks._files import FileTask
+from tasks._records import usable_text
+from tasks.download import Remote
+
+ADDRESS = "https://storage.googleapis.com/grover-models/generation_examples"
+
+
+@register("task")
+@dataclass(frozen=True, kw_only=True)
+class RealNews(FileTask):
+    """Human articles of one split."""
+
+    name: ClassVar[str] = "realnews"
+    source: ClassVar[str] = "https://github.com/rowanz/grover"
+    size: ClassVar[str] = "about 12,000 human articles in a generation file"
+    licence: ClassVar[str] = "Apache-2.0 (code, generations); articles: their publishers"
+
+    file: str = "generator=mega~dataset=p0.94.jsonl"  # the released nucleus 0.94 set of Grover mega
+    split: Literal["train", "val", "test", "gen", "any"] = "test"  # as the file names it; `gen` in the April 2019 set
+    order: Literal["hash", "file"] = "hash"  # of the ids: the first N are a fair sample; `file` holds nothing in memory
+
+    def check(self) -> None:
+        """The file has a name."""
+        self.require(bool(self.file) and "/" not in self.file, "file", "the name of a generation file")
+
+    def remotes(self) -> list[Remote]:
+        """Return the generation file."""
+        return [Remote(f"{ADDRESS}/{self.file}", f"realnews/{self.file}")]
+
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+        """Yield human articles; machine articles and unpaired training articles are another system's."""
+        del tokenizer
+        path = self.places()[0]
+        rows = (self._example(row, path, number, skipped) for number, row in read_jsonl(path))
+        found: Iterator[Example] = (example for example in rows if example is not None)
+        if self.order == "hash":
+            found = iter(sorted(found, key=lambda e: hashlib.sha256(e.id.encode()).digest()))
+        count = 0
+        for example in found:
+            count += 1
+            yield example
+        if not count:
+            raise DataError(f"{path}: holds no human article of split {self.split!r}; set task.split")
+
+    def _example(self, row: Mapping[str, Any], path: Path, number: int, skipped: Counter[str]) -> Example | None:
+        chosen = self.split in ("any", row.get("split"))
+        paired = row.get("orig_split", "gen") == "gen" or row.get("label") is None
+        if not chosen or not paired or row.get("label", "human") != "human":
+            return None
+        where = f"{path}:{number}"
+        text = usable_text(row, "article" if "article" in row else "text", where, skipped)
+        if text is None:
+            return None
+        prompt = metadata_prompt(row)
+        if not prompt:
+            skipped["no title, domain, date or author"] += 1
+            return None
+        return Example(
+            f"realnews/{record_number(row, number - 1):06d}", prompt, text, {"domain": str(row.get("domain"))}
+        )
+
+
+def record_number(row: Mapping[str, Any], fallback: int) -> int:
+    """Return the number that pairs a human and a machine article: `ind30k`, `inst_index`, else the line, from 0."""
+    for field in ("ind30k", "inst_index"):
+        value = row.get(field)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return fallback
+
+
+def metadata_prompt(row: Mapping[str, Any]) -> str:
+    """Render what is known of an article before its text, in Grover's order; ends with an empty line."""
+    authors = row.get("authors")
+    fields = {
+        "Domain": row.get("domain"),
+        "Date": row.get("date") or row.get("publish_date"),
+        "Authors": ", ".join(map(str, authors)) if isinstance(authors, list) else authors,
+        "Title": row.get("title"),
+    }
+    lines = [f"{name}: {value.strip()}" for name, value in fields.items() if isinstance(value, str) and value.strip()]
+    return "\n".join(lines) + "\n\n" if lines else ""

@@ -1,0 +1,84 @@
+"""WebText documents as OpenAI published them; prompt: the document's first tokens or words.
+
+MAUVE (Pillutla et al. 2021): the first 35 tokens of each line of the test split, in file order, 5,000 texts of at most
+1,024 tokens, prompt included. Precision and recall (Le Bronnec et al. 2024): the first 10 words. A document that is no
+longer than its prompt has no human side and is passed over, counted; the MAUVE authors fill its prompt with newlines
+for generation.
+
+Source: gpt-2-output-dataset, https://github.com/openai/gpt-2-output-dataset, MIT licence. Radford et al. 2019.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from harness.contract import Tokenizer
+from harness.errors import DataError
+from harness.io import read_jsonl
+from harness.registry import register
+from harness.types import Example
+from tasks._files import FileTask
+from tasks._prompts import PromptUnit, cut
+from tasks._records import usable_text
+from tasks.download import Remote
+
+ADDRESS = "https://openaipublic.blob.core.windows.net/gpt-2/output-dataset/v1"
+
+
+@register("task")
+@dataclass(frozen=True, kw_only=True)
+class WebText(FileTask):
+    """Documents of one split, in file order (which is random)."""
+
+    name: ClassVar[str] = "webtext"
+    source: ClassVar[str] = "https://github.com/openai/gpt-2-output-dataset"
+    size: ClassVar[str] = "5,000 documents (test, valid), 250,000 (train)"
+    licence: ClassVar[str] = "MIT"
+
+    split: Literal["train", "valid", "test"] = "test"  # MAUVE, section 4
+    prompt_unit: PromptUnit = "tokens"  # of the model under test; words where models of different tokenizers compare
+    prompt_length: int = 35  # MAUVE, Table 2; 10 words in Le Bronnec et al. 2024
+    max_length: int | None = 1024  # prompt included, in the same unit; MAUVE, Table 2
+
+    def check(self) -> None:
+        """The length leaves room for a continuation."""
+        self.require(self.prompt_length >= 1, "prompt_length", "at least 1")
+        longer = self.max_length is None or self.max_length > self.prompt_length
+        self.require(longer, "max_length", f"more than prompt_length ({self.prompt_length}), or null")
+
+    def remotes(self) -> list[Remote]:
+        """Return the split's file."""
+        return [gpt2_output(f"webtext.{self.split}")]
+
+    def needs_tokenizer(self) -> bool:
+        """Return true for prompts counted in tokens."""
+        return self.prompt_unit == "tokens"
+
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+        """Yield documents in file order; the number in an id is the line, from 0.
+
+        Raises:
+            DataError: If a line is not what the source's are.
+        """
+        path = self.places()[0]
+        count = 0
+        for number, row in read_jsonl(path):
+            count += 1
+            text = usable_text(row, "text", f"{path}:{number}", skipped)
+            if text is None:
+                continue
+            made = cut(text, self.prompt_unit, self.prompt_length, self.max_length, tokenizer)
+            if made is None:
+                skipped[f"no longer than {self.prompt_length} {self.prompt_unit}"] += 1
+                continue
+            yield Example(f"webtext/{number - 1:06d}", made.prompt, made.human, {"ended": bool(row.get("ended", True))})
+        if not count:
+            raise DataError(f"{path}: holds no document")
+
+
+def gpt2_output(name: str) -> Remote:
+    """Return a file of the GPT-2 output dataset: `webtext.test`, `xl-1542M-k40.valid`."""
+    return Remote(f"{ADDRESS}/{name}.jsonl", f"webtext/{name}.jsonl")

@@ -1,0 +1,149 @@
+"""Stories that people wrote for situations that others made up (Fan et al. 2018, ACL).
+
+Line i of `<split>.wp_source` is the situation of the story in line i of `<split>.wp_target`. The text is tokenised in
+the files; here its markup is undone (`tasks._detokenize`). The document is the situation, an empty line and the story;
+prompt: its first 50 tokens (MAUVE, Table 2), so the situation and the start of the story; at most 512 tokens in all;
+5,000 random documents of the test split (here: by a hash of their number, so that any N are a fair sample).
+
+Source: https://github.com/facebookresearch/fairseq (examples/stories), MIT licence (code); the texts are their authors'
+on reddit.com/r/WritingPrompts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO, ClassVar, Literal
+
+from harness.contract import Tokenizer
+from harness.errors import DataError
+from harness.registry import register
+from harness.signature import digest
+from harness.types import Example
+from tasks._detokenize import detokenize, strip_tag
+from tasks._files import FileTask, own_digest
+from tasks._prompts import PromptUnit, cut
+from tasks.download import Remote
+
+ADDRESS = "https://dl.fbaipublicfiles.com/fairseq/data/writingPrompts.tar.gz"
+_PARTS = ("wp_source", "wp_target")
+
+
+@register("task")
+@dataclass(frozen=True, kw_only=True)
+class WritingPrompts(FileTask):
+    """Stories of one split; `path` may be the archive or the folder it unpacks to."""
+
+    name: ClassVar[str] = "writing_prompts"
+    source: ClassVar[str] = "https://github.com/facebookresearch/fairseq/tree/main/examples/stories"
+    size: ClassVar[str] = "15,000 stories (test, valid), 270,000 (train)"
+    licence: ClassVar[str] = "MIT (code); stories: their authors on reddit"
+
+    split: Literal["train", "valid", "test"] = "test"  # MAUVE, section 4
+    prompt_unit: PromptUnit = "tokens"
+    prompt_length: int = 50  # MAUVE, Table 2
+    max_length: int | None = 512  # prompt included, in the same unit; MAUVE, Table 2
+    situation: bool = True  # false: the document is the story alone
+    order: Literal["hash", "file"] = "hash"  # `file` holds nothing in memory
+
+    def check(self) -> None:
+        """The length leaves room for a continuation."""
+        self.require(self.prompt_length >= 1, "prompt_length", "at least 1")
+        longer = self.max_length is None or self.max_length > self.prompt_length
+        self.require(longer, "max_length", f"more than prompt_length ({self.prompt_length}), or null")
+
+    def remotes(self) -> list[Remote]:
+        """Return the archive."""
+        return [Remote(ADDRESS, "writing_prompts/writingPrompts.tar.gz")]
+
+    def needs_tokenizer(self) -> bool:
+        """Return true for prompts counted in tokens."""
+        return self.prompt_unit == "tokens"
+
+    def fingerprint(self) -> str:
+        """Digest of the archive, or of the split's two files in a folder."""
+        if self.path is not None and Path(self.path).is_dir():
+            parts = [Path(self.path) / f"{self.split}.{part}" for part in _PARTS]
+            return digest([own_digest(part, "task writing_prompts", "task.path") for part in parts])
+        return super().fingerprint()
+
+    def documents(self, skipped: Counter[str]) -> Iterator[tuple[int, str]]:
+        """Yield (line from 0, document) in file order, a bounded number in memory.
+
+        Raises:
+            DataError: If a file is missing or unreadable, or the two are not equally long.
+        """
+        place = self.places()[0]
+        with ExitStack() as stack:
+            sources, targets = (stack.enter_context(_open(place, f"{self.split}.{part}")) for part in _PARTS)
+            try:
+                for number, pair in enumerate(zip_longest(sources, targets)):
+                    text = self._document(pair, f"{place}: {self.split}, line {number + 1}", skipped)
+                    if text is not None:
+                        yield number, text
+            except (EOFError, OSError, tarfile.TarError, zlib.error) as err:
+                raise DataError(f"{place}: cannot be read to its end ({err})") from err
+
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+        """Yield stories; the number in an id is the line, from 0."""
+        found: Iterator[tuple[str, str]] = (
+            (f"writing_prompts/{number:06d}", text) for number, text in self.documents(skipped)
+        )
+        if self.order == "hash":
+            found = iter(sorted(found, key=lambda pair: hashlib.sha256(pair[0].encode()).digest()))
+        for identity, text in found:
+            made = cut(text, self.prompt_unit, self.prompt_length, self.max_length, tokenizer)
+            if made is None:
+                skipped[f"no longer than {self.prompt_length} {self.prompt_unit}"] += 1
+                continue
+            yield Example(identity, made.prompt, made.human)
+
+    def _document(self, pair: tuple[bytes | None, bytes | None], where: str, skipped: Counter[str]) -> str | None:
+        source, target = pair
+        if source is None or target is None:
+            raise DataError(f"{where}: only one of wp_source and wp_target has this line")
+        try:
+            situation, story = source.decode(), target.decode()
+        except UnicodeDecodeError:
+            skipped["not UTF-8"] += 1
+            return None
+        story = detokenize(story)
+        if not story:
+            skipped["story is empty"] += 1
+            return None
+        situation = detokenize(strip_tag(situation)) if self.situation else ""
+        return f"{situation}\n\n{story}" if situation else story
+
+
+@contextmanager
+def _open(place: Path, name: str) -> Iterator[IO[bytes]]:
+    """Open a file of the folder, or a member of the archive as a stream."""
+    if place.is_dir():
+        if not (place / name).is_file():
+            raise DataError(f"missing file: {place / name}; get {ADDRESS} and unpack it there")
+        with (place / name).open("rb") as handle:
+            yield handle
+        return
+    try:
+        archive = tarfile.open(place, "r:*")  # noqa: SIM115 - closed below
+    except FileNotFoundError as err:
+        raise DataError(f"missing file: {place}; get it from {ADDRESS}") from err
+    except (OSError, EOFError, tarfile.TarError) as err:
+        raise DataError(f"{place}: not a readable archive ({err})") from err
+    with archive:
+        try:
+            member = next((m for m in archive if m.isfile() and Path(m.name).name == name), None)
+        except (OSError, EOFError, tarfile.TarError, zlib.error) as err:
+            raise DataError(f"{place}: cannot be read to its end ({err})") from err
+        stream = archive.extractfile(member) if member is not None else None
+        if stream is None:
+            raise DataError(f"{place}: holds no {name}")
+        with stream:
+            yield stream

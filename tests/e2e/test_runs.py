@@ -1,0 +1,189 @@
+"""Whole runs from the command line: twice, killed, at several batch sizes, and with bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.rows import Rows
+
+ROOT = Path(__file__).parents[2]
+WORDS = (
+    "the of a to and in is for that this with as be are by on not or from at it an if which can will array value "
+    "function returns object given input output number when used data each other first last index model file list "
+    "string name type class method parameter result default set new all any one two before after between"
+).split()
+
+
+def openended(*words: str, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-m", "harness", *words]
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory) -> Path:
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("texts") / "human.jsonl"
+    rows = []
+    for i in range(90):
+        words = rng.choice(WORDS, size=rng.integers(30, 60))
+        rows.append({"id": f"e{i:03d}", "prompt": " ".join(words[: 5 + i % 4]), "human": " " + " ".join(words[9:]) + "."})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def small(texts: Path, *more: str) -> list[str]:
+    fields = ["task=jsonl", f"task.path={texts}", "num_examples=40", "max_new_tokens=16", "runtime.batch_size=16"]
+    return [*fields, "metric=[mauve,gen_ppl,distinct_n,repetition]", *more]
+
+
+def files(folder: Path, *patterns: str) -> dict[str, bytes]:
+    found = [p for pattern in patterns for p in folder.rglob(pattern)]
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(found) if p.is_file()}
+
+
+def rows_of(outputs: Path) -> list[tuple[str, int, str]]:
+    (path,) = outputs.glob("store/generate/*/*/data.arrow")
+    return [(r.generation.example_id, r.generation.sample, r.generation.text) for r in Rows(path)]
+
+
+def test_second_run_computes_nothing_and_gives_the_same_bytes(tmp_path, texts):
+    first = openended("-m", "decoder=greedy,nucleus", "seed=0,1", *small(texts), cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    before = files(tmp_path / "outputs", "reports/**/*", "store/**/*", "runs/**/*")
+    assert len(list((tmp_path / "outputs/runs/default").iterdir())) == 3, "greedy has one run, whatever the seed"
+    second = openended("-m", "decoder=greedy,nucleus", "seed=0,1", *small(texts), cwd=tmp_path)
+    assert second.returncode == 0, second.stderr
+    assert " made " not in second.stderr
+    assert "loaded" not in second.stderr
+    assert files(tmp_path / "outputs", "reports/**/*", "store/**/*", "runs/**/*") == before
+    assert second.stdout == first.stdout
+
+
+def test_other_metrics_do_not_generate_again(tmp_path, texts):
+    assert openended(*small(texts), cwd=tmp_path).returncode == 0
+    again = openended(*small(texts, "metric=[distinct_n]", "metric.distinct_n.orders=[1,2]"), cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    made = [line.split()[0] for line in again.stderr.splitlines() if " made " in line]
+    assert set(made) == {"measure"}
+
+
+def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):
+    words = small(texts, "num_examples=90", "max_new_tokens=64", "runtime.batch_size=2", "runtime.flush_seconds=0", "metric=[distinct_n]")
+    calm = openended(*words, "outputs_dir=calm", cwd=tmp_path)
+    assert calm.returncode == 0, calm.stderr
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "harness", *words, "outputs_dir=killed"]
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as run:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and run.poll() is None:
+            if list((tmp_path / "killed").glob("store/generate/*/*.partial/part-*.arrow")):
+                break
+            time.sleep(0.01)
+        run.send_signal(signal.SIGKILL)
+    assert list((tmp_path / "killed").glob("store/generate/*/*.partial/part-*.arrow")), "it was killed too late or too early"
+    again = openended(*words, "outputs_dir=killed", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "going on after" in again.stderr
+    generated = files(tmp_path / "calm", "store/generate/**/data.arrow")
+    assert generated == files(tmp_path / "killed", "store/generate/**/data.arrow")
+    assert files(tmp_path / "calm", "store/measure/**/result.json") == files(tmp_path / "killed", "store/measure/**/result.json")
+
+
+def test_texts_do_not_depend_on_the_batch_size(tmp_path, texts):
+    found = []
+    for size in (1, 7, 64):
+        words = small(texts, f"runtime.batch_size={size}", f"outputs_dir=b{size}", "metric=[distinct_n]", "decoder=ancestral")
+        done = openended(*words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        found.append(rows_of(tmp_path / f"b{size}"))
+    assert found[0] == found[1] == found[2]
+
+
+def test_plan_loads_no_model_and_writes_nothing(tmp_path, texts):
+    done = openended(*small(texts, "plan_only=true"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "generate" in done.stdout
+    assert "make" in done.stdout
+    assert not (tmp_path / "outputs").exists()
+    assert openended(*small(texts), cwd=tmp_path).returncode == 0
+    after = openended(*small(texts, "plan_only=true"), cwd=tmp_path)
+    assert " make " not in after.stdout
+    assert " hit " in after.stdout
+
+
+def bad_jsonl(folder: Path) -> str:
+    (folder / "bad.jsonl").write_text('{"prompt": "a", "human": " b"}\n{"prompt": \n')
+    return "bad.jsonl:2"
+
+
+def empty_human(folder: Path) -> str:
+    (folder / "empty.jsonl").write_text('{"id": "x7", "prompt": "a", "human": ""}\n')
+    return "empty"
+
+
+def no_weights(folder: Path) -> str:
+    (folder / "m").mkdir()
+    (folder / "m/config.json").write_text("{}")
+    return "m"
+
+
+BAD = {
+    "unknown option": (["num_exmples=3"], None, ["num_exmples", "num_examples"]),
+    "unknown field": (["decoder=nucleus", "decoder.pp=0.9"], None, ["decoder.pp", "'p'"]),
+    "unknown choice": (["decoder=nucelus"], None, ["nucelus", "nucleus"]),
+    "wrong value": (["decoder=nucleus", "decoder.p=1.5"], None, ["nucleus.p", "1.5"]),
+    "missing file": (["task=jsonl", "task.path=nowhere.jsonl"], None, ["nowhere.jsonl"]),
+    "malformed line": (["task=jsonl", "task.path=bad.jsonl", "num_examples=1"], bad_jsonl, ["bad.jsonl:2"]),
+    "empty human side": (["task=jsonl", "task.path=empty.jsonl", "num_examples=1"], empty_human, ["x7"]),
+    "no weights": (["model.path=./m"], no_weights, ["no weights", "m"]),
+    "unwritable outputs": (["outputs_dir=/proc/nowhere/x"], None, ["/proc"]),
+    "too many": (["num_examples=1000"], None, ["num_examples", "90", "1000"]),
+    "sweep of a typo": (["-m", "decoder=nucelus,greedy"], None, ["nucelus"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_exit_code_2(case, tmp_path, texts):
+    words, prepare, expected = BAD[case]
+    if prepare is not None:
+        prepare(tmp_path)
+    given = [*small(texts), *words] if "-m" not in words else ["-m", *small(texts), *words[1:]]
+    kept = {w.split("=")[0]: w for w in given if w != "-m"}
+    done = openended(*(["-m"] if "-m" in given else []), *kept.values(), cwd=tmp_path)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("openended:")]
+    assert done.returncode == 2, done.stderr
+    assert len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    for word in expected:
+        assert word in lines[0]
+    assert not list(tmp_path.glob("outputs/runs/*/*"))
+    assert not list(tmp_path.glob("outputs/store/*/*/*"))
+
+
+def test_failed_jobs_are_told_at_the_end_and_do_not_stop_the_others(tmp_path, texts):
+    done = openended("-m", "decoder=nucleus", "decoder.p=0.9,7", *small(texts), cwd=tmp_path)
+    assert done.returncode == 1
+    assert "failed: decoder.p=7" in done.stderr.replace("decoder=nucleus,", "")
+    assert "1 of 2 jobs failed" in done.stderr
+    assert len(list((tmp_path / "outputs/runs/default").iterdir())) == 1
+
+
+def test_help_and_plan_import_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['openended', 'plan_only=true', 'task=jsonl', 'task.path=x.jsonl']\n"
+        "from harness.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as e:\n    pass\n"
+        "print([m for m in ('torch', 'transformers', 'datasets', 'faiss', 'sklearn', 'pandas', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip().endswith("[]")

@@ -1,0 +1,422 @@
+import csv
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.contract import Features, Side
+from harness.errors import DataError, SpecError, UndefinedMetric
+from harness.types import Ragged
+from metrics._huse_join import NLL, RATINGS, WORDS, Rated
+from metrics._huse_stability import affordable, agreement, bootstrap_huse, example_curve, percentiles, rater_curve
+from metrics.huse import Huse, huse
+from tests.oracles import huse as oracle
+
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT.parent / "shared/data/huse"
+EXAMPLE = ROOT / "tasks/data/example_ratings.csv"
+needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the released HUSE ratings are not beside the repository")
+
+
+def columns(n, seed=0, *, levels=None):
+    """Random texts without any signal."""
+    rng = np.random.default_rng(seed)
+    ratings = rng.normal(size=2 * n) if levels is None else rng.integers(0, levels, 2 * n).astype(float)
+    return {
+        "judgments": ratings,
+        "log_probs": -10 * rng.random(2 * n) - 1,
+        "lengths": rng.integers(1, 5, 2 * n),
+        "is_model": np.arange(2 * n) >= n,
+    }
+
+
+def write(path, rows):
+    with path.open("w", newline="") as handle:
+        csv.writer(handle).writerows(rows)
+    return path
+
+
+# hand values
+
+
+def test_hand_value():
+    """Ratings 0 0 1 (human) and 1 1 0 (model); log p a word −1 −2 −1 and −5 −6 −5; k = 1.
+
+    Ratings alone, leave one out, all tied neighbours vote. Rating 0 holds human, human, model: a human there sees one
+    human and one model, a vote tie, so human: right; the model sees two humans: wrong. Rating 1 holds human, model, model:
+    the human sees two models: wrong; a model sees one of each: tie, human: wrong, twice. 4 of 6 wrong: HUSE-Q = 4/3.
+    Both: sd of ratings 1/2; log p mean −10/3, deviations squared (7/3)² (4/3)² (7/3)² (5/3)² (8/3)² (5/3)² sum 228/9, sd
+    sqrt(228/54) = 2.05. Scaled: human (0, -.49) (0, -.97) (2, -.49), model (2, -2.43) (2, -2.92) (0, -2.43). Nearest other:
+    h1-h2 .49, h2-h1, h3-m1 at 1.95 against h1 at 2.0: wrong; m1-m2 .49, m2-m1, m3-h2 at 1.46: wrong. 2 of 6: HUSE = 2/3.
+    HUSE-D = 1 + 2/3 - 4/3 = 1/3.
+    """
+    got = huse(
+        judgments=[0, 0, 1, 1, 1, 0],
+        log_probs=[-2, -4, -2, -10, -12, -10],
+        lengths=[2] * 6,
+        is_model=[0, 0, 0, 1, 1, 1],
+        k=1,
+    )
+    assert got.errors.tolist() == [0, 0, 1, 0, 0, 1]
+    assert got.errors_q.tolist() == [0, 0, 1, 1, 1, 1]
+    assert (got.huse, got.huse_q, got.huse_d) == pytest.approx((2 / 3, 4 / 3, 1 / 3), abs=1e-15)
+    assert got["huse"] == got.huse
+    assert "huse_d" in dict(got)
+
+
+def test_distances_that_are_equal_but_for_rounding_tie():
+    """0.1 + 0.2 is not 0.3 in floating point; as ratings they are, and both neighbours of 0.2 are equally far."""
+    ratings = [0.1, 0.2, 0.1 + 0.2, 5.0, 5.1, 5.2]
+    margins = huse(
+        judgments=ratings, log_probs=[-1, -2, -3, -4, -5, -6], lengths=[1] * 6, is_model=[1, 1, 0, 0, 0, 1], k=1,
+    ).errors_q  # fmt: skip
+    assert margins[1] == 1.0  # model and human tie: the vote goes to human
+
+
+# the oracle
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(3, 20),
+    st.integers(0, 10_000),
+    st.sampled_from([None, 2, 4]),
+    st.sampled_from(["include", "exclude"]),
+    st.sampled_from(["human", "model"]),
+    st.data(),
+)
+def test_oracle(n, seed, levels, ties, vote_tie, data):
+    """Equal to brute force; 1e-12: shares of whole texts, divided once."""
+    given_ = columns(n, seed, levels=levels)
+    if len(set(given_["judgments"])) == 1:
+        return
+    k = data.draw(st.integers(1, 2 * n - 1))
+    got = huse(**given_, k=k, ties=ties, vote_tie=vote_tie)
+    want = oracle.huse(*map(list, given_.values()), k, ties=ties, vote_tie=int(vote_tie == "model"))
+    assert (got.huse, got.huse_q, got.huse_d) == pytest.approx(want, abs=1e-12)
+
+
+def test_twenty_thousand_texts_equal_the_slow_version_on_a_part_of_them():
+    """Votes of 25 rows among 20,000, by all distances."""
+    given_ = columns(10_000, 3)
+    got = huse(**given_)
+    both = np.column_stack([given_["judgments"], given_["log_probs"] / given_["lengths"]])
+    both /= both.std(axis=0)
+    for i in range(0, 20_000, 800):
+        distances = np.linalg.norm(both - both[i], axis=1)
+        cut = np.sort(distances)[16]
+        near = (distances <= cut + 1e-9) & (np.arange(20_000) != i)
+        share = given_["is_model"][near].mean()
+        assert got.errors[i] == ((share > 0.5) != given_["is_model"][i])
+
+
+@pytest.mark.reference
+@needs_data
+def test_released_ratings():
+    """The stored values with exact ties, for every k and vote tie; 0.53 / 0.58 / 0.95 were printed."""
+    metric, features = Huse(scale_min=1, scale_max=6, draws=0).from_file(SHARED / "summarization.csv")
+    result = metric.compute(features)
+    assert [result.values[key] for key in ("huse", "huse_q", "huse_d")] == pytest.approx([0.53, 0.60, 0.93], abs=1e-9)
+    expected = json.loads((SHARED / "huse_expected.json").read_text())
+    for name, value in expected["published_table1_t1.0"].items():
+        assert result.values[name] == pytest.approx(value, abs=0.02 + 1e-9)
+    rated = Rated.from_arrays(result.arrays)
+    for name, scores in expected["exact_ties"]["scores"].items():
+        k, _, tie = name.replace("reference", "human").partition(";vote_tie=")
+        got = huse(**rated.columns(), k=int(k[2:]), vote_tie=tie)
+        assert {key: got[key] for key in scores} == pytest.approx(scores, abs=1e-9)
+    swapped = huse(**{**rated.columns(), "judgments": rated.log_probs / rated.lengths})
+    assert 1 - swapped.huse_q / 2 == pytest.approx(expected["original_code"]["logp_only_leave_one_out_accuracy"])
+
+
+@pytest.mark.reference
+@needs_data
+def test_released_ratings_curve():
+    """The stored curve is a mean of 20 draws whose sd is at most 0.06: two such means differ by 0.06 at three sigma."""
+    metric, features = Huse(draws=0).from_file(SHARED / "summarization.csv")
+    rated = Rated.from_arrays(metric.compute(features).arrays)
+    expected = json.loads((SHARED / "huse_expected.json").read_text())
+    stored = expected["rating_subsample_curve_k16_exact_ties_vote_tie_reference"]
+    got = rater_curve(rated, {"k": 16}, counts=[int(c) for c in stored], draws=20)
+    assert got.huse.tolist() == pytest.approx([row["huse_mean"] for row in stored.values()], abs=0.06)
+    assert got.huse_q.tolist() == pytest.approx([row["huse_q_mean"] for row in stored.values()], abs=0.06)
+    assert got.huse[-1] == pytest.approx(0.53)
+    assert (got.low < got.high).all()
+
+
+# meaning
+
+
+def test_separable_data_give_zero_and_random_labels_one():
+    apart = columns(100, 1)
+    apart["judgments"] = np.where(apart["is_model"], 10.0, 0.0) + apart["judgments"]
+    assert huse(**apart).huse == 0.0
+    assert huse(**columns(2000, 2)).huse == pytest.approx(1.0, abs=0.06)  # sd of 2 × error at 4,000 texts: 0.016
+
+
+def test_a_model_that_copies_its_references_has_quality_without_diversity():
+    """Every text is a copy of one of few typical references, to which the model gives a high probability."""
+    rng = np.random.default_rng(4)
+    n = 1000
+    got = huse(
+        judgments=rng.normal(4, 0.5, 2 * n),
+        log_probs=np.concatenate([rng.normal(-60, 10, n), rng.normal(-2, 0.5, n)]),
+        lengths=np.full(2 * n, 10),
+        is_model=np.arange(2 * n) >= n,
+    )
+    assert got.huse_q == pytest.approx(1.0, abs=0.1)
+    assert got.huse == pytest.approx(0.0, abs=0.02)
+    assert got.huse_d < 0.2
+
+
+def known_densities(shift, n=3000, seed=5):
+    """Typicality and log-probability are independent unit normals; the model's are moved by `shift`."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(2 * n, 2)) + np.where(np.arange(2 * n) >= n, 1, 0)[:, None] * np.asarray(shift)
+    return {
+        "judgments": points[:, 0],
+        "log_probs": points[:, 1] * 7 - 40,
+        "lengths": np.full(2 * n, 7),
+        "is_model": np.arange(2 * n) >= n,
+    }
+
+
+@pytest.mark.parametrize("shift", [(0.0, 0.0), (2.5, 0.0), (1.5, 2.0), (2.5, 2.0)])
+def test_near_one_less_total_variation_of_known_densities(shift):
+    """Two unit normals at distance d: 1 − TV = 2 Φ(−d/2). HUSE-Q knows the first coordinate alone.
+
+    16 votes are noisy where the sides differ little, which adds up to 0.05 at d = 1: a property of k = 16.
+    """
+    got = huse(**known_densities(shift, n=8000))
+    exact, exact_q = (math.erfc(d / 2 / math.sqrt(2)) for d in (math.hypot(*shift), shift[0]))
+    assert got.huse == pytest.approx(exact, abs=0.03)
+    assert got.huse_q == pytest.approx(exact_q, abs=0.05)
+    assert got.huse <= got.huse_q + 0.03
+    assert got.huse_d == pytest.approx(1 + got.huse - got.huse_q)
+
+
+def test_overlapping_squares():
+    """Unit squares that share 0.6 of their area: 1 − TV = 0.6, all of it an even chance."""
+    rng = np.random.default_rng(11)
+    n = 4000
+    side = np.arange(2 * n) >= n
+    points = rng.random((2 * n, 2)) + 0.4 * side[:, None] * np.array([1, 0])
+    for judgments, logp, q in ((points[:, 0], points[:, 1], 0.6), (points[:, 1], points[:, 0], 1.0)):
+        got = huse(judgments=judgments, log_probs=logp - 3, lengths=np.ones(2 * n), is_model=side)
+        assert got.huse == pytest.approx(0.6, abs=0.03)
+        assert got.huse_q == pytest.approx(q, abs=0.03)
+
+
+def test_moving_the_sides_apart_lowers_huse():
+    values = [huse(**known_densities((0.0, s), n=1000)).huse for s in (0.0, 1.0, 2.0, 4.0)]
+    assert values == sorted(values, reverse=True)
+
+
+def test_scale_of_ratings_and_order_of_rows_do_not_matter():
+    given_ = columns(60, 6, levels=5)
+    first = huse(**given_)
+    order = np.random.default_rng(0).permutation(120)
+    moved = {name: np.asarray(column)[order] for name, column in given_.items()}
+    moved["judgments"] = 20 * moved["judgments"] - 3
+    again = huse(**moved)
+    assert (first.huse, first.huse_q) == (again.huse, again.huse_q)
+    for ties in ("include", "exclude"):
+        assert huse(**given_, ties=ties).huse_q == huse(**moved, ties=ties).huse_q
+
+
+# edges
+
+
+def test_a_floor_stands_in_for_probability_zero():
+    given_ = columns(20, 7)
+    given_["log_probs"][3] = -np.inf
+    floored = dict(given_, log_probs=np.where(np.isneginf(given_["log_probs"]), -1000.0, given_["log_probs"]))
+    assert huse(**given_).huse == huse(**floored).huse
+    with pytest.raises(UndefinedMetric, match="1 texts have probability zero"):
+        huse(**given_, log_prob_floor=None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"judgments": [np.nan] * 4}, r"judgments\[0\]"),
+        ({"log_probs": [1, np.inf, 1, 1]}, r"log_probs\[1\]"),
+        ({"lengths": [1, 1, 0, 1]}, r"lengths\[2\]"),
+        ({"is_model": [1, 1, 1, 1]}, "0 human and 4 model"),
+        ({"is_model": [1, 0, 2, 0]}, "is_model"),
+        ({"is_model": [1, 0]}, "one shape"),
+        ({"judgments": [], "log_probs": [], "lengths": [], "is_model": []}, "0 human and 0 model"),
+        ({"k": 0}, "k: expected"),
+    ],
+)
+def test_wrong_arguments(change, message):
+    good = {
+        "judgments": [1, 2, 3, 4],
+        "log_probs": [-1, -2, -3, -4],
+        "lengths": [1] * 4,
+        "is_model": [0, 1, 0, 1],
+        "k": 1,
+    }
+    with pytest.raises(ValueError, match=message):
+        huse(**(good | change))
+
+
+def test_no_value():
+    given_ = columns(4, 8)
+    with pytest.raises(UndefinedMetric, match="k=8"):
+        huse(**given_, k=8)
+    with pytest.raises(UndefinedMetric, match="same rating"):
+        huse(**(given_ | {"judgments": np.full(8, 0.1)}), k=2)
+    with pytest.raises(UndefinedMetric, match="same log-probability"):
+        huse(**(given_ | {"log_probs": np.full(8, -3.0), "lengths": np.ones(8)}), k=2)
+
+
+def test_inputs_stay_as_they_are():
+    given_ = columns(20, 9)
+    given_["log_probs"][0] = -np.inf
+    before = {name: column.copy() for name, column in given_.items()}
+    huse(**given_)
+    assert all(np.array_equal(before[name], given_[name]) for name in given_)
+
+
+@pytest.mark.parametrize(
+    "option", [{"k": 0}, {"draws": -1}, {"level": 1.0}, {"scale_max": 1.0, "scale_min": 6.0}, {"ties": "most"}]
+)
+def test_wrong_options(option):
+    with pytest.raises(SpecError, match=next(iter(option))):
+        Huse(**option)
+
+
+# the metric
+
+
+def run_features(judged, ids, seed=0, *, zero=(), unit=WORDS):
+    """A run's sides: random token probabilities of 5 tokens a text, 3 words."""
+    rng = np.random.default_rng(seed)
+    sides = []
+    for system in ("human", "model"):
+        nll = [rng.random(5) + (system == "model") for _ in ids]
+        for i in zero if system == "human" else ():
+            nll[i][2] = np.inf
+        data = {
+            RATINGS: judged,
+            NLL: Ragged.from_rows(nll, np.float64),
+            WORDS: Ragged.from_rows([[1, 2, 3]] * len(ids), np.int64),
+        }
+        sides.append(Side(system, tuple(ids), data))
+    return Features(*sides, {"n": f"{len(ids)}/{len(ids)}"})
+
+
+def test_joins_a_run_by_id_and_names_what_does_not_match():
+    judged = Huse().read(EXAMPLE)
+    ids = [f"example/{i:03d}" for i in range(2, 102)]
+    result = Huse(draws=20, k=5).compute(run_features(judged, ids, zero=(0, 4)))
+    notes = " ".join(result.notes)
+    assert "2 rated human texts are not in the run and were left out: example/000, example/001" in notes
+    assert "2 rated model texts are not in the run" in notes
+    assert "2 examples of the run were not rated: example/100, example/101" in notes
+    assert "2 of 98 human and 0 of 98 model texts have probability zero" in notes
+    assert "98 examples with both texts rated" in notes
+    assert result.values["huse_low"] <= result.values["huse"] <= result.values["huse_high"]
+    errors = result.per_example["error_model"]
+    assert errors.shape == (100,)
+    assert np.isnan(errors[-2:]).all()
+    both = np.concatenate([errors, result.per_example["error_human"]])
+    assert 2 * np.nanmean(both) == pytest.approx(result.values["huse"])
+
+
+def test_lengths_are_words_or_tokens_and_do_not_change_huse_where_all_are_equal():
+    judged = Huse().read(EXAMPLE)
+    ids = [f"example/{i:03d}" for i in range(100)]
+    values = [Huse(draws=0, length_unit=unit).compute(run_features(judged, ids)).values for unit in ("words", "tokens")]
+    assert values[0]["huse"] == values[1]["huse"]
+    assert WORDS in Huse().needs()
+    assert WORDS not in Huse(length_unit="tokens").needs()
+    assert Huse(log_probs="column").needs() == (RATINGS,)
+
+
+def test_runs_that_cannot_be_scored():
+    judged = Huse().read(EXAMPLE)
+    with pytest.raises(DataError, match="no rated example is in the run"):
+        Huse().compute(run_features(judged, ["other/1"]))
+    with pytest.raises(DataError, match="several texts an example"):
+        Huse().compute(run_features(judged, ["example/000"] * 2))
+    features = run_features(judged, [f"example/{i:03d}" for i in range(100)])
+    features.human.data[NLL].values[:] = np.nan
+    with pytest.raises(UndefinedMetric, match="assigns no probabilities"):
+        Huse().compute(features)
+    with pytest.raises(DataError, match="judgments=FILE"):
+        Huse().compute(Features(Side("human", (), {}), Side("model", (), {}), {}))
+    with pytest.raises(DataError, match="outside the scale"):
+        Huse(scale_max=4).compute(run_features(judged, ["example/000"]))
+
+
+def test_a_file_by_itself_is_scored_from_its_columns(tmp_path):
+    metric, features = Huse(draws=30).from_file(EXAMPLE)
+    result = metric.compute(features)
+    assert result.status == "ok"
+    assert "log_probs:column" in result.signature
+    assert "judgments:example_ratings.csv@" in result.signature
+    assert (result.n_human, result.n_model) == (100, 100)
+    assert 0 < result.values["agreement"] < 1
+    rows = list(csv.reader(EXAMPLE.read_text().splitlines()))
+    shuffled = [rows[0], *[rows[1:][i] for i in np.random.default_rng(0).permutation(200)]]
+    metric, features = Huse(draws=30).from_file(write(tmp_path / "example_ratings.csv", shuffled))
+    assert metric.compute(features).values == result.values
+    bare = write(tmp_path / "bare.csv", [[c for j, c in enumerate(row) if j not in (2, 3)] for row in rows])
+    metric, features = Huse().from_file(bare)
+    with pytest.raises(DataError, match="no column 'log_prob'"):
+        metric.compute(features)
+
+
+# stability
+
+
+def example_rated():
+    metric, features = Huse(draws=0).from_file(EXAMPLE)
+    return Rated.from_arrays(metric.compute(features).arrays)
+
+
+def test_copies_of_a_text_do_not_vote_for_it():
+    """Texts at random: a bootstrap that let a text's copies vote would call 2 × 0.3 of the errors back, far below 1."""
+    given_ = columns(300, 10)
+    rated = Rated(
+        tuple(map(str, range(300))), given_["judgments"][:, None], given_["log_probs"], given_["lengths"].astype(float)
+    )
+    draws = bootstrap_huse(rated, {"k": 4}, draws=20)
+    assert np.mean(draws.huse) == pytest.approx(huse(**given_, k=4).huse, abs=0.1)
+    low, high = draws.interval()
+    assert low < 1.0 < high
+    once = bootstrap_huse(rated, {"k": 4}, draws=20)
+    assert np.array_equal(draws.huse, once.huse)
+
+
+def test_curves_end_at_the_value_and_narrow():
+    rated = example_rated()
+    value = huse(**rated.columns())
+    raters = rater_curve(rated, {"k": 16}, counts=[1, 5], draws=8)
+    assert (raters.huse[-1], raters.huse_q[-1]) == pytest.approx((value.huse, value.huse_q))
+    examples = example_curve(rated, {"k": 16}, sizes=[5, 30, 100], draws=8)
+    assert np.isnan(examples.huse[0])  # 10 texts have no 16 neighbours
+    assert examples.huse[-1] == pytest.approx(value.huse)
+    assert examples.high[-1] == examples.low[-1] == pytest.approx(value.huse)
+    assert examples.low[1] < examples.high[1]
+    assert math.isnan(percentiles(np.array([np.nan, np.nan, 1.0]), 0.9)[0])
+    assert (affordable(200, 100), affordable(200, 10_000), affordable(0, 10)) == (200, 30, 0)
+
+
+def test_agreement_between_raters():
+    """Full agreement is 1; opposite raters fall below chance; one rating a text says nothing."""
+    same = np.repeat(np.arange(6.0)[:, None], 3, axis=1)
+    assert agreement(same) == pytest.approx(1.0)
+    assert agreement(np.column_stack([np.arange(6.0), np.arange(6.0)[::-1]])) < 0
+    assert math.isnan(agreement(same[:, :1]))
+    assert math.isnan(agreement(np.ones((4, 2))))
+    assert math.isnan(agreement(np.random.default_rng(0).random((80, 2))))
+    # 2 × 2 units by hand: ratings (1, 1), (2, 2), (1, 2). Ordinal distance of levels 1 and 2 is one constant, so alpha =
+    # 1 − (n − 1) × o12 / (n1 × n2) with n = 6 values, n1 = n2 = 3, and one mixed unit giving o12 = 1: 1 − 5/9 = 4/9.
+    assert agreement(np.array([[1.0, 1.0], [2.0, 2.0], [1.0, 2.0]])) == pytest.approx(4 / 9)

@@ -1,0 +1,200 @@
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.errors import DataError
+from metrics._comparisons import count_wins, read_comparisons, write_wins
+from metrics._judgments import read_judgments
+
+ROOT = Path(__file__).parents[2]
+WIDE = (
+    "example_id,is_model,log_prob,length,rating_1,rating_2\na,0,-3.5,2,1,2\na,1,-inf,4,5,\nb,1,-1,1,3,3\nb,0,-2,2,4,4\n"
+)
+LONG = (
+    "example_id,system,rater,rating,log_prob,length\n"
+    "b,human,r1,4,-2,2\nb,human,r2,4,-2,2\na,nucleus,r1,5,-inf,4\nb,nucleus,r2,3,-1,1\nb,nucleus,r1,3,-1,1\n"
+    "a,human,r1,1,-3.5,2\na,human,r2,2,-3.5,2\n"
+)
+
+
+def file(folder, text, name="ratings.csv"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# ratings
+
+
+def test_wide_and_long_files_hold_the_same(tmp_path):
+    """Rows come sorted by example, human first: a human, a model, b human, b model."""
+    wide, long = read_judgments(file(tmp_path, WIDE)), read_judgments(file(tmp_path, LONG, "long.csv"))
+    assert wide.example_ids == long.example_ids == ("a", "a", "b", "b")
+    assert wide.systems == ("human", "model", "human", "model")
+    assert long.systems == ("human", "nucleus", "human", "nucleus")
+    for made in (wide, long):
+        np.testing.assert_array_equal(made.ratings, [[1, 2], [5, np.nan], [4, 4], [3, 3]])
+        assert made.log_probs.tolist() == [-3.5, -np.inf, -2.0, -1.0]
+        assert made.lengths.tolist() == [2, 4, 2, 1]
+    assert (wide.raters, long.raters) == (("rating_1", "rating_2"), ("r1", "r2"))
+    assert wide.source.startswith("ratings.csv@")
+    assert len(wide.source) == len("ratings.csv@") + 6
+
+
+def test_json_lines_tsv_gzip_and_lists(tmp_path):
+    rows = [
+        {"example_id": "a", "is_model": False, "ratings": [2, 1]},
+        {"example_id": "a", "is_model": True, "ratings": [5]},
+        {"example_id": 7, "is_model": 1, "ratings": [3, None, 3.5]},
+    ]
+    made = read_judgments(file(tmp_path, "\n".join(map(json.dumps, rows)), "r.jsonl"))
+    assert made.example_ids == ("7", "a", "a")
+    np.testing.assert_array_equal(np.nanmean(made.ratings, axis=1), [3.25, 1.5, 5])
+    assert (made.log_probs, made.raters) == (None, ())
+    tsv = read_judgments(file(tmp_path, WIDE.replace(",", "\t"), "r.tsv"))
+    packed = tmp_path / "r.csv.gz"
+    packed.write_bytes(gzip.compress(WIDE.replace("\n", "\r\n").encode()))
+    np.testing.assert_array_equal(tsv.ratings, read_judgments(packed).ratings)
+
+
+def test_anonymous_ratings_do_not_depend_on_their_order(tmp_path):
+    lines = ["a,0,1", "a,0,3", "a,0,2", "a,1,4"]
+    made = [
+        read_judgments(file(tmp_path, "\n".join(["example_id,is_model,rating", *order]), "r.csv"))
+        for order in (lines, lines[::-1])
+    ]
+    np.testing.assert_array_equal(made[0].ratings, made[1].ratings)
+    assert made[0].raters == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no rows"),
+        ("example_id,is_model,rating\n", "no rows"),
+        ("example_id,is_model\na,1\n", "expected a column 'rating'"),
+        ("is_model,rating\n1,1\n", "expected a column 'example_id'"),
+        ("example_id,rating\na,1\n", "expected a column 'is_model' or 'system'"),
+        ("example_id,rating,rating\na,1,1\n", ":1: column 'rating' is there more than once"),
+        ("example_id,is_model,rating\na,1\n", ":2: expected 3 cells as in the header, got 2"),
+        ("example_id,is_model,rating\na,1,good\n", ":2: column 'rating': expected a number, got 'good'"),
+        ("example_id,is_model,rating\na,1,inf\n", ":2: column 'rating': expected a finite number"),
+        ("example_id,is_model,rating\na,2,1\n", ":2: column 'is_model': expected 1 or 0, got '2'"),
+        ("example_id,is_model,rating\n,1,1\n", ":2: column 'example_id' is empty"),
+        ("example_id,is_model,rating\na,1,7\n", r":2: example a \(model\): rating 7 is outside the scale 1 to 6"),
+        ("example_id,is_model,rating\na,1,\n", r":2: example a \(model\) has no rating"),
+        ("example_id,is_model,rating_1,rating_2\na,0,1,1\na,1,,NA\n", r":3: example a \(model\) has no rating"),
+        ("example_id,is_model,rating_1\na,0,1\na,0,1\n", r":3: example a \(human\) is there twice; first at .*:2"),
+        ("example_id,is_model,rating,rater\na,0,1,x\na,0,2,x\n", r":3: example a \(human\) by rater x is there twice"),
+        ("example_id,is_model,rating,rater\na,0,1,\n", ":2: column 'rater' is empty"),
+        (
+            "example_id,is_model,rating,length\na,0,1,3\na,0,1,4\n",
+            r":3: example a \(human\): length was 3.0 before, now 4",
+        ),
+        ("example_id,is_model,system,rating\na,1,human,1\n", ":2: is_model is 1 but system is 'human'"),
+        ('example_id,is_model,rating\n"a"b,1,1\n', "not CSV"),
+    ],
+)
+def test_bad_files(tmp_path, text, message):
+    with pytest.raises(DataError, match=message):
+        read_judgments(file(tmp_path, text), scale=(1, 6))
+
+
+def test_unreadable_files(tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        read_judgments(tmp_path / "none.csv")
+    with pytest.raises(DataError, match=r"expected a \.csv, \.tsv or \.jsonl file"):
+        read_judgments(file(tmp_path, WIDE, "ratings.xlsx"))
+    with pytest.raises(DataError, match="expected a list of numbers"):
+        read_judgments(file(tmp_path, '{"example_id": "a", "is_model": 1, "ratings": 3}', "r.jsonl"))
+    binary = tmp_path / "r.csv"
+    binary.write_bytes(b"example_id,is_model,rating\n\xff\xfe,1,1\n")
+    with pytest.raises(DataError, match="not UTF-8"):
+        read_judgments(binary)
+
+
+def test_sides(tmp_path):
+    text = "example_id,system,rating\na,human,1\na,greedy,2\na,nucleus,3\n"
+    made = read_judgments(file(tmp_path, text))
+    with pytest.raises(DataError, match="ratings of greedy, nucleus; say which"):
+        made.model_system(None)
+    with pytest.raises(DataError, match="no ratings of system 'beam'"):
+        made.model_system("beam")
+    assert made.model_system("nucleus") == "nucleus"
+    assert made.rows_of("nucleus") == {"a": 2}
+    for side in ("human", "greedy"):
+        alone = read_judgments(file(tmp_path, f"example_id,system,rating\na,{side},1\n"))
+        with pytest.raises(DataError, match="expected ratings of human and of model texts"):
+            alone.model_system(None)
+
+
+# comparisons
+
+PAIRS = (
+    "item,system_a,system_b,outcome,criterion,rater,seconds\n"
+    "1,x,y,a,fun,r1,30\n1,x,y,tie,fun,r2,26\n1,y,x,a,fun,r3,10\n1,x,y,b,sense,r1,\n2,x,z,a,fun,r1,25\n"
+)
+
+
+def test_counts_wins(tmp_path):
+    """fun: x beat y once and tied once, y beat x once (in 10 s), x beat z once."""
+    made = read_comparisons(file(tmp_path, PAIRS))
+    assert (made.players, made.criteria) == (("x", "y", "z"), ("fun", "sense"))
+    half = count_wins(made, criterion="fun")
+    assert half.matrix.tolist() == [[0, 1.5, 1], [1.5, 0, 0], [0, 0, 0]]
+    assert (half.compared, half.ties, half.too_fast) == (4, 1, 0)
+    drop = count_wins(made, criterion="fun", ties="drop", min_seconds=25)
+    assert drop.matrix.tolist() == [[0, 1, 1], [0, 0, 0], [0, 0, 0]]
+    assert (drop.compared, drop.ties, drop.too_fast) == (2, 1, 1)
+    assert count_wins(made, min_seconds=25).matrix[1, 0] == 1.5  # a judgment of unknown time stays
+    draws = {tuple(count_wins(made, criterion="fun", ties="random", seed=s).matrix[0]) for s in range(20)}
+    assert draws == {(0, 2, 1), (0, 1, 1)}
+
+
+def test_wins_go_out_and_in(tmp_path):
+    wins = count_wins(read_comparisons(file(tmp_path, PAIRS)))
+    write_wins(tmp_path / "wins.csv", wins)
+    back = read_comparisons(tmp_path / "wins.csv")
+    assert back.players == wins.players
+    np.testing.assert_array_equal(count_wins(back).matrix, wins.matrix)
+    with pytest.raises(DataError, match="knows no criterion"):
+        count_wins(back, criterion="fun")
+    with pytest.raises(DataError, match="expected a count of wins, got '-1'"):
+        read_comparisons(file(tmp_path, "w,x,y\nx,,-1\ny,2,\n"))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("1,x,x,a,fun,r1,30", "'x' is compared with itself"),
+        ("1,x,y,c,fun,r1,30", "outcome: expected a, b or tie, got 'c'"),
+        ("1,x,y,a,fun,r1,soon", "column 'seconds': expected a number"),
+        ("1,x,y,a,fun,r1,-1", "seconds: expected a number of at least 0"),
+        ("1,x,,a,fun,r1,1", "column 'system_b' is empty"),
+        ("1,y,x,a,fun,r1,30", "item 1, rater r1: the pair is there twice"),
+    ],
+)
+def test_bad_comparisons(tmp_path, row, message):
+    with pytest.raises(DataError, match=message):
+        read_comparisons(file(tmp_path, PAIRS + row + "\n"))
+
+
+def test_options_that_the_file_cannot_serve(tmp_path):
+    made = read_comparisons(file(tmp_path, "item,system_a,system_b,outcome\n1,x,y,a\n"))
+    with pytest.raises(DataError, match="no criterion 'fun'; it has none"):
+        count_wins(made, criterion="fun")
+    with pytest.raises(DataError, match="no column 'seconds'"):
+        count_wins(made, min_seconds=25)
+    with pytest.raises(DataError, match="expected a column 'outcome'"):
+        read_comparisons(file(tmp_path, "item,system_a,system_b\n1,x,y\n"))
+
+
+def test_the_shipped_examples_come_from_their_script(tmp_path):
+    subprocess.run([sys.executable, ROOT / "scripts/make_example_judgments.py", tmp_path], check=True)
+    for name in ("example_ratings.csv", "example_pairs.csv"):
+        assert (tmp_path / name).read_bytes() == (ROOT / "tasks/data" / name).read_bytes()

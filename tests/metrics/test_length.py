@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.contract import Need
+from harness.errors import SpecError, UndefinedMetric
+from metrics.length import Length, length_statistics
+from tests.metrics.text_helpers import CORPORA, IDS, computed, published_words, run, stored
+
+
+def rows_of_lengths(lengths):
+    return [[0] * n for n in lengths]
+
+
+def test_hand_value():
+    # lengths 1, 2, 6: mean 3, squared deviations 4 + 1 + 9 = 14 over 3, median 2; two of three hit the limit
+    result = run(Length(), rows_of_lengths([1, 2, 6]), stops=np.array([True, False, True]))
+    assert result.values == {
+        "length": pytest.approx(3),
+        "length_sd": pytest.approx((14 / 3) ** 0.5),
+        "length_median": 2.0,
+        "hit_limit": pytest.approx(2 / 3),
+    }
+    assert result.per_example["length"].tolist() == [1, 2, 6]
+    assert result.per_example["hit_limit"].tolist() == [1, 0, 1]
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=20))
+def test_equals_the_standard_library(lengths):
+    values = length_statistics(rows_of_lengths(lengths))
+    assert values["length"] == pytest.approx(statistics.fmean(lengths))
+    assert values["length_sd"] == pytest.approx(statistics.pstdev(lengths))
+    assert values["length_median"] == statistics.median(lengths)
+
+
+def test_longer_texts_are_longer_and_equal_texts_do_not_spread():
+    assert length_statistics(rows_of_lengths([9, 9]))["length_sd"] == 0
+    assert length_statistics(["a b c"])["length"] == 3 > length_statistics(["a b"])["length"]
+
+
+def test_empty_side_is_undefined_and_empty_texts_count_as_zero():
+    with pytest.raises(UndefinedMetric, match="no texts"):
+        run(Length(), [], stops=np.zeros(0, dtype=bool))
+    assert run(Length(), [[], [1, 1]], stops=np.zeros(2, dtype=bool)).values["length"] == 1
+
+
+def test_needs_and_options():
+    assert Length(unit="words").needs() == (Need("tokens", by="words"), Need("stops"))
+    with pytest.raises(SpecError, match="unit"):
+        Length(unit="letters")
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize(("file", "field"), CORPORA, ids=IDS)
+def test_published_generations(file, field):
+    mean = length_statistics(published_words(file, field))["length"]
+    assert mean == pytest.approx(computed(file, field)["mean_words"], rel=1e-14)
+    if field == "generation":
+        assert mean == pytest.approx(stored(file)["gen_length_words"], rel=1e-14)

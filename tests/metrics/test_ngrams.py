@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import tracemalloc
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.types import Ragged
+from metrics import _ngrams, _sequences
+from metrics._ngrams import NgramIndex, index_of
+from metrics._sequences import joined, rows_of, selected, trimmed
+from tests.helpers import ragged
+from tests.oracles import text_statistics as slow
+
+TEXTS = st.lists(st.lists(st.integers(0, 3), max_size=14), max_size=7)
+
+
+def check(texts, orders=range(1, 6)):
+    index = index_of(texts)
+    for n in orders:
+        counts, level, runs = slow.pooled(texts, n), index.level(n), index.runs(n)
+        assert (level.total, level.types) == (sum(counts.values()), len(counts))
+        assert level.hapaxes == sum(c == 1 for c in counts.values())
+        assert sorted(level.counts) == sorted(c for c in counts.values() if c > 1)
+        own = [Counter(slow.grams(text, n)) for text in texts]
+        assert index.repeats(n).tolist() == [sum(c.values()) - len(c) for c in own]
+        expected = sorted((i, c) for i, text in enumerate(own) for g, c in text.items() if counts[g] > 1)
+        assert sorted(zip(runs.text.tolist(), runs.count.tolist(), strict=True)) == expected
+        assert index.sizes(n).tolist() == [len(slow.grams(text, n)) for text in texts]
+
+
+@given(TEXTS)
+@settings(max_examples=150, deadline=None)
+def test_counts_equal_those_of_dictionaries(texts):
+    check(texts)
+
+
+@given(TEXTS)
+@settings(max_examples=60, deadline=None)
+def test_block_borders_do_not_matter(texts):
+    # one group a block and three places a chunk: every border case of the blocked sorts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_ngrams, "CHUNK", 4)
+        patch.setattr(_sequences, "CHUNK", 4)
+        patch.setattr(_ngrams, "_KEY_BITS", 8)
+        check(texts)
+
+
+def test_positions_of_a_hand_made_text():
+    # padded: 0 [7 8 7 8] 0 [7 8] 0, so texts start at places 1 and 6; "7 8" stands at 1, 3, 6; "8 7" once
+    index = index_of([[7, 8, 7, 8], [7, 8]])
+    level = index.level(2)
+    assert level.positions.tolist() == [1, 3, 6]
+    assert (level.total, level.types, level.hapaxes) == (4, 2, 1)
+    runs = index.runs(2)
+    assert (runs.text.tolist(), runs.count.tolist(), runs.first.tolist()) == ([0, 1], [2, 1], [0])
+
+
+def test_large_sparse_and_negative_ids_are_kept_apart():
+    big = 2**62
+    index = index_of([[big, big - 1, -5], [big, -5, big - 1]])
+    assert index.level(1).types == 3
+    assert index.level(2).types == 4
+
+
+def test_strings_words_and_integers_give_the_same_statistics():
+    by_word = index_of(["a b a", "b"])
+    by_list = index_of([["a", "b", "a"], ["b"]])
+    by_id = index_of([np.array([4, 9, 4]), [9]])
+    for index in (by_list, by_id):
+        assert index.tokens.tolist() == by_word.tokens.tolist() or index.level(2).types == by_word.level(2).types
+        assert index.lengths.tolist() == [3, 1]
+        assert sorted(index.frequencies[index.frequencies > 0]) == [2, 2]
+
+
+def test_mixed_tokens_stay_different():
+    assert index_of([[1, "1"], ["1", 1]]).level(1).types == 2
+
+
+def test_an_index_is_handed_back():
+    index = index_of([[1]])
+    assert index_of(index) is index
+
+
+@pytest.mark.parametrize("wrong", ["one string", [[1.5]], ragged([[1.5]], np.float64), [3], [[[1], [2]]]])
+def test_wrong_inputs_are_refused(wrong):
+    if wrong == [[1.5]]:
+        assert rows_of(wrong).values.tolist() == [0]  # a float is hashable: a token like any other
+        return
+    with pytest.raises(TypeError):
+        index_of(wrong)
+
+
+def test_order_zero_is_refused():
+    with pytest.raises(ValueError, match="order of at least 1"):
+        index_of([[1]]).level(0)
+
+
+def test_no_texts_and_empty_texts():
+    for texts in ([], [[]], [[], []]):
+        check(texts)
+
+
+def test_rows_can_be_cut_selected_and_joined():
+    rows = ragged([[1, 2, 3], [], [4], [5, 6]])
+    assert [r.tolist() for r in trimmed(rows, np.array([2, 0, 1, 0]))] == [[1, 2], [], [4], []]
+    assert [r.tolist() for r in selected(rows, np.array([True, True, False, True]))] == [[1, 2, 3], [], [5, 6]]
+    assert [r.tolist() for r in joined(rows)] == [[1, 2, 3, 4, 5, 6]]
+    assert trimmed(rows, rows.lengths) is rows
+
+
+def test_a_view_into_a_longer_array_is_read_from_its_first_offset():
+    rows = Ragged(np.array([9, 9, 1, 2, 1, 2]), np.array([2, 4, 6]))
+    assert index_of(rows).level(2).counts.tolist() == [2]
+
+
+def test_a_read_only_memory_map_is_read_and_left_alone(tmp_path):
+    path = tmp_path / "tokens.npy"
+    values = np.random.default_rng(0).integers(0, 50, 3000)
+    np.save(path, values)
+    rows = Ragged(np.load(path, mmap_mode="r"), np.arange(0, 3001, 30))
+    index = NgramIndex(rows)
+    assert index.level(2).types == len(slow.pooled([r.tolist() for r in rows], 2))
+    assert np.array_equal(np.load(path), values)
+
+
+def test_memory_stays_a_small_multiple_of_the_tokens():
+    rng = np.random.default_rng(0)
+    rows = Ragged(rng.zipf(1.3, 400_000).clip(max=30_000), np.arange(0, 400_001, 100))
+    tracemalloc.start()
+    index = NgramIndex(rows)
+    for order in (1, 2, 3, 4):
+        index.repeats(order)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # 110 bytes a token here, where one block holds the whole corpus; blocks bound it for larger ones
+    assert peak < 400_000 * 160
