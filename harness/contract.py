@@ -199,7 +199,7 @@ class Metric(Spec):
         """Return the features that `compute` reads."""
         raise TypeError(f"{type(self).__name__} does not say what it needs")
 
-    def compute(self, features: Features) -> MetricResult:
+    def compute(self, features: Features) -> MetricResult:  # noqa: ARG002 - the signature is the contract
         """Compute the metric; pure and deterministic.
 
         Raises:
@@ -293,11 +293,15 @@ class Task(Spec):
         """
         raise TypeError(f"{type(self).__name__} has no fingerprint")
 
+    def has_human(self) -> bool:
+        """Return false if there is no human side: then only metrics of one side can be made."""
+        return True
+
     def needs_tokenizer(self) -> bool:
         """Return true if prompts are cut by tokens of the model under test."""
         return False
 
-    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:  # noqa: ARG002
         """Yield all examples in a canonical order; the first N of them are a fair sample.
 
         Args:

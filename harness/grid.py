@@ -7,6 +7,7 @@ launcher, and need nothing but a shared file system.
 from __future__ import annotations
 
 import logging
+import math
 import time
 import traceback
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from harness.settings import Settings, settings_from
 log = logging.getLogger(__name__)
 
 FAILED = 1
+GRID = "grid.json"
 
 
 class Job:
@@ -45,7 +47,7 @@ class Job:
         if not multirun:
             self._single(cfg, choice, list(hydra.overrides.task))
             return
-        watch = JobFile(Path(hydra.sweep.dir), int(hydra.job.num), str(hydra.job.override_dirname))
+        watch = JobFile(Path(hydra.sweep.dir), int(hydra.job.num), list(hydra.overrides.task))
         if watch.stopped(on_error=str(cfg.runtime.on_error)):
             watch.write("skipped", error="an earlier job failed and runtime.on_error=stop")
             return
@@ -69,6 +71,7 @@ class Job:
 
     def _run(self, settings: Settings, overrides: list[str]) -> Path | None:
         """Run or plan; returns the run folder, None after a plan."""
+        from harness.people import judged_alone, run_judgments
         from harness.pipeline import plan, run
         from harness.session import Session
         from harness.store import Store, check_writable
@@ -78,23 +81,26 @@ class Job:
         if str(root) not in self._sessions:
             self._sessions[str(root)] = Session(Store(root, locking=settings.runtime.locking))
         session = self._sessions[str(root)]
+        if judged_alone(settings):
+            outcome = run_judgments(settings, session, overrides)
+        elif settings.plan_only:
+            outcome = plan(settings, session)
+        else:
+            outcome = run(settings, session, overrides)
         if settings.plan_only:
-            show_plan(settings, plan(settings, session))
+            show_plan(settings, outcome.plan)
             return None
-        if settings.judgments is not None:
-            from harness.people import run_judgments
-
-            return run_judgments(settings, session, overrides).folder
-        return run(settings, session, overrides).folder
+        return outcome.folder
 
 
 class JobFile:
     """One job's line in the grid's folder: running, done, failed or skipped."""
 
-    def __init__(self, grid: Path, number: int, title: str) -> None:
+    def __init__(self, grid: Path, number: int, overrides: list[str]) -> None:
         self.folder = grid / "jobs"
         self.path = self.folder / f"{number:05d}.json"
-        self.title = title
+        swept = read_json(grid / GRID)["axes"]
+        self.title = " ".join(word for word in overrides if word.split("=", 1)[0] in swept)
         self._started = time.time()
 
     def write(self, state: str, **facts: Any) -> None:  # noqa: ANN401
@@ -115,8 +121,9 @@ class Watch(Callback):  # type: ignore[misc]
     """Counts the jobs of a grid before it starts; builds the report and says what failed when it ends."""
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:  # noqa: ANN401
-        """Write how many jobs there will be."""
-        write_json(Path(config.hydra.sweep.dir) / "grid.json", {"total": count_jobs(config)})
+        """Write how many jobs there will be, and over which axes."""
+        axes = swept_axes(config)
+        write_json(Path(config.hydra.sweep.dir) / GRID, {"total": math.prod(axes.values()), "axes": axes})
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:  # noqa: ANN401
         """Build the report of all finished jobs; leave with 1 if a job failed.
@@ -150,17 +157,14 @@ def _plain(node: DictConfig | None) -> dict[str, Any]:
     return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
 
 
-def count_jobs(config: DictConfig) -> int:
-    """Return the number of jobs that the sweep's overrides ask for."""
+def swept_axes(config: DictConfig) -> dict[str, int]:
+    """Return option → number of values, for the options that the grid sweeps over."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     words = [f"{key}={value}" for key, value in _plain(config.hydra.sweeper.get("params")).items()]
     given = {word.split("=", 1)[0]: word for word in [*words, *config.hydra.overrides.task]}
-    total = 1
-    for override in OverridesParser.create().parse_overrides(list(given.values())):
-        if override.is_sweep_override():
-            total *= len(list(override.sweep_string_iterator()))
-    return total
+    parsed = OverridesParser.create().parse_overrides(list(given.values()))
+    return {str(o.key_or_group): len(list(o.sweep_string_iterator())) for o in parsed if o.is_sweep_override()}
 
 
 def read_jobs(grid: Path) -> list[dict[str, Any]]:
@@ -171,7 +175,7 @@ def read_jobs(grid: Path) -> list[dict[str, Any]]:
 def overview(grid: Path) -> str:
     """Return one line: done, running, failed, time left."""
     jobs = read_jobs(grid)
-    total = int(read_json(grid / "grid.json")["total"]) if (grid / "grid.json").exists() else len(jobs)
+    total = int(read_json(grid / GRID)["total"])
     count = {state: sum(job["state"] == state for job in jobs) for state in ("done", "running", "failed", "skipped")}
     finished = [job["seconds"] for job in jobs if job["state"] in ("done", "failed")]
     left = total - len(finished) - count["skipped"]

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from harness import stages
 from harness.contract import Features, Metric, Need, Side
-from harness.errors import UndefinedMetric
+from harness.errors import DataError, UndefinedMetric
+from harness.io import file_digest
 from harness.rows import Rows
 from harness.sides import SideMaker
 from harness.signature import canonical, digest, signature
 from harness.steps import Source
-from harness.store import Entry
 from harness.types import HUMAN, Json, MetricResult
+from metrics._judgments import JudgmentMetric
 
 System = Literal["human", "model", "ceiling"]
 
@@ -93,13 +94,17 @@ class Measure:
             facts["scorer"] = f"{s.scorer.title}@{digest(s.scorer.identity())[:6]}"
         n_human, n_model = _count(human), _count(model)
         facts["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
+        if "judgments" in roles and s.judgments is not None and Path(s.judgments).is_file():
+            facts["judgments"] = f"{Path(s.judgments).name}@{file_digest(Path(s.judgments))[:6]}"
         facts["length"] = str(s.max_new_tokens)
         facts["task"] = f"{s.task.name}@{self.fingerprint[:6]}"
         return facts
 
     def _inputs(self, metric: Metric, human: Source, model: Source) -> dict[str, str | None]:
-        needs = metric.needs()
+        needs = _from_texts(metric)
         inputs: dict[str, str | None] = {}
+        if len(needs) < len(metric.needs()):
+            inputs["judgments"] = file_digest(self._judgments())
         if metric.sides != "one":
             inputs |= {f"human {k}": v for k, v in self.sides.digests(human, needs).items()}
         if metric.sides != "human":
@@ -109,14 +114,26 @@ class Measure:
         return inputs
 
     def _features(self, metric: Metric, human: Source, model: Source, facts: Mapping[str, str]) -> Features:
-        needs = metric.needs()
+        needs = _from_texts(metric)
         theirs = self._side(model, needs) if metric.sides != "human" else None
         ours = self._side(human, needs) if metric.sides != "one" else None
         human_side = ours or theirs
         model_side = theirs or ours
         if human_side is None or model_side is None:
             raise UndefinedMetric(f"{metric.name} reads neither side")
+        if isinstance(metric, JudgmentMetric):
+            judged = {need: metric.read(self._judgments()) for need in metric.needs() if need.kind == "judgments"}
+            human_side = replace(human_side, data={**human_side.data, **judged})
+            model_side = replace(model_side, data={**model_side.data, **judged})
         return Features(human_side, model_side, facts, tuple(self._side(other, needs) for other in self.others))
+
+    def _judgments(self) -> Path:
+        path = self.sides.settings.judgments
+        if path is None:
+            raise UndefinedMetric("needs human judgments: give judgments=FILE")
+        if not Path(path).is_file():
+            raise DataError(f"judgments: no such file: {path}")
+        return Path(path)
 
     def _side(self, source: Source, needs: Sequence[Need]) -> Side:
         return self.sides.side(source, needs)
@@ -136,6 +153,6 @@ def _undefined(
     )  # fmt: skip
 
 
-def artefact_of(entry: Entry | None) -> str | None:
-    """Return the place of an artefact inside the store."""
-    return entry.name if entry is not None else None
+def _from_texts(metric: Metric) -> tuple[Need, ...]:
+    """The needs that are made of texts; judgments come from their file."""
+    return tuple(need for need in metric.needs() if need.kind != "judgments")

@@ -55,13 +55,13 @@ class Made:
     """Resolved: nothing left to be measured."""
 
 
-def plan(settings: Settings, session: Session) -> tuple[Planned, ...]:
+def plan(settings: Settings, session: Session) -> Outcome:
     """Return what a run would find and make; loads no model and writes nothing."""
     steps = Steps(session, plan_only=True)
     texts = Texts(settings, steps)
     made = make_texts(settings, steps, texts)
     measure_all(settings, steps, texts, made)
-    return tuple(dict.fromkeys(steps.plan))
+    return Outcome(settings.outputs_dir, 0, tuple(dict.fromkeys(steps.plan)))
 
 
 def run(settings: Settings, session: Session, overrides: Sequence[str] = (), others: Sequence[Source] = ()) -> Outcome:
@@ -76,7 +76,9 @@ def run(settings: Settings, session: Session, overrides: Sequence[str] = (), oth
     texts = Texts(settings, steps)
     made = make_texts(settings, steps, texts)
     measured = measure_all(settings, steps, texts, made, others)
-    folder = _write_record(settings, steps, made, measured, texts.fingerprint, overrides)
+    folder = write_record(
+        settings, steps, measured, decoder=made.decoder, task=texts.fingerprint, notes=_notes(made), overrides=overrides
+    )
     count = sum(step.state == "make" for step in steps.plan)
     log.info("run        %s  (%d artefacts made, %d found)", folder, count, len(steps.plan) - count)
     return Outcome(folder, count, tuple(steps.plan))
@@ -130,32 +132,34 @@ def measure_all(
     return [m for m in out if m is not None]
 
 
-def _write_record(
+def write_record(
     settings: Settings,
     steps: Steps,
-    made: Made,
     measured: Sequence[Measured],
-    fingerprint: str,
+    *,
+    decoder: Decoder | None,
+    task: str,
+    notes: Sequence[str],
     overrides: Sequence[str],
 ) -> Path:
+    """Write the run record, unless an earlier one says the same; returns the run folder."""
     spec = settings.spec()
-    if made.decoder is not None and isinstance(spec["decoder"], dict):
-        resolved = canonical(made.decoder)
+    if decoder is not None and isinstance(spec["decoder"], dict):
+        resolved = canonical(decoder)
         spec["decoder"] |= resolved if isinstance(resolved, dict) else {}
     results = [to_json(m.row()) for m in measured]
     runs = settings.outputs_dir / "runs" / settings.experiment
-    key = digest({"spec": to_json(spec), "task": fingerprint})[:8]
+    key = digest({"spec": to_json(spec), "task": task})[:8]
     for earlier in sorted(runs.glob(f"*-{key}"), reverse=True):
         if _same(earlier, spec, results):
             return earlier
     stamp = datetime.now(UTC)
     folder = runs / f"{stamp:%Y%m%dT%H%M%S}-{key}"
-    store = Path("../../../store")
     record: dict[str, Any] = {
         "schema": RECORD_SCHEMA, "created": stamp.isoformat(timespec="seconds"), "spec": spec,
-        "axes": axes(settings, made), "overrides": list(overrides), "git": git_state(), "packages": package_versions(),
-        "hardware": hardware(), "inputs": {"task": fingerprint, **steps.inputs}, "timings": steps.timings,
-        "store": str(store), "notes": _notes(made), "results": results,
+        "axes": axes(settings, decoder), "overrides": list(overrides), "git": git_state(),
+        "packages": package_versions(), "hardware": hardware(), "inputs": {"task": task, **steps.inputs},
+        "timings": steps.timings, "store": "../../../store", "notes": list(notes), "results": results,
     }  # fmt: skip
     write_json(folder / RECORD, record)
     return folder
@@ -169,12 +173,14 @@ def _same(folder: Path, spec: Mapping[str, Json], results: Sequence[Json]) -> bo
     return bool(record.get("spec") == to_json(spec) and record.get("results") == list(results))
 
 
-def axes(settings: Settings, made: Made) -> dict[str, Json]:
+def axes(settings: Settings, decoder: Decoder | None) -> dict[str, Json]:
     """What tells this run from the others of a grid, flat."""
-    s, decoder = settings, made.decoder
+    s = settings
     out: dict[str, Json] = {"task": s.task.name, "model": s.model.title if s.model else None}
     if s.generations is not None:
         out |= {"model": Path(s.generations).name.removesuffix(".gz").removesuffix(".jsonl"), "decoder": "imported"}
+    if s.judgments is not None and decoder is None and s.generations is None:
+        out |= {"task": Path(s.judgments).name, "model": None, "decoder": "rated"}
     if decoder is not None:
         fields = canonical(decoder)
         out["decoder"] = decoder.name

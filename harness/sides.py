@@ -10,6 +10,7 @@ import numpy as np
 
 from harness import stages
 from harness.contract import Need, Side
+from harness.decoding.base import Decoder, QDecoder
 from harness.errors import SpecError, UndefinedMetric
 from harness.models import ModelSpec, tokenizer_digest
 from harness.progress import progress
@@ -30,7 +31,7 @@ Made = tuple[Callable[[], Any], str | None]
 class SideMaker:
     """Makes `Side`s with the features that metrics need."""
 
-    def __init__(self, settings: Settings, steps: Steps, *, decoder: Any = None) -> None:  # noqa: ANN401
+    def __init__(self, settings: Settings, steps: Steps, *, decoder: Decoder | None = None) -> None:
         self.settings = settings
         self.steps = steps
         self.decoder = decoder or settings.decoder
@@ -171,8 +172,9 @@ class SideMaker:
         model, decoder = self.settings.model, self.decoder
         if model is None or decoder is None or self.settings.generations is not None:
             raise UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
-        if not decoder.has_q:
+        if not isinstance(decoder, QDecoder):
             raise UndefinedMetric(decoder.no_q_reason)
+        q_decoder = decoder
 
         def build(folder: Path) -> Mapping[str, Any]:
             from harness.decoding.teacher import next_token_stats
@@ -181,7 +183,7 @@ class SideMaker:
             rows = Rows(source.path)
             with self._progress(f"read Q on {source.system}", len(rows)) as advance:
                 stats = next_token_stats(
-                    lm, [decoder], rows.prompt_ids, rows.token_ids,
+                    lm, [q_decoder], rows.prompt_ids, rows.token_ids,
                     batch_size=self.settings.runtime.feature_batch_size, advance=advance,
                 )  # fmt: skip
             return stages.save_next_token(folder, stats[0])

@@ -3,6 +3,9 @@
 Starts, empty clusters, centroid sums and the choice between restarts are those of `faiss.Kmeans`, through its public
 functions; so the centroids are equal to its own after any number of iterations. Each step is a function of the
 assignment alone, hence a repeated assignment is a fixed point and all further iterations can be left out.
+
+faiss up to 1.12 always runs all iterations; 1.15 stops as soon as its float32 objective is unchanged, which could in
+principle be before the fixed point (seen only where most rows are copies of each other).
 """
 
 from __future__ import annotations
@@ -93,7 +96,8 @@ def lloyd(points: F32, start: F32, max_iter: int) -> tuple[F32, float, int]:
         # Copies of a point can pass between equal centroids for ever: leave out whole rounds of such a cycle.
         state = hash(labels.tobytes())
         if state in seen and last == max_iter:
-            last = count + (max_iter - count) % (count - seen[state])
+            round_trip = count - seen[state]
+            last = min(max_iter, count + ((max_iter - count) % round_trip or round_trip))
         seen[state] = count
     return centroids, objective, count
 
@@ -111,9 +115,9 @@ def nearest(points: F32, centroids: F32) -> tuple[I64, F32]:
 class _Search:
     """Nearest centroids of the same points again and again, computing only what can have changed.
 
-    It keeps the table of |c|^2 - 2 x.c (the squared distance less |x|^2). Columns of centroids that did not move stay. A
-    row is looked at again if its own centroid moved or a moved centroid came nearer than its own. Rows whose two best are
-    nearer to each other than rounding are left to faiss.
+    It keeps the table of |c|^2 - 2 x.c (the squared distance less |x|^2). Columns of centroids that did not move stay.
+    A row is looked at again if its own centroid moved or a moved centroid came nearer than its own. Rows whose two
+    best are nearer to each other than rounding are left to faiss.
     """
 
     def __init__(self, points: F32, k: int) -> None:

@@ -73,6 +73,7 @@ class NgramIndex:
         self.tokens, self.vocab = _padded(rows)
         self._levels: list[Level] = []
         self._runs: dict[int, Runs] = {}
+        self._repeats: dict[int, I64] = {}
         self._text_of: NDArray[np.int32] | None = None
         self._frequencies: I64 | None = None
 
@@ -117,6 +118,8 @@ class NgramIndex:
 
     def repeats(self, order: int) -> I64:
         """Occurrences in each text of n-grams already seen in the same text: all minus unique, shape (n,)."""
+        if order in self._repeats:
+            return self._repeats[order]
         level = self.level(order)
         out = np.zeros(len(self), dtype=np.int64)
         for low, high in blocks(level.starts, CHUNK):
@@ -125,6 +128,7 @@ class NgramIndex:
             same = text[1:] == text[:-1]
             same[level.starts[low + 1 : high] - first - 1] = False
             out += np.bincount(text[1:][same], minlength=len(self))
+        self._repeats[order] = out
         return out
 
     def runs(self, order: int) -> Runs:
@@ -170,9 +174,10 @@ def _padded(rows: Ragged) -> tuple[NDArray[np.int32], int]:
     offsets = rows.offsets - begin
     for first, last in blocks(offsets, CHUNK):
         a, b = int(offsets[first]), int(offsets[last])
-        place = np.arange(a, b) + np.repeat(np.arange(first + 1, last + 1), np.diff(offsets[first : last + 1]))
+        is_token = np.ones(b - a + last - first, dtype=np.bool_)
+        is_token[offsets[first + 1 : last + 1] - a + np.arange(last - first)] = False
         piece = np.searchsorted(names, values[a:b]) if names is not None else values[a:b].astype(np.int64) - low
-        out[place] = piece + 1
+        out[a + first + 1 : b + last + 1][is_token] = piece + 1
     return out, (len(names) if names is not None else high - low + 1)
 
 

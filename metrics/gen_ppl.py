@@ -13,8 +13,9 @@ Variants in the literature, all options here:
 - `include_prompt`: prompt tokens are scored and counted too (the first token of all is not, unless `bos`);
 - `bos`: a begin token precedes the text, so that its first token is scored (Hugging Face evaluate);
 - `average: macro`: mean of the perplexities of texts (Hugging Face evaluate; larger than micro);
-- `compat: mauve_experiments`: the released code of Pillutla et al. divides by the number of tokens although the first
-  one is not scored, and so gives a slightly lower value (0.5 % on WebText documents).
+- `compat: mauve_experiments`: as the released code of Pillutla et al.: the prompt is scored too, and the sum is divided
+  by the number of all tokens although the first one is not scored, which lowers the value a little (0.5 % on WebText
+  documents). It takes the place of `include_prompt`.
 
 An empty text has no scored token: it adds nothing to the micro average, is left out of the macro average, and counted
 in the notes.
@@ -117,17 +118,16 @@ class GenPPL(Metric):
     include_prompt: bool = False  # conditioned on the prompt; true: Pillutla et al. 2021, released code
     bos: bool = False  # no begin token: Pillutla et al. 2021; true: Hugging Face evaluate
     average: Average = "micro"  # Holtzman et al. 2020, Pillutla et al. 2021
-    compat: Compat = "none"
+    compat: Compat = "none"  # mauve_experiments: prompt included, unscored first token counted
 
     def check(self) -> None:
         """Check that `compat` meets texts whose first token is not scored."""
-        fits = self.compat == "none" or (self.include_prompt and not self.bos)
-        self.require(fits, "compat", "none, unless include_prompt is true and bos false")
+        self.require(self.compat == "none" or not self.bos, "compat", "none where bos is true")
 
     def needs(self) -> tuple[Need, ...]:
         """Return the scorer's token NLLs and, for the entropy, its tokens."""
         scope: Literal["continuation", "prompt_and_continuation"] = (
-            "prompt_and_continuation" if self.include_prompt else "continuation"
+            "prompt_and_continuation" if self.include_prompt or self.compat != "none" else "continuation"
         )
         nll = Need("token_nll", by="scorer", scope=scope, options=(("bos", self.bos),))
         return nll, Need("tokens", by="scorer", scope=scope)

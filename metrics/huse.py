@@ -10,7 +10,11 @@ section 3 and Table 1. k = 16: the released code keeps every point no farther th
 
 Variants: the released code compares distances bit by bit, so that mean ratings (multiples of 0.05) tie or not by
 rounding; here distances within 1e-9 after scaling are equal. On its ratings (summarization, t = 1.0): 0.53 / 0.60 /
-0.93 here, 0.53 / 0.58 / 0.95 there. An unequal number of human and model texts moves chance level away from 1.
+0.93 here, 0.53 / 0.58 / 0.95 there.
+
+What moves the value besides the texts: an unequal number of human and model texts moves chance level away from 1; where
+the sides differ little, 16 votes are noisy and add up to 0.05 (measured on normal densities); where hundreds of texts
+share one mean rating, leaving one out tips close votes against its own label and HUSE-Q of unrelated labels exceeds 1.
 
 A decoder that truncates gives some human texts probability zero. `log_prob_floor` stands in for them; HUSE then depends
 on that floor as well, and the result says how often it was used.

@@ -37,6 +37,7 @@ from harness.types import F64, I64, MetricResult
 from metrics._ngrams import NgramIndex, Sequences, index_of
 from metrics._text import TextMetric, check_orders
 
+_SHOWN = 4  # the order that tables show: Pillutla et al. 2021
 _EPSILON = 0.1  # smoothing method1: Chen and Cherry 2014, as in NLTK
 
 
@@ -148,8 +149,8 @@ def _brevity(lengths: I64, is_reference: NDArray[np.bool_]) -> F64:
     above = padded[at + 1 + same]
     closest = np.where(lengths - below <= above - lengths, below, above)
     closest = np.where(same & (others > 0), lengths, closest)
-    penalty = np.exp(1.0 - closest / np.maximum(lengths, 1))
-    return np.where(lengths > closest, 1.0, np.where(lengths == 0, 0.0, penalty))
+    penalty = np.exp(np.minimum(1.0 - closest / np.maximum(lengths, 1), 0.0))
+    return np.where(lengths == 0, 0.0, penalty)
 
 
 @register("metric")
@@ -167,7 +168,6 @@ class SelfBleu(TextMetric):
     titles: ClassVar[dict[str, str]] = {f"self_bleu_{n}": f"Self-BLEU-{n}" for n in range(1, 6)}
 
     orders: tuple[int, ...] = (1, 2, 3, 4, 5)
-    primary: int = 4  # the order that tables show: Pillutla et al. 2021
     num_hypotheses: int | None = None  # all; 1000: Holtzman et al. 2020, 500: Pillutla et al. 2021
     num_references: int | None = None  # all others
     seed: int = 0  # of the draws, if any
@@ -176,7 +176,6 @@ class SelfBleu(TextMetric):
         """Check the options."""
         super().check()
         check_orders(self, self.orders)
-        self.require(self.primary in self.orders, "primary", f"one of orders {self.orders}")
         for option in ("num_hypotheses", "num_references"):
             value = getattr(self, option)
             self.require(value is None or value > 0, option, "null or a positive integer")
@@ -195,7 +194,7 @@ class SelfBleu(TextMetric):
         scored[:, chosen] = table[np.array(self.orders) - 1][:, chosen]
         return self.result(
             features,
-            f"self_bleu_{self.primary}",
+            f"self_bleu_{_SHOWN if _SHOWN in self.orders else max(self.orders)}",
             {f"self_bleu_{order}": float(row[chosen].mean()) for order, row in zip(self.orders, scored, strict=True)},
             notes=notes,
             per_example={

@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,24 @@ from benchmarks._work import Work  # noqa: E402
 
 HEADER = "| work | against | ours | peer | ratio | asked | peak memory, ours / peer | results |"
 RULE = "| --- | --- | ---: | ---: | ---: | --- | ---: | --- |"
-PACKAGES = ("numpy", "scipy", "torch", "transformers", "faiss-cpu", "scikit-learn", "nltk", "mauve-text", "prdc")
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "torch",
+    "transformers",
+    "faiss-cpu",
+    "scikit-learn",
+    "nltk",
+    "mauve-text",
+    "prdc",
+    "fast-bleu",
+)
+TITLE = """# How fast
+
+Written by `python scripts/bench.py --write docs/benchmarks.md`: ours and the peer's in turn, each in a fresh process,
+median of the repeats. The machine was shared: trust the ratios, not the seconds. `CPU` marks works in one thread, timed
+on both sides by processor time. Peak memory is what the work adds to the data it is given.
+"""
 _MIB = 1 << 20
 
 
@@ -57,6 +74,15 @@ def areas() -> dict[str, list[Work]]:
     return {name: list(importlib.import_module(f"benchmarks.{name}").WORKS) for name in names}
 
 
+def chosen(works: Mapping[str, Sequence[Work]], only: str) -> dict[str, list[tuple[int, Work]]]:
+    """Return area → (number, work) of the area named `only`, or of all works whose names contain it."""
+    kept = {
+        area: [(i, work) for i, work in enumerate(listed) if area == only or (only not in works and only in work.name)]
+        for area, listed in works.items()
+    }
+    return {area: listed for area, listed in kept.items() if listed}
+
+
 def child(area: str, number: int, side: str) -> None:
     """Run one side of one work once and print the figures as one JSON line."""
     work: Work = importlib.import_module(f"benchmarks.{area}").WORKS[number]
@@ -66,16 +92,17 @@ def child(area: str, number: int, side: str) -> None:
         raise SystemExit(f"{work.name} has no {side}")
     data = prepare()
     before = _reset_peak()
-    start = time.perf_counter()
+    clock = time.process_time if work.clock == "cpu" else time.perf_counter
+    start = clock()
     result = run(data)
-    seconds = time.perf_counter() - start
+    seconds = clock() - start
     peak = max(0, _peak() - before)
     loaded = {name: v for name in PACKAGES if (v := _version(name)) and _module(name) in sys.modules}
     print(json.dumps({"seconds": seconds, "peak": peak, "result": result, "versions": loaded}))
 
 
 def _module(package: str) -> str:
-    named = {"faiss-cpu": "faiss", "scikit-learn": "sklearn", "mauve-text": "mauve"}
+    named = {"faiss-cpu": "faiss", "scikit-learn": "sklearn", "mauve-text": "mauve", "fast-bleu": "fast_bleu"}
     return named.get(package, package)
 
 
@@ -174,7 +201,7 @@ def row(work: Work, sides: dict[str, Measured | Absent]) -> str:
     cells = [
         work.name,
         work.against,
-        _time(ours),
+        _time(ours) + (" CPU" if work.clock == "cpu" else ""),
         _time(peer) + (" (extrapolated)" if work.peer_share < 1 and isinstance(peer, Measured) else ""),
         ratio,
         ", ".join(asked) or "–",
@@ -214,12 +241,7 @@ def section(area: str, works: Sequence[Work], rows: dict[str, str], versions: di
 
 def write(path: Path, area: str, works: Sequence[Work], rows: dict[str, str], versions: dict[str, str]) -> None:
     """Put an area's table into the page; other areas, and works of this area not run now, keep theirs."""
-    title = (
-        "# How fast\n\nWritten by `python scripts/bench.py --write docs/benchmarks.md`: ours and the peer's in turn,"
-        " each in a\nfresh process, median of the repeats. Peak memory is what the work adds to the data it is given."
-        " The machine was\nshared: trust the ratios, not the seconds.\n"
-    )
-    page = path.read_text(encoding="utf-8") if path.exists() else title
+    page = path.read_text(encoding="utf-8") if path.exists() else TITLE
     found = re.search(rf"<!-- {area} -->.*?<!-- end {area} -->", page, flags=re.DOTALL)
     if found:
         old = [line for line in found.group(0).splitlines() if line.startswith("| ") and line not in (HEADER, RULE)]
@@ -233,7 +255,7 @@ def write(path: Path, area: str, works: Sequence[Work], rows: dict[str, str], ve
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="run works whose area or name contains this")
+    parser.add_argument("--only", default="", help="run the area of this name, or the works whose names contain this")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--write", type=Path, help="put the tables into this page")
     parser.add_argument("--list", action="store_true", help="list the works and stop")
@@ -242,21 +264,21 @@ def main() -> None:
     if options.child:
         child(options.child[0], int(options.child[1]), options.child[2])
         return
-    for area, works in areas().items():
-        chosen = [(i, w) for i, w in enumerate(works) if options.only in area or options.only in w.name]
-        if options.list or not chosen:
-            print("\n".join(f"{area}: {work.name}" for _, work in chosen) or f"{area}: nothing chosen")
+    all_areas = areas()
+    for area, numbered in chosen(all_areas, options.only).items():
+        if options.list:
+            print("\n".join(f"{area}: {work.name}" for _, work in numbered))
             continue
         print(f"\n{area}\n{HEADER}\n{RULE}", flush=True)
         rows, versions = {}, {}
-        for number, work in chosen:
+        for number, work in numbered:
             sides = measure(area, number, work, options.repeats)
             rows[work.name] = row(work, sides)
             print(rows[work.name], flush=True)
             for side in sides.values():
                 versions |= side.versions if isinstance(side, Measured) else {}
         if options.write:
-            write(options.write, area, works, rows, versions)
+            write(options.write, area, all_areas[area], rows, versions)
 
 
 if __name__ == "__main__":

@@ -40,9 +40,10 @@ def strip_tag(text: str) -> str:
 
 
 def _line(line: str) -> str:
+    line = _pair_quotes(line)
     for pattern, replacement in _RULES:
         line = pattern.sub(replacement, line)
-    return _pair_quotes(line.strip())
+    return line.strip()
 
 
 def _pair_quotes(line: str) -> str:
@@ -53,4 +54,4 @@ def _pair_quotes(line: str) -> str:
     out = parts[0]
     for i, part in enumerate(parts[1:]):
         out = f'{out.rstrip()} "{part.lstrip()}' if i % 2 == 0 else f'{out.rstrip()}"{part}'
-    return out.strip()
+    return out

@@ -79,12 +79,13 @@ def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False
     from filelock import FileLock
 
     place = remote.place(cache_dir)
+    if not place.is_file():
+        refuse_missing(remote, place, offline=offline)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         # One lock a file: a second process waits, and finds the file there.
         with FileLock(f"{place}.lock"):
             if not place.is_file():
-                refuse_missing(remote, place, offline=offline)
                 _download(remote, place, progress=progress)
             verify(remote, cache_dir=cache_dir)
     except OSError as err:

@@ -21,7 +21,7 @@ from harness.io import read_jsonl
 from harness.registry import register
 from harness.types import Example
 from tasks._files import FileTask
-from tasks._prompts import PromptUnit, cut
+from tasks._prompts import Cutter, PromptUnit
 from tasks._records import usable_text
 from tasks.download import Remote
 
@@ -64,13 +64,14 @@ class WebText(FileTask):
             DataError: If a line is not what the source's are.
         """
         path = self.places()[0]
+        cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer)
         count = 0
         for number, row in read_jsonl(path):
             count += 1
             text = usable_text(row, "text", f"{path}:{number}", skipped)
             if text is None:
                 continue
-            made = cut(text, self.prompt_unit, self.prompt_length, self.max_length, tokenizer)
+            made = cutter.cut(text)
             if made is None:
                 skipped[f"no longer than {self.prompt_length} {self.prompt_unit}"] += 1
                 continue

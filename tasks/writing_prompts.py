@@ -29,7 +29,7 @@ from harness.signature import digest
 from harness.types import Example
 from tasks._detokenize import detokenize, strip_tag
 from tasks._files import FileTask, own_digest
-from tasks._prompts import PromptUnit, cut
+from tasks._prompts import Cutter, PromptUnit
 from tasks.download import Remote
 
 ADDRESS = "https://dl.fbaipublicfiles.com/fairseq/data/writingPrompts.tar.gz"
@@ -98,8 +98,9 @@ class WritingPrompts(FileTask):
         )
         if self.order == "hash":
             found = iter(sorted(found, key=lambda pair: hashlib.sha256(pair[0].encode()).digest()))
+        cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer)
         for identity, text in found:
-            made = cut(text, self.prompt_unit, self.prompt_length, self.max_length, tokenizer)
+            made = cutter.cut(text)
             if made is None:
                 skipped[f"no longer than {self.prompt_length} {self.prompt_unit}"] += 1
                 continue

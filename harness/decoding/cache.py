@@ -50,11 +50,11 @@ class Runner(Protocol):
         ...
 
 
-def runner(lm: LanguageModel, rows: int, length: int) -> Runner:
-    """Make a runner for `rows` sequences of at most `length` positions."""
+def runner(lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> Runner:
+    """Make a runner for `rows` sequences of at most `length` positions; `once`: it is fed once, so nothing is kept."""
     if _is_plain_gpt2(lm.model):
-        return Gpt2Runner(lm, rows, length)
-    return GeneralRunner(lm, rows, length)
+        return Gpt2Runner(lm, rows, length, once=once)
+    return GeneralRunner(lm, rows, length, once=once)
 
 
 def _is_plain_gpt2(model: Any) -> bool:  # noqa: ANN401
@@ -88,7 +88,7 @@ def compaction(rows: int, kept: Sequence[int]) -> tuple[list[int], list[int], li
 class Gpt2Runner:
     """The GPT-2 family, written out: no mask to build, keys and values written in place."""
 
-    def __init__(self, lm: LanguageModel, rows: int, length: int) -> None:
+    def __init__(self, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> None:
         import torch
 
         self.weights = lm.memo.get("gpt2") or lm.memo.setdefault("gpt2", Gpt2Weights(lm.model))
@@ -96,7 +96,7 @@ class Gpt2Runner:
         floor = 2 if lm.device.type == "cpu" else 1
         self.rows, self.length = rows, 0
         self._physical, self._floor = max(rows, floor), floor
-        shape = (w.layers, 2, self._physical, w.heads, length, w.head_size)
+        shape = (w.layers if not once else 1, 2, self._physical, w.heads, length, w.head_size)
         self._cache = torch.zeros(shape, dtype=lm.dtype, device=lm.device)
 
     def feed(self, ids: Tensor, *, every: bool = False) -> Tensor:
@@ -111,7 +111,8 @@ class Gpt2Runner:
         start, end = self.length, self.length + t
         with torch.inference_mode():
             x = nn.embedding(ids, w.tokens).add_(w.positions[start:end]).view(n * t, w.width)
-            for layer, cache in zip(w.blocks, self._cache, strict=True):
+            for depth, layer in enumerate(w.blocks):
+                cache = self._cache[min(depth, len(self._cache) - 1)]
                 keys, values = cache[0, :n, :, :end], cache[1, :n, :, :end]
                 h = nn.layer_norm(x, (w.width,), layer.ln_1_w, layer.ln_1_b, w.eps)
                 qkv = torch.addmm(layer.attn_b, h, layer.attn_w).view(n, t, 3, w.heads, w.head_size)
@@ -205,12 +206,12 @@ class Gpt2Weights:
 class GeneralRunner:
     """Any other causal LM of transformers, with the same kind of cache."""
 
-    def __init__(self, lm: LanguageModel, rows: int, length: int) -> None:
+    def __init__(self, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> None:
         self._lm = lm
         self._model, self._body, self._head = lm.model, lm.model.get_decoder(), lm.model.get_output_embeddings()
         self._floor = GENERAL_FLOOR if lm.device.type == "cpu" else 1
         self._room, self.length, self.rows = length, 0, rows
-        self._cache = _fixed_cache(self._model.config, length)
+        self._cache = None if once else _fixed_cache(self._model.config, length)
 
     def feed(self, ids: Tensor, *, every: bool = False) -> Tensor:
         """See `Runner`."""
@@ -224,7 +225,7 @@ class GeneralRunner:
             out = self._body(
                 input_ids=ids,
                 past_key_values=self._cache,
-                use_cache=True,
+                use_cache=self._cache is not None,
                 cache_position=at,
                 position_ids=at.expand(len(ids), t),
             )

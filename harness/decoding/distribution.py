@@ -15,7 +15,7 @@ one nearest to the entropy).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class View:
     """The full rows in token order, shape (n, V), float32."""
     state: Tensor | None = None
     """State of decoders that have one, shape (n, s), float64."""
+    memo: dict[str, Tensor] = field(default_factory=dict)
+    """What rules derive from the rows, made once."""
 
     @property
     def complete(self) -> bool:
@@ -58,13 +60,27 @@ class View:
     @property
     def surprisal(self) -> Tensor:
         """-log p in nats, ascending, shape (n, k)."""
-        return self.log_z - self.z
+        if "surprisal" not in self.memo:
+            self.memo["surprisal"] = self.log_z - self.z
+        return self.memo["surprisal"]
+
+    @property
+    def squares_above(self) -> Tensor:
+        """Sum of p squared strictly before each position, shape (n, k + 1)."""
+        if "squares_above" not in self.memo:
+            self.memo["squares_above"] = mass_before(self.p * self.p)
+        return self.memo["squares_above"]
 
     def entropy(self) -> Tensor:
         """Entropy of the full softmax in nats, shape (n, 1), float64."""
-        logits = self.logits.double()
-        p = (logits - self.log_z).exp_()
-        return self.log_z - (p * logits.clamp_min_(-1e30)).sum(-1, keepdim=True)
+        if "entropy" not in self.memo:
+            if self.complete:
+                terms = self.p * self.surprisal.clamp(max=1e30)
+            else:
+                surprisal = (self.log_z - self.logits.double()).clamp_(max=1e30)
+                terms = (-surprisal).exp_().mul_(surprisal)
+            self.memo["entropy"] = terms.sum(-1, keepdim=True)
+        return self.memo["entropy"]
 
     def sigma(self) -> Tensor:
         """Standard deviation (n - 1) of the finite logits of the full row, shape (n, 1), float64."""
@@ -243,15 +259,21 @@ def entmax(view: View, alpha: float) -> Cut:
     return Cut(None, candidates.where(undecided, support), weights)
 
 
-def look(logits: Tensor, head: int | None, state: Tensor | None = None) -> View:
-    """Order rows (n, V), float32, after penalties and temperature; `head` best only, or whole rows for None."""
+def look(logits: Tensor, head: int | None, state: Tensor | None = None, ordered: Tensor | None = None) -> View:
+    """Order rows after penalties and temperature.
+
+    Args:
+        logits: Shape (n, V), float32.
+        head: Number of best tokens to look at; None: all.
+        state: Shape (n, s), of decoders that have one.
+        ordered: The best logits descending, if they are known already.
+    """
     import torch
 
     k = logits.shape[1] if head is None else min(head, logits.shape[1])
     best = torch.softmax(logits, dim=-1).amax(-1, keepdim=True).double()
-    z = _descending(logits, k).double()
-    log_z = z[:, :1] - best.log()
-    return view_of(z, log_z, logits, state)
+    z = (descending(logits, k) if ordered is None else ordered).double()
+    return view_of(z, z[:, :1] - best.log(), logits, state)
 
 
 def view_of(z: Tensor, log_z: Tensor, logits: Tensor, state: Tensor | None = None) -> View:
@@ -264,7 +286,7 @@ def view_of(z: Tensor, log_z: Tensor, logits: Tensor, state: Tensor | None = Non
     return View(z, log_z, p, above, logits, state)
 
 
-def _descending(logits: Tensor, k: int) -> Tensor:
+def descending(logits: Tensor, k: int) -> Tensor:
     """The k largest values of each row, descending; on CPU by NumPy, whose vectorised sorts are far faster."""
     import numpy as np
     import torch
@@ -329,10 +351,10 @@ def weigh(decoder: QDecoder, view: View) -> Weighed:
     weights, before = view.p, view.above
     temperature, first = decoder.heat()
     if cut.weights is not None:
-        weights, before = cut.weights, _before(cut.weights)
+        weights, before = cut.weights, mass_before(cut.weights)
     elif not first and temperature != 1 and not whole:
         weights = ((view.z - view.z[:, :1]) / temperature).exp_()
-        before = _before(weights)
+        before = mass_before(weights)
     end = hi.clamp(max=weights.shape[1])
     total = (before.gather(1, end[:, None]) - before.gather(1, lo.clamp(max=k - 1)[:, None])).squeeze(1)
     if whole and not view.complete:
@@ -340,7 +362,8 @@ def weigh(decoder: QDecoder, view: View) -> Weighed:
     return Weighed(view, lo.clamp(max=k - 1), hi, weights, before, total, undecided, whole)
 
 
-def _before(weights: Tensor) -> Tensor:
+def mass_before(weights: Tensor) -> Tensor:
+    """Sum of weights (n, w) strictly before each position, shape (n, w + 1), float64."""
     import torch
 
     out = torch.zeros((len(weights), weights.shape[1] + 1), dtype=torch.float64, device=weights.device)

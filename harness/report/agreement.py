@@ -11,19 +11,19 @@ from harness.report.frame import Results
 from harness.report.layout import Layout
 from harness.report.systems import System, human_value, systems_of
 from harness.report.table import Cell, Column, Row, Table, column_decimals
-from harness.report.tables import slug, split_axes, split_items, value_tables, wanted
+from harness.report.tables import check_signatures, slug, split_axes, split_items, value_tables, wanted
 
 Pair = tuple[str, str]
 Make = Callable[[Sequence[Folded], Layout, str, str], Table]
 FEW = "Fewer than three systems have both values, or one of them is the same for all."
 ORIENTED = (
-    "Values are turned so that a positive correlation is agreement: larger is better; where lower is better the sign is "
+    "Values are turned so that a positive correlation is agreement: larger is better; where lower is, the sign is "
     "changed; where the human value is the target, it is minus the distance to it."
 )
 
 
 def correlation_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build metrics × human scores (or discriminator accuracy): Spearman's ρ over systems (MAUVE's Tables 5, 10, 14)."""
+    """Build metrics × human scores (or discriminator): Spearman's ρ over systems (MAUVE's Tables 5, 10, 14)."""
     return _for_each_part(results, layout, name, _correlation)
 
 
@@ -33,6 +33,8 @@ def _correlation(items: Sequence[Folded], layout: Layout, name: str, title: str)
     targets = wanted(items, Layout(metrics=layout.targets, companions=False))
     pairs = [p for p in wanted(items, layout) if p not in targets]
     systems = systems_of(items)
+    for pair in (*pairs, *targets):
+        check_signatures(pair[0], [i for s in systems if (i := s.value(*pair))], name, layout.allow)
     targets = [t for t in targets if len(_known(systems, t)) > 2]
     if not targets or not pairs:
         raise DataError(f"table {name}: none of {', '.join(layout.targets)} was measured on three systems or more")
@@ -61,7 +63,14 @@ def embedder_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the scores under several embedders and how their rankings agree (MAUVE's Table 12, P&R's Table B.1)."""
     if "embedder" not in results.axes:
         raise DataError(f"table {name}: these runs have no embedder")
-    made = Layout(title=layout.title, metrics=layout.metrics, columns=("embedder",), human=False, split=layout.split, allow=("embedder",))
+    made = Layout(
+        title=layout.title,
+        metrics=layout.metrics,
+        columns=("embedder",),
+        human=False,
+        split=layout.split,
+        allow=("embedder",),
+    )
     return [*value_tables(results, made, name), *_for_each_part(results, layout, f"{name}-agreement", _embedders)]
 
 
@@ -87,7 +96,9 @@ def _embedders(items: Sequence[Folded], layout: Layout, name: str, title: str) -
         rows.append(Row(embedder, "embedder", tuple(cells)))
     columns = tuple(Column(*p, _title(items, p), "higher", 3) for p in pairs)
     remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
-    return Table(name, f"{title}: agreement of embedders", columns, tuple(rows), (remark,), head="Embedder", show_seeds=False)
+    return Table(
+        name, f"{title}: agreement of embedders", columns, tuple(rows), (remark,), head="Embedder", show_seeds=False
+    )
 
 
 def spread_tables(results: Results, layout: Layout, name: str) -> list[Table]:
@@ -104,7 +115,11 @@ def _spread(items: Sequence[Folded], layout: Layout, name: str, title: str) -> T
         spreads = [c.value for c in column if math.isfinite(c.value)]
         mean = math.fsum(spreads) / len(spreads) if spreads else math.nan
         column.append(Cell(mean) if spreads else Cell(note="One seed alone."))
-        columns.append(Column(*pair, f"sd {_title(items, pair)}", "none", min(4, column_decimals(column) + 1), _signature(items, pair)))
+        columns.append(
+            Column(
+                *pair, f"sd {_title(items, pair)}", "none", min(4, column_decimals(column) + 1), _signature(items, pair)
+            )
+        )
         cells.append(column)
     labels = [(s.label, "model", max(i.seeds for i in s.items)) for s in rows] + [("mean over systems", "summary", 0)]
     made = [

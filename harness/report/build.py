@@ -45,7 +45,10 @@ class Report:
         for table in self.tables:
             print_table(table, out)
             out.print()
-        counts = [f"{self.runs} runs", *([f"{self.unfinished} unfinished folders passed over"] if self.unfinished else [])]
+        counts = [
+            f"{self.runs} runs",
+            *([f"{self.unfinished} unfinished folders passed over"] if self.unfinished else []),
+        ]
         counts += [f"{self.superseded} older values superseded"] if self.superseded else []
         out.print(Text(", ".join(counts)))
         for path in self.listed():
@@ -113,7 +116,9 @@ def build_report(
     return Report(folder, tuple(tables), tuple(written), len(results.runs), results.unfinished, results.superseded)
 
 
-def _layouts(layout: str | Path | Layout | Sequence[str] | None, options: Mapping[str, Any]) -> list[tuple[str, Layout]]:
+def _layouts(
+    layout: str | Path | Layout | Sequence[str] | None, options: Mapping[str, Any]
+) -> list[tuple[str, Layout]]:
     if layout is None and options:
         return [("results", layout_of(options, "report"))]
     options = {k: v for k, v in options.items() if k != "_target_"}

@@ -32,7 +32,9 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("paths", nargs="+", metavar="PATH", help="run folders, or folders that hold them")
-    made.add_argument("--layout", action="append", metavar="NAME", help="a layout, or several joined by commas; default: full")
+    made.add_argument(
+        "--layout", action="append", metavar="NAME", help="a layout, or several joined by commas; default: full"
+    )
     made.add_argument("--compare", action="append", metavar="PAPER/TABLE", help="a published table, or several")
     made.add_argument("--baseline", metavar="LABEL", help="test every other system against this one")
     made.add_argument("--where", action="append", default=[], metavar="AXIS=VALUE", help="keep these runs; a|b: either")

@@ -26,7 +26,10 @@ def print_table(table: Table, console: Console | None = None) -> None:
         grid.add_column(Text(column.heading), justify="right", overflow="fold")
     for i, row in enumerate(table.rows):
         seeds = [str(row.seeds or "")] if table.show_seeds else []
-        cells = [Text(_cell(table, c, k), style="bold" if c.best else "") for c, k in zip(row.cells, table.columns, strict=True)]
+        cells = [
+            Text(_cell(table, c, k), style="bold" if c.best else "")
+            for c, k in zip(row.cells, table.columns, strict=True)
+        ]
         last = i + 1 < len(table.rows) and table.rows[i + 1].rule
         grid.add_row(Text(row.label), *seeds, *cells, end_section=last, style="italic" if row.system == "human" else "")
     out.print(grid)

@@ -32,7 +32,7 @@ def draw_all(results: Results, folder: Path) -> list[Path]:
 
 
 def _makers() -> list[Callable[..., Mapping[str, Figure]]]:
-    from harness.report import curves, frontiers, panels, sweeps
+    from harness.report import curves, frontiers, panels, people_figures, sweeps
 
     return [
         curves.divergence_curves,
@@ -41,4 +41,5 @@ def _makers() -> list[Callable[..., Mapping[str, Figure]]]:
         frontiers.precision_recall,
         frontiers.quality_diversity,
         curves.rank_frequency,
+        people_figures.people_figures,
     ]

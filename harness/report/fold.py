@@ -1,4 +1,4 @@
-"""Folding of seeds: one value a system, metric and setting, with its mean, spread and count; names and order of rows."""
+"""Folding of seeds: one value a system, metric and setting with mean, spread and count; names and order of rows."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ DECODERS = (
     *("greedy", "beam", "diverse_beam", "beam_sample", "contrastive_search", "contrastive_decoding", "adversarial"),
     *("ancestral", "temperature", "top_k", "nucleus", "typical", "epsilon", "eta", "min_p"),
 )
+
+IDENTITY = ("system", "setting", "metric", "key", "signature")  # what makes two values the same but for the seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +54,26 @@ class Folded:
 
 def fold(results: Results) -> list[Folded]:
     """Group values by everything but the seed, in the order of the frame."""
+    return results.memo("folded", lambda: _fold(results))
+
+
+def _fold(results: Results) -> list[Folded]:
     names = [a for a in results.axes if a != "seed"]
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
-    for row in results.frame.to_dict("records"):
-        groups[row["system"], row["setting"], row["metric"], row["key"], row["signature"]].append(row)  # type: ignore[index]
-    return [_folded(rows, names) for rows in groups.values()]
+    columns = {str(c): results.frame[c].tolist() for c in results.frame.columns}
+    groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place, key in enumerate(zip(*(columns[c] for c in IDENTITY), strict=True)):
+        groups[key].append(place)
+    texts: dict[str, dict[str, str]] = {}  # the axes of a setting are written once, not for every value
+    folded = []
+    for key, places in groups.items():
+        rows = [{c: v[i] for c, v in columns.items() if c not in names} for i in places]
+        if key[1] not in texts:
+            texts[key[1]] = {n: axis_text(columns[n][places[0]]) for n in names}
+        folded.append(_folded(rows, texts[key[1]]))
+    return folded
 
 
-def _folded(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Folded:
+def _folded(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, str]) -> Folded:
     first = rows[0]
     values = [float(r["value"]) for r in rows]
     finite = [v for v in values if math.isfinite(v)]
@@ -78,7 +92,7 @@ def _folded(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Folded:
         note=next((r["reason"] for r in rows if r["reason"]), "") if finite else "",
         primary=bool(first["primary"]),
         family=first["family"],
-        axes={n: axis_text(first[n]) for n in names},
+        axes=axes,
         titles=(first["model_title"], first["decoder_title"]),
         values=dict(zip(seeds, values, strict=True)),
         sources=tuple((int(r[INTERNAL]), r["artefact"]) for r in rows),
@@ -116,7 +130,11 @@ def label_of(item: Folded, axes: Sequence[str], *, several_models: bool) -> str:
         base = "human"
     else:
         model, decoder = item.titles
-        base = " ".join(p for p in ((model if several_models else ""), decoder) if p) or model or item.axes.get("system", "")
+        base = (
+            " ".join(p for p in ((model if several_models else ""), decoder) if p)
+            or model
+            or item.axes.get("system", "")
+        )
     rest = [f"{a.rpartition('.')[2]}={item.axes[a]}" for a in axes if item.axes.get(a) and _named(item, a)]
     return ", ".join([base or "model", *rest])
 

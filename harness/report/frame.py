@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.errors import DataError
 from harness.io import read_json, replacing
@@ -18,13 +19,37 @@ if TYPE_CHECKING:
     import pandas as pd
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 RECORD = "record.json"
 SCHEMA = 1
 # Columns of the frame that are not axes, in the order of the exported files.
 FIXED = (
-    *("run", "experiment", "system", "model_title", "decoder_title", "setting", "metric", "key", "title", "value", "sd"),
-    *("primary", "status", "reason", "n_human", "n_model", "signature", "family", "direction", "resampling", "artefact"),
+    *(
+        "run",
+        "experiment",
+        "system",
+        "model_title",
+        "decoder_title",
+        "setting",
+        "metric",
+        "key",
+        "title",
+        "value",
+        "sd",
+    ),
+    *(
+        "primary",
+        "status",
+        "reason",
+        "n_human",
+        "n_model",
+        "signature",
+        "family",
+        "direction",
+        "resampling",
+        "artefact",
+    ),
 )
 INTERNAL = "at"  # index into `Results.runs`; not exported
 
@@ -61,13 +86,21 @@ class Results:
     superseded: int
     """Values passed over because a newer run of the same axes and signature has them."""
     _arrays: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _memo: dict[str, Any] = field(default_factory=dict)
 
     def select(self, frame: pd.DataFrame) -> Results:
         """Return the same runs with fewer values."""
         return Results(frame, self.runs, self.axes, self.unfinished, self.superseded, self._arrays)
 
+    def memo(self, name: str, make: Callable[[], T]) -> T:
+        """Return what was made of these results under a name; it is made once."""
+        if name not in self._memo:
+            self._memo[name] = make()
+        made: T = self._memo[name]
+        return made
+
     def arrays(self, at: int, artefact: str | None) -> Mapping[str, Any]:
-        """Return the arrays that a metric left in the store (`arrays/<name>`, `per_example/<name>`); none if it is gone."""
+        """Return what a metric left in the store (`arrays/<name>`, `per_example/<name>`); nothing if it is gone."""
         store = self.runs[at].store
         if not artefact or store is None:
             return {}
@@ -84,9 +117,10 @@ def _load_arrays(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
         return {}
     try:
-        return load_file(path)
+        arrays: Mapping[str, Any] = load_file(path)
     except (OSError, SafetensorError) as err:
         raise DataError(f"{path}: cannot be read ({err})") from err
+    return arrays
 
 
 def read_results(paths: Iterable[Path | str], where: Mapping[str, str] | None = None) -> Results:
@@ -99,17 +133,17 @@ def read_results(paths: Iterable[Path | str], where: Mapping[str, str] | None = 
     Raises:
         DataError: If a path is missing, no run is found, a record is broken or nothing is left by `where`.
     """
-    paths = [Path(p) for p in paths]
-    records, unfinished = find_records(paths)
+    places = [Path(p) for p in paths]
+    records, unfinished = find_records(places)
     if not records:
         waiting = f" ({unfinished} unfinished)" if unfinished else ""
-        raise DataError(f"no finished run under {', '.join(map(str, paths)) or 'no path'}{waiting}: no {RECORD} there")
+        raise DataError(f"no finished run under {', '.join(map(str, places)) or 'no path'}{waiting}: no {RECORD} there")
     runs = sorted((_read_run(path) for path in records), key=_run_order)
     rows, superseded = _rows(runs)
     axes = _axis_names(runs)
     frame = _to_frame(rows, axes)
     results = Results(frame, tuple(runs), axes, unfinished, superseded)
-    return filtered(results, where or {})
+    return filtered(results, where) if where else results
 
 
 def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
@@ -277,12 +311,11 @@ def _to_frame(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> pd.Data
 
     names = (*FIXED, *axes, INTERNAL)
     columns = {name: [row.get(name) for row in rows] for name in names}
-    series = {name: _series(pd, values) if name in axes else pd.Series(values) for name, values in columns.items()}
-    return pd.DataFrame(series)
+    return pd.DataFrame({name: _series(pd, values) for name, values in columns.items()})
 
 
 def _series(pd: Any, values: Sequence[Any]) -> Any:  # noqa: ANN401
-    """Whole numbers stay whole beside missing ones; a mixture of kinds becomes text, so that every column has one type."""
+    """Keep whole numbers whole beside missing ones; a mixture of kinds becomes text: one type a column."""
     kinds = {type(v) for v in values if v is not None}
     if kinds == {int}:
         return pd.Series(values, dtype="Int64")
@@ -311,21 +344,19 @@ def filtered(results: Results, where: Mapping[str, str]) -> Results:
         if name in results.axes and not of_human(name):
             keep |= frame["system"] != "model"
         frame = frame[keep]
-    if not (frame["system"] == "model").any() and where:
+    if not (frame["system"] == "model").any():
         raise DataError(f"no value is left by {', '.join(f'{k}={v}' for k, v in where.items())}")
     return results.select(frame)
 
 
 def axis_text(value: Any) -> str:  # noqa: ANN401
     """Write an axis value as a user writes it: 0.95, not 0.9500000001; nothing for a missing one."""
-    if value is None or value != value:  # noqa: PLR0124 - NaN
+    if value is None:
         return ""
-    if not isinstance(value, (bool, int, float, str)):  # pandas' missing value, numpy scalars
-        text = str(value)
-        return "" if text == "<NA>" else text
     if isinstance(value, float):
-        return f"{value:.12g}"
-    return str(value)
+        return f"{value:.12g}" if math.isfinite(value) else ""
+    text = str(value)
+    return "" if text == "<NA>" else text  # pandas' missing whole number
 
 
 def with_options(frame: pd.DataFrame, metric: str) -> pd.DataFrame:

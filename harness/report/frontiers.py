@@ -85,7 +85,9 @@ def _quality_diversity(known: Sequence[tuple[System, Folded, Folded]], items: Se
     several = len({x.titles[0] for _, x, _ in known}) > 1
     for entry in known:
         _, x, _ = entry
-        kinds.setdefault(" ".join(filter(None, [x.titles[0] if several else "", x.axes.get("decoder", "")])), []).append(entry)
+        kinds.setdefault(
+            " ".join(filter(None, [x.titles[0] if several else "", x.axes.get("decoder", "")])), []
+        ).append(entry)
     shown = list(kinds.items())[:MOST]
     figure, (panel,) = new_figure(COLUMN, 2.6 + 0.14 * math.ceil((len(shown) + 1) / 3))
     for index, (kind, entries) in enumerate(shown):
@@ -98,7 +100,9 @@ def _quality_diversity(known: Sequence[tuple[System, Folded, Folded]], items: Se
                 panel.annotate(option, (xs[place], ys[place]), xytext=(3, 3), textcoords="offset points", fontsize=6)
     human_x, human_y = human_value(items, known[0][1]), human_value(items, known[0][2])
     if human_x and human_y and math.isfinite(human_x.mean) and math.isfinite(human_y.mean):
-        panel.plot(human_x.mean, human_y.mean, marker="*", markersize=9, color=HUMAN_COLOUR, linestyle="", label="human")
+        panel.plot(
+            human_x.mean, human_y.mean, marker="*", markersize=9, color=HUMAN_COLOUR, linestyle="", label="human"
+        )
         panel.axvline(human_x.mean, color=HUMAN_COLOUR, linewidth=0.5, linestyle=":")
         panel.axhline(human_y.mean, color=HUMAN_COLOUR, linewidth=0.5, linestyle=":")
     panel.set_xscale("log")

@@ -8,12 +8,15 @@ from harness.report.table import ARROWS, Cell, Column, Table
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
-    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "\"": r"\textquotedbl{}", "`": r"\textasciigrave{}", "±": r"$\pm$", "–": "--", "—": "---", "−": "$-$", "×": r"$\times$",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "|": r"\textbar{}",
+    "<": r"\textless{}", ">": r"\textgreater{}",
+    "\"": r"\textquotedbl{}", "`": r"\textasciigrave{}", "±": r"$\pm$", "–": "--", "—": "---", "−": "$-$",
+    "×": r"$\times$",
     "≈": r"$\approx$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "≤": r"$\leq$", "≥": r"$\geq$", "…": r"\ldots{}",
     "Δ": r"$\Delta$", "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "ε": r"$\epsilon$", "η": r"$\eta$",
     "θ": r"$\theta$", "λ": r"$\lambda$", "μ": r"$\mu$", "π": r"$\pi$", "ρ": r"$\rho$", "σ": r"$\sigma$", "τ": r"$\tau$",
-    "→": r"$\rightarrow$", "∞": r"$\infty$", "·": r"$\cdot$", "’": "'", "‘": "`", "“": "``", "”": "''", "†": r"$\dagger$",
+    "→": r"$\rightarrow$", "∞": r"$\infty$", "·": r"$\cdot$", "’": "'", "‘": "`", "“": "``", "”": "''",
+    "†": r"$\dagger$",
     "∪": r"$\cup$", "²": r"$^2$", "‖": r"$\|$",
 }  # fmt: skip
 PREAMBLE = "% Needs in the preamble: \\usepackage[T1]{fontenc}, \\usepackage{booktabs}, \\usepackage{graphicx}\n"
@@ -87,7 +90,12 @@ def _foot(table: Table) -> list[str]:
     parts = [*notes, *(escape(r) for r in table.remarks), *signatures]
     if not parts:
         return []
-    return [r"\par\smallskip", r"\begin{minipage}{\linewidth}\scriptsize\raggedright", *(rf"{p}\par" for p in parts), r"\end{minipage}"]
+    return [
+        r"\par\smallskip",
+        r"\begin{minipage}{\linewidth}\scriptsize\raggedright",
+        *(rf"{p}\par" for p in parts),
+        r"\end{minipage}",
+    ]
 
 
 def _breakable(signature: str) -> str:

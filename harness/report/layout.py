@@ -49,7 +49,9 @@ class Layout(Spec):
 
     def check(self) -> None:
         """Refuse an axis in two places at once."""
-        both = set(self.rows) & set(self.columns) | set(self.rows) & set(self.split) | set(self.columns) & set(self.split)
+        both = (
+            set(self.rows) & set(self.columns) | set(self.rows) & set(self.split) | set(self.columns) & set(self.split)
+        )
         if both:
             raise SpecError(f"report: axis {min(both)!r} is in more than one of rows, columns and split")
 

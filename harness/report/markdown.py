@@ -56,7 +56,9 @@ def to_csv(table: Table) -> str:
     names = [f"|{c.key} - human|" if c.gap else c.key for c in table.columns]
     twice = {n for n in names if names.count(n) > 1}
     names = [c.title if n in twice else n for n, c in zip(names, table.columns, strict=True)]
-    writer.writerow([table.head.lower(), "kind", *(x for n in names for x in (n, f"{n} sd", f"{n} seeds", f"{n} note"))])
+    writer.writerow(
+        [table.head.lower(), "kind", *(x for n in names for x in (n, f"{n} sd", f"{n} seeds", f"{n} note"))]
+    )
     for row in table.rows:
         cells = (x for c in row.cells for x in (_number(c.value), _number(c.sd), c.n or "", c.note))
         writer.writerow([row.label, row.system, *cells])

@@ -94,7 +94,9 @@ def _panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str],
     first = lines[0].points[0][1]
     places = sorted({p for line in lines for p, _ in line.points})
     if humans:
-        panel.plot(sorted(humans), [humans[p] for p in sorted(humans)], color=HUMAN_COLOUR, linestyle="--", label="human")
+        panel.plot(
+            sorted(humans), [humans[p] for p in sorted(humans)], color=HUMAN_COLOUR, linestyle="--", label="human"
+        )
     if places[0] > 0 and places[-1] / places[0] >= 20:
         panel.set_xscale("log")
     panel.set_title(f"{first.title} {ARROWS[first.direction]}".rstrip())
@@ -128,7 +130,9 @@ def _rest(item: Folded, axis: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((axes | options).items()))
 
 
-def _label(rest: tuple[tuple[str, str], ...], all_rests: Sequence[tuple[tuple[str, str], ...]], item: Folded, axis: str) -> str:
+def _label(
+    rest: tuple[tuple[str, str], ...], all_rests: Sequence[tuple[tuple[str, str], ...]], item: Folded, axis: str
+) -> str:
     """Name a line by model and decoder, and by the other axes in which the lines differ."""
     own = dict(rest)
     model, decoder = item.titles

@@ -51,6 +51,8 @@ class Cell:
     """Stands after the number (stars of a test)."""
     signed: bool = False
     """Print a plus sign too."""
+    decimals: int | None = None
+    """In place of the column's."""
     blank: bool = False
     """Nothing belongs here, and nothing needs saying about it."""
 
@@ -97,9 +99,10 @@ class Table:
         """Return a cell's number and its spread (empty if there is none) as text."""
         if not math.isfinite(cell.value):
             return ("" if cell.blank else DASH), ""
-        sign = "+" if cell.signed and cell.value > 0 else ""
-        spread = fixed(cell.sd, column.decimals) if math.isfinite(cell.sd) else ""
-        return f"{sign}{fixed(cell.value, column.decimals)}{cell.suffix}", spread
+        places = column.decimals if cell.decimals is None else cell.decimals
+        number = fixed(cell.value, places)
+        sign = "+" if cell.signed and cell.value > 0 and number.strip("0.,") else ""
+        return f"{sign}{number}{cell.suffix}", fixed(cell.sd, places) if math.isfinite(cell.sd) else ""
 
     def legend(self) -> str:
         """Explain the arrows that occur, and the bold face."""
@@ -112,7 +115,7 @@ class Table:
 
 
 def letters(index: int) -> str:
-    """Return a, b, …, z, aa, ab, …"""
+    """Return a, b, …, z, aa, ab, …."""
     text = ""
     index += 1
     while index:

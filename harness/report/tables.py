@@ -62,7 +62,7 @@ def split_axes(items: Sequence[Folded], layout: Layout) -> tuple[str, ...]:
 def select(results: Results, layout: Layout) -> Results:
     """Apply a layout's own filter; a filter on an axis that these runs lack leaves everything."""
     where = {k: str(v) for k, v in layout.where.items() if k in results.frame.columns}
-    return filtered(results, where)
+    return filtered(results, where) if where else results
 
 
 def split_items(items: Sequence[Folded], axes: Sequence[str]) -> dict[tuple[str, ...], list[Folded]]:
@@ -226,7 +226,7 @@ class _ValueTable:
         here = [i for i in shown if all(i.axes.get(a, "") == v for a, v in where.items() if i.system == "model")]
         own = [i for i in here if i.system == "model"]
         humans = [i for i in here if i.system == "human"]
-        self._check_signatures(pair, own)
+        check_signatures(pair[0], own, self.name, self.layout.allow)
         first = (own or here or shown)[0]
         by_row: dict[RowKey, list[Folded]] = {key: [] for key in rows}
         for item in own:
@@ -234,31 +234,20 @@ class _ValueTable:
         gap = self.layout.gaps and first.direction == "match_human"
         cells = {key: self._cell(items, pair, humans, gap, key) for key, items in by_row.items()}
         place = column_decimals([*cells.values(), *([] if gap else [Cell(h.mean) for h in humans])])
-        title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*where.values(), fields) if v)])
+        title = " ".join(
+            [f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*where.values(), fields) if v)]
+        )
         direction = "lower" if gap else first.direction
         column = Column(*pair, title, direction, place, first.signature, gap)
         return column, _with_best(column, cells, {key: self._target(by_row[key], humans) for key in rows})
-
-    def _check_signatures(self, pair: tuple[str, str], own: Sequence[Folded]) -> None:
-        for item in own[1:]:
-            a, b = own[0], item
-            left, right = parse_signature(a.signature), parse_signature(b.signature)
-            differ = [k for k in {**left, **right} if left.get(k) != right.get(k) and k not in self.layout.allow]
-            if differ:
-                names = "; ".join(f"{k} ({left.get(k)} and {right.get(k)})" for k in differ)
-                raise SpecError(
-                    f"table {self.name}, column {pair[0]}: two values are not comparable, their signatures differ in "
-                    f"{names}: {label_of(a, self.axes, several_models=True)} and "
-                    f"{label_of(b, self.axes, several_models=True)}; separate them with --split or --where"
-                )
 
     def _cell(
         self, items: Sequence[Folded], pair: tuple[str, str], humans: Sequence[Folded], gap: bool, key: RowKey
     ) -> Cell:
         if len({tuple(i.axes.items()) for i in items}) > 1:
             raise SpecError(
-                f"table {self.name}: the rows ({', '.join(a for a, _ in key)}) put {items[0].titles} and {items[1].titles} "
-                "into one cell; name more axes in `rows`"
+                f"table {self.name}: the rows ({', '.join(a for a, _ in key)}) put {items[0].titles} and "
+                f"{items[1].titles} into one cell; name more axes in `rows`"
             )
         if not items:
             reason = self.reasons.get((pair[0], key))
@@ -309,6 +298,27 @@ class _ValueTable:
                 return Cell(item.mean, note=f"{CEILING}{f' (n {n})' if n else ''}.")
         family = next(i.family for i in models if i.metric == column.metric)
         return Cell(note=next((i.reason for i in mine if i.reason), NOT_HUMAN.get(family, NO_HUMAN)))
+
+
+def check_signatures(metric: str, own: Sequence[Folded], table: str, allow: Sequence[str] = ()) -> None:
+    """Refuse to set values of different signatures side by side.
+
+    Raises:
+        SpecError: Names the fields that differ, their values and the two systems.
+    """
+    for item in own[1:]:
+        first = own[0]
+        if item.signature == first.signature:
+            continue
+        left, right = parse_signature(first.signature), parse_signature(item.signature)
+        differ = [k for k in {**left, **right} if left.get(k) != right.get(k) and k not in allow]
+        if differ:
+            fields = "; ".join(f"{k} ({left.get(k)} and {right.get(k)})" for k in differ)
+            one, other = (label_of(i, varying(own), several_models=True) for i in (first, item))
+            raise SpecError(
+                f"table {table}, column {metric}: two values are not comparable, their signatures differ in {fields}: "
+                f"{one} and {other}; separate them with --split or --where"
+            )
 
 
 def _some(names: set[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 
 def _no_data() -> None:
@@ -46,6 +46,8 @@ class Work:
     repeats: int | None = None
     """Overrides `--repeats` for long works."""
     peer_repeats: int | None = None
+    clock: Literal["wall", "cpu"] = "wall"
+    """`cpu`: processor time of the process, for works in one thread: it holds on a shared machine. Both sides alike."""
     threads: int | None = None
     """Threads of BLAS and OpenMP in both processes; None: as the machine has them."""
     timeout: float = 3600.0

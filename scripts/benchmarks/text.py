@@ -199,6 +199,7 @@ _SIZE = f"{TEXTS:,} texts × {TOKENS} tokens"
 
 WORKS = [
     Work(
+        clock="cpu",
         name=f"self_bleu, {_SIZE}, orders 1 to 4, all hypotheses",
         against=f"NLTK sentence_bleu, order 4 alone, {NLTK_HYPOTHESES} hypotheses",
         at_least=3000,
@@ -212,6 +213,7 @@ WORKS = [
         agree=max_gap,
     ),
     Work(
+        clock="cpu",
         name=f"self_bleu, {_SIZE}, order 4, all hypotheses",
         against="fast-bleu (C++), all hypotheses",
         at_least=10,
@@ -224,6 +226,7 @@ WORKS = [
         agree=max_gap,
     ),
     Work(
+        clock="cpu",
         name=f"distinct_n, {_SIZE}, orders 1 to 4",
         against="nltk ngrams and Counter",
         at_least=10,
@@ -235,6 +238,7 @@ WORKS = [
         agree=max_gap,
     ),
     Work(
+        clock="cpu",
         name=f"loop_rate, {_SIZE}",
         against="nested slices, as in the public scripts",
         at_least=50,
@@ -245,6 +249,7 @@ WORKS = [
         agree=max_gap,
     ),
     Work(
+        clock="cpu",
         name=f"zipf, {_SIZE}",
         against="Counter and scipy linregress",
         prepare=corpus,
@@ -255,6 +260,7 @@ WORKS = [
         agree=max_gap,
     ),
     Work(
+        clock="cpu",
         name=f"all text statistics, {_SIZE}, orders 1 to 5",
         at_most_seconds=6,
         at_most_mib=2048,
@@ -264,6 +270,7 @@ WORKS = [
     ),
     *(
         Work(
+            clock="cpu",
             name=f"distinct_n, zipf and seq_rep_n, {n:,} texts × 128 tokens, memory-mapped",
             at_most_mib=16 * 1024,
             prepare=mapped(n),

@@ -34,9 +34,11 @@ def other_value(hint: Any, value: Any) -> list[Any]:
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, (int, float)):
-        return [value + 1, value + 2, value / 2, value * 0.9, 1] if isinstance(value, float) else [value + 1, value + 2, 2]
+        return (
+            [value + 1, value + 2, value / 2, value * 0.9, 1] if isinstance(value, float) else [value + 1, value + 2, 2]
+        )
     if isinstance(value, tuple):
-        return [value[:1], (*value, *value[-1:]), (1,), (0.5,), (2.0,)]
+        return [v for v in (value[:1], (*value, *value[-1:]), (1,), (0.5,), (2.0,)) if v != value]
     found: list[Any] = []
     for option in options:
         if get_origin(option) is Literal:
@@ -183,7 +185,9 @@ def test_no_texts_is_undefined_not_a_number(name):
             empty[need] = Ragged(value.values[:0], np.zeros(1, np.int64))
         elif isinstance(value, NextToken):
             none = {f: getattr(value, f)[:0] for f in ("gold_prob", "sum_sq", "support", "argmax", "gold")}
-            empty[need] = NextToken(np.zeros(1, np.int64), **none, context=Ragged.from_rows([], np.int64), vocab_size=50)
+            empty[need] = NextToken(
+                np.zeros(1, np.int64), **none, context=Ragged.from_rows([], np.int64), vocab_size=50
+            )
         else:
             empty[need] = value[:0]
     nothing = Side("model", (), empty)

@@ -36,7 +36,9 @@ def texts(tmp_path_factory) -> Path:
     rows = []
     for i in range(90):
         words = rng.choice(WORDS, size=rng.integers(30, 60))
-        rows.append({"id": f"e{i:03d}", "prompt": " ".join(words[: 5 + i % 4]), "human": " " + " ".join(words[9:]) + "."})
+        rows.append(
+            {"id": f"e{i:03d}", "prompt": " ".join(words[: 5 + i % 4]), "human": " " + " ".join(words[9:]) + "."}
+        )
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -78,7 +80,14 @@ def test_other_metrics_do_not_generate_again(tmp_path, texts):
 
 
 def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):
-    words = small(texts, "num_examples=90", "max_new_tokens=64", "runtime.batch_size=2", "runtime.flush_seconds=0", "metric=[distinct_n]")
+    words = small(
+        texts,
+        "num_examples=90",
+        "max_new_tokens=64",
+        "runtime.batch_size=2",
+        "runtime.flush_seconds=0",
+        "metric=[distinct_n]",
+    )
     calm = openended(*words, "outputs_dir=calm", cwd=tmp_path)
     assert calm.returncode == 0, calm.stderr
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -90,19 +99,25 @@ def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):
                 break
             time.sleep(0.01)
         run.send_signal(signal.SIGKILL)
-    assert list((tmp_path / "killed").glob("store/generate/*/*.partial/part-*.arrow")), "it was killed too late or too early"
+    assert list((tmp_path / "killed").glob("store/generate/*/*.partial/part-*.arrow")), (
+        "it was killed too late or too early"
+    )
     again = openended(*words, "outputs_dir=killed", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "going on after" in again.stderr
     generated = files(tmp_path / "calm", "store/generate/**/data.arrow")
     assert generated == files(tmp_path / "killed", "store/generate/**/data.arrow")
-    assert files(tmp_path / "calm", "store/measure/**/result.json") == files(tmp_path / "killed", "store/measure/**/result.json")
+    assert files(tmp_path / "calm", "store/measure/**/result.json") == files(
+        tmp_path / "killed", "store/measure/**/result.json"
+    )
 
 
 def test_texts_do_not_depend_on_the_batch_size(tmp_path, texts):
     found = []
     for size in (1, 7, 64):
-        words = small(texts, f"runtime.batch_size={size}", f"outputs_dir=b{size}", "metric=[distinct_n]", "decoder=ancestral")
+        words = small(
+            texts, f"runtime.batch_size={size}", f"outputs_dir=b{size}", "metric=[distinct_n]", "decoder=ancestral"
+        )
         done = openended(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         found.append(rows_of(tmp_path / f"b{size}"))
@@ -173,7 +188,7 @@ def test_bad_input_is_one_line_and_exit_code_2(case, tmp_path, texts):
 def test_failed_jobs_are_told_at_the_end_and_do_not_stop_the_others(tmp_path, texts):
     done = openended("-m", "decoder=nucleus", "decoder.p=0.9,7", *small(texts), cwd=tmp_path)
     assert done.returncode == 1
-    assert "failed: decoder.p=7" in done.stderr.replace("decoder=nucleus,", "")
+    assert "failed: decoder.p=7: nucleus.p: expected" in done.stderr
     assert "1 of 2 jobs failed" in done.stderr
     assert len(list((tmp_path / "outputs/runs/default").iterdir())) == 1
 

@@ -68,7 +68,9 @@ def test_packages_import_nothing_heavy(package):
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_files_and_functions_stay_within_their_room(path):
     text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= 500, f"{path.name} has {text.count(chr(10))} lines: would two files be easier to live in?"
+    assert text.count("\n") <= 500, (
+        f"{path.name} has {text.count(chr(10))} lines: would two files be easier to live in?"
+    )
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
             doc = ast.get_docstring(node, clean=False) or ""

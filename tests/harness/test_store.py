@@ -28,7 +28,13 @@ def write(text: str):
 
 @pytest.mark.parametrize(
     "change",
-    [{"stage": "t"}, {"version": 2}, {"spec": {"a": 2, "b": None}}, {"spec": {"a": 1, "b": 0}}, {"inputs": {"x": "01"}}],
+    [
+        {"stage": "t"},
+        {"version": 2},
+        {"spec": {"a": 2, "b": None}},
+        {"spec": {"a": 1, "b": 0}},
+        {"inputs": {"x": "01"}},
+    ],
 )
 def test_everything_in_the_recipe_moves_the_key(change):
     assert recipe(**change).key != recipe().key

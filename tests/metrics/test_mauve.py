@@ -89,7 +89,7 @@ def test_kmeans_takes_the_path_of_faiss(make, iterations):
     rng = np.random.default_rng(1)
     points, k = {
         "spread": (rng.normal(size=(700, 12)), 40),
-        "copies": (np.repeat(rng.normal(size=(30, 12)), 20, axis=0), 45),
+        "copies": (np.repeat(rng.normal(size=(30, 12)), 20, axis=0), 31),
         "few_centres": (np.repeat(rng.normal(size=(30, 12)), 20, axis=0) + 0.01 * rng.normal(size=(600, 12)), 60),
         "many_points": (rng.normal(size=(1500, 6)), 5),
     }[make]

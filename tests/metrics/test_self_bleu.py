@@ -123,7 +123,7 @@ def test_undefined_and_wrong_arguments():
         self_bleu([[1], [2]], num_hypotheses=0)
     with pytest.raises(ValueError, match="num_references"):
         self_bleu([[1], [2], [3]], num_references=3)
-    for options in ({"orders": (1, 2)}, {"orders": ()}, {"num_hypotheses": 0}, {"num_references": 0}):
+    for options in ({"orders": (2, 2)}, {"orders": ()}, {"num_hypotheses": 0}, {"num_references": 0}):
         with pytest.raises(SpecError, match="self_bleu"):
             SelfBleu(**options)
 
@@ -137,6 +137,7 @@ def test_metric_reports_each_scored_text():
     assert result.values["self_bleu_4"] == pytest.approx(result.per_example["self_bleu_4"][scored].mean())
     assert run(SelfBleu(), rows).values == {f"self_bleu_{n}": v for n, v in self_bleu(rows).items()}
     assert result.notes == ("1 of 4 texts are empty",)
+    assert run(SelfBleu(orders=(2, 3)), rows).primary == "self_bleu_3"
 
 
 def test_metric_says_when_the_pool_is_larger_than_the_corpus():

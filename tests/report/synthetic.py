@@ -16,13 +16,40 @@ import numpy as np
 
 DECODERS: dict[str, dict[str, Any]] = {
     "greedy": {"title": "greedy", "stochastic": False, "quality": 0.05, "entropy": 2.2, "ppl": 4.1},
-    "beam": {"title": "beam b=4", "stochastic": False, "quality": 0.08, "entropy": 2.4, "ppl": 3.2, "options": {"num_beams": 4}},
+    "beam": {
+        "title": "beam b=4",
+        "stochastic": False,
+        "quality": 0.08,
+        "entropy": 2.4,
+        "ppl": 3.2,
+        "options": {"num_beams": 4},
+    },
     "ancestral": {"title": "ancestral", "stochastic": True, "quality": 0.84, "entropy": 4.6, "ppl": 61.0},
-    "nucleus": {"title": "nucleus p=0.95", "stochastic": True, "quality": 0.90, "entropy": 4.3, "ppl": 39.0, "options": {"p": 0.95}},
-    "top_k": {"title": "top-k k=40", "stochastic": True, "quality": 0.85, "entropy": 4.0, "ppl": 24.0, "options": {"k": 40}},
+    "nucleus": {
+        "title": "nucleus p=0.95",
+        "stochastic": True,
+        "quality": 0.90,
+        "entropy": 4.3,
+        "ppl": 39.0,
+        "options": {"p": 0.95},
+    },
+    "top_k": {
+        "title": "top-k k=40",
+        "stochastic": True,
+        "quality": 0.85,
+        "entropy": 4.0,
+        "ppl": 24.0,
+        "options": {"k": 40},
+    },
 }
 HUMAN = {"gen_ppl": 36.4, "entropy": 4.42, "loop_rate": 0.012, "distinct_4": 0.961, "zipf": 0.971}
-TITLES = {"gen_ppl": "Gen. PPL", "entropy": "Entropy", "mauve": "MAUVE", "loop_rate": "Loop", "distinct_4": "Distinct-4"}
+TITLES = {
+    "gen_ppl": "Gen. PPL",
+    "entropy": "Entropy",
+    "mauve": "MAUVE",
+    "loop_rate": "Loop",
+    "distinct_4": "Distinct-4",
+}
 
 
 def _noise(*parts: Any) -> float:
@@ -42,10 +69,14 @@ def result(system: str, metric: str, values: Mapping[str, float | None], **more:
     } | more  # fmt: skip
 
 
-def results_of(decoder: str, seed: int | None, *, length: int = 96, n: int = 500, strength: float = 1.0, **extra: Any) -> list[dict[str, Any]]:
+def results_of(
+    decoder: str, seed: int | None, *, length: int = 96, n: int = 500, strength: float = 1.0, **extra: Any
+) -> list[dict[str, Any]]:
     """All results of one run: model, human side and ceiling."""
     made, noise = DECODERS[decoder], 0.0 if seed is None else 1.0
-    quality = np.clip((made["quality"] + 0.01 * noise * _noise(decoder, seed, "m")) * strength * (96 / length) ** 0.05, 0, 1)
+    quality = np.clip(
+        (made["quality"] + 0.01 * noise * _noise(decoder, seed, "m")) * strength * (96 / length) ** 0.05, 0, 1
+    )
     pr_options = f"|k:{extra.get('k', 4)}"
     mauve_options = f"|num_buckets:{extra.get('num_buckets', 'auto')}|scaling_factor:{extra.get('c', 5)}"
     embedder = f"embedder:{extra.get('embedder', 'docs-m')}@ab12|task:docs@9f31c0"
@@ -53,7 +84,7 @@ def results_of(decoder: str, seed: int | None, *, length: int = 96, n: int = 500
     entropy = made["entropy"] + 0.02 * noise * _noise(decoder, seed, "e") + 0.2 * np.log(length / 96)
     loop = float(np.clip(0.9 - quality, 0.002, 1))
     mauve = float(quality ** (extra.get("c", 5) / 5))
-    out = [
+    return [
         result("model", "mauve", {"mauve": mauve, "mauve_star": mauve * 0.99}, n=n, facts=embedder, options=mauve_options,
                family="two_sample", direction="higher", resampling="subsample", sd={"mauve": 0.004}),
         result("ceiling", "mauve", {"mauve": 0.957, "mauve_star": 0.95}, n=n // 2, facts=embedder, options=mauve_options,
@@ -75,7 +106,6 @@ def results_of(decoder: str, seed: int | None, *, length: int = 96, n: int = 500
         result("model", "sparsemax_score", {"sparsemax_score": 0.5 + quality / 5} if decoder != "beam" else {}, n=n, family="teacher_forced",
                primary="sparsemax_score", direction="higher", **({"status": "undefined", "notes": ["beam search has no token-level Q."]} if decoder == "beam" else {})),
     ]  # fmt: skip
-    return out
 
 
 def write_run(folder: Path, decoder: str, seed: int | None, *, model: str = "docs-s", created: str = "2026-01-02T03:04:05+00:00",
@@ -155,7 +185,9 @@ def write_texts(store: Path, key: str, decoder: str, count: int = 6) -> dict[str
     return {"human": rows("human", "what people wrote"), "generate": rows("generate", f"{decoder} wrote")}
 
 
-def quickstart(folder: Path, *, arrays: bool = True, texts: bool = True, decoders: Iterable[str] = tuple(DECODERS)) -> Path:
+def quickstart(
+    folder: Path, *, arrays: bool = True, texts: bool = True, decoders: Iterable[str] = tuple(DECODERS)
+) -> Path:
     """Write a small grid: decoders × seeds; returns the folder of the runs."""
     for decoder in decoders:
         for seed in (0, 1, 2) if DECODERS[decoder]["stochastic"] else (None,):

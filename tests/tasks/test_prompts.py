@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks._prompts import cut, cut_tokens, cut_words
+from tasks._prompts import Cut, Cutter, cut_words
 
 
 class Bytes:
@@ -19,6 +19,10 @@ class Bytes:
 
     def decode(self, ids: Any) -> str:
         return bytes(ids).decode(errors="replace")
+
+
+def cut_tokens(text: str, tokenizer: Any, length: int, max_length: int | None) -> Cut | None:
+    return Cutter("tokens", length, max_length, tokenizer).cut(text)
 
 
 class Lower(Bytes):
@@ -41,7 +45,7 @@ def test_nothing_left_is_no_cut() -> None:
 def test_tokens() -> None:
     assert cut_tokens("abcdef", Bytes(), 2, None) == ("ab", "cdef")
     assert cut_tokens("abcdef", Bytes(), 2, 5) == ("ab", "cde")
-    assert cut("abcdef", "tokens", 2, 4, Bytes()) == ("ab", "cd")
+    assert cut_tokens("abcdef", Bytes(), 2, 4) == ("ab", "cd")
 
 
 def test_a_character_is_never_split() -> None:
@@ -55,7 +59,7 @@ def test_a_tokenizer_that_changes_the_text_gives_no_cut() -> None:
     assert cut_tokens("ABCDEF", Lower(), 2, None) is None
 
 
-def test_a_long_document_is_not_tokenised_whole() -> None:
+def test_documents_are_not_tokenised_whole_to_see_that_they_are_short() -> None:
     seen: list[int] = []
 
     class Counting(Bytes):
@@ -63,20 +67,32 @@ def test_a_long_document_is_not_tokenised_whole() -> None:
             seen.append(len(text))
             return super().encode(text)
 
-    assert cut_tokens("x" * 1_000_000, Counting(), 2, 10) == ("xx", "x" * 8)
-    assert seen == [640]
+    cutter = Cutter("tokens", 2, 9000, Counting())
+    text = "word " * 1000
+    assert cutter.cut(text) == ("wo", text[2:])
+    assert max(seen) < 50
+    assert seen.count(5) == 1
+    # What is longer is cut exactly where the whole document's tokens end.
+    assert Cutter("tokens", 2, 1000, Counting()).cut(text) == ("wo", text[2:1000])
+
+
+def test_a_document_without_a_space() -> None:
+    assert cut_tokens("x" * 100_000, Bytes(), 2, 10) == ("xx", "x" * 8)
 
 
 def test_tokens_need_a_tokenizer() -> None:
     with pytest.raises(TypeError, match="tokenizer"):
-        cut("a b", "tokens", 1, None, None)
+        Cutter("tokens", 1, None)
 
 
 @given(st.text(max_size=40), st.integers(1, 8), st.one_of(st.none(), st.integers(9, 20)), st.booleans())
 def test_prompt_and_human_begin_the_text(text: str, length: int, maximum: int | None, words: bool) -> None:
-    made = cut(text, "words" if words else "tokens", length, maximum, Bytes())
+    made = Cutter("words" if words else "tokens", length, maximum, Bytes()).cut(text)
     if made is not None:
         assert text.startswith(made.prompt + made.human)
         assert made.human.strip()
+        whole = made.prompt + made.human
         if maximum is None:
-            assert text == made.prompt + made.human
+            assert text == whole
+        elif not words:
+            assert len(Bytes().encode(whole)) <= maximum

@@ -1,0 +1,52 @@
+"""What the teacher-forced metrics share: checks of the statistics of Q, and means over positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from harness.contract import Features, Need
+from harness.errors import UndefinedMetric
+from harness.types import F64, I64, NextToken
+
+NEXT_TOKEN = Need("next_token", by="decoder")
+
+
+def statistics(features: Features) -> NextToken:
+    """The statistics of Q on the human side.
+
+    Raises:
+        UndefinedMetric: If there is no position.
+    """
+    stats = features.human.next_token(NEXT_TOKEN)
+    if not len(stats.gold_prob):
+        raise UndefinedMetric("no human token to score")
+    return stats
+
+
+def probabilities(values: ArrayLike, name: str) -> F64:
+    """Check an array of probabilities, shape (n,).
+
+    Raises:
+        UndefinedMetric: If it is empty.
+        ValueError: If it is not one-dimensional, not finite or outside [0, 1] by more than rounding.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise ValueError(f"{name}: expected shape (n,), got {array.shape}")
+    if not array.size:
+        raise UndefinedMetric("no token to score")
+    if not np.isfinite(array).all() or array.min() < 0 or array.max() > 1 + 1e-6:
+        raise ValueError(f"{name}: expected probabilities in [0, 1]")
+    return np.minimum(array, 1.0)
+
+
+def mean_by_row(values: NDArray[Any], offsets: I64) -> F64:
+    """Mean over each row's positions, shape (n,); NaN for rows without any."""
+    lengths = np.diff(offsets)
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    total = np.bincount(row, weights=values[offsets[0] : offsets[-1]], minlength=len(lengths))
+    out: F64 = np.full(len(lengths), np.nan)
+    return np.divide(total, lengths, out=out, where=lengths > 0)

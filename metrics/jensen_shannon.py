@@ -1,0 +1,84 @@
+"""Token-level Jensen-Shannon divergence between Q and the one-hot of the true next token.
+
+    JS = mean over positions of  (KL(e_y || m) + KL(Q || m)) / 2,  m = (e_y + Q) / 2
+       = mean of  (log(2 / (1 + q)) + q log(2 q / (1 + q)) + (1 - q) log 2) / 2,  q = Q(y)
+
+Measures how little of Q lies on the true token; in [0, log 2] nats, lower is better, and depends on Q through Q(y) alone.
+Teacher-forced: Q is the decoder's truncated and renormalised distribution on human text.
+
+Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al. 2021, Table 3. Variants: base 2 (`base`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from harness.contract import Direction, Features, Metric, Need, Resampling
+from harness.registry import register
+from harness.types import F64, MetricResult
+from metrics._next_token import NEXT_TOKEN, mean_by_row, probabilities, statistics
+
+Base = Literal["e", "2"]
+
+
+def jensen_shannon(gold_prob: ArrayLike, *, base: Base = "e") -> float:
+    """Mean divergence from the one-hot of the true token.
+
+    Args:
+        gold_prob: Q of the true tokens, shape (n,).
+        base: Of the logarithm: `e` gives nats, `2` bits.
+
+    Returns:
+        In [0, log 2]; lower is better.
+
+    Raises:
+        UndefinedMetric: If there is no token.
+        ValueError: If a value is no probability.
+
+    Source: Martins et al. 2020.
+
+    >>> jensen_shannon([1.0, 0.0], base="2")
+    0.5
+    """
+    return float(_by_token(probabilities(gold_prob, "gold_prob"), base).mean())
+
+
+def _by_token(q: F64, base: Base) -> F64:
+    log_2 = np.log(2.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own = np.where(q > 0, q * (log_2 + np.log(q) - np.log1p(q)), 0.0)
+    nats = 0.5 * (log_2 - np.log1p(q) + own + (1.0 - q) * log_2)
+    made: F64 = np.clip(nats, 0.0, log_2)
+    return made / log_2 if base == "2" else made
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class JensenShannon(Metric):
+    """Mean token-level Jensen-Shannon divergence of Q on human text."""
+
+    name: ClassVar[str] = "jensen_shannon"
+    version: ClassVar[int] = 1
+    family: ClassVar[Literal["teacher_forced"]] = "teacher_forced"
+    direction: ClassVar[Direction] = "lower"
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)  # log 2 in nats, 1 in bits
+    resampling: ClassVar[Resampling] = "bootstrap"
+    sides: ClassVar[Literal["human"]] = "human"
+    titles: ClassVar[dict[str, str]] = {"jensen_shannon": "JS"}
+
+    base: Base = "e"  # nats: Martins et al. 2020, Pillutla et al. 2021
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the statistics of Q."""
+        return (NEXT_TOKEN,)
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute the divergence."""
+        stats = statistics(features)
+        value = jensen_shannon(stats.gold_prob, base=self.base)
+        by_row = mean_by_row(_by_token(probabilities(stats.gold_prob, "gold_prob"), self.base), stats.offsets)
+        return self.result(features, self.name, {self.name: value}, per_example={self.name: by_row})

@@ -1,0 +1,92 @@
+#!/usr/bin/env python
+"""Rewrites the README's blocks that are made from the code: metrics, decoders, tasks, the quick start's table.
+
+A block stands between `<!-- NAME -->` and `<!-- /NAME -->`. `--check` changes nothing and exits with 1 if a block is stale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from harness.contract import Metric  # noqa: E402
+from harness.registry import members  # noqa: E402
+
+
+def first_sentence(thing: object) -> str:
+    """The first line of a docstring, without its full stop."""
+    return (inspect.getdoc(thing) or "").split("\n")[0].rstrip(".").replace("|", "\\|")
+
+
+def metrics_table() -> str:
+    """One row a metric: name, what it is, needs, direction, range."""
+    arrows = {"higher": "↑", "lower": "↓", "match_human": "≈ human"}
+    rows = ["| metric | what it says | reads | better | range |", "| --- | --- | --- | --- | --- |"]
+    for name, cls in members("metric").items():
+        metric = cls()
+        assert isinstance(metric, Metric)
+        reads = ", ".join(dict.fromkeys(f"{n.kind}" + (f" by {n.by}" if n.by else "") for n in metric.needs()))
+        low, high = (("∞" if abs(b) == float("inf") else f"{b:g}") for b in metric.bounds)
+        rows.append(
+            f"| [`{name}`](metrics/{name}.py) | {first_sentence(inspect.getmodule(cls))} | {reads} "
+            f"| {arrows[metric.direction]} | {'−' if metric.bounds[0] == -float('inf') else ''}{low} to {high} |"
+        )
+    return "\n".join(rows)
+
+
+def decoders_table() -> str:
+    """One row a decoder: name, what it does, its parameters."""
+    rows = ["| decoder | what it does | parameters | Q |", "| --- | --- | --- | --- |"]
+    for name, cls in members("decoder").items():
+        shown = ", ".join(f"`{f}`" for f in cls.shown) or "–"
+        rows.append(f"| `{name}` | {first_sentence(cls)} | {shown} | {'yes' if cls.has_q else '–'} |")
+    return "\n".join(rows)
+
+
+def tasks_table() -> str:
+    """One row a task: source, size, licence, command."""
+    rows = ["| task | what | source | size | licence |", "| --- | --- | --- | --- | --- |"]
+    for name, cls in members("task").items():
+        facts = [getattr(cls, f, "–").replace("|", "\\|") for f in ("source", "size", "licence")]
+        rows.append(f"| `task={name}` | {first_sentence(cls)} | {' | '.join(facts)} |")
+    return "\n".join(rows)
+
+
+BLOCKS = {"METRICS": metrics_table, "DECODERS": decoders_table, "TASKS": tasks_table}
+
+
+def rewrite(text: str, blocks: dict[str, str]) -> str:
+    """Put the blocks between their marks."""
+    for name, body in blocks.items():
+        pattern = rf"(<!-- {name} -->\n).*?(\n?<!-- /{name} -->)"
+        if not re.search(pattern, text, flags=re.DOTALL):
+            raise SystemExit(f"README.md: no block {name}")
+        text = re.sub(pattern, lambda m, body=body: f"{m[1]}{body}\n<!-- /{name} -->", text, flags=re.DOTALL)
+    return text
+
+
+def main() -> None:
+    """Rewrite or check README.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a block is stale")
+    parser.add_argument("--quickstart", type=Path, help="the quick start's results.md: put its table into the README")
+    options = parser.parse_args()
+    readme = ROOT / "README.md"
+    old = readme.read_text(encoding="utf-8")
+    blocks = {name: make() for name, make in BLOCKS.items()}
+    if options.quickstart:
+        blocks["QUICKSTART"] = options.quickstart.read_text(encoding="utf-8").strip()
+    new = rewrite(old, blocks)
+    if options.check:
+        raise SystemExit(int(new != old))
+    readme.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

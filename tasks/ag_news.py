@@ -1,0 +1,99 @@
+"""A diagnostic of precision and recall that needs no model: news of two topics against other sets of topics.
+
+The reference holds news of two topics (Le Bronnec et al. 2024, section on known distributions); a system is news of
+other topics, of the other split. A subset of the topics must have high precision and low recall, a superset high
+recall and lower precision, the same topics both. Texts have no prompt: title, line break, description.
+
+Source: AG's corpus of news articles (Gulli), in the form of Zhang et al. 2015 (character-level convolutional networks):
+CSV of class (1 to 4), title, description. Licence: non-commercial use.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import html
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from harness.contract import Tokenizer
+from harness.errors import DataError
+from harness.registry import register
+from harness.types import Example
+from tasks._files import FileTask
+from tasks.download import Remote
+
+ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv"
+TOPICS = ("world", "sports", "business", "science")
+Topic = Literal["world", "sports", "business", "science"]
+
+
+@register("task")
+@dataclass(frozen=True, kw_only=True)
+class AgNews(FileTask):
+    """News of the reference topics; `system` gives those of others."""
+
+    name: ClassVar[str] = "ag_news"
+    source: ClassVar[str] = "https://github.com/mhjabreel/CharCnn_Keras/tree/master/data/ag_news_csv"
+    size: ClassVar[str] = "30,000 a topic (train), 1,900 a topic (test); half of them for the reference"
+    licence: ClassVar[str] = "non-commercial use (AG's corpus)"
+
+    split: Literal["train", "test"] = "train"
+    topics: tuple[Topic, ...] = ("world", "sports")  # the reference
+
+    def check(self) -> None:
+        """Topics are given, each once."""
+        self.require(len(self.topics) >= 1, "topics", f"some of {', '.join(TOPICS)}")
+        self.require(len(set(self.topics)) == len(self.topics), "topics", "each topic once")
+
+    def remotes(self) -> list[Remote]:
+        """Return the split's file."""
+        return [Remote(f"{ADDRESS}/{self.split}.csv", f"ag_news/{self.split}.csv")]
+
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+        """Yield news of the topics, by a hash of the line: the topics come in equal shares, as in the file."""
+        del tokenizer
+        yield from self._news(self.topics, skipped, system=False)
+
+    def system(self, *topics: Topic, skipped: Counter[str] | None = None) -> list[str]:
+        """Return the texts of a system of which precision and recall are known: news of `topics`.
+
+        No text is on both sides: the reference takes one half of the news, by a hash of the line, systems the other.
+        """
+        replace(self, topics=topics)  # refuses what is no topic
+        counts = Counter[str]() if skipped is None else skipped
+        return [example.human for example in self._news(topics, counts, system=True)]
+
+    def _news(self, topics: Sequence[Topic], skipped: Counter[str], *, system: bool) -> list[Example]:
+        path = self.places()[0]
+        wanted = (e for e in self._read(path, skipped) if e.meta["topic"] in topics and _half(e.id) == system)
+        found = sorted(wanted, key=lambda e: hashlib.sha256(e.id.encode()).digest())
+        if not found:
+            raise DataError(f"{path}: holds no news of {', '.join(topics)}")
+        return found
+
+    def _read(self, path: Path, skipped: Counter[str]) -> Iterator[Example]:
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as handle:
+                rows = csv.reader(handle)
+                for number, row in enumerate(rows):
+                    where = f"{path}:{rows.line_num}"
+                    if len(row) != 3 or row[0] not in ("1", "2", "3", "4"):
+                        raise DataError(f"{where}: expected a class from 1 to 4, a title and a description")
+                    text = "\n".join(html.unescape(part.replace("\\n", " ")).strip() for part in row[1:])
+                    if not text.strip():
+                        skipped["text is empty"] += 1
+                        continue
+                    yield Example(f"ag_news/{number:06d}", "", text, {"topic": TOPICS[int(row[0]) - 1]})
+        except FileNotFoundError as err:
+            raise DataError(f"missing file: {path}; get it from {self.remotes()[0].url}") from err
+        except (csv.Error, UnicodeDecodeError, OSError) as err:
+            raise DataError(f"{path}: not a CSV file in UTF-8 ({err})") from err
+
+
+def _half(example_id: str) -> bool:
+    """Say whether a text belongs to the half that systems are made of."""
+    return hashlib.sha256(b"system" + example_id.encode()).digest()[0] % 2 == 0

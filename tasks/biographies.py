@@ -1,0 +1,118 @@
+"""Biographies of people after examples of biographies in the prompt (Le Bronnec et al. 2024).
+
+The paper's set has 6,637 summaries of English Wikipedia articles about people, of 80 to 350 words; it is made with
+Wikidata and Wikipedia and not distributed, so `path` is your own: JSON lines with `title` and `content`.
+
+Prompt: a header, n biographies drawn at random, and the beginning of the next: the model chooses the person. Human: a
+biography that is not among them. The wording of header and instruction is an option; the default is ours.
+
+Source: https://github.com/AlexVerine/pr-4-llm. Licence: text of Wikipedia, CC BY-SA.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from harness.contract import SourceFile, Task, Tokenizer
+from harness.errors import DataError
+from harness.io import read_jsonl
+from harness.registry import register
+from harness.rng import stream
+from harness.types import Example
+from tasks._files import own_digest
+from tasks._records import usable_text
+
+
+class _Biography(NamedTuple):
+    number: int
+    title: str
+    content: str
+
+
+@register("task")
+@dataclass(frozen=True, kw_only=True)
+class Biographies(Task):
+    """Biographies with `num_in_context` examples in the prompt."""
+
+    name: ClassVar[str] = "biographies"
+    source: ClassVar[str] = "https://github.com/AlexVerine/pr-4-llm (how to make it from Wikidata and Wikipedia)"
+    size: ClassVar[str] = "6,637 biographies of 80 to 350 words"
+    licence: ClassVar[str] = "CC BY-SA (text of Wikipedia)"
+
+    path: str
+    num_in_context: int = 5  # the paper varies n
+    template: Literal["plain", "chat"] = "plain"  # chat: the last line is the start of the assistant's turn
+    header: str = "Here are biographies of different people."
+    instruction: str = "Biography of"
+    min_words: int = 80  # Le Bronnec et al., appendix B.5
+    max_words: int = 350  # the same
+    max_title_words: int = 10  # of an example in the prompt
+    title_field: str = "title"
+    content_field: str = "content"
+    seed: int = 0  # draws the examples of each prompt
+
+    def check(self) -> None:
+        """Counts are not negative, words are in order."""
+        self.require(bool(self.path), "path", "a JSON-lines file with title and content")
+        self.require(self.num_in_context >= 0, "num_in_context", "0 or more")
+        self.require(1 <= self.min_words <= self.max_words, "min_words", f"from 1 to max_words ({self.max_words})")
+        self.require(self.max_title_words >= 1, "max_title_words", "1 or more")
+        self.require(bool(self.instruction.strip()), "instruction", "some text")
+
+    def files(self) -> list[SourceFile]:
+        """Return the one file."""
+        return [SourceFile(Path(self.path).name, "", Path(self.path))]
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the file."""
+        return own_digest(Path(self.path), "task biographies", "task.path")
+
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+        """Yield biographies by a hash of their line; those of another length are counted."""
+        del tokenizer
+        found = list(self._read(skipped))
+        if len(found) <= self.num_in_context:
+            needed = self.num_in_context + 1
+            raise DataError(
+                f"{self.path}: holds {len(found)} biographies of the asked length, expected {needed} or more"
+            )
+        # The order does not depend on which lines were passed over.
+        for at in sorted(range(len(found)), key=lambda i: hashlib.sha256(str(found[i].number).encode()).digest()):
+            one = found[at]
+            user, assistant = self._prompt([found[i] for i in self._drawn(at, one.number, len(found))])
+            human = f" {one.title}:\n\n{one.content}"
+            meta = {"user": user, "assistant": assistant} if self.template == "chat" else {}
+            yield Example(f"biographies/{one.number:06d}", f"{user}\n\n{assistant}", human, meta)
+
+    def _drawn(self, at: int, number: int, count: int) -> list[int]:
+        """Return the places of the examples in a prompt: others than the one at `at`, each once."""
+        generator: np.random.Generator = stream(self.seed, "biographies", number)
+        chosen = generator.choice(count - 1, size=self.num_in_context, replace=False)
+        return [int(i) + (int(i) >= at) for i in chosen]
+
+    def _prompt(self, shown: list[_Biography]) -> tuple[str, str]:
+        parts = [self.header.strip()] if self.header.strip() else []
+        for one in shown:
+            title = " ".join(one.title.split()[: self.max_title_words])
+            parts.append(f"{self.instruction} {title}:\n\n{one.content}")
+        return "\n\n".join(parts), self.instruction
+
+    def _read(self, skipped: Counter[str]) -> Iterator[_Biography]:
+        path = Path(self.path)
+        for number, row in read_jsonl(path):
+            where = f"{path}:{number}"
+            title = usable_text(row, self.title_field, where, skipped)
+            content = usable_text(row, self.content_field, where, skipped)
+            if title is None or content is None:
+                continue
+            if not self.min_words <= len(content.split()) <= self.max_words:
+                skipped[f"not of {self.min_words} to {self.max_words} words"] += 1
+                continue
+            yield _Biography(number - 1, title.strip(), content.strip())

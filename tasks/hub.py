@@ -1,0 +1,165 @@
+"""Any dataset of the Hugging Face hub, or a local folder in a form that `datasets` reads.
+
+A revision that is no commit is resolved at the first use, recorded in the cache folder's ledger, and kept: the same
+option means the same data ever after. No code of a dataset is run. Licence: the dataset's own.
+
+Either `text_field` is cut into prompt and continuation, or `prompt_field` and `human_field` name the two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from harness.contract import Task, Tokenizer
+from harness.errors import DataError, suggest
+from harness.io import file_digest
+from harness.registry import register
+from harness.signature import digest
+from harness.types import Example
+from tasks._prompts import Cutter, PromptUnit
+from tasks._records import id_field, usable_text
+from tasks.download import LEDGER, cache_root, editing_ledger, is_offline, read_ledger
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@register("task")
+@dataclass(frozen=True, kw_only=True)
+class Hub(Task):
+    """One split of a dataset, by a hash of the row's number."""
+
+    name: ClassVar[str] = "hub"
+    source: ClassVar[str] = "https://huggingface.co/datasets"
+    size: ClassVar[str] = "any"
+    licence: ClassVar[str] = "the dataset's own"
+
+    dataset: str  # hub id, or a folder
+    config: str | None = None
+    split: str = "test"
+    revision: str | None = None  # branch, tag or commit; null: the default branch, as first resolved
+    text_field: str | None = "text"
+    prompt_field: str | None = None
+    human_field: str | None = None
+    id_field: str | None = None  # null: the row's number
+    prompt_unit: PromptUnit = "tokens"
+    prompt_length: int = 35  # as for WebText
+    max_length: int | None = 1024
+    order: Literal["hash", "file"] = "hash"
+    cache_dir: str | None = None  # of the ledger; the data lie where HF_HOME says
+    offline: bool = False
+
+    def check(self) -> None:
+        """Either one text field or two fields; lengths that leave room."""
+        self.require(bool(self.dataset.strip()), "dataset", "a hub id or a folder")
+        pair = self.prompt_field is not None and self.human_field is not None
+        self.require(pair != (self.text_field is not None), "text_field", "null exactly if the two fields are given")
+        self.require(self.prompt_length >= 1, "prompt_length", "at least 1")
+        longer = self.max_length is None or self.max_length > self.prompt_length
+        self.require(longer, "max_length", f"more than prompt_length ({self.prompt_length}), or null")
+
+    def needs_tokenizer(self) -> bool:
+        """Return true for a text field whose prompts are counted in tokens."""
+        return self.text_field is not None and self.prompt_unit == "tokens"
+
+    def fetch(self) -> None:
+        """Resolve and record the revision, and download the split."""
+        if not self._folder:
+            self._load(self._commit(ask=True))
+
+    def fingerprint(self) -> str:
+        """Digest of repository, commit, config and split; of the files for a folder.
+
+        Raises:
+            DataError: If the revision was never resolved; says how.
+        """
+        if self._folder:
+            files = sorted(p for p in Path(self.dataset).rglob("*") if p.is_file())
+            content: list[Any] = [[p.relative_to(self.dataset).as_posix(), file_digest(p)] for p in files]
+        else:
+            content = [self.dataset, self._commit(ask=False)]
+        return digest([content, self.config, self.split])
+
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+        """Yield rows as examples; what has no text is counted."""
+        rows = self._load(None if self._folder else self._commit(ask=False))
+        wanted = [f for f in (self.text_field, self.prompt_field, self.human_field, self.id_field) if f]
+        for field in wanted:
+            if field not in rows.column_names:
+                known = suggest(field, rows.column_names)
+                raise DataError(f"dataset {self.dataset}, split {self.split}: no field {field!r}{known}")
+        cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer) if self.text_field else None
+        numbers: Any = range(len(rows))
+        if self.order == "hash":
+            numbers = sorted(numbers, key=lambda i: hashlib.sha256(str(i).encode()).digest())
+        for number in numbers:
+            made = self._example(rows[number], number, cutter, skipped)
+            if made is not None:
+                yield made
+
+    def _example(
+        self, row: dict[str, Any], number: int, cutter: Cutter | None, skipped: Counter[str]
+    ) -> Example | None:
+        where = f"dataset {self.dataset}, split {self.split}, row {number}"
+        identity = id_field(row, self.id_field, where) if self.id_field else f"{number:06d}"
+        text = usable_text(row, self.text_field or str(self.human_field), where, skipped)
+        if text is None:
+            return None
+        if cutter is None:
+            prompt = row[str(self.prompt_field)]
+            if not isinstance(prompt, str):
+                skipped[f"{self.prompt_field} is no text"] += 1
+                return None
+            return Example(f"hub/{identity}", prompt, text)
+        made = cutter.cut(text)
+        if made is None:
+            skipped[f"no longer than {self.prompt_length} {self.prompt_unit}"] += 1
+            return None
+        return Example(f"hub/{identity}", made.prompt, made.human)
+
+    @property
+    def _folder(self) -> bool:
+        return Path(self.dataset).is_dir()
+
+    def _commit(self, *, ask: bool) -> str:
+        if self.revision is not None and _COMMIT.fullmatch(self.revision):
+            return self.revision
+        key = f"hub/{self.dataset}@{self.revision or 'default'}"
+        ledger = cache_root(self.cache_dir) / LEDGER
+        held = read_ledger(ledger).get(key)
+        if held is not None:
+            return str(held["commit"])
+        url = f"https://huggingface.co/datasets/{self.dataset}"
+        if not ask or is_offline(offline=self.offline):
+            raise DataError(f"missing dataset: {self.dataset} was never fetched here; run once with a network ({url})")
+        from huggingface_hub import HfApi
+
+        try:
+            commit = HfApi().dataset_info(self.dataset, revision=self.revision).sha
+        except Exception as err:
+            raise DataError(f"dataset {self.dataset}: the hub does not answer for it ({_line(err)}); {url}") from err
+        if not commit:
+            raise DataError(f"dataset {self.dataset}: the hub names no commit; set task.revision")
+        with editing_ledger(ledger) as entries:
+            entries.setdefault(key, {"commit": commit})
+            return str(entries[key]["commit"])
+
+    def _load(self, commit: str | None) -> Any:  # noqa: ANN401 - a datasets.Dataset
+        import datasets
+
+        try:
+            return datasets.load_dataset(self.dataset, self.config, split=self.split, revision=commit)
+        except Exception as err:
+            state = " and the hub is off" if is_offline(offline=self.offline) else ""
+            raise DataError(
+                f"dataset {self.dataset}, split {self.split}: cannot be loaded{state} ({_line(err)})"
+            ) from err
+
+
+def _line(err: Exception) -> str:
+    return (str(err).strip().splitlines() or [type(err).__name__])[0][:200]

@@ -1,0 +1,75 @@
+"""Small random models with fixed weights."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from harness.models import LanguageModel, ModelSpec, TextTokenizer
+
+
+class Letters:
+    """A tokenizer whose tokens are numbers."""
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        return [int(w) for w in text.split()]
+
+    def decode(self, ids: list[int], **_: Any) -> str:
+        return " ".join(map(str, ids))
+
+
+def wrap(model: Any, *, eos_id: int | None = 0, context_length: int = 128) -> LanguageModel:
+    return LanguageModel(
+        model=model.eval().requires_grad_(False),
+        tokenizer=TextTokenizer(Letters(), eos_id, byte_level=True),
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+        eos_id=eos_id,
+        vocab_size=model.config.vocab_size,
+        context_length=context_length,
+        spec=ModelSpec(path="gpt2"),
+    )
+
+
+@lru_cache
+def gpt2(
+    vocab_size: int = 300, width: int = 32, sharp: float = 8.0, eos_id: int | None = 0, seed: int = 0
+) -> LanguageModel:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        config = GPT2Config(
+            vocab_size=vocab_size,
+            n_positions=128,
+            n_embd=width,
+            n_layer=2,
+            n_head=2,
+            bos_token_id=0,
+            eos_token_id=eos_id,
+        )
+        model = GPT2LMHeadModel(config)
+        model.lm_head.weight.data *= sharp
+    return wrap(model, eos_id=eos_id)
+
+
+@lru_cache
+def llama(vocab_size: int = 300) -> LanguageModel:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = LlamaConfig(
+            vocab_size=vocab_size, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=128, bos_token_id=0, eos_token_id=0,
+        )  # fmt: skip
+        model = LlamaForCausalLM(config)
+        model.lm_head.weight.data *= 20
+    return wrap(model)
+
+
+def prompt_rows(n: int, length: int, vocab_size: int, seed: int = 0) -> list[tuple[int, ...]]:
+    generator = torch.Generator().manual_seed(seed)
+    return [tuple(r) for r in torch.randint(1, vocab_size, (n, length), generator=generator).tolist()]

@@ -1,0 +1,103 @@
+"""Teacher-forced statistics against the direct computation on the full softmax in float64."""
+
+from __future__ import annotations
+
+
+import numpy as np
+import pytest
+import torch
+
+from harness.decoding.distribution import dense, penalise
+from harness.decoding.teacher import next_token_stats
+from harness.decoding.truncation import (
+    Ancestral, Entmax, Epsilon, Eta, Greedy, MinP, Mirostat, Nucleus, Temperature, TopH, TopK, TopNSigma, Typical,
+)  # fmt: skip
+from harness.errors import DataError
+from harness.types import Ragged
+
+from tests.harness.decoding.models import gpt2, llama, prompt_rows
+
+DECODERS = [
+    Greedy(), Ancestral(), Temperature(), TopK(k=5), Nucleus(p=0.9), Nucleus(p=0.9, temperature=0.7), MinP(),
+    Nucleus(p=0.8, temperature=0.7, temperature_order="after"), Typical(mass=0.5), Typical(mass=0.95), Epsilon(eps=0.01),
+    Eta(eps=0.05), TopNSigma(), TopH(), Mirostat(), Mirostat(algorithm="threshold", tau=1.0), Entmax(alpha=1.5),
+    Entmax(alpha=2.0), Greedy(repetition_penalty=1.3), Ancestral(no_repeat_ngram_size=1), Nucleus(repetition_penalty=2.0),
+]  # fmt: skip
+
+
+def by_hand(lm, decoder, prompts, continuations):
+    rows = []
+    for prompt, tail in zip(prompts, continuations, strict=True):
+        start = list(prompt) or [lm.start_id]
+        with torch.no_grad():
+            logits = lm.model(torch.tensor([start + list(tail)])).logits[0, len(start) - 1 :].float()
+        first = decoder.first_state()
+        state = torch.tensor([first], dtype=torch.float64) if first else None
+        for t, gold in enumerate(tail):
+            row = logits[t : t + 1]
+            history = torch.tensor([list(prompt) + list(tail[:t])], dtype=torch.int64)
+            if history.shape[1]:
+                row = penalise(decoder, row, history)
+            q = dense(decoder, row, state)[0]
+            rows.append([q[gold], (q * q).sum(), (q > 0).sum(), q.argmax()])
+            surprise = -torch.log_softmax(row.double() / decoder.heat()[0], -1)[:, gold]
+            state = decoder.next_state(state, surprise)
+    return np.array(rows, dtype=np.float64).T
+
+
+@pytest.mark.parametrize("make", [gpt2, llama])
+@pytest.mark.parametrize("together", [True, False])
+def test_equals_the_direct_computation(make, together):
+    lm = make()
+    prompts = [*prompt_rows(2, 4, 300), (), *prompt_rows(1, 9, 300, seed=3)]
+    tails = [*prompt_rows(2, 12, 300, seed=1), *prompt_rows(1, 5, 300, seed=2), ()]
+    p, c = Ragged.from_rows(prompts, np.int64), Ragged.from_rows(tails, np.int64)
+    found = next_token_stats(lm, DECODERS, p, c, batch_size=2) if together else None
+    for i, decoder in enumerate(DECODERS):
+        got = found[i] if found else next_token_stats(lm, [decoder], p, c, batch_size=3)[0]
+        gold_prob, sum_sq, support, argmax = by_hand(lm, decoder, prompts, tails)
+        # float32 logits of two forward passes (ours, transformers'): 1e-5 relative
+        np.testing.assert_allclose(got.gold_prob, gold_prob, rtol=2e-5, atol=1e-9, err_msg=decoder.title)
+        np.testing.assert_allclose(got.sum_sq, sum_sq, rtol=2e-5, err_msg=decoder.title)
+        assert (got.argmax == argmax).all(), decoder.title
+        if not isinstance(decoder, Mirostat):  # its cut moves with the last bits of the surprises
+            assert (got.support == support).all(), decoder.title
+        assert got.vocab_size == 300
+        assert (got.gold == c.values).all()
+
+
+def test_the_head_gives_what_whole_rows_give():
+    lm = gpt2(vocab_size=12000, width=32, sharp=3.0)
+    prompts = Ragged.from_rows(prompt_rows(2, 4, 12000), np.int64)
+    tails = Ragged.from_rows(prompt_rows(2, 30, 12000, seed=1), np.int64)
+    decoders = [Nucleus(p=0.3), Nucleus(p=0.95), TopK(k=50), Typical(mass=0.3), Eta(), Entmax(alpha=1.5)]
+    whole = next_token_stats(lm, decoders, prompts, tails, batch_size=2)
+    for decoder, one in zip(decoders, whole, strict=True):
+        alone = next_token_stats(lm, [decoder], prompts, tails, batch_size=2)[0]
+        np.testing.assert_allclose(alone.gold_prob, one.gold_prob, rtol=1e-9, err_msg=decoder.title)
+        np.testing.assert_allclose(alone.sum_sq, one.sum_sq, rtol=1e-9)
+        assert (alone.support == one.support).all()
+
+
+def test_limits():
+    lm = gpt2()
+    p = Ragged.from_rows(prompt_rows(3, 4, 300), np.int64)
+    c = Ragged.from_rows(prompt_rows(3, 10, 300, seed=1), np.int64)
+    greedy, full = next_token_stats(lm, [Greedy(), Ancestral()], p, c, batch_size=8)
+    assert set(greedy.gold_prob) <= {0.0, 1.0}
+    assert (greedy.sum_sq == 1).all()
+    assert (greedy.support == 1).all()
+    assert (full.support == 300).all()
+    assert (greedy.argmax == full.argmax).all()
+
+
+def test_a_text_beyond_the_context_is_refused():
+    lm = gpt2()
+    p, c = Ragged.from_rows([(1, 2)], np.int64), Ragged.from_rows([tuple(range(1, 130))], np.int64)
+    with pytest.raises(DataError, match="128 positions"):
+        next_token_stats(lm, [Greedy()], p, c, batch_size=1)
+
+
+def test_no_rows():
+    empty = Ragged.from_rows([], np.int64)
+    assert len(next_token_stats(gpt2(), [Greedy()], empty, empty, batch_size=4)[0].gold_prob) == 0
