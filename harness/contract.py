@@ -195,6 +195,11 @@ class Metric(Spec):
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {}
     """Directions of the values that differ from the metric's own."""
 
+    @property
+    def reads_grid(self) -> bool:
+        """Return true if the metric reads `Features.others`: it is then computed once the whole grid is generated."""
+        return False
+
     def needs(self) -> tuple[Need, ...]:
         """Return the features that `compute` reads."""
         raise TypeError(f"{type(self).__name__} does not say what it needs")

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
@@ -21,6 +21,10 @@ from omegaconf import DictConfig, OmegaConf
 from harness.errors import HarnessError
 from harness.io import read_json, write_json
 from harness.settings import Settings, settings_from
+
+if TYPE_CHECKING:
+    from harness.pipeline import Outcome
+    from harness.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +41,7 @@ class Job:
     __module__ = "harness.grid"
 
     def __init__(self) -> None:
-        self._sessions: dict[str, Any] = {}
+        self._sessions: dict[str, Session] = {}
 
     def __call__(self, cfg: DictConfig) -> None:
         """Run one job of the composed configuration."""
@@ -52,8 +56,14 @@ class Job:
             watch.write("skipped", error="an earlier job failed and runtime.on_error=stop")
             return
         watch.write("running")
+        overrides = list(hydra.overrides.task)
         try:
-            folder = self._run(_settings(cfg, choice), list(hydra.overrides.task))
+            settings = _settings(cfg, choice)
+            if any(metric.reads_grid for metric in settings.metrics) and not settings.plan_only:
+                self._prepare(settings)
+                watch.write("done", overrides=overrides)  # its metrics wait for the other jobs
+                return
+            folder = self._run(settings, overrides)
         except HarnessError as err:
             watch.write("failed", error=" ".join(str(err).split()))
         except Exception as err:
@@ -69,18 +79,28 @@ class Job:
         if folder is not None:
             show_report([folder], folder / "report", settings.report)
 
+    def _prepare(self, settings: Settings) -> None:
+        from harness.pipeline import prepare
+
+        prepare(settings, self._session(settings))
+
+    def _session(self, settings: Settings) -> Session:
+        from harness.session import Session
+        from harness.store import Store
+
+        root = settings.outputs_dir / "store"
+        if str(root) not in self._sessions:
+            self._sessions[str(root)] = Session(Store(root, locking=settings.runtime.locking))
+        return self._sessions[str(root)]
+
     def _run(self, settings: Settings, overrides: list[str]) -> Path | None:
         """Run or plan; returns the run folder, None after a plan."""
         from harness.people import judged_alone, run_judgments
         from harness.pipeline import plan, run
-        from harness.session import Session
-        from harness.store import Store, check_writable
+        from harness.store import check_writable
 
         check_writable(settings.outputs_dir)
-        root = settings.outputs_dir / "store"
-        if str(root) not in self._sessions:
-            self._sessions[str(root)] = Session(Store(root, locking=settings.runtime.locking))
-        session = self._sessions[str(root)]
+        session = self._session(settings)
         if judged_alone(settings):
             outcome = run_judgments(settings, session, overrides)
         elif settings.plan_only:
@@ -88,7 +108,7 @@ class Job:
         else:
             outcome = run(settings, session, overrides)
         if settings.plan_only:
-            show_plan(settings, outcome.plan)
+            show_plan(settings, outcome)
             return None
         return outcome.folder
 
@@ -133,17 +153,43 @@ class Watch(Callback):  # type: ignore[misc]
         """
         grid = Path(config.hydra.sweep.dir)
         jobs = read_jobs(grid)
-        folders = sorted({Path(job["folder"]) for job in jobs if job.get("folder")})
+        folders = {Path(job["folder"]) for job in jobs if job.get("folder")}
+        folders |= measure_grid([job["overrides"] for job in jobs if job.get("overrides")])
         failed = [job for job in jobs if job["state"] in ("failed", "skipped")]
         if folders:
             choice = str(config.hydra.runtime.choices.get("experiment") or "default").replace("/", "-")
             target = Path(config.outputs_dir) / "reports" / choice
-            show_report(folders, target, _plain(config.get("report")))
+            show_report(sorted(folders), target, _plain(config.get("report")))
         for job in failed:
             log.error("%s: %s: %s", job["state"], job["job"], job["error"])
         if failed:
             log.error("%d of %d jobs failed or were skipped; the same command tries them again", len(failed), len(jobs))
             raise SystemExit(FAILED)
+
+
+def measure_grid(jobs: list[list[str]]) -> set[Path]:
+    """Run the jobs whose metrics read all systems of the grid, now that every text is there; returns their folders."""
+    from hydra import compose
+
+    from harness.pipeline import prepare, run
+    from harness.session import Session
+    from harness.store import Store
+
+    folders: set[Path] = set()
+    session: Session | None = None
+    made = []
+    for overrides in jobs:
+        cfg = compose("config", overrides=overrides, return_hydra_config=True)
+        choice = str(cfg.hydra.runtime.choices.get("experiment") or "default").replace("/", "-")
+        settings = _settings(cfg, choice)
+        session = session or Session(Store(settings.outputs_dir / "store", locking=settings.runtime.locking))
+        made.append((settings, overrides, prepare(settings, session)))
+    # One system stands once in the pool, however many jobs lead to it (a greedy decoder and its seeds).
+    pool = {source.digest: source for _, _, source in made}
+    for settings, overrides, _ in made:
+        if session is not None:
+            folders.add(run(settings, session, overrides, tuple(pool.values())).folder)
+    return folders
 
 
 def _settings(cfg: DictConfig, choice: str) -> Settings:
@@ -187,7 +233,7 @@ def overview(grid: Path) -> str:
     )
 
 
-def show_plan(settings: Settings, planned: Any) -> None:  # noqa: ANN401
+def show_plan(settings: Settings, outcome: Outcome) -> None:
     """Print the plan: stage, what, hit or make, key; and the files that the task still needs."""
     from rich.console import Console
     from rich.table import Table
@@ -195,9 +241,15 @@ def show_plan(settings: Settings, planned: Any) -> None:  # noqa: ANN401
     table = Table(title=f"{settings.experiment}: seed {settings.seed}", title_justify="left", box=None)
     for name in ("stage", "what", "state", "key"):
         table.add_column(name)
-    for step in planned:
+    for step in outcome.plan:
         table.add_row(step.stage, step.what, step.state, step.key[:16] if step.key else "after the above")
-    Console(width=110, soft_wrap=True).print(table)
+    console = Console(width=110, soft_wrap=True, highlight=False)
+    console.print(table)
+    for source in settings.task.files():
+        state = "present" if source.present else "missing"
+        console.print(f"file {source.name}: {state} at {source.path}" + (f", from {source.url}" if source.url else ""))
+    for reason in outcome.missing:
+        console.print(f"missing: {reason}")
 
 
 def show_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:

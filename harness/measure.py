@@ -52,7 +52,7 @@ class Measure:
         others: All systems of a grid, for metrics that fit something on all of them.
     """
 
-    def __init__(self, sides: SideMaker, fingerprint: str, others: Sequence[Source] = ()) -> None:
+    def __init__(self, sides: SideMaker, fingerprint: str | None, others: Sequence[Source] = ()) -> None:
         self.sides = sides
         self.steps = sides.steps
         self.fingerprint = fingerprint
@@ -60,7 +60,10 @@ class Measure:
 
     def measure(self, metric: Metric, system: System, human: Source, model: Source) -> Measured | None:
         """Return the metric's result for a system; None while planning what is not made yet."""
-        facts = self.facts(metric, human, model)
+        facts = self.steps.ask(lambda: self.facts(metric, human, model))
+        if facts is None:
+            self.steps.wait("measure", f"{metric.name} {system}")
+            return None
         try:
             inputs = self._inputs(metric, human, model)
         except UndefinedMetric as err:
@@ -80,6 +83,11 @@ class Measure:
             return None
         return Measured(system, metric, stages.load_result(entry.path), entry.name)
 
+    def undefined(self, metric: Metric, system: System, human: Source, model: Source, reason: str) -> Measured:
+        """Return the "–" of a metric that has no value here."""
+        facts = self.steps.ask(lambda: self.facts(metric, human, model)) or {}
+        return Measured(system, metric, _undefined(metric, facts, human, model, UndefinedMetric(reason)), None)
+
     def facts(self, metric: Metric, human: Source, model: Source) -> dict[str, str]:
         """Facts of the data that identify a number beside the metric's options; same for all systems of a column."""
         s = self.sides.settings
@@ -97,7 +105,7 @@ class Measure:
         if "judgments" in roles and s.judgments is not None and Path(s.judgments).is_file():
             facts["judgments"] = f"{Path(s.judgments).name}@{file_digest(Path(s.judgments))[:6]}"
         facts["length"] = str(s.max_new_tokens)
-        facts["task"] = f"{s.task.name}@{self.fingerprint[:6]}"
+        facts["task"] = f"{s.task.name}@{(self.fingerprint or '')[:6]}"
         return facts
 
     def _inputs(self, metric: Metric, human: Source, model: Source) -> dict[str, str | None]:
@@ -109,7 +117,7 @@ class Measure:
             inputs |= {f"human {k}": v for k, v in self.sides.digests(human, needs).items()}
         if metric.sides != "human":
             inputs |= {f"model {k}": v for k, v in self.sides.digests(model, needs).items()}
-        for number, other in enumerate(self.others):
+        for number, other in enumerate(self._others(metric)):
             inputs |= {f"other {number} {k}": v for k, v in self.sides.digests(other, needs).items()}
         return inputs
 
@@ -125,7 +133,12 @@ class Measure:
             judged = {need: metric.read(self._judgments()) for need in metric.needs() if need.kind == "judgments"}
             human_side = replace(human_side, data={**human_side.data, **judged})
             model_side = replace(model_side, data={**model_side.data, **judged})
-        return Features(human_side, model_side, facts, tuple(self._side(other, needs) for other in self.others))
+        return Features(
+            human_side, model_side, facts, tuple(self._side(other, needs) for other in self._others(metric))
+        )
+
+    def _others(self, metric: Metric) -> tuple[Source, ...]:
+        return self.others if metric.reads_grid else ()
 
     def _judgments(self) -> Path:
         path = self.sides.settings.judgments

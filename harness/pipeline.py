@@ -41,6 +41,8 @@ class Outcome:
     made: int
     """Artefacts made, not found."""
     plan: tuple[Planned, ...]
+    missing: tuple[str, ...] = ()
+    """What a plan found to be missing, with how to get it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def plan(settings: Settings, session: Session) -> Outcome:
     texts = Texts(settings, steps)
     made = make_texts(settings, steps, texts)
     measure_all(settings, steps, texts, made)
-    return Outcome(settings.outputs_dir, 0, tuple(dict.fromkeys(steps.plan)))
+    return Outcome(settings.outputs_dir, 0, tuple(dict.fromkeys(steps.plan)), tuple(steps.missing))
 
 
 def run(settings: Settings, session: Session, overrides: Sequence[str] = (), others: Sequence[Source] = ()) -> Outcome:
@@ -77,11 +79,23 @@ def run(settings: Settings, session: Session, overrides: Sequence[str] = (), oth
     made = make_texts(settings, steps, texts)
     measured = measure_all(settings, steps, texts, made, others)
     folder = write_record(
-        settings, steps, measured, decoder=made.decoder, task=texts.fingerprint, notes=_notes(made), overrides=overrides
+        settings,
+        steps,
+        measured,
+        decoder=made.decoder,
+        task=str(texts.fingerprint),
+        notes=_notes(made),
+        overrides=overrides,
     )
     count = sum(step.state == "make" for step in steps.plan)
     log.info("run        %s  (%d artefacts made, %d found)", folder, count, len(steps.plan) - count)
     return Outcome(folder, count, tuple(steps.plan))
+
+
+def prepare(settings: Settings, session: Session) -> Source:
+    """Make the texts of a run and no more; returns the system under test."""
+    steps = Steps(session, plan_only=False)
+    return make_texts(settings, steps, Texts(settings, steps)).model_source
 
 
 def make_texts(settings: Settings, steps: Steps, texts: Texts) -> Made:
@@ -119,8 +133,14 @@ def measure_all(
     """Every metric of the run: the system under test, the human row, and the human ceiling."""
     measure = Measure(SideMaker(settings, steps, decoder=made.decoder), texts.fingerprint, others)
     out: list[Measured | None] = []
+    human, model = made.human_source, made.model_source
+    if not settings.task.has_human():
+        alone = [metric for metric in settings.metrics if metric.sides == "one"]
+        out += [measure.measure(metric, "model", human, model) for metric in alone]
+        reason = f"task {settings.task.name} has no human side"
+        out += [measure.undefined(m, "model", human, model, reason) for m in settings.metrics if m.sides != "one"]
+        return [m for m in out if m is not None]
     for metric in settings.metrics:
-        human, model = made.human_source, made.model_source
         if metric.sides == "one":
             out.append(measure.measure(metric, "human", human, replace(human)))
         if metric.sides == "two" and metric.ceiling:

@@ -93,8 +93,8 @@ class SideMaker:
         if need.by == "words":
             return lambda: word_ids(self._texts(source, need)[0]()), source.digest
         spec = self._model(need)
-        wanted = tokenizer_digest(spec)
-        if source.tokenizer == wanted:
+        wanted = self.steps.ask(lambda: tokenizer_digest(spec))
+        if wanted is not None and source.tokenizer == wanted:
             return lambda: _own_tokens(source, need), source.digest
 
         def build(folder: Path) -> Mapping[str, Any]:
@@ -102,7 +102,7 @@ class SideMaker:
             stages.save_ragged(folder, token_ids(tokenizer, self._texts(source, need)[0]()))
             return {}
 
-        entry = self._step("tokens", source, need, {"scope": need.scope, "tokenizer": wanted}, build)
+        entry = self._step("tokens", source, need, {"scope": need.scope}, {"tokenizer": wanted}, build)
         return lambda: stages.load_ragged(_path(entry)), entry.content if entry else None
 
     def _embeddings(self, source: Source, need: Need) -> Made:
@@ -116,7 +116,7 @@ class SideMaker:
             stages.save_array(folder / "embeddings.npy", made.vectors)
             return {"n": len(made.vectors), "d": int(made.vectors.shape[1]), "truncated": made.truncated}
 
-        entry = self._step("embed", source, need, {"scope": need.scope, "embedder": spec.identity()}, build)
+        entry = self._step("embed", source, need, {"scope": need.scope}, {"embedder": self._id(spec)}, build)
         return lambda: stages.load_array(_path(entry) / "embeddings.npy"), entry.content if entry else None
 
     def _embed(self, spec: EmbedderSpec, source: Source, need: Need, advance: Callable[[int], None]) -> Embedded:
@@ -153,8 +153,8 @@ class SideMaker:
             stages.save_ragged(folder, nll)
             return {"n": len(nll), "tokens": len(nll.values)}
 
-        facts = {"scope": need.scope, "scorer": spec.identity(), "options": options}
-        entry = self._step("score", source, need, facts, build)
+        facts = {"scope": need.scope, "options": options}
+        entry = self._step("score", source, need, facts, {"scorer": self._id(spec)}, build)
         return lambda: stages.load_ragged(_path(entry)), entry.content if entry else None
 
     def _own_nll(self, source: Source, need: Need) -> Made:
@@ -188,8 +188,8 @@ class SideMaker:
                 )  # fmt: skip
             return stages.save_next_token(folder, stats[0])
 
-        facts = {"model": model.identity(), "dtype": model.dtype, "decoder": canonical(decoder)}
-        entry = self._step("next_token", source, need, facts, build)
+        facts = {"decoder": canonical(decoder)}
+        entry = self._step("next_token", source, need, facts, {"model": self._id(model)}, build)
 
         def load() -> Any:  # noqa: ANN401
             return stages.load_next_token(_path(entry), entry.meta if entry else {})
@@ -212,16 +212,22 @@ class SideMaker:
             raise UndefinedMetric(f"needs {need.kind} by the {need.by}: set {need.by}=…")
         return spec
 
+    def _id(self, spec: ModelSpec | EmbedderSpec) -> str | None:
+        """Digest of what makes two models the same one; None if a plan finds it missing."""
+        identity = self.steps.ask(spec.identity)
+        return digest(identity) if identity else None
+
     def _step(
         self,
         stage: str,
         source: Source,
         need: Need,
         spec: Mapping[str, Any],
+        inputs: Mapping[str, str | None],
         build: Callable[[Path], Mapping[str, Any]],
     ) -> Entry | None:
         what = f"{source.system} {need.scope}" if need.kind != "next_token" else source.system
-        return self.steps.step(stage, what, 1, spec, {"rows": source.digest}, build)
+        return self.steps.step(stage, what, 1, spec, {"rows": source.digest, **inputs}, build)
 
     def _progress(self, title: str, total: int) -> Any:  # noqa: ANN401
         return progress(title, total, unit="texts", enabled=self.settings.runtime.progress)

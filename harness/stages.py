@@ -54,7 +54,7 @@ def make_examples(folder: Path, task: Task, tokenizer: Tokenizer | None, count: 
 
 
 def _checked(example: Example, task: Task) -> Example:
-    if not example.human.strip():
+    if task.has_human() and not example.human.strip():
         raise DataError(f"task {task.name}: example {example.id} has an empty human continuation")
     return example
 

@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from harness.errors import SpecError
+from harness.errors import DataError, SpecError
 from harness.session import Session
 from harness.store import Entry, Recipe
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 State = Literal["hit", "make", "waits"]
 
 
@@ -41,6 +42,27 @@ class Steps:
     plan: list[Planned] = field(default_factory=list)
     inputs: dict[str, str] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    """What a plan found to be missing: files and models, with how to get them."""
+
+    def ask(self, make: Callable[[], T]) -> T | None:
+        """Return what `make` returns; a plan notes what is missing and goes on with None.
+
+        Raises:
+            DataError: If something is missing and this is no plan.
+        """
+        try:
+            return make()
+        except DataError as err:
+            if not self.plan_only:
+                raise
+            if str(err) not in self.missing:
+                self.missing.append(str(err))
+            return None
+
+    def wait(self, stage: str, what: str) -> None:
+        """Note a step that waits for what is still to be made or fetched."""
+        self.plan.append(Planned(stage, what, "waits", None))
 
     def step(
         self,
@@ -56,7 +78,7 @@ class Steps:
         """Return the artefact of a stage; None if it is missing and this is a plan."""
         known = {name: value for name, value in inputs.items() if value is not None}
         if len(known) < len(inputs):
-            self.plan.append(Planned(stage, what, "waits", None))
+            self.wait(stage, what)
             return None
         recipe = Recipe(stage, version, spec, known)
         if self.plan_only:

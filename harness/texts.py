@@ -12,9 +12,12 @@ from harness.models import tokenizer_digest
 from harness.progress import progress
 from harness.rows import write_rows
 from harness.settings import Settings
-from harness.signature import canonical
+from harness.signature import canonical, digest
 from harness.steps import Source, Steps
 from harness.store import Entry
+
+# In place of a tokenizer's digest where the rows are kept as texts alone.
+NO_TOKENIZER = "none"
 
 
 class Texts:
@@ -23,10 +26,13 @@ class Texts:
     def __init__(self, settings: Settings, steps: Steps) -> None:
         self.settings = settings
         self.steps = steps
-        self.fingerprint = settings.task.fingerprint()
+        if not steps.plan_only:
+            settings.task.fetch()
+        self.fingerprint = steps.ask(settings.task.fingerprint)
         spec = settings.model if settings.generations is None else None
         self.tokenizer_spec = spec or settings.scorer
-        self.tokenizer = tokenizer_digest(self.tokenizer_spec) if self.tokenizer_spec is not None else None
+        """Whose tokens the rows are kept in: the model's under test, else the scorer's; None: texts alone."""
+        self.tokenizer = steps.ask(lambda: tokenizer_digest(spec)) if (spec := self.tokenizer_spec) else NO_TOKENIZER
 
     def examples(self) -> Entry | None:
         """Draw the examples of the task."""
@@ -47,7 +53,10 @@ class Texts:
     def human(self, examples: Entry | None) -> Entry | None:
         """Tokenise the prompts and the human side, and cut it to the length that the model may use."""
         s = self.settings
-        inputs = {"examples": examples.content if examples else None, "tokenizer": self.tokenizer or "none"}
+        inputs: dict[str, str | None] = {
+            "examples": examples.content if examples else None,
+            "tokenizer": self.tokenizer,
+        }
 
         def build(folder: Path) -> Mapping[str, Any]:
             tokenizer = self.steps.session.tokenizer(self.tokenizer_spec) if self.tokenizer_spec else None
@@ -69,14 +78,13 @@ class Texts:
         if model is None or decoder is None or length is None:
             raise SpecError("model, decoder and max_new_tokens: expected values when the harness generates")
         longest = int(human.meta["longest_prompt"]) if human is not None else 0
-        decoder.plan_check(model.context_length(), length, longest)
+        decoder.plan_check(self.steps.ask(model.context_length), length, longest)
         ready = human is not None
         if decoder.needs_human_ppl:
             target = human_ppl()
             ready = target is not None
             decoder = decoder.resolve(target) if target is not None else decoder
         spec = {
-            "model": model.identity(),
             "dtype": model.dtype,
             "decoder": canonical(decoder),
             "seed": s.seed if decoder.stochastic else None,
@@ -84,6 +92,8 @@ class Texts:
             "max_new_tokens": length,
         }
         prompts = human.files[stages.PROMPTS] if human is not None and ready else None
+        identity = self.steps.ask(model.identity)
+        inputs = {"prompts": prompts, "model": digest(identity) if identity else None}
 
         def build(folder: Path) -> Mapping[str, Any]:
             if human is None:
@@ -98,7 +108,7 @@ class Texts:
                 )  # fmt: skip
 
         entry = self.steps.step(
-            "generate", f"{model.title} {decoder.title}", 1, spec, {"prompts": prompts, **decoder.inputs()}, build,
+            "generate", f"{model.title} {decoder.title}", 1, spec, {**inputs, **(self.steps.ask(decoder.inputs) or {})}, build,
             resumable=True,
         )  # fmt: skip
         return Source("model", entry, stages.DATA, self.tokenizer)
@@ -111,9 +121,9 @@ class Texts:
         path = Path(str(s.generations))
         spec = {"max_new_tokens": s.max_new_tokens}
         inputs = {
-            "file": file_fingerprint(path),
+            "file": self.steps.ask(lambda: file_fingerprint(path)),
             "human": human.content if human is not None else None,
-            "tokenizer": self.tokenizer or "none",
+            "tokenizer": self.tokenizer,
         }
 
         def build(folder: Path) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -10,12 +11,13 @@ from numpy.typing import NDArray
 
 from harness.contract import Need, Side
 from harness.errors import UndefinedMetric
-from harness.types import F64, Floats
+from harness.types import F64, I64, Floats
 
 Rows = Literal["l2", "l1", "none"]
 """How each row is scaled: to unit L2 norm, to unit L1 norm, or not at all; an all-zero row stays zero."""
 
 _BLOCK = 4096
+
 
 def check_sides(*, human: Floats, model: Floats, least: int = 2) -> tuple[Floats, Floats]:
     """Return both sides as float arrays of shape (n, d).
@@ -68,6 +70,21 @@ def canonical_rows(side: Side, need: Need) -> NDArray[np.float32]:
     if bool((order == np.arange(len(order))).all()):
         return rows
     return rows[order]
+
+
+def shared_rows(sides: Sequence[Floats]) -> I64:
+    """Return for each row of all sides the first row equal to it, shape (sum of n,).
+
+    Matrix products may give equal rows different last bits; taking the first one's result keeps them equal.
+    """
+    first: dict[bytes, int] = {}
+    out = np.empty(n_rows(sides), dtype=np.int64)
+    at = 0
+    for side in sides:
+        for row in side:
+            out[at] = first.setdefault(hashlib.blake2b(np.ascontiguousarray(row), digest_size=16).digest(), at)
+            at += 1
+    return out
 
 
 def n_rows(sides: Sequence[Floats]) -> int:

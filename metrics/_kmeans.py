@@ -30,7 +30,6 @@ _LARGEST_TABLE = 1 << 28  # entries, 1 GiB; beyond it every iteration is a full 
 _ROUNDING = np.float32(1e-5)
 
 
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Clustering:
     """The best of all restarts."""

@@ -245,6 +245,11 @@ class Mauve(Metric):
         self.require(self.seed >= 0, "seed", "at least 0")
         self.require(all(0 < w < 1 for w in self.lambdas), "lambdas", "weights in (0, 1)")
 
+    @property
+    def reads_grid(self) -> bool:
+        """One clustering over all systems needs all systems."""
+        return self.cluster_fit == "joint"
+
     def needs(self) -> tuple[Need, ...]:
         """Embeddings of both sides."""
         return (Need("embeddings", by="embedder", scope=self.scope),)

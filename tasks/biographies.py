@@ -46,7 +46,7 @@ class Biographies(Task):
     size: ClassVar[str] = "6,637 biographies of 80 to 350 words"
     licence: ClassVar[str] = "CC BY-SA (text of Wikipedia)"
 
-    path: str
+    path: str | None = None  # your own file, see above
     num_in_context: int = 5  # the paper varies n
     template: Literal["plain", "chat"] = "plain"  # chat: the last line is the start of the assistant's turn
     header: str = "Here are biographies of different people."
@@ -60,7 +60,7 @@ class Biographies(Task):
 
     def check(self) -> None:
         """Counts are not negative, words are in order."""
-        self.require(bool(self.path), "path", "a JSON-lines file with title and content")
+        self.require(self.path != "", "path", "a JSON-lines file with title and content")
         self.require(self.num_in_context >= 0, "num_in_context", "0 or more")
         self.require(1 <= self.min_words <= self.max_words, "min_words", f"from 1 to max_words ({self.max_words})")
         self.require(self.max_title_words >= 1, "max_title_words", "1 or more")
@@ -68,11 +68,16 @@ class Biographies(Task):
 
     def files(self) -> list[SourceFile]:
         """Return the one file."""
-        return [SourceFile(Path(self.path).name, "", Path(self.path))]
+        place = Path(self.path or "biographies.jsonl")
+        return [SourceFile(place.name, "" if self.path else self.source, place)]
 
     def fingerprint(self) -> str:
-        """SHA-256 of the file."""
-        return own_digest(Path(self.path), "task biographies", "task.path")
+        """SHA-256 of the file.
+
+        Raises:
+            DataError: If there is none; says how it is made.
+        """
+        return own_digest(self._place(), "task biographies", "task.path")
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield biographies by a hash of their line; those of another length are counted."""
@@ -91,6 +96,11 @@ class Biographies(Task):
             meta = {"user": user, "assistant": assistant} if self.template == "chat" else {}
             yield Example(f"biographies/{one.number:06d}", f"{user}\n\n{assistant}", human, meta)
 
+    def _place(self) -> Path:
+        if self.path is None:
+            raise DataError(f"task biographies: the set is not distributed ({self.source}); set task.path to yours")
+        return Path(self.path)
+
     def _drawn(self, at: int, number: int, count: int) -> list[int]:
         """Return the places of the examples in a prompt: others than the one at `at`, each once."""
         generator: np.random.Generator = stream(self.seed, "biographies", number)
@@ -105,7 +115,7 @@ class Biographies(Task):
         return "\n\n".join(parts), self.instruction
 
     def _read(self, skipped: Counter[str]) -> Iterator[_Biography]:
-        path = Path(self.path)
+        path = self._place()
         for number, row in read_jsonl(path):
             where = f"{path}:{number}"
             title = usable_text(row, self.title_field, where, skipped)

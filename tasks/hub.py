@@ -39,7 +39,7 @@ class Hub(Task):
     size: ClassVar[str] = "any"
     licence: ClassVar[str] = "the dataset's own"
 
-    dataset: str  # hub id, or a folder
+    path: str  # hub id, or a folder
     config: str | None = None
     split: str = "test"
     revision: str | None = None  # branch, tag or commit; null: the default branch, as first resolved
@@ -56,7 +56,7 @@ class Hub(Task):
 
     def check(self) -> None:
         """Either one text field or two fields; lengths that leave room."""
-        self.require(bool(self.dataset.strip()), "dataset", "a hub id or a folder")
+        self.require(bool(self.path.strip()), "path", "a hub id or a folder")
         pair = self.prompt_field is not None and self.human_field is not None
         self.require(pair != (self.text_field is not None), "text_field", "null exactly if the two fields are given")
         self.require(self.prompt_length >= 1, "prompt_length", "at least 1")
@@ -79,10 +79,10 @@ class Hub(Task):
             DataError: If the revision was never resolved; says how.
         """
         if self._folder:
-            files = sorted(p for p in Path(self.dataset).rglob("*") if p.is_file())
-            content: list[Any] = [[p.relative_to(self.dataset).as_posix(), file_digest(p)] for p in files]
+            files = sorted(p for p in Path(self.path).rglob("*") if p.is_file())
+            content: list[Any] = [[p.relative_to(self.path).as_posix(), file_digest(p)] for p in files]
         else:
-            content = [self.dataset, self._commit(ask=False)]
+            content = [self.path, self._commit(ask=False)]
         return digest([content, self.config, self.split])
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
@@ -92,7 +92,7 @@ class Hub(Task):
         for field in wanted:
             if field not in rows.column_names:
                 known = suggest(field, rows.column_names)
-                raise DataError(f"dataset {self.dataset}, split {self.split}: no field {field!r}{known}")
+                raise DataError(f"dataset {self.path}, split {self.split}: no field {field!r}{known}")
         cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer) if self.text_field else None
         numbers: Any = range(len(rows))
         if self.order == "hash":
@@ -105,7 +105,7 @@ class Hub(Task):
     def _example(
         self, row: dict[str, Any], number: int, cutter: Cutter | None, skipped: Counter[str]
     ) -> Example | None:
-        where = f"dataset {self.dataset}, split {self.split}, row {number}"
+        where = f"dataset {self.path}, split {self.split}, row {number}"
         identity = id_field(row, self.id_field, where) if self.id_field else f"{number:06d}"
         text = usable_text(row, self.text_field or str(self.human_field), where, skipped)
         if text is None:
@@ -124,27 +124,27 @@ class Hub(Task):
 
     @property
     def _folder(self) -> bool:
-        return Path(self.dataset).is_dir()
+        return Path(self.path).is_dir()
 
     def _commit(self, *, ask: bool) -> str:
         if self.revision is not None and _COMMIT.fullmatch(self.revision):
             return self.revision
-        key = f"hub/{self.dataset}@{self.revision or 'default'}"
+        key = f"hub/{self.path}@{self.revision or 'default'}"
         ledger = cache_root(self.cache_dir) / LEDGER
         held = read_ledger(ledger).get(key)
         if held is not None:
             return str(held["commit"])
-        url = f"https://huggingface.co/datasets/{self.dataset}"
+        url = f"https://huggingface.co/datasets/{self.path}"
         if not ask or is_offline(offline=self.offline):
-            raise DataError(f"missing dataset: {self.dataset} was never fetched here; run once with a network ({url})")
+            raise DataError(f"missing dataset: {self.path} was never fetched here; run once with a network ({url})")
         from huggingface_hub import HfApi
 
         try:
-            commit = HfApi().dataset_info(self.dataset, revision=self.revision).sha
+            commit = HfApi().dataset_info(self.path, revision=self.revision).sha
         except Exception as err:
-            raise DataError(f"dataset {self.dataset}: the hub does not answer for it ({_line(err)}); {url}") from err
+            raise DataError(f"dataset {self.path}: the hub does not answer for it ({_line(err)}); {url}") from err
         if not commit:
-            raise DataError(f"dataset {self.dataset}: the hub names no commit; set task.revision")
+            raise DataError(f"dataset {self.path}: the hub names no commit; set task.revision")
         with editing_ledger(ledger) as entries:
             entries.setdefault(key, {"commit": commit})
             return str(entries[key]["commit"])
@@ -153,12 +153,10 @@ class Hub(Task):
         import datasets
 
         try:
-            return datasets.load_dataset(self.dataset, self.config, split=self.split, revision=commit)
+            return datasets.load_dataset(self.path, self.config, split=self.split, revision=commit)
         except Exception as err:
             state = " and the hub is off" if is_offline(offline=self.offline) else ""
-            raise DataError(
-                f"dataset {self.dataset}, split {self.split}: cannot be loaded{state} ({_line(err)})"
-            ) from err
+            raise DataError(f"dataset {self.path}, split {self.split}: cannot be loaded{state} ({_line(err)})") from err
 
 
 def _line(err: Exception) -> str:

@@ -41,8 +41,8 @@ class Runner(Protocol):
         """Drop all rows but these; returns which old row stands at each place now."""
         ...
 
-    def reorder(self, parents: Tensor) -> None:
-        """Row i goes on from row parents[i]."""
+    def reorder(self, parents: Tensor, since: int = 0) -> None:
+        """Row i goes on from row parents[i]; they differ from position `since` on. Sets the number of rows."""
         ...
 
     def rewind(self, length: int) -> None:
@@ -106,6 +106,7 @@ class Gpt2Runner:
 
         w = self.weights
         n, t = ids.shape
+        fed = n
         if n < self._floor:
             ids, n = ids[:1].expand(self._floor, t), self._floor
         start, end = self.length, self.length + t
@@ -128,7 +129,7 @@ class Gpt2Runner:
             self.length = end
             x = x.view(n, t, w.width)
             x = nn.layer_norm(x if every else x[:, -1], (w.width,), w.ln_f_w, w.ln_f_b, w.eps)
-            return x[: self.rows]
+            return x[:fed]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `Runner`."""
@@ -148,13 +149,15 @@ class Gpt2Runner:
         self.rows = len(kept)
         return order
 
-    def reorder(self, parents: Tensor) -> None:
+    def reorder(self, parents: Tensor, since: int = 0) -> None:
         """See `Runner`; copies only the rows that change."""
         import torch
 
         changed = (parents != torch.arange(len(parents), device=parents.device)).nonzero().squeeze(1)
         if len(changed):
-            self._cache[:, :, changed, :, : self.length] = self._cache[:, :, parents[changed], :, : self.length]
+            part = self._cache[:, :, :, :, since : self.length]
+            part[:, :, changed] = part[:, :, parents[changed]]
+        self.rows = len(parents)
 
     def rewind(self, length: int) -> None:
         """See `Runner`."""
@@ -211,7 +214,7 @@ class GeneralRunner:
         self._model, self._body, self._head = lm.model, lm.model.get_decoder(), lm.model.get_output_embeddings()
         self._floor = GENERAL_FLOOR if lm.device.type == "cpu" else 1
         self._room, self.length, self.rows = length, 0, rows
-        self._cache = None if once else _fixed_cache(self._model.config, length)
+        self._cache = None if once else _fixed_cache(self._model.config, max(rows, self._floor), length)
 
     def feed(self, ids: Tensor, *, every: bool = False) -> Tensor:
         """See `Runner`."""
@@ -231,7 +234,7 @@ class GeneralRunner:
             )
         self.length += t
         hidden = out.last_hidden_state
-        return hidden[: self.rows] if every else hidden[: self.rows, -1]
+        return hidden[:n] if every else hidden[:n, -1]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `Runner`."""
@@ -248,16 +251,16 @@ class GeneralRunner:
     def keep(self, kept: Sequence[int]) -> list[int]:
         """See `Runner`."""
         holes, movers, order = compaction(self.rows, kept)
-        size = max(len(kept), self._floor)
         for layer in self._cache.layers:
-            layer.take(holes, movers, size)
+            layer.take(holes, movers)
         self.rows = len(kept)
         return order
 
-    def reorder(self, parents: Tensor) -> None:
+    def reorder(self, parents: Tensor, since: int = 0) -> None:
         """See `Runner`."""
         for layer in self._cache.layers:
-            layer.reorder(parents)
+            layer.reorder(parents, since)
+        self.rows = len(parents)
 
     def rewind(self, length: int) -> None:
         """See `Runner`."""
@@ -278,7 +281,7 @@ def _rescaled(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
     return logits / division if isinstance(division, (int, float)) else logits
 
 
-def _fixed_cache(config: Any, length: int) -> Any:  # noqa: ANN401
+def _fixed_cache(config: Any, rows: int, length: int) -> Any:  # noqa: ANN401
     """A transformers cache whose layers are allocated once for `length` positions."""
     import torch
     from transformers.cache_utils import Cache, DynamicLayer
@@ -292,11 +295,11 @@ def _fixed_cache(config: Any, length: int) -> Any:  # noqa: ANN401
 
         def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> Any:  # noqa: ANN401
             if not self.is_initialized:
-                n, heads, _t, size = key_states.shape
+                _, heads, _, size = key_states.shape
                 self.dtype, self.device = key_states.dtype, key_states.device
-                self.keys = torch.zeros((n, heads, length, size), dtype=self.dtype, device=self.device)
+                self.keys = torch.zeros((rows, heads, length, size), dtype=self.dtype, device=self.device)
                 self.values = torch.zeros(
-                    (n, heads, length, value_states.shape[-1]), dtype=self.dtype, device=self.device
+                    (rows, heads, length, value_states.shape[-1]), dtype=self.dtype, device=self.device
                 )
                 self.is_initialized = True
             n, end = len(key_states), self.used + key_states.shape[2]
@@ -311,16 +314,15 @@ def _fixed_cache(config: Any, length: int) -> Any:  # noqa: ANN401
         def get_mask_sizes(self, query: Any) -> tuple[int, int]:  # noqa: ANN401 - an int or positions, by version
             return self.used + (query if isinstance(query, int) else query.shape[0]), 0
 
-        def take(self, holes: list[int], movers: list[int], size: int) -> None:
-            del size
+        def take(self, holes: list[int], movers: list[int]) -> None:
             if holes:
-                self.keys[holes, :, : self.used] = self.keys[movers, :, : self.used]
-                self.values[holes, :, : self.used] = self.values[movers, :, : self.used]
+                for kept in (self.keys, self.values):
+                    kept[holes, :, : self.used] = kept[movers, :, : self.used]
 
-        def reorder(self, parents: Any) -> None:  # noqa: ANN401
+        def reorder(self, parents: Any, since: int) -> None:  # noqa: ANN401
             n = len(parents)
-            self.keys[:n, :, : self.used] = self.keys[parents, :, : self.used]
-            self.values[:n, :, : self.used] = self.values[parents, :, : self.used]
+            for kept in (self.keys, self.values):
+                kept[:n, :, since : self.used] = kept[parents, :, since : self.used]
 
     text = config.get_text_config(decoder=True)
     return Cache(layers=[FixedLayer() for _ in range(text.num_hidden_layers)])

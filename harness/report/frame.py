@@ -70,6 +70,8 @@ class Run:
     inputs: Mapping[str, str]
     """Name of a stage's artefact → `stage/ab/key` in the store."""
     results: Sequence[Mapping[str, Any]]
+    notes: tuple[str, ...]
+    """What the reader must know about its texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,7 @@ def _read_run(path: Path) -> Run:
             store=(folder / store).resolve() if store else None,
             inputs=record.get("inputs") or {},
             results=[_checked(r) for r in record["results"]],
+            notes=tuple(map(str, record.get("notes") or ())),
         )
     except (KeyError, TypeError, AttributeError) as err:
         raise DataError(f"{path}: not a run record ({type(err).__name__}: {err})") from err
@@ -283,7 +286,7 @@ def _result_rows(run: Run, at: int, result: Mapping[str, Any]) -> Iterator[dict[
         "setting": hashlib.sha256(setting.encode()).hexdigest()[:12],
         "metric": str(result["metric"]),
         "status": str(result["status"]),
-        "reason": " ".join(map(str, result.get("notes") or ())),
+        "reason": "; ".join(map(str, result.get("notes") or ())),
         "n_human": result.get("n_human"),
         "n_model": result.get("n_model"),
         "signature": signature,

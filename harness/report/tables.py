@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from harness.errors import DataError, SpecError
 from harness.report.fold import Folded, fold, label_of, natural, order_key, varying
-from harness.report.frame import Results, filtered, of_human
+from harness.report.frame import Results, Run, filtered, of_human
 from harness.report.layout import Layout
 from harness.report.numbers import RULE, printed
 from harness.report.table import Cell, Column, Row, Table, column_decimals
@@ -46,7 +46,7 @@ def value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)
     return [
-        _ValueTable(items, layout, f"{name}{''.join('-' + slug(v) for v in values)}", values).build()
+        _ValueTable(items, layout, f"{name}{''.join('-' + slug(v) for v in values)}", values, results.runs).build()
         for values, items in parts.items()
     ]
 
@@ -120,6 +120,7 @@ class _ValueTable:
     layout: Layout
     name: str
     parts: tuple[str, ...]
+    runs: Sequence[Run]
     axes: list[str] = field(default_factory=list)
     """Axes, model and decoder aside, in which the rows differ."""
     reasons: dict[tuple[str, RowKey], str] = field(default_factory=dict)
@@ -165,8 +166,11 @@ class _ValueTable:
         notes: dict[str, set[str]] = {}
         for item in (i for i in models if i.note and math.isfinite(i.mean)):
             notes.setdefault(f"{item.metric}: {item.note}", set()).add(self.row_names[self._row_key(item)])
+        for item in models:
+            for note in {n for at, _ in item.sources for n in self.runs[at].notes}:
+                notes.setdefault(note, set()).add(self.row_names[self._row_key(item)])
         every = set(self.row_names.values())
-        lines = [f"{n}{'' if who == every else f' ({_some(who)})'}" for n, who in notes.items()]
+        lines = [f"{n}{'' if who == every else f' ({_some(who)})'}" for n, who in sorted(notes.items())]
         seeds = f"Mean over {' or '.join(map(str, counts))} seeds, as the column says. " if counts else ""
         return (*lines, seeds + RULE)
 

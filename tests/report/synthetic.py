@@ -1,7 +1,6 @@
 """Run folders with made-up but plausible results: what the report reads, without a model.
 
-`python -m tests.report.synthetic` is not needed: tests call `write_runs` into a temporary folder, and a small set is stored
-in tests/fixtures/report (a test holds the two together).
+`stored(folder)` writes the small set that lies in tests/fixtures/report; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ def write_run(folder: Path, decoder: str, seed: int | None, *, model: str = "doc
         "spec": {"experiment": experiment, "task": {"name": "docs"}, "model": {"title": model},
                  "decoder": {"name": decoder, "title": title or DECODERS.get(decoder, {}).get("title", decoder)}},
     }  # fmt: skip
-    (run / "record.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    (run / "record.json").write_text(json.dumps(record, sort_keys=True) + "\n", encoding="utf-8")
     return run
 
 
@@ -193,3 +192,18 @@ def quickstart(
         for seed in (0, 1, 2) if DECODERS[decoder]["stochastic"] else (None,):
             write_run(folder, decoder, seed, arrays=arrays, texts=texts)
     return folder / "runs"
+
+
+def stored(folder: Path) -> None:
+    """Write the stored set: three decoders with arrays, and nucleus sampling over lengths, sizes, p and a metric's option."""
+    for decoder, seed in (("greedy", None), ("ancestral", 0), ("ancestral", 1), ("nucleus", 0), ("nucleus", 1)):
+        write_run(folder, decoder, seed, arrays=True, texts=True, experiment="decoders")
+    for length in (32, 64, 96):
+        for seed in (0, 1):
+            write_run(folder, "nucleus", seed, length=length, experiment="lengths")
+    for n in (100, 200, 500):
+        write_run(folder, "nucleus", 0, n=n, experiment="sizes")
+    for p in (0.5, 0.9):
+        write_run(folder, "nucleus", 0, options={"p": p}, title=f"nucleus p={p}", strength=0.5 + p / 2, experiment="p")
+    for c in (1, 5, 10):
+        write_run(folder, "nucleus", 0, c=c, experiment="scaling")

@@ -65,6 +65,9 @@ def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"task biographies: no such file.*task\.path"):
         task.fingerprint()
     assert not task.files()[0].present
+    with pytest.raises(DataError, match=r"not distributed .*set task\.path"):
+        Biographies().fingerprint()
+    assert Biographies().files()[0].url.startswith("https://")
 
 
 @pytest.mark.parametrize(

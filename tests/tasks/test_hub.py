@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def hub(folder: str, **options: Any) -> Hub:
-    return Hub(**{"dataset": folder, "prompt_unit": "words", "prompt_length": 2, "max_length": None, **options})
+    return Hub(**{"path": folder, "prompt_unit": "words", "prompt_length": 2, "max_length": None, **options})
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_revision_is_resolved_once_and_kept(tmp_path: Path, monkeypatch: pytes
     loaded: list[Any] = []
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
     monkeypatch.setattr(Hub, "_load", lambda self, commit: loaded.append(commit))
-    task = Hub(dataset="some/set", cache_dir=str(tmp_path))
+    task = Hub(path="some/set", cache_dir=str(tmp_path))
     with pytest.raises(DataError, match=r"some/set was never fetched here.*https://huggingface\.co/datasets/some/set"):
         task.fingerprint()
     task.fetch()
@@ -107,10 +107,10 @@ def test_a_revision_is_resolved_once_and_kept(tmp_path: Path, monkeypatch: pytes
     assert loaded == [COMMIT, COMMIT]
     assert task.fingerprint() == first
     assert answers == ["f" * 40]
-    pinned = Hub(dataset="some/set", revision="a" * 40, cache_dir=str(tmp_path), offline=True)
+    pinned = Hub(path="some/set", revision="a" * 40, cache_dir=str(tmp_path), offline=True)
     assert pinned.fingerprint() != first
     with pytest.raises(DataError, match="never fetched"):
-        Hub(dataset="some/set", revision="v2", cache_dir=str(tmp_path), offline=True).fetch()
+        Hub(path="some/set", revision="v2", cache_dir=str(tmp_path), offline=True).fetch()
 
 
 def test_a_hub_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,13 +124,13 @@ def test_a_hub_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name in ("OPENENDED_OFFLINE", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(DataError, match=r"does not answer for it \(no route\)"):
-        Hub(dataset="some/set", cache_dir=str(tmp_path)).fetch()
+        Hub(path="some/set", cache_dir=str(tmp_path)).fetch()
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"dataset": " "},
+        {"path": " "},
         {"text_field": None},
         {"prompt_field": "q", "human_field": "a"},
         {"prompt_length": 0},
@@ -139,4 +139,4 @@ def test_a_hub_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 )
 def test_wrong_options(options: dict[str, Any]) -> None:
     with pytest.raises(SpecError):
-        Hub(**{"dataset": "x/y", **options})
+        Hub(**{"path": "x/y", **options})

@@ -1,0 +1,161 @@
+"""k-NN precision and recall, density and coverage of model text against human text.
+
+Each point has a ball whose radius is the distance to its k-th neighbour on its own side (itself left out). Precision is
+the share of model points inside some human ball, recall the share of human points inside some model ball, coverage the
+share of human balls that hold a model point, density the mean number of human balls a model point is in, divided by k.
+All but density are in [0, 1] (density may exceed 1), dimensionless, higher is better.
+
+Protocol: k = 4, rows to unit L2 norm, joint PCA to 0.9 of the variance: the only one published for language models.
+Balls are closed, so identical sides give precision and recall 1 even where texts repeat.
+
+Variants in use: `prdc` has open balls and raw features, torch-fidelity closed balls and k = 3, Kynkäänniemi et al. k = 3.
+On rows without ties and with `explained_variance=None` the values equal those of `prdc`.
+
+Source: Kynkäänniemi et al. 2019, "Improved precision and recall metric", equations 1 to 3; Naeem et al. 2020, "Reliable
+fidelity and diversity metrics", equations 5 and 6 (density, coverage); Le Bronnec et al. 2024 (protocol for text).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from harness.registry import register
+from harness.types import Floats, MetricResult
+from metrics._embeddings import blocks, canonical_rows, check_sides, shared_rows
+from metrics._neighbors import count_balls, prepare, radii
+from metrics._pca import fit_pca
+from metrics._result import Values
+
+RowScale = Literal["with_pca", "l2", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class KnnResult(Values):
+    """The four shares; a field can also be read as `result["precision"]`."""
+
+    precision: float
+    """Share of model texts inside some human ball, in [0, 1]."""
+    recall: float
+    """Share of human texts inside some model ball, in [0, 1]."""
+    density: float
+    """Mean number of human balls a model text is in, over k; not below 0, may exceed 1."""
+    coverage: float
+    """Share of human balls that hold a model text, in [0, 1]."""
+
+
+def knn_precision_recall(
+    *,
+    human: Floats,
+    model: Floats,
+    k: int = 4,
+    explained_variance: float | None = 0.9,
+    seed: int = 25,
+    rows: RowScale = "with_pca",
+    closed: bool = True,
+) -> KnnResult:
+    """Compute precision, recall, density and coverage.
+
+    Args:
+        human: Embeddings of human texts, shape (n_human, d), n_human > k.
+        model: Embeddings of model texts, shape (n_model, d), n_model > k.
+        k: Neighbour that sets the radius, at least 1.
+        explained_variance: Share of the variance that joint PCA keeps, in (0, 1]; `None`: no PCA.
+        seed: Not used: nothing here is random. It stands in the signature of every two-sample function.
+        rows: `l2` scales rows to unit norm first, `none` takes them raw, `with_pca` is `l2` where PCA is on.
+        closed: Whether a point at exactly the radius is inside.
+
+    Returns:
+        The four values.
+
+    Raises:
+        ValueError: If shapes do not fit, a number is not finite or an option is out of range.
+        UndefinedMetric: If a side has at most k texts.
+
+    Source: Kynkäänniemi et al. 2019, equations 1 to 3; Naeem et al. 2020, equations 5 and 6.
+
+    >>> human, model = np.array([[0.0], [1.0], [2.0]]), np.array([[1.1], [9.0]])
+    >>> knn_precision_recall(human=human, model=model, k=1, explained_variance=None).precision
+    0.5
+    """
+    del seed
+    if k < 1:
+        raise ValueError(f"k: expected at least 1, got {k}")
+    if explained_variance is not None and not 0 < explained_variance <= 1:
+        raise ValueError(f"explained_variance: expected a share in (0, 1] or None, got {explained_variance}")
+    human, model = check_sides(human=human, model=model, least=k + 1)
+    scale = "l2" if rows == "l2" or (rows == "with_pca" and explained_variance is not None) else "none"
+    if explained_variance is not None:
+        points = fit_pca([human, model], share=explained_variance, rows="l2" if scale == "l2" else "none").apply(
+            [human, model]
+        )
+        points = points[shared_rows([human, model])]
+        human, model = points[: len(human)], points[len(human) :]
+    elif scale == "l2":
+        human, model = (np.vstack([block for _, block in blocks(side, "l2")]) for side in (human, model))
+    a, b = prepare(human, model)
+    counts = count_balls(a, b, radii(a, k), radii(b, k), closed=closed)
+    return KnnResult(
+        precision=float(np.mean(counts.human_balls > 0)),
+        recall=float(np.mean(counts.model_balls > 0)),
+        density=float(np.mean(counts.human_balls) / k),
+        coverage=float(np.mean(counts.filled)),
+    )
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class KnnPrecisionRecall(Metric):
+    """Precision, recall, density and coverage of the model's texts."""
+
+    name: ClassVar[str] = "knn_precision_recall"
+    version: ClassVar[int] = 1
+    family: ClassVar[Family] = "two_sample"
+    direction: ClassVar[Direction] = "higher"
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    resampling: ClassVar[Resampling] = "subsample"
+    sides: ClassVar[Literal["one", "two", "human"]] = "two"
+    ceiling: ClassVar[bool] = True
+    titles: ClassVar[Mapping[str, str]] = {
+        "precision": "Precision",
+        "recall": "Recall",
+        "density": "Density",
+        "coverage": "Coverage",
+    }
+
+    k: int = 4  # Le Bronnec et al. 2024; prdc: 5, Kynkäänniemi et al.: 3
+    explained_variance: float | None = 0.9  # Le Bronnec et al. 2024; null: no PCA
+    rows: RowScale = "with_pca"  # Le Bronnec et al. 2024: unit L2 norm before PCA
+    closed: bool = True  # Kynkäänniemi et al. 2019; prdc: open
+    scope: Scope = "prompt_and_continuation"  # as MAUVE
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        self.require(self.k >= 1, "k", "at least 1")
+        share = self.explained_variance
+        self.require(share is None or 0 < share <= 1, "explained_variance", "a share in (0, 1] or null")
+
+    def needs(self) -> tuple[Need, ...]:
+        """Embeddings of both sides."""
+        return (Need("embeddings", by="embedder", scope=self.scope),)
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute the four values."""
+        (need,) = self.needs()
+        human, model = canonical_rows(features.human, need), canonical_rows(features.model, need)
+        found = knn_precision_recall(
+            human=human,
+            model=model,
+            k=self.k,
+            explained_variance=self.explained_variance,
+            rows=self.rows,
+            closed=self.closed,
+        )
+        notes = []
+        if len(human) != len(model):
+            notes.append(f"the sides differ in size (human {len(human)}, model {len(model)}): radii shrink with n")
+        return self.result(features, "precision", dict(found), notes=notes)

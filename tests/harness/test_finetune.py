@@ -1,0 +1,158 @@
+"""Fine-tuning from end to end on a tiny model: the loss falls, the folder loads, a kill costs little."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness import finetune as ft
+from harness.errors import DataError, MissingExtra, SpecError
+from harness.io import read_json
+from harness.models import ModelSpec, load_model
+
+pytest.importorskip("accelerate")
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+TEXT = "the cat sat on the mat and the dog sat on the log"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GPT-2 of 30 words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    place = tmp_path_factory.mktemp("tiny")
+    words = ["<|endoftext|>", *sorted(set(TEXT.split())), *[f"w{i}" for i in range(19)]]
+    inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<|endoftext|>"))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|endoftext|>").save_pretrained(place)
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=len(words), n_positions=16, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
+    )
+    GPT2LMHeadModel(config).save_pretrained(place)
+    return place
+
+
+class Letters:
+    def encode(self, text: str) -> list[int]:
+        return [ord(c) - 96 for c in text]
+
+    def decode(self, ids: Any) -> str:
+        return ""
+
+
+def test_documents_are_joined_by_the_end_token_and_cut() -> None:
+    # abc 0 de 0 f 0 → 1 2 3 0 | 4 5 0 6 | 0 is dropped.
+    made = ft.blocks(Letters(), ["abc", "de", "f"], end_id=0, size=4)
+    assert made.tolist() == [[1, 2, 3, 0], [4, 5, 0, 6]]
+    assert ft.blocks(Letters(), [], end_id=0, size=4).shape == (0, 4)
+    many = ft.blocks(Letters(), ["ab"] * 3000, end_id=0, size=7)
+    assert many.reshape(-1).tolist() == ([1, 2, 0] * 3000)[: 9000 // 7 * 7]
+    assert many.dtype == np.int32
+
+
+def loss(folder: Path) -> float:
+    lm = load_model(ModelSpec(path=str(folder)))
+    ids = torch.tensor([lm.encode(TEXT)])
+    with torch.no_grad():
+        return float(lm.model(ids, labels=ids).loss)
+
+
+def spec(**options: Any) -> ft.FinetuneSpec:
+    return ft.FinetuneSpec(**{"block_size": 16, "batch_size": 4, "accumulation": 2, "learning_rate": 0.03, **options})
+
+
+def test_the_command_makes_a_model_that_fits_the_texts(tiny: Path, tmp_path: Path) -> None:
+    data = tmp_path / "train.jsonl"
+    row = json.dumps({"prompt": "the cat sat", "human": TEXT.removeprefix("the cat sat")})
+    data.write_text((row + "\n") * 300)
+    out = tmp_path / "model"
+    options = {"block_size": 16, "batch_size": 4, "accumulation": 2, "learning_rate": "3e-2"}
+    asked = [f"{k}={v}" for k, v in options.items()]
+    code = ft.main(["task=jsonl", f"task.path={data}", f"model={tiny}", f"output={out}", *asked])
+    assert code == 0
+    assert loss(tiny) == pytest.approx(math.log(30), abs=0.5)
+    assert loss(out) < 0.7 * loss(tiny)
+    record = read_json(out / "finetune.json")
+    assert record["finetune"]["learning_rate"] == 0.03
+    assert record["blocks"] == 300 * 14 // 16  # 13 words and the end token
+    assert not (out / "checkpoints").exists()
+    assert ModelSpec(path=str(out)).identity() != ModelSpec(path=str(tiny)).identity()
+
+
+def test_an_interrupted_run_goes_on(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "model"
+    save = ft._save
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ft, "_save", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ft.finetune(ModelSpec(path=str(tiny)), [TEXT] * 100, spec(save_steps=2), out, device="cpu")
+    assert list((out / "checkpoints").iterdir())
+    monkeypatch.setattr(ft, "_save", save)
+    ft.finetune(ModelSpec(path=str(tiny)), [TEXT] * 100, spec(save_steps=2), out, device="cpu")
+    assert loss(out) < loss(tiny)
+
+
+def test_stories_are_read_whole(tmp_path: Path) -> None:
+    from tasks.jsonl import JsonLines
+    from tasks.webtext import WebText
+    from tasks.writing_prompts import WritingPrompts
+
+    (tmp_path / "train.wp_source").write_text("[ WP ] Go .\n")
+    (tmp_path / "train.wp_target").write_text("It went on .\n")
+    stories = WritingPrompts(path=str(tmp_path), split="train")
+    assert list(ft.task_texts(stories, Counter())) == ["Go.\n\nIt went on."]
+    with pytest.raises(SpecError, match="whole documents"):
+        list(ft.task_texts(WebText(path="x"), Counter()))
+    (tmp_path / "a.jsonl").write_text('{"prompt": "a", "human": " b"}\n')
+    assert list(ft.task_texts(JsonLines(path=str(tmp_path / "a.jsonl")), Counter())) == ["a b"]
+
+
+def test_too_little_text_and_too_long_a_block(tiny: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="do not fill one block of 16 tokens"):
+        ft.finetune(ModelSpec(path=str(tiny)), ["the cat"], spec(), tmp_path / "m", device="cpu")
+    with pytest.raises(SpecError, match=r"at most the context, 16, got 17"):
+        ft.finetune(ModelSpec(path=str(tiny)), [TEXT], spec(block_size=17), tmp_path / "m", device="cpu")
+
+
+def test_without_accelerate(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(MissingExtra, match=r"openended\[finetune\]"):
+        ft.finetune(ModelSpec(path=str(tiny)), [TEXT], spec(), tmp_path / "m", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["task=jsonl"], "output: expected the folder"),
+        (["nonsense"], "expected KEY=VALUE"),
+        (["output=m", "learning_rte=1"], "no option 'learning_rte'"),
+        (["output=m", "learning_rate=0"], "learning_rate: expected more than 0"),
+        (["output=m", "task=nothing"], "task: no 'nothing'; known: "),
+        (["output=m", "task=jsonl"], "missing option 'path'"),
+        (["output=m", "task=jsonl", "task.pth=x"], "no option 'pth'"),
+        (["output=m", "x=[1"], "x: not a value"),
+    ],
+)
+def test_wrong_commands_are_one_line_and_code_2(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        ft.main(options)
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
