@@ -1,7 +1,7 @@
 """One forward pass over many texts: vectors and token losses, in batches of like length, padded on the right.
 
-A causal model never looks to the right, so right padding needs no attention mask there (and attention without a mask
-is the fast one); a model that looks both ways gets one.
+A causal model never looks to the right, so what pads a row may pass for text: with a mask of ones attention needs no
+mask of its own, which is the fast way. A model that looks both ways gets the true mask.
 """
 
 from __future__ import annotations
@@ -79,11 +79,12 @@ def run(
     import torch
 
     plain = nll is None or _head_is_plain(lm)
+    causal = pool is None or pool.causal
 
     def step(part: I64) -> None:
         batch = [jobs[i] for i in part]
-        ids, mask = _pad(lm, batch, masked=pool is not None and not pool.causal)
-        states, logits = _forward(lm, ids, mask, pool.layer if pool else -1, body=plain)
+        ids, mask = _pad(lm, batch, causal=causal)
+        states, logits = _forward(lm, ids, mask, pool.layer if pool else -1, causal=causal, body=plain)
         if pool is not None:
             _keep_vectors(pool, states[1], batch, rows)
         if nll is not None:
@@ -137,29 +138,26 @@ def _free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _pad(lm: LanguageModel, batch: Sequence[Job], *, masked: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _pad(lm: LanguageModel, batch: Sequence[Job], *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
-    config_pad = getattr(lm.model.config, "pad_token_id", None)
-    # A padding token in the input without a mask makes transformers warn.
-    filler = (config_pad or 0) if masked else int(config_pad == 0)
-    longest = max(len(job.ids) for job in batch)
-    ids = np.full((len(batch), longest), filler, dtype=np.int64)
-    mask = np.zeros((len(batch), longest), dtype=np.int64)
+    filler = getattr(lm.model.config, "pad_token_id", None) or 0
+    shape = (len(batch), max(len(job.ids) for job in batch))
+    ids = np.full(shape, filler, dtype=np.int64)
+    mask = np.full(shape, int(causal), dtype=np.int64)
     for i, job in enumerate(batch):
         ids[i, : len(job.ids)] = job.ids
         mask[i, : len(job.ids)] = 1
-    made = torch.from_numpy(ids).to(lm.device)
-    return made, torch.from_numpy(mask).to(lm.device) if masked else None
+    return torch.from_numpy(ids).to(lm.device), torch.from_numpy(mask).to(lm.device)
 
 
 def _forward(
-    lm: LanguageModel, ids: torch.Tensor, mask: torch.Tensor | None, layer: int, *, body: bool
+    lm: LanguageModel, ids: torch.Tensor, mask: torch.Tensor, layer: int, *, causal: bool, body: bool
 ) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor | None]:
     """Return ((last states, states of `layer`), logits where the whole model ran)."""
     model = lm.model.base_model if body else lm.model
     every = layer != -1 or not body
-    options = {"use_cache": False} if lm.model.config.is_encoder_decoder is False and mask is None else {}
+    options = {"use_cache": False} if causal else {}
     out = model(input_ids=ids, attention_mask=mask, output_hidden_states=every, **options)
     if not every:
         return (out.last_hidden_state, out.last_hidden_state), None
@@ -224,8 +222,9 @@ def _head_is_plain(lm: LanguageModel) -> bool:
     size = min(4, lm.vocab_size)
     ids = torch.arange(size, device=lm.device)[None, :]
     with torch.inference_mode():
-        whole = lm.model(input_ids=ids, use_cache=False).logits.float()
-        states = lm.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        options = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
+        whole = lm.model(**options).logits.float()
+        states = lm.model.base_model(**options).last_hidden_state
         head = lm.model.get_output_embeddings()
         if head is None or head.weight.shape[-1] != states.shape[-1]:
             return False

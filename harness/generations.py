@@ -30,7 +30,39 @@ from harness.signature import digest
 from harness.types import Generation, Stop
 
 MAUVE_MD5 = "63bae977e3ce5f3c86d9e35188c1b8e6"  # of mauve_generations.tgz, stated by its authors
-__all__ = ["MAUVE_MD5", "Published", "file_fingerprint", "import_rows", "read_generations"]
+__all__ = ["MAUVE_MD5", "Published", "file_fingerprint", "import_rows", "read_generations", "resolve"]
+
+
+def resolve(generations: str, *, fetch: bool) -> Path:
+    """Return the file of the option `generations`: a path, or the name of a public one.
+
+    `gpt2-output:xl-1542M-k40.test` is a file of the GPT-2 output dataset, `grover:mega-p0.94` Grover's; they are
+    downloaded into the cache folder of the tasks.
+
+    Args:
+        generations: The option.
+        fetch: False while planning: nothing is downloaded.
+
+    Raises:
+        DataError: If a public file is not there and is not to be, or can not be, fetched; says from where.
+    """
+    from tasks import download
+    from tasks.realnews import RealNews
+    from tasks.webtext import gpt2_output
+
+    kind, _, name = generations.partition(":")
+    if kind == "gpt2-output" and name:
+        remote = gpt2_output(name)
+    elif kind == "grover" and name:
+        model, _, decoder = name.partition("-")
+        remote = RealNews(file=f"generator={model}~dataset={decoder}.jsonl").remotes()[0]
+    else:
+        return Path(generations)
+    if fetch:
+        return download.fetch(remote)
+    if not remote.place().is_file():
+        download.refuse_missing(remote, remote.place(), offline=True)
+    return remote.place()
 
 
 def file_fingerprint(path: Path) -> str:

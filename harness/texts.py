@@ -94,6 +94,7 @@ class Texts:
         prompts = human.files[stages.PROMPTS] if human is not None and ready else None
         identity = self.steps.ask(model.identity)
         inputs = {"prompts": prompts, "model": digest(identity) if identity else None}
+        inputs |= self.steps.ask(decoder.inputs) or {}
 
         def build(folder: Path) -> Mapping[str, Any]:
             if human is None:
@@ -108,7 +109,7 @@ class Texts:
                 )  # fmt: skip
 
         entry = self.steps.step(
-            "generate", f"{model.title} {decoder.title}", 1, spec, {**inputs, **(self.steps.ask(decoder.inputs) or {})}, build,
+            "generate", f"{model.title} {decoder.title}", 1, spec, inputs, build,
             resumable=True,
         )  # fmt: skip
         return Source("model", entry, stages.DATA, self.tokenizer)

@@ -46,20 +46,24 @@ def final_repeats(index: NgramIndex, max_phrase: int) -> tuple[I64, I64]:
     last = np.cumsum(lengths + 1) - 1  # place of each text's last token (a separator, if it is empty)
     best = np.minimum(lengths, 1)
     phrase = best.copy()
-    alive = np.flatnonzero(lengths >= 2)
+    longest = lengths // 2  # the longest phrase that has room for one more repeat than the best
+    alive, room = np.arange(len(lengths)), 0
     for n in range(1, max_phrase + 1):
-        # every text left must have room for one more repeat than its best
-        alive = alive[(best[alive] + 1) * n <= lengths[alive]]
-        if not len(alive):
-            break
-        end = last[alive]
-        here = (tokens[end - n] == tokens[end]) & (tokens[end - 2 * n + 1] == tokens[end - n + 1])
-        rows = alive[here]
+        if n > room:
+            alive = alive[longest[alive] >= n]
+            if not len(alive):
+                break
+            room, end = int(longest[alive].min()), last[alive]
+            final = tokens[end]
+        rows = alive[np.flatnonzero(tokens[end - n] == final)]
+        rows = rows[tokens[last[rows] - 2 * n + 1] == tokens[last[rows] - n + 1]]
         if len(rows):
             found = _matching(tokens, last[rows], n) // n + 1
             better = found > best[rows]
-            best[rows[better]] = found[better]
-            phrase[rows[better]] = n
+            rows, found = rows[better], found[better]
+            best[rows], phrase[rows] = found, n
+            longest[rows] = lengths[rows] // (found + 1)
+            room = min(room, int(longest[rows].min(initial=room)))
     return best, phrase
 
 

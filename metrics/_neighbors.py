@@ -1,8 +1,8 @@
 """Balls around points of two sides, in O(n · block) memory and with exact ties.
 
 Distances come from a float32 matrix product of centred rows. Wherever the rounding of that product could change an
-answer, the pair is computed again in float64 from the difference of the two rows, which is 0 for equal rows and the same
-number in both directions. So every comparison is that of exact pairs, and only the fast path is approximate.
+answer, the pair is computed again in float64 from the difference of the two rows, which is 0 for equal rows and the
+same number in both directions. So every comparison is that of exact pairs, and only the fast path is approximate.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def radii(points: Points, k: int) -> F64:
         rows = np.arange(len(table))
         table[rows, start + rows] = np.inf
         nearest = np.partition(table, k - 1, axis=1)[:, k - 1]
-        row, column = np.nonzero(table <= (nearest + 2 * slack)[:, None])
+        row, column = _where(table <= (nearest + 2 * slack)[:, None])
         exact = _exact(points.exact, start + row, points.exact, column)
         order = np.lexsort((exact, row))
         first = np.searchsorted(row, rows)  # `row` rises, and lexsort keeps it so
@@ -89,41 +89,49 @@ def count_balls(human: Points, model: Points, human_radii: F64, model_radii: F64
     return Counts(in_human, in_model, filled)
 
 
-def _tables(a: Points, b: Points) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.float32]]]:
-    """Yield (first row, squared distances of a block of `a` to all of `b`, their error bound a row)."""
-    most = b.squares.max()
+def _tables(a: Points, b: Points) -> Iterator[tuple[int, NDArray[np.float32], np.float32]]:
+    """Yield (first row, squared distances of a block of `a` to all of `b`, their error bound)."""
+    most, turned = b.squares.max(), -2 * b.fast.T
     for start in range(0, len(a.fast), _BLOCK):
         rows = slice(start, start + _BLOCK)
-        table = a.fast[rows] @ (-2 * b.fast.T)
+        table = a.fast[rows] @ turned
         table += a.squares[rows, None]
         table += b.squares
-        yield start, table, _ROUNDING * (a.squares[rows] + most)
+        yield start, table, _ROUNDING * (a.squares[rows].max() + most)
 
 
 def _inside(
     table: NDArray[np.float32],
     radius: F64,
-    slack: NDArray[np.float32],
+    slack: np.float32,
     start: int,
     sides: tuple[Points, Points],
     *,
     closed: bool,
 ) -> NDArray[np.bool_]:
     """True where the distance is at most (closed) or below (open) the radius; `radius` is a column or a row."""
-    low, high = _bracket(radius, slack[:, None])
+    low, high = _bracket(radius, slack)
     inside: NDArray[np.bool_] = table <= low
-    row, column = np.nonzero((table <= high) & ~inside)
+    near = table <= high
+    near ^= inside
+    row, column = _where(near)
     exact = _exact(sides[0].exact, start + row, sides[1].exact, column)
-    limit = np.broadcast_to(radius, table.shape)[row, column]
+    limit = radius[row, 0] if radius.shape[1] == 1 else radius[0, column]
     inside[row, column] = exact <= limit if closed else exact < limit
     return inside
 
 
-def _bracket(radius: F64, slack: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _bracket(radius: F64, slack: np.float32) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Float32 limits below which a pair is certainly inside and above which it is certainly outside."""
     below = np.nextafter((radius - slack).astype(np.float32), np.float32(-np.inf))
     above = np.nextafter((radius + slack).astype(np.float32), np.float32(np.inf))
     return below, above
+
+
+def _where(mask: NDArray[np.bool_]) -> tuple[I64, I64]:
+    """Row and column of each true entry, in row order; faster than `np.nonzero` where few are true."""
+    row, column = np.divmod(np.flatnonzero(mask), mask.shape[1])
+    return row, column
 
 
 def _exact(a: F64, rows: I64, b: F64, columns: I64) -> F64:

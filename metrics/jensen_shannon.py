@@ -3,10 +3,11 @@
     JS = mean over positions of  (KL(e_y || m) + KL(Q || m)) / 2,  m = (e_y + Q) / 2
        = mean of  (log(2 / (1 + q)) + q log(2 q / (1 + q)) + (1 - q) log 2) / 2,  q = Q(y)
 
-Measures how little of Q lies on the true token; in [0, log 2] nats, lower is better, and depends on Q through Q(y) alone.
-Teacher-forced: Q is the decoder's truncated and renormalised distribution on human text.
+Measures how little of Q lies on the true token; in [0, log 2] nats, lower is better; it depends on Q through Q(y)
+alone. Teacher-forced: Q is the decoder's truncated and renormalised distribution on human text.
 
-Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al. 2021, Table 3. Variants: base 2 (`base`).
+Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al. 2021, Table 3. Variants: base 2
+(`base`).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Measures how well the decoder's own distribution predicts human text; from 1 up,
 `ancestral` it is the model's perplexity. A truncated Q is zero on some human tokens as a rule, and then has none: see
 eps_ppl.
 
-Source: Jelinek et al. 1977; Holtzman et al. 2020, section 5.1. Variants: the same over prompt and continuation (released
-code of Pillutla et al. 2021); ours scores the continuation given the prompt.
+Source: Jelinek et al. 1977; Holtzman et al. 2020, section 5.1. Variants: the same over prompt and continuation
+(released code of Pillutla et al. 2021); ours scores the continuation given the prompt.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
     rep/l  = share of positions whose arg max of Q is among the l tokens before
     wrep/l = the same, counted only where it is not the true token
 
-Measures a model's pull towards repetition, teacher-forced; in [0, 1]. rep/l is compared with the share of *human* tokens
-that repeat (`human_rep_l`, shown beside it); wrep/l is an error, lower is better. The values are means over several l.
+Measures a model's pull towards repetition, teacher-forced; in [0, 1]. rep/l is compared with the share of *human*
+tokens that repeat (`human_rep_l`, shown beside it); wrep/l is an error, lower is better. The values are means over
+several l.
 
 Source: Welleck et al. 2020, "Neural text generation with unlikelihood training", section 6.1: l = 16, 32, 128, 512, the
 tokens before are the true ones. Variants: a token drawn from Q in place of its arg max (released code of Martins et al.
@@ -39,7 +40,8 @@ def distance_back(candidates: I64, gold: I64, offsets: I64, context: Ragged) -> 
 
     Source: Welleck et al. 2020, section 6.1.
 
-    >>> distance_back(np.array([7, 5]), np.array([5, 6]), np.array([0, 2]), Ragged.from_rows([[7, 8]], np.int64)).tolist()
+    >>> before = Ragged.from_rows([[7, 8]], np.int64)
+    >>> distance_back(np.array([7, 5]), np.array([5, 6]), np.array([0, 2]), before).tolist()
     [2, 1]
     """
     never = np.iinfo(np.int64).max

@@ -2,12 +2,12 @@
 
     SP = mean over positions of  Q(y) + (1 - sum_v Q(v)^2) / 2
 
-Measures fit and calibration at once (a Brier score turned round); in [0, 1], dimensionless, higher is better: 1 where Q
-is the one-hot of the true token, 0 where it is a one-hot elsewhere, near 1/2 for a uniform Q over many tokens.
+Measures fit and calibration at once (a Brier score turned round); in [0, 1], dimensionless, higher is better: 1 where
+Q is the one-hot of the true token, 0 where it is a one-hot elsewhere, near 1/2 for a uniform Q over many tokens.
 Teacher-forced: Q is the decoder's truncated and renormalised distribution on human text.
 
-Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al. 2021, Table 3. Variants: one minus half
-the squared distance, 1 - (|Q|^2 / 2 - Q(y) + 1 / 2), is the same number; averages over blocks of 512 tokens (released
+Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al. 2021, Table 3. Variants: one minus
+half the squared distance, 1 - (|Q|^2 / 2 - Q(y) + 1 / 2), is the same number; averages over blocks of 512 tokens (released
 code of Martins et al.) differ from our average over all tokens where the blocks differ in length.
 """
 
@@ -72,6 +72,4 @@ class SparsemaxScore(Metric):
         stats = statistics(features)
         value = sparsemax_score(stats.gold_prob, stats.sum_sq)
         by_row = mean_by_row(stats.gold_prob + 0.5 * (1.0 - stats.sum_sq), stats.offsets)
-        return self.result(
-            features, self.name, {self.name: value}, per_example={self.name: by_row}
-        )
+        return self.result(features, self.name, {self.name: value}, per_example={self.name: by_row})

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import json
+import logging
 import platform
 import re
 from collections import Counter
@@ -20,11 +22,15 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from harness.contract import Task, Tokenizer
-from harness.errors import DataError
+from harness.errors import DataError, StoreError
+from harness.io import write_text
 from harness.registry import register
 from harness.signature import digest
 from harness.types import Example
 from tasks import _docstrings, _prompts, _prose
+from tasks.download import cache_root
+
+log = logging.getLogger(__name__)
 
 
 @register("task")
@@ -64,10 +70,7 @@ class Docs(Task):
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield passages of the split; the shorter ones are counted in `skipped`."""
         del tokenizer
-        try:
-            passages = [p for p in _docstrings.load_passages() if p.split == self.split]
-        except ModuleNotFoundError as err:
-            raise DataError(f"task docs: {err}") from err
+        passages = (p for p in _corpus(self.fingerprint()) if p.split == self.split)
         for passage in sorted(passages, key=lambda p: hashlib.sha256(p.id.encode()).digest()):
             words = len(passage.text.split())
             if words < self.min_words:
@@ -76,6 +79,36 @@ class Docs(Task):
             cut = _prompts.cut_words(passage.text, self.prompt_words, None)
             if cut is not None:
                 yield Example(passage.id, cut.prompt, cut.human, {"package": passage.package, "words": words})
+
+
+def _corpus(fingerprint: str) -> list[_docstrings.Passage]:
+    """Return all passages: kept in the cache folder, since parsing the packages takes half a minute."""
+    place = cache_root() / "docs" / f"{fingerprint[:16]}.jsonl"
+    kept = _read_corpus(place)
+    if kept is not None:
+        return kept
+    try:
+        passages = _docstrings.load_passages()
+    except ModuleNotFoundError as err:
+        raise DataError(f"task docs: {err}") from err
+    lines = [[p.id, p.package, p.module, p.text, p.split] for p in passages]
+    head = {"passages": _docstrings.fingerprint(passages)}
+    try:
+        write_text(place, "".join(json.dumps(line) + "\n" for line in [head, *lines]))
+    except StoreError as err:
+        log.debug("the passages are not kept: %s", err)
+    return passages
+
+
+def _read_corpus(place: Path) -> list[_docstrings.Passage] | None:
+    """Return kept passages, or None where there are none or they are not what was written."""
+    try:
+        head, *lines = map(json.loads, place.read_text(encoding="utf-8").splitlines())
+        passages = [_docstrings.Passage(*line) for line in lines]
+        whole = _docstrings.fingerprint(passages) == head["passages"]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return passages if whole else None
 
 
 def _installed(package: str) -> str:

@@ -83,7 +83,8 @@ class Adversarial(Decoder):
 
     def _nearest(self, lm: LanguageModel, nll: Tensor, total: Tensor, step: int) -> Tensor:
         """The token that brings exp(mean NLL) nearest to the target; ties: the lowest id."""
-        distance = ((total + nll) / (step + 1)).clamp(max=700.0).exp().sub_(self.human_ppl).abs_()
+        target = self.human_ppl or 0.0
+        distance = ((total + nll) / (step + 1)).clamp(max=700.0).exp().sub_(target).abs_()
         if lm.eos_id is not None:
             distance[:, lm.eos_id] = float("inf")
         return distance.argmin(-1)

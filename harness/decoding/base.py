@@ -106,7 +106,7 @@ class Decoder(Spec):
 
     def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
         """Continue a batch of prompts of one length; emits every row."""
-        raise TypeError(f"{type(self).__name__} does not run")
+        raise TypeError(f"{type(self).__name__} does not run {len(prompts)} prompts on {lm.spec.title}: {job}")
 
 
 _HIDDEN = frozenset({"human_ppl"})
@@ -151,7 +151,7 @@ class QDecoder(Decoder):
 
     def cut(self, view: View) -> Cut:
         """Return which part of each row's descending order Q keeps (see `distribution`)."""
-        raise TypeError(f"{type(self).__name__} has no truncation rule")
+        raise TypeError(f"{type(self).__name__} has no truncation rule for {len(view.z)} rows")
 
     def first_state(self) -> tuple[float, ...]:
         """State before the first token, where Q depends on what was drawn; empty for most decoders."""

@@ -1,8 +1,8 @@
 """Running a model step by step: a key-value cache allocated once, rows that leave it, and the forward pass on it.
 
 On CPU in float32 a row's logits do not depend on the other rows, bit for bit, because the kernels are chosen for it:
-the matrix products run on row-major weights (the BLAS then treats every row alike from two rows up, so a single row
-is run beside a copy of itself), and attention sees equal lengths, hence no padding.
+the matrix products run on row-major weights with 2 to 64 rows at a time (the BLAS then treats every row alike; a single
+row is run beside a copy of itself, more rows in parts), and attention sees equal lengths, hence no padding.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from harness.models import LanguageModel
 
+MOST_ROWS = 64
+"""Rows of one matrix product at most where rows must not depend on each other: above, the BLAS splits long sums."""
 GENERAL_FLOOR = 16
 """Rows that a model of another family is run with at least on CPU: below, BLAS kernels for few rows round otherwise."""
 
@@ -96,6 +98,7 @@ class Gpt2Runner:
         floor = 2 if lm.device.type == "cpu" else 1
         self.rows, self.length = rows, 0
         self._physical, self._floor = max(rows, floor), floor
+        self._steady = lm.device.type == "cpu" and not once
         shape = (w.layers if not once else 1, 2, self._physical, w.heads, length, w.head_size)
         self._cache = torch.zeros(shape, dtype=lm.dtype, device=lm.device)
 
@@ -116,20 +119,32 @@ class Gpt2Runner:
                 cache = self._cache[min(depth, len(self._cache) - 1)]
                 keys, values = cache[0, :n, :, :end], cache[1, :n, :, :end]
                 h = nn.layer_norm(x, (w.width,), layer.ln_1_w, layer.ln_1_b, w.eps)
-                qkv = torch.addmm(layer.attn_b, h, layer.attn_w).view(n, t, 3, w.heads, w.head_size)
+                qkv = self._affine(layer.attn_b, h, layer.attn_w).view(n, t, 3, w.heads, w.head_size)
                 query, key, value = qkv.transpose(1, 3).unbind(2)
                 keys[:, :, start:] = key
                 values[:, :, start:] = value
                 mixed = _attend(query, keys, values, start)
                 h = mixed.transpose(1, 2).reshape(n * t, w.width)
-                x.add_(torch.addmm(layer.proj_b, h, layer.proj_w))
+                x.add_(self._affine(layer.proj_b, h, layer.proj_w))
                 h = nn.layer_norm(x, (w.width,), layer.ln_2_w, layer.ln_2_b, w.eps)
-                h = nn.gelu(torch.addmm(layer.fc_b, h, layer.fc_w), approximate="tanh")
-                x.add_(torch.addmm(layer.out_b, h, layer.out_w))
+                h = nn.gelu(self._affine(layer.fc_b, h, layer.fc_w), approximate="tanh")
+                x.add_(self._affine(layer.out_b, h, layer.out_w))
             self.length = end
             x = x.view(n, t, w.width)
             x = nn.layer_norm(x if every else x[:, -1], (w.width,), w.ln_f_w, w.ln_f_b, w.eps)
             return x[:fed]
+
+    def _parts(self, rows: Tensor) -> Sequence[Tensor]:
+        """Rows in equal parts that the BLAS treats alike."""
+        if not self._steady or len(rows) <= MOST_ROWS:
+            return [rows]
+        return rows.tensor_split(-(-len(rows) // MOST_ROWS))
+
+    def _affine(self, bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+        import torch
+
+        made = [torch.addmm(bias, part, weight) for part in self._parts(rows)]
+        return made[0] if len(made) == 1 else torch.cat(made)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `Runner`."""
@@ -138,7 +153,9 @@ class Gpt2Runner:
         flat = hidden.reshape(-1, hidden.shape[-1])
         single = len(flat) < self._floor
         with torch.inference_mode():
-            made = torch.mm(flat.expand(self._floor, -1) if single else flat, self.weights.head)[: len(flat)].float()
+            rows = flat.expand(self._floor, -1) if single else flat
+            parts = [torch.mm(part, self.weights.head) for part in self._parts(rows)]
+            made = (parts[0] if len(parts) == 1 else torch.cat(parts))[: len(flat)].float()
         return made.view(*hidden.shape[:-1], made.shape[-1])
 
     def keep(self, kept: Sequence[int]) -> list[int]:
@@ -233,7 +250,7 @@ class GeneralRunner:
                 position_ids=at.expand(len(ids), t),
             )
         self.length += t
-        hidden = out.last_hidden_state
+        hidden: Tensor = out.last_hidden_state
         return hidden[:n] if every else hidden[:n, -1]
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -251,22 +268,26 @@ class GeneralRunner:
     def keep(self, kept: Sequence[int]) -> list[int]:
         """See `Runner`."""
         holes, movers, order = compaction(self.rows, kept)
-        for layer in self._cache.layers:
-            layer.take(holes, movers)
+        if holes:
+            for layer in self._layers():
+                layer.move(holes, movers)
         self.rows = len(kept)
         return order
 
     def reorder(self, parents: Tensor, since: int = 0) -> None:
         """See `Runner`."""
-        for layer in self._cache.layers:
-            layer.reorder(parents, since)
+        for layer in self._layers():
+            layer.move(slice(0, len(parents)), parents, since)
         self.rows = len(parents)
 
     def rewind(self, length: int) -> None:
         """See `Runner`."""
-        for layer in self._cache.layers:
+        for layer in self._layers():
             layer.used = length
         self.length = length
+
+    def _layers(self) -> list[Any]:
+        return [] if self._cache is None else list(self._cache.layers)
 
 
 def _rescaled(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
@@ -282,26 +303,20 @@ def _rescaled(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
 
 
 def _fixed_cache(config: Any, rows: int, length: int) -> Any:  # noqa: ANN401
-    """A transformers cache whose layers are allocated once for `length` positions."""
+    """A transformers cache whose layers are allocated once for `rows` and `length` positions."""
     import torch
     from transformers.cache_utils import Cache, DynamicLayer
 
     class FixedLayer(DynamicLayer):  # type: ignore[misc]
         """Keys and values in a buffer of the final length."""
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.used = 0
+        used = 0
 
         def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> Any:  # noqa: ANN401
-            if not self.is_initialized:
-                _, heads, _, size = key_states.shape
+            if not self.used:
                 self.dtype, self.device = key_states.dtype, key_states.device
-                self.keys = torch.zeros((rows, heads, length, size), dtype=self.dtype, device=self.device)
-                self.values = torch.zeros(
-                    (rows, heads, length, value_states.shape[-1]), dtype=self.dtype, device=self.device
-                )
-                self.is_initialized = True
+                self.is_initialized: bool = True
+                self.keys, self.values = (_room(states, rows, length) for states in (key_states, value_states))
             n, end = len(key_states), self.used + key_states.shape[2]
             self.keys[:n, :, self.used : end] = key_states
             self.values[:n, :, self.used : end] = value_states
@@ -314,15 +329,15 @@ def _fixed_cache(config: Any, rows: int, length: int) -> Any:  # noqa: ANN401
         def get_mask_sizes(self, query: Any) -> tuple[int, int]:  # noqa: ANN401 - an int or positions, by version
             return self.used + (query if isinstance(query, int) else query.shape[0]), 0
 
-        def take(self, holes: list[int], movers: list[int]) -> None:
-            if holes:
+        def move(self, to: Any, source: Any, since: int = 0) -> None:  # noqa: ANN401 - row indices
+            with torch.inference_mode():
                 for kept in (self.keys, self.values):
-                    kept[holes, :, : self.used] = kept[movers, :, : self.used]
-
-        def reorder(self, parents: Any, since: int) -> None:  # noqa: ANN401
-            n = len(parents)
-            for kept in (self.keys, self.values):
-                kept[:n, :, since : self.used] = kept[parents, :, since : self.used]
+                    kept[to, :, since : self.used] = kept[source, :, since : self.used]
 
     text = config.get_text_config(decoder=True)
     return Cache(layers=[FixedLayer() for _ in range(text.num_hidden_layers)])
+
+
+def _room(states: Tensor, rows: int, length: int) -> Tensor:
+    """Zeros for the final length; they must be finite, for rows beside the live ones are run along."""
+    return states.new_zeros((rows, states.shape[1], length, states.shape[3]))

@@ -93,10 +93,7 @@ def sample_batch(lm: LanguageModel, decoder: QDecoder, prompts: Sequence[Prompt]
                 hidden = run.feed(token[:, None])
         tokens, sums = rows.history[:, start:].tolist(), rows.log_prob.tolist()
     job.emit(
-        [
-            finished(lm, prompts[i], t, ended=False, log_prob=s)
-            for i, t, s in zip(rows.index, tokens, sums, strict=True)
-        ]
+        [finished(lm, prompts[i], t, ended=False, log_prob=s) for i, t, s in zip(rows.index, tokens, sums, strict=True)]
     )
 
 
@@ -118,7 +115,14 @@ def _start(lm: LanguageModel, decoder: QDecoder, prompts: Sequence[Prompt], ids:
 
 
 def _drop(
-    lm: LanguageModel, prompts: Sequence[Prompt], job: Job, rows: Rows, run: Runner, ended: Tensor, start: int, step: int
+    lm: LanguageModel,
+    prompts: Sequence[Prompt],
+    job: Job,
+    rows: Rows,
+    run: Runner,
+    ended: Tensor,
+    start: int,
+    step: int,
 ) -> Tensor:
     """Emit the rows that ended and take them out; returns the last token of those that stay."""
     gone = ended.tolist()

@@ -213,7 +213,7 @@ class _Search:
         if spec.early_stopping is True:
             return True
         longest = self.job.max_new_tokens if spec.early_stopping == "never" and spec.length_penalty > 0 else length
-        return float(self.running[i, 0]) / longest**spec.length_penalty <= text.finished[-1][0]
+        return bool(float(self.running[i, 0]) / longest**spec.length_penalty <= text.finished[-1][0])
 
     def _leave(self, cache: Runner, kept: Sequence[int], tokens: Tensor) -> Tensor:
         """Emit the texts that are not kept and take their rows out; returns the tokens of those that stay."""

@@ -36,12 +36,11 @@ class Report:
 
     def show(self, console: Console | None = None) -> None:
         """Print the tables and where the files are."""
-        from rich.console import Console
         from rich.text import Text
 
-        from harness.report.console import print_table
+        from harness.report.console import make_console, print_table
 
-        out = console or Console()
+        out = console or make_console()
         for table in self.tables:
             print_table(table, out)
             out.print()
@@ -131,6 +130,7 @@ def _layouts(
 def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of one layout."""
     from harness.report.agreement import correlation_tables, embedder_tables, spread_tables
+    from harness.report.findings import findings_tables
     from harness.report.tables import select, value_tables
 
     makers = {
@@ -138,6 +138,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         "correlation": correlation_tables,
         "embedders": embedder_tables,
         "spread": spread_tables,
+        "findings": findings_tables,
     }
     if layout.kind not in makers:
         raise SpecError(f"layout {name}: no kind {layout.kind!r}")

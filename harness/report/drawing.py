@@ -81,11 +81,11 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
     figure.set_dpi(RESOLUTION)
     with replacing(png, "wb") as handle:
-        FigureCanvasAgg(figure).print_png(handle, metadata={"Software": None})
+        cast("Any", FigureCanvasAgg(figure)).print_png(handle, metadata={"Software": None})
     figure.set_layout_engine("none")
     with replacing(pdf, "wb") as handle:
         quiet = {"CreationDate": None, "Producer": None, "Creator": None}
-        FigureCanvasPdf(figure).print_pdf(handle, metadata=quiet)
+        cast("Any", FigureCanvasPdf(figure)).print_pdf(handle, metadata=quiet)
     return [png, pdf]
 
 

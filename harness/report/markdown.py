@@ -43,7 +43,7 @@ def _escaped(text: str) -> str:
 
 def _cell(table: Table, cell: Cell, column: Column) -> str:
     number, spread = table.text(cell, column)
-    number = number.replace("*", "\\*")
+    number = _escaped(number) if cell.words else number.replace("*", "\\*")
     text = f"**{number}**" if cell.best else number
     mark = f" <sup>{table.mark(cell)}</sup>" if cell.note else ""
     return f"{text} ± {spread}{mark}" if spread else f"{text}{mark}"
@@ -60,7 +60,7 @@ def to_csv(table: Table) -> str:
         [table.head.lower(), "kind", *(x for n in names for x in (n, f"{n} sd", f"{n} seeds", f"{n} note"))]
     )
     for row in table.rows:
-        cells = (x for c in row.cells for x in (_number(c.value), _number(c.sd), c.n or "", c.note))
+        cells = (x for c in row.cells for x in (c.words or _number(c.value), _number(c.sd), c.n or "", c.note))
         writer.writerow([row.label, row.system, *cells])
     return out.getvalue()
 

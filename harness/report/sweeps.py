@@ -59,7 +59,7 @@ def sweep(items: Sequence[Folded], axis: str, metrics: Sequence[str] = ()) -> Fi
     panels: list[tuple[tuple[str, str], list[Line]]] = []
     for pair in wanted(items, Layout(metrics=tuple(metrics))):
         own = [i for i in items if i.system == "model" and (i.metric, i.key) == pair and math.isfinite(i.mean)]
-        lines = list(_lines(own, axis))
+        lines = list(lines_of(own, axis))
         if lines:
             panels.append((pair, lines))
     if not panels:
@@ -104,7 +104,7 @@ def _panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str],
     panel.set_xlabel(plain(TITLES.get(short, short.replace("_", " "))))
 
 
-def _lines(items: Sequence[Folded], axis: str) -> Iterator[Line]:
+def lines_of(items: Sequence[Folded], axis: str) -> Iterator[Line]:
     """Group points that share all but the swept value."""
     groups: dict[tuple[tuple[str, str], ...], dict[float, Folded]] = {}
     for item in items:

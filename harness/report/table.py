@@ -53,6 +53,8 @@ class Cell:
     """Print a plus sign too."""
     decimals: int | None = None
     """In place of the column's."""
+    words: str = ""
+    """Stands in place of a number."""
     blank: bool = False
     """Nothing belongs here, and nothing needs saying about it."""
 
@@ -97,6 +99,8 @@ class Table:
 
     def text(self, cell: Cell, column: Column) -> tuple[str, str]:
         """Return a cell's number and its spread (empty if there is none) as text."""
+        if cell.words:
+            return cell.words, ""
         if not math.isfinite(cell.value):
             return ("" if cell.blank else DASH), ""
         places = column.decimals if cell.decimals is None else cell.decimals

@@ -104,11 +104,11 @@ def wanted(items: Sequence[Folded], layout: Layout) -> list[tuple[str, str]]:
 
 
 def _keys(metric: str, key: str, have: Sequence[str], primary: Mapping[str, str], companions: bool) -> list[str]:
+    first = [primary[metric]] if metric in primary else list(have[:1])
     if key == "*":
-        return list(have)
+        return [*first, *(k for k in have if k not in first)]
     if key:
         return [key] if key in have else []
-    first = [primary[metric]] if metric in primary else list(have[:1])
     return [*first, *(k for k in COMPANIONS.get(metric, ()) if companions and k in have and k not in first)]
 
 

@@ -304,6 +304,24 @@ def test_missing_files(tmp_path: Path) -> None:
         read_plain_pickle(tmp_path / "none.p")
 
 
+def test_public_files_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path))
+    monkeypatch.setenv("OPENENDED_OFFLINE", "1")
+    assert g.resolve("some/file.jsonl", fetch=True) == Path("some/file.jsonl")
+    for name, file in [
+        ("gpt2-output:xl-1542M-k40.test", "xl-1542M-k40.test.jsonl"),
+        ("grover:mega-p0.94", "generator=mega~dataset=p0.94.jsonl"),
+    ]:
+        for fetch in (False, True):
+            with pytest.raises(DataError, match="missing file .*; get it from https://.* put it at") as caught:
+                g.resolve(name, fetch=fetch)
+            assert file in str(caught.value)
+    place = tmp_path / "webtext" / "xl-1542M-k40.test.jsonl"
+    place.parent.mkdir()
+    place.write_text("{}")
+    assert g.resolve("gpt2-output:xl-1542M-k40.test", fetch=False) == place
+
+
 @pytest.mark.reference
 @pytest.mark.parametrize(
     "name", ["webtext/gpt2-large-greedy", "webtext/gpt2-large-nucleus", "wikitext/gpt2-xl-contrastive"]

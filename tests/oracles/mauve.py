@@ -1,5 +1,6 @@
 """MAUVE's curve and divergences, cell by cell in plain Python, from the papers' formulas."""
 
+import itertools
 import math
 
 
@@ -20,7 +21,7 @@ def mauve(p, q, *, c=5.0, weights):
         points.append((math.exp(-c * kl(q, r)), math.exp(-c * kl(p, r))))
     points.append((0.0, 1.0))
     area = 0.0
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
         area += (x0 - x1) * (y0 + y1) / 2
     return area
 

@@ -40,7 +40,7 @@ MAKERS = {
     "metrics": (panels.metric_panels, {"num_examples": "500", "max_new_tokens": "96"}),
     "precision_recall": (frontiers.precision_recall, {"experiment": "decoders"}),
     "quality_diversity": (frontiers.quality_diversity, {"experiment": "decoders|p"}),
-    "sweep-max_new_tokens": (sweeps.sweeps, {"experiment": "lengths"}),
+    "sweep-max_new_tokens": (sweeps.sweeps, {"experiment": "lengths|decoders", "num_examples": "500"}),
     "sweep-num_examples": (sweeps.sweeps, {"experiment": "sizes|decoders", "max_new_tokens": "96"}),
     "sweep-decoder.p": (sweeps.sweeps, {"num_examples": "500", "max_new_tokens": "96"}),
     "sweep-mauve-scaling_factor": (sweeps.sweeps, {}),
@@ -88,7 +88,7 @@ def test_the_human_value_is_a_line_and_systems_are_points(results):
 
 
 def test_a_sweep_joins_the_points_of_a_system_in_order():
-    results = read_results([FIXTURE], {"experiment": "lengths"})
+    results = read_results([FIXTURE], {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"})
     with styled():
         figure = sweeps.sweep(fold(results), "max_new_tokens", ["gen_ppl.entropy"])
     lines = {line.get_label(): line for line in figure.axes[0].lines}

@@ -107,6 +107,8 @@ def test_the_terminal_shows_table_notes_and_signatures():
     text = out.getvalue()
     for part in ("human", "0.900±0.010", "The ceiling.", "[b]", "mauve|v:1|n:5/5", "↑ higher is better"):
         assert part in text
+    print_table(TABLE, Console(file=(narrow := io.StringIO()), width=60, no_color=True))
+    assert "(more columns)" in narrow.getvalue()
 
 
 def test_a_cell_without_a_value_is_a_dash_unless_nothing_belongs_there():

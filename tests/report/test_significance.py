@@ -76,7 +76,7 @@ def test_examples_where_there_are_any_else_seeds(tmp_path):
     titles = [c.metric for c in differences.columns]
     greedy = dict(zip(titles, differences.rows[0].cells, strict=True))
     assert greedy["repetition"].n == 200  # examples: the metric left its values by example
-    assert greedy["repetition"].suffix == "***"
+    assert greedy["repetition"].suffix in ("**", "***")  # 2 / 10,001, times the number of tests at most
     assert greedy["mauve"].n == 6  # seeds
     assert greedy["mauve"].value < 0
     assert p_values.rows[0].label == "greedy"

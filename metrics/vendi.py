@@ -1,0 +1,103 @@
+"""Vendi score: the effective number of different texts of one system.
+
+exp of the Shannon entropy of the eigenvalues of K / n, where K holds the cosine similarities of the embeddings. From
+1 (all texts alike) to n (all orthogonal), dimensionless; the human value is the target. It grows with n, so compare
+only at equal n.
+
+Rows are scaled to unit L2 norm, so the eigenvalues of the n × n matrix X X^T / n are those of the d × d matrix X^T X
+/ n; the smaller one is used. Order q: 1 is Shannon's entropy, others Rényi's (q = 2 the inverse of the sum of
+squares).
+
+Variants in use: other kernels (n-grams) and orders; this is cosine at q = 1.
+
+Source: Friedman and Dieng 2023, "The Vendi score", Definition 3.1; Pasarkar and Dieng 2024 (orders).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from harness.errors import UndefinedMetric
+from harness.registry import register
+from harness.types import Floats, MetricResult
+from metrics._embeddings import blocks, canonical_rows, check_side
+
+
+def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
+    """Compute the Vendi score of one system.
+
+    Args:
+        embeddings: Shape (n, d), n >= 1, no row all zero.
+        order: q > 0 of the Rényi entropy; 1 is Shannon's.
+
+    Returns:
+        The effective number of texts, in [1, n].
+
+    Raises:
+        ValueError: If the shape is wrong, a number is not finite or the order is not positive.
+        UndefinedMetric: If there is no text or a row is all zero (it has no cosine).
+
+    Source: Friedman and Dieng 2023, Definition 3.1.
+
+    >>> round(vendi(np.eye(3)), 9)
+    3.0
+    """
+    if not order > 0:
+        raise ValueError(f"order: expected a positive number, got {order}")
+    embeddings = check_side(embeddings, "embeddings")
+    n, dim = embeddings.shape
+    if n == 0:
+        raise UndefinedMetric("needs at least one text")
+    if dim <= n:
+        gram = np.zeros((dim, dim))
+        for _, block in blocks(embeddings, "l2"):
+            gram += block.T @ block
+    else:
+        rows = np.vstack([block for _, block in blocks(embeddings, "l2")])
+        gram = rows @ rows.T
+    if abs(np.trace(gram) - n) > 0.5:
+        raise UndefinedMetric("an embedding is all zero and has no cosine similarity")
+    values = np.linalg.eigvalsh(gram / n)
+    shares = values[values > 1e-12]  # rounding of zero eigenvalues
+    shares = shares / shares.sum()
+    if order == 1:
+        entropy = -np.sum(shares * np.log(shares))
+    else:
+        entropy = np.log(np.sum(shares**order)) / (1 - order)
+    return float(np.clip(np.exp(entropy), 1.0, n))
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class Vendi(Metric):
+    """Effective number of different texts; the human value is the target."""
+
+    name: ClassVar[str] = "vendi"
+    version: ClassVar[int] = 1
+    family: ClassVar[Family] = "two_sample"
+    direction: ClassVar[Direction] = "match_human"
+    bounds: ClassVar[tuple[float, float]] = (1.0, float("inf"))
+    resampling: ClassVar[Resampling] = "subsample"
+    sides: ClassVar[Literal["one", "two", "human"]] = "one"
+    titles: ClassVar[Mapping[str, str]] = {"vendi": "Vendi"}
+
+    order: float = 1.0  # Friedman and Dieng 2023
+    scope: Scope = "continuation"  # diversity of what was written, not of the prompts
+
+    def check(self) -> None:
+        """Refuse an order that is not positive."""
+        self.require(self.order > 0, "order", "a positive number")
+
+    def needs(self) -> tuple[Need, ...]:
+        """Embeddings of the system."""
+        return (Need("embeddings", by="embedder", scope=self.scope),)
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute the score of the system under test."""
+        (need,) = self.needs()
+        return self.result(features, "vendi", {"vendi": vendi(canonical_rows(features.model, need), order=self.order)})

@@ -1,0 +1,120 @@
+"""Every task from its file to a result, with the bundled model; the files are small and in the official formats."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from harness.io import read_json
+from harness.models import bundled_models
+from harness.pipeline import plan, run
+from harness.session import Session
+from harness.settings import settings_from
+from harness.store import Store
+
+pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a while in the warm sun of the afternoon. "
+
+
+def jsonl(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def webtext(folder: Path) -> list[str]:
+    rows = [{"id": i, "ended": True, "length": 40, "text": f"{i}. " + TEXT * 3} for i in range(6)]
+    return [f"task.path={jsonl(folder / 'webtext.test.jsonl', rows)}", "task.prompt_length=8"]
+
+
+def realnews(folder: Path) -> list[str]:
+    rows = [
+        {"article": TEXT, "domain": "a.org", "title": f"T{i}", "date": "April 5, 2019", "authors": "A", "summary": None,
+         "label": label, "split": "test", "orig_split": "gen", "ind30k": i}
+        for i in range(6) for label in ("human", "machine")
+    ]  # fmt: skip
+    return [f"task.path={jsonl(folder / 'grover.jsonl', rows)}"]
+
+
+def writing_prompts(folder: Path) -> list[str]:
+    (folder / "test.wp_source").write_text("[ WP ] It is late .\n" * 6)
+    (folder / "test.wp_target").write_text("".join(f"{i} `` Hello , '' he said . <newline> {TEXT}\n" for i in range(6)))
+    return [f"task.path={folder}", "task.prompt_length=8"]
+
+
+def biographies(folder: Path) -> list[str]:
+    rows = [{"title": f"P {i}", "content": f"{i} " + TEXT * 4} for i in range(6)]
+    return [f"task.path={jsonl(folder / 'bio.jsonl', rows)}", "task.num_in_context=1", "task.min_words=20"]
+
+
+def ag_news(folder: Path) -> list[str]:
+    with (folder / "train.csv").open("w", newline="") as handle:
+        csv.writer(handle).writerows([[1 + i % 2, f"Title {i}", TEXT] for i in range(30)])
+    return [f"task.path={folder / 'train.csv'}"]
+
+
+def plain(folder: Path) -> list[str]:
+    rows = [{"prompt": f"Number {i}:", "human": " " + TEXT} for i in range(6)]
+    return [f"task.path={jsonl(folder / 'own.jsonl', rows)}"]
+
+
+def hub(folder: Path) -> list[str]:
+    (folder / "set").mkdir()
+    jsonl(folder / "set" / "test.jsonl", [{"text": f"{i} " + TEXT} for i in range(6)])
+    return [f"task.path={folder / 'set'}", "task.prompt_length=8"]
+
+
+TASKS: dict[str, Any] = {
+    "webtext": webtext, "webtext_words": lambda f: webtext(f)[:1], "realnews": realnews, "jsonl": plain, "hub": hub,
+    "writing_prompts": writing_prompts, "biographies": biographies, "ag_news": ag_news,
+    "creative": lambda f: ["task.num_draws=8"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    return Session(Store(tmp_path_factory.mktemp("store")))
+
+
+def settings(folder: Path, *overrides: str) -> Any:
+    small = ["num_examples=4", "max_new_tokens=4", "metric=[distinct_n]", f"outputs_dir={folder / 'out'}"]
+    with initialize_config_module("conf", version_base="1.3"):
+        cfg = compose("config", overrides=[*small, *overrides])
+    node = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(node, dict)
+    return settings_from({**{str(k): v for k, v in node.items()}, "experiment": "test"})
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_runs(task: str, tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    if task == "hub":
+        datasets = pytest.importorskip("datasets")
+        load = datasets.load_dataset
+        datasets.disable_progress_bars()
+        monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: load(*a, cache_dir=str(tmp_path / "hf"), **k))
+    made = settings(tmp_path, f"task={task}", "model=docs-s", "decoder=greedy", *TASKS[task](tmp_path))
+    record = read_json(run(made, session).folder / "record.json")
+    found = {(r["system"], r["metric"]): r for r in record["results"]}
+    assert found["model", "distinct_n"]["status"] == "ok"
+    assert found["model", "distinct_n"]["n_model"] == 4
+
+
+def test_grovers_machine_articles_are_scored_without_a_model(tmp_path: Path, session: Session) -> None:
+    path = realnews(tmp_path)[0]
+    made = settings(tmp_path, "task=realnews", path, f"generations={tmp_path / 'grover.jsonl'}")
+    record = read_json(run(made, session).folder / "record.json")
+    assert {r["system"] for r in record["results"]} >= {"human", "model"}
+
+
+def test_a_plan_says_which_files_to_fetch(tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    outcome = plan(settings(tmp_path, "task=webtext", "model=docs-s", "decoder=greedy"), session)
+    (missing,) = outcome.missing
+    assert "webtext.test.jsonl; get it from https://openaipublic.blob.core.windows.net" in missing
+    assert not (tmp_path / "cache").exists()
