@@ -61,7 +61,7 @@ def resolve(generations: str, *, fetch: bool) -> Path:
     if fetch:
         return download.fetch(remote)
     if not remote.place().is_file():
-        download.refuse_missing(remote, remote.place(), offline=True)
+        download.refuse_missing(remote, remote.place(), planning=True)
     return remote.place()
 
 

@@ -167,6 +167,8 @@ def write_record(
     if decoder is not None and isinstance(spec["decoder"], dict):
         resolved = canonical(decoder)
         spec["decoder"] |= resolved if isinstance(resolved, dict) else {}
+    facts = axes(settings, decoder)
+    spec["seed"] = facts["seed"]  # null where it changes nothing, so that such runs are one run
     results = [to_json(m.row()) for m in measured]
     runs = settings.outputs_dir / "runs" / settings.experiment
     key = digest({"spec": to_json(spec), "task": task})[:8]
@@ -177,7 +179,7 @@ def write_record(
     folder = runs / f"{stamp:%Y%m%dT%H%M%S}-{key}"
     record: dict[str, Any] = {
         "schema": RECORD_SCHEMA, "created": stamp.isoformat(timespec="seconds"), "spec": spec,
-        "axes": axes(settings, decoder), "overrides": list(overrides), "git": git_state(),
+        "axes": facts, "overrides": list(overrides), "git": git_state(),
         "packages": package_versions(), "hardware": hardware(), "inputs": {"task": task, **steps.inputs},
         "timings": steps.timings, "store": "../../../store", "notes": list(notes), "results": results,
     }  # fmt: skip

@@ -19,7 +19,7 @@ from harness.settings import Settings
 from harness.signature import canonical, digest
 from harness.steps import Source, Steps
 from harness.store import Entry
-from harness.types import Ragged
+from harness.types import HUMAN, Ragged
 
 if TYPE_CHECKING:
     from harness.features import Embedded, EmbedderSpec
@@ -36,6 +36,8 @@ class SideMaker:
         self.steps = steps
         self.decoder = decoder or settings.decoder
         """The resolved decoder, whose Q the teacher-forced features are about."""
+        self._passed: dict[str, Embedded] = {}
+        """Embeddings that came out of a scoring pass, by the rows' digest, until they are asked for."""
 
     def digests(self, source: Source, needs: Iterable[Need]) -> dict[str, str | None]:
         """Make (or plan) the features and return need → digest.
@@ -50,7 +52,7 @@ class SideMaker:
         rows = Rows(source.path)
         key = source.digest or ""
         kept = self.steps.session.sides
-        if source.system != "human":
+        if source.system != HUMAN:
             kept = {}
         if key not in kept:
             kept[key] = Side(source.system, rows.ids, {})
@@ -122,6 +124,9 @@ class SideMaker:
     def _embed(self, spec: EmbedderSpec, source: Source, need: Need, advance: Callable[[int], None]) -> Embedded:
         from harness.features import embed, embed_texts
 
+        passed = self._passed.pop(str(source.digest), None)
+        if passed is not None and need.scope == "prompt_and_continuation":
+            return passed
         batch = self.settings.runtime.feature_batch_size
         model = self.steps.session.embedder(spec, self.settings.runtime)
         if spec.kind == "sentence":
@@ -138,24 +143,41 @@ class SideMaker:
 
     def scored(self, source: Source, need: Need, spec: ModelSpec) -> Made:
         """Token NLL under a language model's full distribution."""
-        from harness.features import token_nll
+        from harness.features import embed_and_nll, token_nll
 
         options: dict[str, Any] = dict(need.options)
 
         def build(folder: Path) -> Mapping[str, Any]:
             lm = self.steps.session.model(spec, self.settings.runtime)
             prompts, texts = self._ids(source, spec)
+            batch = self.settings.runtime.feature_batch_size
+            whole = need.scope == "prompt_and_continuation"
+            embedder = self._embedder_of(source, spec, options)
             with self._progress(f"score {source.system}", len(texts)) as advance:
-                nll = token_nll(
-                    lm, prompts, texts, include_prompt=need.scope == "prompt_and_continuation", **options,
-                    batch_size=self.settings.runtime.feature_batch_size, advance=advance,
-                )  # fmt: skip
+                if embedder is not None:
+                    self._passed[str(source.digest)], nll = embed_and_nll(
+                        lm, embedder, prompts, texts, include_prompt=whole, batch_size=batch, advance=advance
+                    )
+                else:
+                    nll = token_nll(
+                        lm, prompts, texts, include_prompt=whole, **options, batch_size=batch, advance=advance
+                    )
             stages.save_ragged(folder, nll)
             return {"n": len(nll), "tokens": len(nll.values)}
 
         facts = {"scope": need.scope, "options": options}
         entry = self._step("score", source, need, facts, {"scorer": self._id(spec)}, build)
         return lambda: stages.load_ragged(_path(entry)), entry.content if entry else None
+
+    def _embedder_of(self, source: Source, scorer: ModelSpec, options: Mapping[str, Any]) -> EmbedderSpec | None:
+        """Return the embedder if one pass of the scorer can make its vectors too, and this run needs both."""
+        embedder = self.settings.embedder
+        wanted = Need("embeddings", by="embedder", scope="prompt_and_continuation")
+        needed = any(wanted in metric.needs() for metric in self.settings.metrics)
+        if embedder is None or embedder.kind != "causal" or options.get("bos") or not needed:
+            return None
+        same = embedder.model_spec().identity() == scorer.identity()
+        return embedder if same and source.system in (HUMAN, "model") else None
 
     def _own_nll(self, source: Source, need: Need) -> Made:
         """Token NLL under the decoder's own Q: what it gave the text it wrote, and the text people wrote."""

@@ -30,9 +30,11 @@ class Texts:
             settings.task.fetch()
         self.fingerprint = steps.ask(settings.task.fingerprint)
         spec = settings.model if settings.generations is None else None
-        self.tokenizer_spec = spec or settings.scorer
+        if spec is not None:
+            steps.ask(spec.check_ready)
+        self.tokenizer_spec = source = spec or settings.scorer
         """Whose tokens the rows are kept in: the model's under test, else the scorer's; None: texts alone."""
-        self.tokenizer = steps.ask(lambda: tokenizer_digest(spec)) if (spec := self.tokenizer_spec) else NO_TOKENIZER
+        self.tokenizer = NO_TOKENIZER if source is None else steps.ask(lambda: tokenizer_digest(source))
 
     def examples(self) -> Entry | None:
         """Draw the examples of the task."""
@@ -116,13 +118,14 @@ class Texts:
 
     def imported(self, human: Entry | None) -> Source:
         """Take the generations of a file as the system under test."""
-        from harness.generations import file_fingerprint, import_rows
+        from harness.generations import file_fingerprint, import_rows, resolve
 
         s = self.settings
-        path = Path(str(s.generations))
+        found = self.steps.ask(lambda: resolve(str(s.generations), fetch=not self.steps.plan_only))
+        path = found or Path(str(s.generations))
         spec = {"max_new_tokens": s.max_new_tokens}
         inputs = {
-            "file": self.steps.ask(lambda: file_fingerprint(path)),
+            "file": self.steps.ask(lambda: file_fingerprint(path)) if found else None,
             "human": human.content if human is not None else None,
             "tokenizer": self.tokenizer,
         }

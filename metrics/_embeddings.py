@@ -57,9 +57,8 @@ def blocks(rows: Floats, scale: Rows, size: int = _BLOCK) -> Iterator[tuple[slic
         part = slice(start, min(start + size, len(rows)))
         block = np.array(rows[part], dtype=np.float64)
         if scale != "none":
-            order = 2 if scale == "l2" else 1
-            norm = np.linalg.norm(block, ord=order, axis=1, keepdims=True)
-            block /= np.where(norm == 0, 1.0, norm)
+            length = np.sqrt(np.einsum("ij,ij->i", block, block)) if scale == "l2" else np.abs(block).sum(axis=1)
+            block /= np.where(length == 0, 1.0, length)[:, None]
         yield part, block
 
 

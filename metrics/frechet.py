@@ -4,7 +4,7 @@
 squared units of the features, lower is better. The estimate is biased upwards by small n: read it beside the human
 ceiling at the same n.
 
-Everything is float64; square roots come from eigenvalues of symmetric matrices, rounding below 0 is cut to 0. With n
+Everything is float64; the last trace comes from eigenvalues of a symmetric matrix, rounding below 0 is cut to 0. With n
 <= d a covariance is singular, which this form bears and a note says; `shrinkage` and `pca_share` are the ways out.
 
 Variants in use: features raw (default here, as in the literature on images) or after PCA; square root by Schur
@@ -25,8 +25,10 @@ import numpy as np
 from harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
 from harness.registry import register
 from harness.types import F64, Floats, MetricResult
-from metrics._embeddings import blocks, canonical_rows, check_sides
+from metrics._embeddings import canonical_rows, check_sides
 from metrics._pca import fit_pca
+
+_BLOCK = 4096  # rows held as float64 at a time
 
 Shrinkage = Literal["none", "ledoit_wolf"]
 
@@ -74,14 +76,15 @@ def _gaussian(rows: Floats, shrinkage: Shrinkage) -> tuple[F64, F64]:
     """Mean and covariance (divisor n - 1), float64, in two passes over blocks."""
     dim = rows.shape[1]
     mean, covariance = np.zeros(dim), np.zeros((dim, dim))
-    for _, block in blocks(rows, "none"):
-        mean += block.sum(axis=0)
+    for start in range(0, len(rows), _BLOCK):
+        mean += rows[start : start + _BLOCK].sum(axis=0, dtype=np.float64)
     mean /= len(rows)
     fourth = 0.0
-    for _, block in blocks(rows, "none"):
-        block -= mean
+    for start in range(0, len(rows), _BLOCK):
+        block = np.subtract(rows[start : start + _BLOCK], mean, dtype=np.float64)
         covariance += block.T @ block
-        fourth += float(np.sum(np.einsum("ij,ij->i", block, block) ** 2))
+        if shrinkage != "none":
+            fourth += float(np.sum(np.einsum("ij,ij->i", block, block) ** 2))
     if shrinkage == "none":
         return mean, covariance / (len(rows) - 1)
     return mean, _shrunk(covariance / len(rows), fourth, len(rows))
@@ -104,11 +107,19 @@ def _shrunk(covariance: F64, fourth: float, n: int) -> F64:
 
 
 def _cross_root_trace(a: F64, b: F64) -> float:
-    """Trace of (a^1/2 b a^1/2)^1/2."""
-    values, axes = np.linalg.eigh(a)
-    root = (axes * np.sqrt(np.maximum(values, 0.0))) @ axes.T
-    middle = root @ b @ root
-    return float(np.sqrt(np.maximum(np.linalg.eigvalsh((middle + middle.T) / 2), 0.0)).sum())
+    """Trace of (a^1/2 b a^1/2)^1/2: the sum of the singular values of r^T s, for any roots a = r r^T and b = s s^T."""
+    product = _root(a).T @ _root(b)
+    # One array on both sides: NumPy calls the symmetric product.
+    return float(np.sqrt(np.maximum(np.linalg.eigvalsh(product.T @ product), 0.0)).sum())
+
+
+def _root(covariance: F64) -> F64:
+    """Some r with r r^T = covariance: triangular where it is regular, from eigenvalues where it is not."""
+    try:
+        return np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        values, axes = np.linalg.eigh(covariance)
+        return np.asarray(axes * np.sqrt(np.maximum(values, 0.0)), dtype=np.float64)
 
 
 @register("metric")

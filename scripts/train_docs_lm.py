@@ -65,8 +65,8 @@ class Size:
 
 
 SIZES = {
-    "docs-s": Size(256, 4, 4, 4_000_000, 4096, 4e-3, "generator of the quick start"),
-    "docs-m": Size(320, 5, 5, 4_000_000, 3072, 3e-3, "external scorer and embedder"),
+    "docs-s": Size(256, 4, 4, 2_800_000, 4096, 4e-3, "generator of the quick start"),
+    "docs-m": Size(320, 5, 5, 3_200_000, 3072, 3e-3, "external scorer and embedder"),
 }
 
 
@@ -419,6 +419,8 @@ class Run:
         # The output layer is the embedding: one copy is stored, and tied again by loading.
         weights = {n: p.detach().half().contiguous() for n, p in self.model.named_parameters()}
         save_file(weights, fresh / "model.safetensors", metadata={"format": "pt"})
+        # The library makes it readable by its owner alone.
+        (fresh / "model.safetensors").chmod(0o644)
         config = self.model.config.to_diff_dict()
         config.pop("_name_or_path", None)
         # Weights are stored in half precision but meant to be computed with in single.
@@ -458,8 +460,9 @@ def _card(run: Run) -> str:
     command = ["python", "scripts/train_docs_lm.py", "--model", options.model]
     for name in ("tokens", "batch_tokens", "lr", "decay", "dropout", "seed"):
         command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    # A run that was continued with other options says so: its command makes a like model, not the same.
     changes = "; ".join(
-        f"from step {segment['step']}: " + ", ".join(f"{k} {v:g}" for k, v in segment.items() if k != "step")
+        f"from step {segment['step']}: " + ", ".join(f"{k} {v:,}" for k, v in segment.items() if k != "step")
         for segment in done.segments
     )
     rows = {
@@ -474,7 +477,7 @@ def _card(run: Run) -> str:
         f"({done.best_tokens / facts['train_tokens']:.1f} epochs of {facts['train_tokens']:,})",
         "optimiser": f"Muon (hidden matrices) and AdamW (the rest), peak {options.lr:g}, dropout {options.dropout:g}",
         "command": f"`{shlex.join(command)}`",
-        "options over the run": changes,
+        "options, as they changed": changes,
     }
     table = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
@@ -491,8 +494,7 @@ pipeline_tag: text-generation
 # {options.model}
 
 A small GPT-2 trained from scratch on the prose of Python docstrings: the {size.role} of the
-`docs` task.
-It is a measuring instrument for offline runs, not a model to get text from.
+`docs` task. It is a measuring instrument for offline runs, not a model to get text from.
 
 | | |
 | --- | --- |

@@ -20,13 +20,11 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import inspect
-import multiprocessing
 import platform
 import re
 import sysconfig
 import warnings
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -105,8 +103,7 @@ def load_passages(*, packages: Sequence[str] = DEFAULT_PACKAGES, workers: int = 
     Args:
         packages: Import names; `python` stands for the standard library. The order decides which
             package keeps a paragraph that two of them contain.
-        workers: Number of processes; it changes the time and nothing else. Processes are spawned, so
-            a script that asks for more than one needs the usual `__main__` guard.
+        workers: Number of processes; it changes the time and nothing else.
 
     Returns:
         Passages with unique ids; no paragraph occurs twice, whatever its split.
@@ -207,10 +204,9 @@ def _extract_all(sources: Sequence[_Source], workers: int) -> Iterator[tuple[_Do
     if workers == 1:
         yield from map(_extract, paths)
         return
-    # Spawn, since forking a process that has started threads (torch, tokenizers) may deadlock.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        yield from pool.map(_extract, paths, chunksize=32)
+    from joblib import Parallel, delayed
+
+    yield from Parallel(n_jobs=workers, batch_size=32)(delayed(_extract)(path) for path in paths)
 
 
 def _extract(path: Path) -> tuple[_Docstring, ...]:

@@ -51,7 +51,7 @@ class FileTask(Task):
             return own_digest(Path(self.path), f"task {self.name}", "task.path")
         for remote in self.remotes():
             if not remote.place(self.cache_dir).is_file():
-                refuse_missing(remote, remote.place(self.cache_dir), offline=True)
+                refuse_missing(remote, remote.place(self.cache_dir), offline=self.offline, planning=True)
         found = [verify(remote, cache_dir=self.cache_dir, quick=True) for remote in self.remotes()]
         return found[0] if len(found) == 1 else digest(found)
 

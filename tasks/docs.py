@@ -13,6 +13,7 @@ import hashlib
 import importlib.metadata
 import json
 import logging
+import os
 import platform
 import re
 from collections import Counter
@@ -88,7 +89,7 @@ def _corpus(fingerprint: str) -> list[_docstrings.Passage]:
     if kept is not None:
         return kept
     try:
-        passages = _docstrings.load_passages()
+        passages = _docstrings.load_passages(workers=min(2, os.cpu_count() or 1))
     except ModuleNotFoundError as err:
         raise DataError(f"task docs: {err}") from err
     lines = [[p.id, p.package, p.module, p.text, p.split] for p in passages]

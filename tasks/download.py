@@ -93,11 +93,12 @@ def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False
     return place
 
 
-def refuse_missing(remote: Remote, place: Path, *, offline: bool) -> None:
+def refuse_missing(remote: Remote, place: Path, *, offline: bool = False, planning: bool = False) -> None:
     """Raise `DataError` if a missing file may or can not be fetched: which one, from where, and where to put it."""
+    off = is_offline(offline=offline)
     how = remote.by_hand or f"get it from {remote.url}"
-    if remote.by_hand or is_offline(offline=offline):
-        why = "" if remote.by_hand else " (offline)"
+    if remote.by_hand or off or planning:
+        why = " (offline)" if off and not remote.by_hand else ""
         raise DataError(f"missing file{why}: {place.name}; {how} and put it at {place}")
 
 
@@ -107,7 +108,8 @@ def verify(remote: Remote, *, cache_dir: str | None = None, quick: bool = False)
     Args:
         remote: Which file.
         cache_dir: The cache folder.
-        quick: Trust the recorded digest where size and time of the file are the recorded ones: for planning.
+        quick: Trust the recorded digest where size and time of the file are the recorded ones, and record nothing:
+            for planning.
 
     Raises:
         DataError: If it is missing, or is not the file that the source or the ledger states.
@@ -129,7 +131,7 @@ def verify(remote: Remote, *, cache_dir: str | None = None, quick: bool = False)
         raise DataError(_mismatch(place, stated[0], stated[2], found[stated[0]], "the source states"))
     if not stated[0] and held and held["sha256"] != found["sha256"]:
         raise DataError(_mismatch(place, "sha256", held["sha256"], found["sha256"], "was recorded"))
-    if held.get("stamp") != stamp:
+    if held.get("stamp") != stamp and not quick:
         with editing_ledger(ledger) as entries:
             entries[remote.path] = {"url": remote.url, "sha256": found["sha256"], "stamp": stamp}
     return found["sha256"]

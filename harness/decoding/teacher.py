@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from harness.decoding.distribution import View, Weighed
     from harness.models import LanguageModel
 
-CHUNK_CPU, CHUNK_GPU = 2**20, 2**26
-"""Logits held at a time: 4 MiB of float32 stay in a processor's cache."""
+CHUNK_CPU, CHUNK_GPU = 2**18, 2**26
+"""Logits held at a time: 1 MiB of float32 stays in a core's cache."""
 BATCH_TOKENS = 16384
 """Positions of one forward pass at most."""
 HEAD = 4096
@@ -63,13 +63,17 @@ class _Chunk:
     logits: Tensor
     gold: Tensor
     places: Sequence[_Position]
+    banned: bool = False
+    """True where a logit may be minus infinity."""
     ordered: Tensor | None = None
     best: Tensor | None = None
     views: dict[tuple[float, int], View] = field(default_factory=dict)
 
     def argmax(self) -> Tensor:
+        from harness.decoding.distribution import argmax
+
         if self.best is None:
-            self.best = self.logits.argmax(-1)
+            self.best = argmax(self.logits)
         return self.best
 
     def view(self, temperature: float, head: int) -> View:
@@ -222,7 +226,7 @@ def _penalised(decoder: QDecoder, chunk: _Chunk, prompts: Ragged, continuations:
         history = np.concatenate([prompts[place.row], continuations[place.row][: place.step]]).astype(np.int64)
         row = chunk.logits[i : i + 1]
         made.append(penalise(decoder, row, torch.from_numpy(history).to(row.device)[None]) if len(history) else row)
-    return _Chunk(torch.cat(made), chunk.gold, chunk.places)
+    return _Chunk(torch.cat(made), chunk.gold, chunk.places, banned=True)
 
 
 def _score(decoder: QDecoder, table: _Table, chunk: _Chunk, head: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -251,8 +255,8 @@ def _untruncated(temperature: float, chunk: _Chunk) -> tuple[Tensor, Tensor, Ten
     p = torch.softmax(hot, dim=-1)
     top = p.gather(1, best[:, None]).double().log() - hot.gather(1, best[:, None]).double()  # -log of the sum
     gold_prob = (hot.gather(1, chunk.gold[:, None]).double() + top).exp().squeeze(1)
-    support = hot.shape[1] - (hot == float("-inf")).sum(-1) if bool((hot.amin(-1) == float("-inf")).any()) else None
-    sum_sq = p.square_().sum(-1).double()
+    support = (hot > float("-inf")).sum(-1) if chunk.banned else None
+    sum_sq = torch.linalg.vector_norm(p, dim=-1).double().square_()
     if support is None:
         support = torch.full_like(best, hot.shape[1])
     return gold_prob, sum_sq, support, best
@@ -263,7 +267,7 @@ def _truncated(decoder: QDecoder, view: View, chunk: _Chunk) -> tuple[Tensor, Te
     from harness.decoding.distribution import look, weigh
 
     q = weigh(decoder, view)
-    made = _read(q, view, chunk.gold)
+    made = _read(q, view, chunk.gold, shared=view.complete)
     best = chunk.argmax()
     argmax = _argmax(q, view, best)
     if not view.complete:
@@ -272,30 +276,32 @@ def _truncated(decoder: QDecoder, view: View, chunk: _Chunk) -> tuple[Tensor, Te
             state = None if view.state is None else view.state[open_rows]
             full = look(view.logits[open_rows], None, state)
             again = weigh(decoder, full)
-            for target, value in zip(made, _read(again, full, chunk.gold[open_rows]), strict=True):
+            for target, value in zip(made, _read(again, full, chunk.gold[open_rows], shared=False), strict=True):
                 target[open_rows] = value
             argmax[open_rows] = _argmax(again, full, best[open_rows])
     return (*made, argmax)
 
 
-def _read(q: Weighed, view: View, gold: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Probability of the gold token, sum of squares and support of a weighed view."""
+def _read(q: Weighed, view: View, gold: Tensor, *, shared: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Probability of the gold token, sum of squares and support; `shared`: other decoders read this view too."""
     import torch
-
-    from harness.decoding.distribution import mass_before
 
     rank = _rank(view, gold)
     width = q.weights.shape[1]
     inside = (rank >= q.lo) & (rank < q.hi.clamp(max=width))
     weight = q.weights.gather(1, rank.clamp(max=width - 1)[:, None]).squeeze(1)
     gold_prob = torch.where(inside, weight / q.total, 0.0)
-    squares = view.squares_above if q.weights is view.p else mass_before(q.weights * q.weights)
     end = q.hi.clamp(max=width)
-    kept = squares.gather(1, end[:, None]) - squares.gather(1, q.lo[:, None])
+    if shared and q.weights is view.p:
+        squares = view.squares_above
+        kept = (squares.gather(1, end[:, None]) - squares.gather(1, q.lo[:, None])).squeeze(1)
+    else:
+        parts = [row[a:b] for row, a, b in zip(q.weights, q.lo.tolist(), end.tolist(), strict=True)]
+        kept = torch.stack([part.dot(part) for part in parts])
     support = end - q.lo
     if bool((q.before.gather(1, end[:, None]) == q.before.gather(1, (end - 1)[:, None])).any()):
         support = torch.minimum(support, (q.weights > 0).sum(-1))
-    return gold_prob, kept.squeeze(1) / q.total**2, support
+    return gold_prob, kept / q.total**2, support
 
 
 def _rank(view: View, gold: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.report.drawing import COLUMN, HUMAN_COLOUR, MOST, legend_below, look, new_figure
+from harness.report.drawing import COLUMN, HUMAN_COLOUR, MOST, legend_below, legend_height, look, new_figure
 from harness.report.fold import Folded
 from harness.report.frame import Results
 from harness.report.systems import by_data, systems_of
@@ -17,6 +17,9 @@ from harness.types import F64
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+CURVE = "arrays/divergence_curve"
 
 
 def divergence_curves(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
@@ -33,20 +36,20 @@ def divergence_curves(results: Results, items: Sequence[Folded]) -> Mapping[str,
 def _divergence(results: Results, items: Sequence[Folded]) -> Figure | None:
     curves: list[tuple[str, float, F64]] = []
     for system in systems_of(items):
-        value = system.value("mauve", "mauve")
-        if value is None or not math.isfinite(value.mean):
-            continue
-        arrays = results.arrays(*value.sources[0])
-        if "arrays/divergence_curve" in arrays:
-            curves.append((system.label, value.mean, np.asarray(arrays["arrays/divergence_curve"], dtype=np.float64)))
+        for value in (i for i in system.items if (i.metric, i.key) == ("mauve", "mauve") and math.isfinite(i.mean)):
+            arrays = next((a for s in value.sources if CURVE in (a := results.arrays(*s))), None)
+            if arrays is not None:
+                label = f"{system.label} ({value.mean:.3f})"
+                curves.append((label, value.mean, np.asarray(arrays[CURVE], dtype=np.float64)))
+                break
     if not curves:
         return None
     if len(curves) > MOST:  # the ones that a reader asks about first: the best
         curves = sorted(curves, key=lambda c: -c[1])[:MOST]
-    figure, (panel,) = new_figure(COLUMN, 3.0 + 0.14 * math.ceil(len(curves) / 2))
-    for index, (label, score, curve) in enumerate(curves):
+    figure, (panel,) = new_figure(COLUMN, 3.0 + legend_height([c[0] for c in curves], COLUMN, 2))
+    for index, (label, _, curve) in enumerate(curves):
         style = look(index) | {"marker": ""}
-        panel.plot(*curve.T, label=f"{label} ({score:.3f})", **style)
+        panel.plot(*curve.T, label=label, **style)
     panel.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     panel.set_xlabel("less implausible text →\nexp(−c KL(model, mixture))")
     panel.set_ylabel("exp(−c KL(human, mixture))\nless missed text →")
@@ -69,14 +72,15 @@ def _ranks(results: Results, items: Sequence[Folded]) -> Figure | None:
     lines: list[tuple[str, F64]] = []
     for system in systems_of(items)[:MOST]:
         value = system.value("zipf", "zipf")
-        points = _points(results.arrays(*value.sources[0])) if value else None
+        stored = (_points(results.arrays(*s)) for s in value.sources) if value else iter(())
+        points = next((p for p in stored if p is not None), None)
         if points is not None:
             lines.append((system.label, points))
     if not lines:
         return None
     humans = (_points(results.arrays(*i.sources[0])) for i in items if i.system == "human" and i.metric == "zipf")
     human = next((h for h in humans if h is not None), None)
-    figure, (panel,) = new_figure(COLUMN, 2.6 + 0.14 * math.ceil((len(lines) + 1) / 2))
+    figure, (panel,) = new_figure(COLUMN, 2.6 + legend_height([label for label, _ in lines] + ["human"], COLUMN, 2))
     for index, (label, points) in enumerate(lines):
         panel.plot(*points, label=label, **(look(index) | {"marker": "", "linewidth": 1.0}))
     if human is not None:

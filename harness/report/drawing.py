@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.")
 HUMAN_COLOUR = "#222222"
 RESOLUTION = 200  # dots an inch of the PNG
+LINE, LETTER, HANDLE = 0.14, 0.066, 0.42  # inches of a legend: a line, a letter, the mark with its spaces
+CHARACTERS = 42  # of a label in a legend: what one column of a paper holds
 MOST = 20  # systems that one figure can tell apart
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 7.5, "axes.titlesize": 8,
@@ -94,11 +97,24 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
+def legend_columns(labels: Sequence[str], width: float, most: int) -> int:
+    """Return how many columns of a legend fit a width in inches."""
+    longest = max((min(len(label), CHARACTERS) for label in labels), default=1)
+    return max(1, min(most, len(labels), int(width / (HANDLE + LETTER * longest))))
+
+
+def legend_height(labels: Sequence[str], width: float, most: int) -> float:
+    """Return the inches that `legend_below` will take."""
+    return LINE * math.ceil(len(labels) / legend_columns(labels, width, most)) if labels else 0.0
+
+
 def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
-    """Put one legend under the whole figure."""
+    """Put one legend under the whole figure, in as many columns as fit."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
+        fitting = legend_columns(labels, figure.get_figwidth(), columns)
+        short = [label if len(label) <= CHARACTERS else f"{label[: CHARACTERS - 1]}…" for label in labels]
+        figure.legend(handles, short, loc="outside lower center", ncols=fitting)
 
 
 def hide_rest(axes: Sequence[Axes], used: int) -> None:

@@ -202,11 +202,13 @@ CLAIMS = (
     Claim("By MAUVE greedy ≪ ancestral < nucleus", f"{MAUVE}, Table 3", _order, "the three decoders"),
     Claim("Adversarial fools Gen. PPL, not MAUVE", f"{MAUVE}, Table 3", _adversarial, "adversarial and nucleus"),
     Claim("Beam search is close to greedy", f"{MAUVE}, Table 11", _beam, "greedy, beam and nucleus"),
-    Claim("Rankings survive the number of clusters", f"{MAUVE}, 4.2", _ranking("num_buckets", *SCORE), "several"),
-    Claim("Rankings survive the scaling c", f"{MAUVE}, Fig. 5", _ranking("scaling_factor", *SCORE), "several c"),
+    Claim(
+        "Rankings survive the number of clusters", f"{MAUVE}, 4.2", _ranking("num_buckets", *SCORE), "several of them"
+    ),
+    Claim("Rankings survive the scaling c", f"{MAUVE}, Fig. 5", _ranking("scaling_factor", *SCORE), "several values"),
     Claim("Rankings survive the embedder", f"{MAUVE}, Table 12", _ranking("embedder", *SCORE), "several embedders"),
     Claim(
         "Precision falls with temperature", f"{PR}, Fig. 1", _trend(TEMPERATURE, KNN, "precision", -1), "three of them"
     ),
-    Claim("Recall rises with temperature", f"{PR}, Fig. 1", _trend(TEMPERATURE, KNN, "recall", 1), "three of them"),
+    Claim("Recall rises with temperature", f"{PR}, Fig. 1", _trend(TEMPERATURE, KNN, "recall", 1), "three values"),
 )

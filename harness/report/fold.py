@@ -18,6 +18,7 @@ DECODERS = (
     *("ancestral", "temperature", "top_k", "nucleus", "typical", "epsilon", "eta", "min_p"),
 )
 
+SHORT = {"max_new_tokens": "length", "num_examples": "N"}  # in labels
 IDENTITY = ("system", "setting", "metric", "key", "signature")  # what makes two values the same but for the seed
 
 
@@ -135,7 +136,9 @@ def label_of(item: Folded, axes: Sequence[str], *, several_models: bool) -> str:
             or model
             or item.axes.get("system", "")
         )
-    rest = [f"{a.rpartition('.')[2]}={item.axes[a]}" for a in axes if item.axes.get(a) and _named(item, a)]
+    rest = [
+        f"{SHORT.get(a, a.rpartition('.')[2])}={item.axes[a]}" for a in axes if item.axes.get(a) and _named(item, a)
+    ]
     return ", ".join([base or "model", *rest])
 
 

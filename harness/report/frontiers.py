@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.report.drawing import COLUMN, HUMAN_COLOUR, MOST, legend_below, look, new_figure
+from harness.report.drawing import COLUMN, HUMAN_COLOUR, MOST, legend_below, legend_height, look, new_figure
 from harness.report.fold import Folded
 from harness.report.frame import Results
 from harness.report.systems import System, by_data, human_value, systems_of
@@ -38,7 +38,7 @@ def precision_recall(results: Results, items: Sequence[Folded]) -> Mapping[str, 
 
 
 def _precision_recall(known: Sequence[tuple[System, Folded, Folded]]) -> Figure:
-    figure, (panel,) = new_figure(COLUMN, 2.7 + 0.14 * math.ceil(len(known) / 2))
+    figure, (panel,) = new_figure(COLUMN, 2.7 + legend_height([s.label for s, _, _ in known], COLUMN, 2))
     for index, (system, x, y) in enumerate(known):
         style = look(index)
         panel.plot(x.mean, y.mean, **(style | {"linestyle": "", "label": system.label}))
@@ -78,22 +78,25 @@ def quality_diversity(results: Results, items: Sequence[Folded]) -> Mapping[str,
     return drawn
 
 
+def _kind(entry: tuple[System, Folded, Folded]) -> str:
+    """Name a decoder without its parameters."""
+    system, value, _ = entry
+    return system.label.replace(value.titles[1], value.axes.get("decoder", ""))
+
+
 def _quality_diversity(known: Sequence[tuple[System, Folded, Folded]], items: Sequence[Folded]) -> Figure:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    kinds: dict[str, list[tuple[System, Folded, Folded]]] = {}
-    several = len({x.titles[0] for _, x, _ in known}) > 1
-    for entry in known:
-        _, x, _ = entry
-        kinds.setdefault(
-            " ".join(filter(None, [x.titles[0] if several else "", x.axes.get("decoder", "")])), []
-        ).append(entry)
+    kinds: dict[tuple[str, ...], list[tuple[System, Folded, Folded]]] = {}
+    for entry in known:  # joined are those that differ in the decoder's parameters alone
+        rest = tuple(v for a, v in entry[1].axes.items() if not a.startswith("decoder."))
+        kinds.setdefault(rest, []).append(entry)
     shown = list(kinds.items())[:MOST]
-    figure, (panel,) = new_figure(COLUMN, 2.6 + 0.14 * math.ceil((len(shown) + 1) / 3))
-    for index, (kind, entries) in enumerate(shown):
+    names = [e[0][0].label if len(e) == 1 else _kind(e[0]) for _, e in shown]
+    figure, (panel,) = new_figure(COLUMN, 2.6 + legend_height([*names, "human"], COLUMN, 3))
+    for index, (_, entries) in enumerate(shown):
         xs, ys = [x.mean for _, x, _ in entries], [y.mean for _, _, y in entries]
-        label = entries[0][0].label if len(entries) == 1 else kind
-        panel.plot(xs, ys, **(look(index) | {"label": label, "linewidth": 0.9}))
+        panel.plot(xs, ys, **(look(index) | {"label": names[index], "linewidth": 0.9}))
         if len(entries) > 2:
             for place in (0, -1):
                 option = entries[place][1].titles[1].rpartition(" ")[2]

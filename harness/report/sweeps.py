@@ -7,7 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.report.drawing import COLUMN, HUMAN_COLOUR, MOST, PAGE, hide_rest, legend_below, look, new_figure, plain
+from harness.report.drawing import (
+    COLUMN,
+    HUMAN_COLOUR,
+    MOST,
+    PAGE,
+    hide_rest,
+    legend_below,
+    legend_height,
+    look,
+    new_figure,
+    plain,
+)
 from harness.report.fold import Folded, natural
 from harness.report.frame import Results
 from harness.report.layout import Layout
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLES = {"max_new_tokens": "maximum length (tokens)", "num_examples": "N (examples)", "p": "nucleus p", "k": "top-k k"}
+CROWDED = 30  # points: with more, markers hide the line
 LEAST = 3  # points that make a curve
 PER_ROW = 3
 
@@ -68,12 +80,15 @@ def sweep(items: Sequence[Folded], axis: str, metrics: Sequence[str] = ()) -> Fi
     columns = min(PER_ROW, len(panels))
     rows = math.ceil(len(panels) / columns)
     width = COLUMN if columns == 1 else PAGE
-    figure, axes = new_figure(width, rows * 1.75 + 0.14 * math.ceil(len(labels) / 3) + 0.1, rows, columns)
+    legend = 2 if columns == 1 else 4
+    figure, axes = new_figure(
+        width, rows * 1.75 + 0.1 + legend_height([*labels, "human"], width, legend), rows, columns
+    )
     for panel, (_, lines) in zip(axes, panels, strict=False):
         _panel(panel, axis, [line for line in lines if line.label in labels], labels, items)
     hide_rest(axes, len(panels))
     most = max(axes[: len(panels)], key=lambda a: len(a.get_legend_handles_labels()[1]))
-    legend_below(figure, most, columns=2 if columns == 1 else 4)
+    legend_below(figure, most, columns=legend)
     return figure
 
 
@@ -82,7 +97,7 @@ def _panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str],
     for line in lines:
         x, y = [p for p, _ in line.points], [i.mean for _, i in line.points]
         spread = [i.sd if math.isfinite(i.sd) else 0.0 for _, i in line.points]
-        style = look(labels.index(line.label))
+        style = look(labels.index(line.label)) | ({"marker": ""} if len(x) > CROWDED else {})
         panel.plot(x, y, label=line.label, **style)
         if any(spread):
             low, high = [a - s for a, s in zip(y, spread, strict=True)], [a + s for a, s in zip(y, spread, strict=True)]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import io
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
 from benchmarks._work import Work, max_gap
+from numpy.typing import NDArray
 
 Pair = tuple[NDArray[Any], NDArray[Any]]
 MAUVE_VALUES = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
@@ -39,7 +40,9 @@ def mapped(n: int, dim: int) -> Pair:
             rows = min(5000, n - start)
             out[start : start + rows] = centres[rng.integers(0, share, rows)] + rng.normal(size=(rows, dim))
         out.flush()
-    return np.load(folder / "human.npy", mmap_mode="r"), np.load(folder / "model.npy", mmap_mode="r")
+    pair = (np.load(folder / "human.npy", mmap_mode="r"), np.load(folder / "model.npy", mmap_mode="r"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return pair
 
 
 def our_mauve(pair: Pair) -> dict[str, float]:

@@ -313,7 +313,7 @@ def test_public_files_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ("grover:mega-p0.94", "generator=mega~dataset=p0.94.jsonl"),
     ]:
         for fetch in (False, True):
-            with pytest.raises(DataError, match="missing file .*; get it from https://.* put it at") as caught:
+            with pytest.raises(DataError, match=r"missing file .*; get it from https://.* put it at") as caught:
                 g.resolve(name, fetch=fetch)
             assert file in str(caught.value)
     place = tmp_path / "webtext" / "xl-1542M-k40.test.jsonl"

@@ -10,8 +10,9 @@ from harness.errors import SpecError, UndefinedMetric
 from metrics._embeddings import check_side
 from metrics._histograms import frontier_integral, js_divergence, kl_divergence, mixture_weights, smoothed
 from metrics._kmeans import kmeans
+from metrics._mauve_scores import mauve_of_cells
 from metrics._pca import fit_pca
-from metrics.mauve import Mauve, mauve, mauve_of_cells
+from metrics.mauve import Mauve, mauve
 from tests.helpers import features
 from tests.oracles import mauve as oracle
 

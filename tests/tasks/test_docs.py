@@ -29,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     passages = [passage(f"docs/m/f{i}/0", f"P{i} {LONG}") for i in range(9)]
     passages += [passage("docs/m/short/0", "Too short."), passage("docs/m/train/0", LONG, "train")]
-    monkeypatch.setattr(_docstrings, "load_passages", lambda: passages)
+    monkeypatch.setattr(_docstrings, "load_passages", lambda **_: passages)
 
 
 @pytest.mark.usefixtures("corpus")
@@ -66,7 +66,7 @@ def test_the_passages_are_kept_and_verified(cache: Path, monkeypatch: pytest.Mon
     parsed = _docstrings.load_passages()
     calls: list[int] = []
 
-    def load() -> list[_docstrings.Passage]:
+    def load(**_: Any) -> list[_docstrings.Passage]:
         calls.append(1)
         return parsed
 

@@ -62,7 +62,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
         def log_message(self, *_: Any) -> None: ...
 
-    httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Quiet(http.server.ThreadingHTTPServer):
+        def handle_error(self, *_: Any) -> None:
+            """A client that refuses the rest (a full disk) is part of the test."""
+
+    httpd = Quiet(("127.0.0.1", 0), Handler)
     state = Server(f"http://127.0.0.1:{httpd.server_port}")
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

