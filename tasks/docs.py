@@ -1,6 +1,6 @@
 """Human prose that is on every machine: passages of the docstrings of Python and of the installed packages.
 
-Prompt: the first words of a passage; human: the rest of it, its leading space kept. The passages, their clean-up and
+Prompt: the first tokens of a passage; human: the rest of it, its leading space kept. The passages, their clean-up and
 the split by module are made in `tasks._docstrings`; the bundled models have seen the train split alone.
 
 Licence: the text stays where it is installed; nothing is copied. The packages are under the PSF, BSD, Apache-2.0 and
@@ -46,12 +46,17 @@ class Docs(Task):
 
     split: Literal["train", "valid", "test"] = "test"
     min_words: int = 60  # of a passage, prompt included: what DESIGN measured as long enough for a continuation
-    prompt_words: int = 12  # about 18 tokens of the bundled models; leaves 48 words or more
+    prompt_unit: _prompts.PromptUnit = "tokens"  # of the model under test; `words` for models of other tokenizers
+    prompt_length: int = 20  # leaves 48 words or more; prompts of one length also make full batches
 
     def check(self) -> None:
-        """Prompts and continuations hold at least a word each."""
-        self.require(self.prompt_words >= 1, "prompt_words", "at least 1")
-        self.require(self.min_words > self.prompt_words, "min_words", f"more than prompt_words ({self.prompt_words})")
+        """Prompts and continuations hold at least a token or a word each."""
+        self.require(self.prompt_length >= 1, "prompt_length", "at least 1")
+        self.require(self.min_words > self.prompt_length, "min_words", f"more than prompt_length {self.prompt_length}")
+
+    def needs_tokenizer(self) -> bool:
+        """Prompts counted in tokens are those of the model under test."""
+        return self.prompt_unit == "tokens"
 
     def fingerprint(self) -> str:
         """Digest of what decides the corpus: the installed files as their RECORDs state them, and the extraction code.
@@ -70,14 +75,14 @@ class Docs(Task):
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield passages of the split; the shorter ones are counted in `skipped`."""
-        del tokenizer
+        cutter = _prompts.Cutter(self.prompt_unit, self.prompt_length, None, tokenizer)
         passages = (p for p in _corpus(self.fingerprint()) if p.split == self.split)
         for passage in sorted(passages, key=lambda p: hashlib.sha256(p.id.encode()).digest()):
             words = len(passage.text.split())
             if words < self.min_words:
                 skipped[f"shorter than {self.min_words} words"] += 1
                 continue
-            cut = _prompts.cut_words(passage.text, self.prompt_words, None)
+            cut = cutter.cut(passage.text)
             if cut is not None:
                 yield Example(passage.id, cut.prompt, cut.human, {"package": passage.package, "words": words})
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from harness.decoding.base import QDecoder
@@ -457,50 +456,3 @@ def dense(decoder: QDecoder, logits: Tensor, state: Tensor | None = None) -> Ten
     inside = (at >= q.lo[:, None]) & (at < q.hi[:, None])
     kept = torch.where(inside, q.weights, 0.0) / q.total[:, None]
     return out.scatter_(1, ids[:, : kept.shape[1]], kept)
-
-
-def penalise(decoder: QDecoder, logits: Tensor, history: Tensor) -> Tensor:
-    """Apply repetition penalty, then the n-gram ban, as transformers orders them.
-
-    Args:
-        decoder: Its `repetition_penalty` and `no_repeat_ngram_size` count.
-        logits: Shape (n, V); not changed.
-        history: Token ids so far, prompt included, shape (n, t), every row as long.
-
-    Returns:
-        Shape (n, V), float32; `logits` itself where nothing applies.
-    """
-    if decoder.repetition_penalty != 1:
-        logits = repetition_penalty(logits, history, decoder.repetition_penalty)
-    if decoder.no_repeat_ngram_size > 0:
-        logits = ban_ngrams(logits, history, decoder.no_repeat_ngram_size)
-    return logits
-
-
-def repetition_penalty(logits: Tensor, history: Tensor, penalty: float) -> Tensor:
-    """Divide positive logits of seen tokens by the penalty, multiply negative ones (Keskar et al. 2019)."""
-    import torch
-
-    seen = logits.gather(1, history)
-    return logits.scatter(1, history, torch.where(seen < 0, seen * penalty, seen / penalty))
-
-
-def ban_ngrams(logits: Tensor, history: Tensor, order: int) -> Tensor:
-    """Forbid every token that would complete an n-gram already in the history (Paulus et al. 2018)."""
-    length = history.shape[1]
-    if length < order:
-        return logits
-    follows = history[:, order - 1 :]
-    match = follows.new_ones(follows.shape, dtype=_bool())
-    for back in range(1, order):  # the token `back` places before a window's end equals the one that far from our end
-        match &= history[:, order - 1 - back : length - back] == history[:, length - back, None]
-    rows, at = match.nonzero(as_tuple=True)
-    out = logits.clone()
-    out[rows, follows[rows, at]] = float("-inf")
-    return out
-
-
-def _bool() -> torch.dtype:
-    import torch
-
-    return torch.bool

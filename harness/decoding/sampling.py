@@ -68,7 +68,8 @@ def sample_batch(lm: LanguageModel, decoder: QDecoder, prompts: Sequence[Prompt]
     import torch
 
     from harness.decoding.cache import runner
-    from harness.decoding.distribution import draw, penalise
+    from harness.decoding.distribution import draw
+    from harness.decoding.penalties import penalise
 
     ids = prompt_ids(lm, prompts)
     start = ids.shape[1]

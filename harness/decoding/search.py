@@ -147,7 +147,7 @@ class _Search:
         """Score continuations, collect the finished, choose those that go on; returns parent rows and tokens."""
         import torch
 
-        from harness.decoding.distribution import ban_ngrams, repetition_penalty
+        from harness.decoding.penalties import ban_ngrams, repetition_penalty
 
         spec, n, beams = self.spec, len(self.texts), self.spec.num_beams
         at = self.start + step

@@ -219,7 +219,7 @@ def _penalised(decoder: QDecoder, chunk: _Chunk, prompts: Ragged, continuations:
     """Apply penalties: every position has a history of its own."""
     import torch
 
-    from harness.decoding.distribution import penalise
+    from harness.decoding.penalties import penalise
 
     made = []
     for i, place in enumerate(chunk.places):

@@ -25,6 +25,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "docs"
 
 
+def words(**change: Any) -> Docs:
+    return Docs(**{"prompt_unit": "words", "prompt_length": 12} | change)
+
+
 @pytest.fixture
 def corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     passages = [passage(f"docs/m/f{i}/0", f"P{i} {LONG}") for i in range(9)]
@@ -35,7 +39,7 @@ def corpus(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("corpus")
 def test_prompt_and_human_are_the_passage() -> None:
     skipped: Counter[str] = Counter()
-    examples = list(Docs().examples(None, skipped))
+    examples = list(words().examples(None, skipped))
     assert len(examples) == 9
     assert skipped == {"shorter than 60 words": 1}
     for example in examples:
@@ -47,21 +51,21 @@ def test_prompt_and_human_are_the_passage() -> None:
 
 @pytest.mark.usefixtures("corpus")
 def test_order_depends_on_ids_alone() -> None:
-    ids = [e.id for e in Docs().examples(None, Counter())]
+    ids = [e.id for e in words().examples(None, Counter())]
     assert ids != sorted(ids)
-    assert ids == [e.id for e in Docs(prompt_words=3).examples(None, Counter())]
-    fewer = [e.id for e in Docs(min_words=71).examples(None, Counter())]
+    assert ids == [e.id for e in words(prompt_length=3).examples(None, Counter())]
+    fewer = [e.id for e in words(min_words=71).examples(None, Counter())]
     assert fewer == ids
 
 
 @pytest.mark.usefixtures("corpus")
 def test_splits_are_kept_apart() -> None:
-    assert [e.id for e in Docs(split="train").examples(None, Counter())] == ["docs/m/train/0"]
+    assert [e.id for e in words(split="train").examples(None, Counter())] == ["docs/m/train/0"]
 
 
 @pytest.mark.usefixtures("corpus")
 def test_the_passages_are_kept_and_verified(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = list(Docs().examples(None, Counter()))
+    first = list(words().examples(None, Counter()))
     (kept,) = cache.iterdir()
     parsed = _docstrings.load_passages()
     calls: list[int] = []
@@ -71,18 +75,18 @@ def test_the_passages_are_kept_and_verified(cache: Path, monkeypatch: pytest.Mon
         return parsed
 
     monkeypatch.setattr(_docstrings, "load_passages", load)
-    assert list(Docs().examples(None, Counter())) == first
+    assert list(words().examples(None, Counter())) == first
     assert not calls
     for broken in (kept.read_text().replace("w1 ", "x1 ", 1), "", "no json", "[1]\n[2]\n"):
         kept.write_text(broken)
-        assert list(Docs().examples(None, Counter())) == first
+        assert list(words().examples(None, Counter())) == first
     assert len(calls) == 4
 
 
 @pytest.mark.usefixtures("corpus")
 def test_a_cache_that_cannot_be_written_does_no_harm(cache: Path) -> None:
     cache.write_text("a file where a folder should be")
-    assert len(list(Docs().examples(None, Counter()))) == 9
+    assert len(list(words().examples(None, Counter()))) == 9
 
 
 def test_fingerprint_is_cheap_and_moves_with_the_installed_versions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,8 +111,26 @@ def test_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"prompt_words": 0}, "prompt_words"), ({"min_words": 12}, "more than prompt_words"), ({"split": "dev"}, "split")],
+    [({"prompt_length": 0}, "prompt_length"), ({"min_words": 12}, "more than prompt_length"), ({"split": "dev"}, "split")],
 )
 def test_wrong_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         Docs(**options)
+
+
+class Letters:
+    """A tokenizer of four letters a token."""
+
+    def encode(self, text: str) -> list[int]:
+        return [int.from_bytes(text[i : i + 4].encode(), "big") for i in range(0, len(text), 4)]
+
+    def decode(self, ids: Any) -> str:
+        return b"".join(i.to_bytes(4, "big").lstrip(b"\0") for i in ids).decode()
+
+
+@pytest.mark.usefixtures("corpus")
+def test_prompts_of_the_models_tokens_have_one_length() -> None:
+    assert Docs().needs_tokenizer()
+    examples = list(Docs().examples(Letters(), Counter()))
+    assert {len(Letters().encode(e.prompt)) for e in examples} == {20}
+    assert all((e.prompt + e.human).endswith(LONG) for e in examples)

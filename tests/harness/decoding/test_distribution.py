@@ -12,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.decoding.distribution import ban_ngrams, dense, descending, draw, look, penalise, repetition_penalty
+from harness.decoding.distribution import dense, descending, draw, look
+from harness.decoding.penalties import ban_ngrams, penalise, repetition_penalty
 from harness.decoding.truncation import (
     Ancestral,
     Entmax,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from harness.decoding.distribution import dense, penalise
+from harness.decoding.distribution import dense
+from harness.decoding.penalties import penalise
 from harness.decoding.teacher import next_token_stats
 from harness.decoding.truncation import (
     Ancestral,
