@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Rewrites the README's blocks that are made from the code: metrics, decoders, tasks, the quick start's table.
 
-A block stands between `<!-- NAME -->` and `<!-- /NAME -->`. `--check` changes nothing and exits with 1 if a block is stale.
+A block stands between `<!-- NAME -->` and `<!-- /NAME -->`. `--check` changes nothing and exits with 1 if one is stale.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ def metrics_table() -> str:
     arrows = {"higher": "↑", "lower": "↓", "match_human": "≈ human"}
     rows = ["| metric | what it says | reads | better | range |", "| --- | --- | --- | --- | --- |"]
     for name, cls in members("metric").items():
-        metric = cls()
-        assert isinstance(metric, Metric)
+        metric: Metric = cls()
         reads = ", ".join(dict.fromkeys(f"{n.kind}" + (f" by {n.by}" if n.by else "") for n in metric.needs()))
         low, high = (("∞" if abs(b) == float("inf") else f"{b:g}") for b in metric.bounds)
         rows.append(
@@ -64,10 +63,11 @@ BLOCKS = {"METRICS": metrics_table, "DECODERS": decoders_table, "TASKS": tasks_t
 def rewrite(text: str, blocks: dict[str, str]) -> str:
     """Put the blocks between their marks."""
     for name, body in blocks.items():
-        pattern = rf"(<!-- {name} -->\n).*?(\n?<!-- /{name} -->)"
+        pattern = rf"<!-- {name} -->\n.*?<!-- /{name} -->"
         if not re.search(pattern, text, flags=re.DOTALL):
             raise SystemExit(f"README.md: no block {name}")
-        text = re.sub(pattern, lambda m, body=body: f"{m[1]}{body}\n<!-- /{name} -->", text, flags=re.DOTALL)
+        made = f"<!-- {name} -->\n{body}\n<!-- /{name} -->"
+        text = re.sub(pattern, lambda _, made=made: made, text, flags=re.DOTALL)
     return text
 
 

@@ -66,7 +66,7 @@ class Size:
 
 SIZES = {
     "docs-s": Size(256, 4, 4, 2_800_000, 4096, 4e-3, "generator of the quick start"),
-    "docs-m": Size(320, 5, 5, 3_200_000, 3072, 3e-3, "external scorer and embedder"),
+    "docs-m": Size(320, 5, 5, 3_800_000, 3072, 3e-3, "external scorer and embedder"),
 }
 
 

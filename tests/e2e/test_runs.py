@@ -159,7 +159,11 @@ BAD = {
     "wrong value": (["decoder=nucleus", "decoder.p=1.5"], None, ["nucleus.p", "1.5"]),
     "missing file": (["task=jsonl", "task.path=nowhere.jsonl"], None, ["nowhere.jsonl"]),
     "malformed line": (["task=jsonl", "task.path=bad.jsonl", "num_examples=1"], bad_jsonl, ["bad.jsonl:2"]),
-    "empty human side": (["task=jsonl", "task.path=empty.jsonl", "num_examples=1"], empty_human, ["empty.jsonl:1", "empty"]),
+    "empty human side": (
+        ["task=jsonl", "task.path=empty.jsonl", "num_examples=1"],
+        empty_human,
+        ["empty.jsonl:1", "empty"],
+    ),
     "no weights": (["model.path=./m"], no_weights, ["no weights", "m"]),
     "unwritable outputs": (["outputs_dir=/proc/nowhere/x"], None, ["/proc"]),
     "too many": (["num_examples=1000"], None, ["num_examples", "90", "1000"]),

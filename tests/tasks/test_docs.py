@@ -111,7 +111,11 @@ def test_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"prompt_length": 0}, "prompt_length"), ({"min_words": 12}, "more than prompt_length"), ({"split": "dev"}, "split")],
+    [
+        ({"prompt_length": 0}, "prompt_length"),
+        ({"min_words": 12}, "more than prompt_length"),
+        ({"split": "dev"}, "split"),
+    ],
 )
 def test_wrong_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
