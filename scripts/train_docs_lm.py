@@ -64,6 +64,9 @@ class Size:
     role: str
 
 
+# Temperatures that calibration tries.
+CALIBRATION_GRID = (1.0, 1.04, 1.08, 1.12, 1.16, 1.2)
+
 SIZES = {
     "docs-s": Size(256, 4, 4, 2_800_000, 4096, 4e-3, "generator of the quick start"),
     "docs-m": Size(320, 5, 5, 3_800_000, 3072, 3e-3, "external scorer and embedder"),
@@ -77,6 +80,7 @@ class Progress:
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
+    temperature: float = 1.0
     best_ppl: float = math.inf
     best_ppl_with_end: float = math.inf
     best_step: int = 0
@@ -139,7 +143,11 @@ def main() -> None:
     data = {split: _encode(tokenizer, [p.text for p in passages if p.split == split]) for split in ("train", "valid")}
     facts["train_tokens"] = sum(len(sequence) - 1 for sequence in data["train"])
     LOG.info("train %d passages, %d tokens", len(data["train"]), facts["train_tokens"])
-    Run(options, tokenizer, data["train"], data["valid"], facts).train()
+    run = Run(options, tokenizer, data["train"], data["valid"], facts)
+    if options.calibrate:
+        run.calibrate()
+    else:
+        run.train()
 
 
 def _options() -> argparse.Namespace:
@@ -156,6 +164,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--eval-tokens", type=int, default=600_000, help="between two evaluations")
     parser.add_argument("--patience", type=int, default=6, help="evaluations without improvement")
+    parser.add_argument("--calibrate", action="store_true", help="train no more: fit the temperature and export")
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2, help="processes that read the corpus")
@@ -349,7 +358,7 @@ class Run:
         return float(loss.item())
 
     @torch.inference_mode()
-    def _evaluate(self, loss: float) -> bool:
+    def _evaluate(self, loss: float | None) -> bool:
         """Measure validation perplexity, log it, and export the weights if they are the best yet."""
         self.model.eval()
         total, count, total_end, count_end = 0.0, 0, 0.0, 0
@@ -374,6 +383,30 @@ class Run:
         self.progress.best_step, self.progress.best_tokens = self.progress.step, self.progress.tokens
         self._export()
         return True
+
+    @torch.inference_mode()
+    def calibrate(self) -> None:
+        """Fit one temperature to the odd batches of the validation split and write it into the weights.
+
+        A model that has seen its text several times is too sure of itself (Guo et al. 2017, section 4.2). Scaling the
+        last layer norm divides the logits and leaves everything else as it is: directions of embeddings included.
+        """
+        self.model.eval()
+        batches = list(_batches(self.valid_data, self.options.batch_tokens, None))[1::2]
+        norm = self.model.transformer.ln_f
+        start = norm.weight.clone(), norm.bias.clone()
+        found: dict[float, float] = {}
+        for temperature in CALIBRATION_GRID:
+            norm.weight.copy_(start[0] / temperature)
+            norm.bias.copy_(start[1] / temperature)
+            losses = [_token_nll(self.model, *batch)[0].double().sum().item() for batch in batches]
+            found[temperature] = sum(losses)
+        best = min(found, key=lambda t: found[t])
+        norm.weight.copy_(start[0] / best)
+        norm.bias.copy_(start[1] / best)
+        self.progress.temperature = best
+        LOG.info("calibrated with temperature %.2f", best)
+        self._evaluate(None)
 
     def _save(self) -> None:
         """Write the checkpoint, progress last and by renaming: a kill leaves the previous one."""
@@ -473,6 +506,7 @@ def _card(run: Run) -> str:
         "weights": "stored as float16, to be loaded and computed with as float32",
         "validation perplexity": f"{done.best_ppl:.2f} per token of text; "
         f"{done.best_ppl_with_end:.2f} with the end of text counted",
+        "calibration": f"logits divided by {done.temperature:g}, fitted to half of the validation split",
         "training": f"{done.best_step:,} steps, {done.best_tokens:,} tokens "
         f"({done.best_tokens / facts['train_tokens']:.1f} epochs of {facts['train_tokens']:,})",
         "optimiser": f"Muon (hidden matrices) and AdamW (the rest), peak {options.lr:g}, dropout {options.dropout:g}",

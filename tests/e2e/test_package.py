@@ -38,6 +38,7 @@ def test_installed_wheel_runs_the_quick_start_from_another_directory(installed, 
         env=env,
         capture_output=True,
         text=True,
+        check=True,
     )
     assert where.stdout.startswith(str(installed)), "the test must run the installed copy"
     words = ["experiment=quickstart", "num_examples=24", "max_new_tokens=8"]
