@@ -57,6 +57,13 @@ def tasks_table() -> str:
     return "\n".join(rows)
 
 
+def table_alone(report: str) -> str:
+    """The table of a report with its legend and footnotes; its notes and signatures stay in the report."""
+    lines = [line for line in report.splitlines() if line.startswith(("|", "↑", "<sup>"))]
+    at = next(i for i, line in enumerate(lines) if not line.startswith("|"))
+    return "\n".join(lines[:at]) + "\n\n" + "\n\n".join(lines[at:])
+
+
 BLOCKS = {"METRICS": metrics_table, "DECODERS": decoders_table, "TASKS": tasks_table}
 
 
@@ -81,7 +88,7 @@ def main() -> None:
     old = readme.read_text(encoding="utf-8")
     blocks = {name: make() for name, make in BLOCKS.items()}
     if options.quickstart:
-        blocks["QUICKSTART"] = options.quickstart.read_text(encoding="utf-8").strip()
+        blocks["QUICKSTART"] = table_alone(options.quickstart.read_text(encoding="utf-8"))
     new = rewrite(old, blocks)
     if options.check:
         raise SystemExit(int(new != old))

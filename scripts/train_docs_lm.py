@@ -510,7 +510,7 @@ def _card(run: Run) -> str:
         "training": f"{done.best_step:,} steps, {done.best_tokens:,} tokens "
         f"({done.best_tokens / facts['train_tokens']:.1f} epochs of {facts['train_tokens']:,})",
         "optimiser": f"Muon (hidden matrices) and AdamW (the rest), peak {options.lr:g}, dropout {options.dropout:g}",
-        "command": f"`{shlex.join(command)}`",
+        "command": f"`{shlex.join(command)}`" + (", then again with `--calibrate`" if done.temperature != 1 else ""),
         "options, as they changed": changes,
     }
     table = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
