@@ -12,7 +12,6 @@ from harness.errors import HarnessError, suggest
 log = logging.getLogger("harness")
 
 INTERRUPTED = 130
-USER_ERROR = 2
 
 
 def main() -> None:
@@ -42,6 +41,8 @@ def main() -> None:
 
 
 def _fail(message: str) -> None:
+    from harness.grid import USER_ERROR
+
     print(f"openended: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
     raise SystemExit(USER_ERROR) from None
 

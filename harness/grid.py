@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FAILED = 1
+USER_ERROR = 2
 GRID = "grid.json"
 
 
@@ -153,18 +154,29 @@ class Watch(Callback):  # type: ignore[misc]
         """
         grid = Path(config.hydra.sweep.dir)
         jobs = read_jobs(grid)
-        folders = {Path(job["folder"]) for job in jobs if job.get("folder")}
-        folders |= measure_grid([job["overrides"] for job in jobs if job.get("overrides")])
         failed = [job for job in jobs if job["state"] in ("failed", "skipped")]
-        if folders:
-            choice = str(config.hydra.runtime.choices.get("experiment") or "default").replace("/", "-")
-            target = Path(config.outputs_dir) / "reports" / choice
-            show_report(sorted(folders), target, _plain(config.get("report")))
+        try:
+            self._report(config, jobs)
+        except HarnessError as err:
+            log.error("openended: %s", " ".join(str(err).split()))
+            raise SystemExit(USER_ERROR) from None
         for job in failed:
             log.error("%s: %s: %s", job["state"], job["job"], job["error"])
         if failed:
             log.error("%d of %d jobs failed or were skipped; the same command tries them again", len(failed), len(jobs))
             raise SystemExit(FAILED)
+
+    def _report(self, config: DictConfig, jobs: list[dict[str, Any]]) -> None:
+        """Build the report of the finished jobs; first the metrics that had to wait for all of them."""
+        folders = _plain_folders(jobs) | measure_grid([job["overrides"] for job in jobs if job.get("overrides")])
+        if folders:
+            choice = str(config.hydra.runtime.choices.get("experiment") or "default").replace("/", "-")
+            target = Path(config.outputs_dir) / "reports" / choice
+            show_report(sorted(folders), target, _plain(config.get("report")))
+
+
+def _plain_folders(jobs: list[dict[str, Any]]) -> set[Path]:
+    return {Path(job["folder"]) for job in jobs if job.get("folder")}
 
 
 def measure_grid(jobs: list[list[str]]) -> set[Path]:

@@ -36,6 +36,7 @@ class SideMaker:
         self.steps = steps
         self.decoder = decoder or settings.decoder
         """The resolved decoder, whose Q the teacher-forced features are about."""
+        self._sides: dict[str, Side] = {}
         self._passed: dict[str, Embedded] = {}
         """Embeddings that came out of a scoring pass, by the rows' digest, until they are asked for."""
 
@@ -48,20 +49,18 @@ class SideMaker:
         return {_label(need): self._feature(source, need)[1] for need in needs}
 
     def side(self, source: Source, needs: Iterable[Need]) -> Side:
-        """Return the side with all needed features loaded (arrays as memory maps)."""
-        rows = Rows(source.path)
-        key = source.digest or ""
-        kept = self.steps.session.sides
-        if source.system != HUMAN:
-            kept = {}
+        """Return the side with the needed features loaded (arrays as memory maps).
+
+        Sides are kept by the contents of their features, so that what a metric derives from one is shared: the human
+        side's by all jobs of the process, the others' within their run.
+        """
+        made = {need: self._feature(source, need) for need in needs}
+        contents = sorted([_label(need), str(content)] for need, (_, content) in made.items())
+        key = digest([source.system, source.digest, contents])
+        kept = self.steps.session.sides if source.system == HUMAN else self._sides
         if key not in kept:
-            kept[key] = Side(source.system, rows.ids, {})
-        side = kept[key]
-        data: dict[Need, Any] = dict(side.data)
-        for need in needs:
-            if need not in data:
-                data[need] = self._feature(source, need)[0]()
-        kept[key] = Side(side.system, side.ids, data, side.memo)
+            data = {need: load() for need, (load, _) in made.items()}
+            kept[key] = Side(source.system, Rows(source.path).ids, data)
         return kept[key]
 
     def _feature(self, source: Source, need: Need) -> Made:

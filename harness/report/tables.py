@@ -178,7 +178,9 @@ class _ValueTable:
 
     def _row_key(self, item: Folded) -> RowKey:
         out = {*self.layout.columns, *self.layout.split}
-        names = self.layout.rows or [a for a in item.axes if a not in out and (not of_human(a) or a in self.axes)]
+        names = list(self.layout.rows) or [a for a in item.axes if not of_human(a) or a in self.axes]
+        if "decoder" in names and not any(name.startswith("decoder.") for name in names):
+            names += [a for a in item.axes if a.startswith("decoder.")]  # beam and beam with an option are two rows
         return tuple((a, item.axes.get(a, "")) for a in names if a not in out)
 
     def _row_items(self, models: Sequence[Folded]) -> dict[RowKey, list[Folded]]:

@@ -45,7 +45,8 @@ def texts(tmp_path_factory) -> Path:
 
 def small(texts: Path, *more: str) -> list[str]:
     fields = ["task=jsonl", f"task.path={texts}", "num_examples=40", "max_new_tokens=16", "runtime.batch_size=16"]
-    return [*fields, "metric=[mauve,gen_ppl,distinct_n,repetition]", *more]
+    kept = {w.split("=")[0]: w for w in [*fields, "metric=[mauve,gen_ppl,distinct_n,repetition]", *more]}
+    return list(kept.values())
 
 
 def files(folder: Path, *patterns: str) -> dict[str, bytes]:
@@ -77,6 +78,26 @@ def test_other_metrics_do_not_generate_again(tmp_path, texts):
     assert again.returncode == 0, again.stderr
     made = [line.split()[0] for line in again.stderr.splitlines() if " made " in line]
     assert set(made) == {"measure"}
+
+
+def values_of(outputs: Path, metric: str) -> dict[str, float]:
+    found = {}
+    for path in outputs.glob("runs/default/*/record.json"):
+        record = json.loads(path.read_text())
+        (row,) = [r for r in record["results"] if r["metric"] == metric and r["system"] == "model"]
+        found[record["axes"]["decoder"]] = row["values"][metric]
+    return found
+
+
+def test_jobs_of_one_process_do_not_mix_their_features(tmp_path, texts):
+    words = small(texts, "num_examples=20", "metric=[sparsemax_score]")
+    together = openended("-m", "decoder=greedy,ancestral,top_k", *words, "outputs_dir=grid", cwd=tmp_path)
+    assert together.returncode == 0, together.stderr
+    alone = openended("decoder=ancestral", *words, "outputs_dir=alone", cwd=tmp_path)
+    assert alone.returncode == 0, alone.stderr
+    found = values_of(tmp_path / "grid", "sparsemax_score")
+    assert len(set(found.values())) == 3
+    assert found["ancestral"] == values_of(tmp_path / "alone", "sparsemax_score")["ancestral"]
 
 
 def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):

@@ -1,0 +1,42 @@
+"""The end of a grid: a report that cannot be made is a clear error, never a warning with exit code 0."""
+
+from __future__ import annotations
+
+import pytest
+from omegaconf import OmegaConf
+
+from harness import grid
+from harness.errors import SpecError
+from harness.io import write_json
+
+
+def config(folder):
+    return OmegaConf.create(
+        {
+            "outputs_dir": str(folder),
+            "report": {},
+            "hydra": {"sweep": {"dir": str(folder)}, "runtime": {"choices": {"experiment": None}}},
+        }
+    )
+
+
+def test_report_that_fails_leaves_with_exit_code_2(tmp_path, monkeypatch, caplog):
+    write_json(tmp_path / "jobs/00000.json", {"job": "a", "state": "done", "seconds": 1.0, "folder": str(tmp_path)})
+
+    def refuse(*_):
+        raise SpecError("two rows in one cell")
+
+    monkeypatch.setattr(grid, "show_report", refuse)
+    with pytest.raises(SystemExit) as left:
+        grid.Watch().on_multirun_end(config(tmp_path))
+    assert left.value.code == 2
+    assert "two rows in one cell" in caplog.text
+
+
+def test_failed_jobs_leave_with_exit_code_1(tmp_path, monkeypatch, caplog):
+    write_json(tmp_path / "jobs/00000.json", {"job": "p=7", "state": "failed", "seconds": 1.0, "error": "out of range"})
+    monkeypatch.setattr(grid, "show_report", lambda *_: None)
+    with pytest.raises(SystemExit) as left:
+        grid.Watch().on_multirun_end(config(tmp_path))
+    assert left.value.code == 1
+    assert "p=7: out of range" in caplog.text
