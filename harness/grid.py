@@ -48,7 +48,7 @@ class Job:
         """Run one job of the composed configuration."""
         hydra = HydraConfig.get()
         multirun = str(hydra.mode).endswith("MULTIRUN")
-        choice = str(hydra.runtime.choices.get("experiment") or "default").replace("/", "-")
+        choice = _experiment(hydra)
         if not multirun:
             self._single(cfg, choice, list(hydra.overrides.task))
             return
@@ -86,13 +86,10 @@ class Job:
         prepare(settings, self._session(settings))
 
     def _session(self, settings: Settings) -> Session:
-        from harness.session import Session
-        from harness.store import Store
-
-        root = settings.outputs_dir / "store"
-        if str(root) not in self._sessions:
-            self._sessions[str(root)] = Session(Store(root, locking=settings.runtime.locking))
-        return self._sessions[str(root)]
+        key = str(settings.outputs_dir)
+        if key not in self._sessions:
+            self._sessions[key] = _open_session(settings)
+        return self._sessions[key]
 
     def _run(self, settings: Settings, overrides: list[str]) -> Path | None:
         """Run or plan; returns the run folder, None after a plan."""
@@ -168,15 +165,24 @@ class Watch(Callback):  # type: ignore[misc]
 
     def _report(self, config: DictConfig, jobs: list[dict[str, Any]]) -> None:
         """Build the report of the finished jobs; first the metrics that had to wait for all of them."""
-        folders = _plain_folders(jobs) | measure_grid([job["overrides"] for job in jobs if job.get("overrides")])
+        folders = {Path(job["folder"]) for job in jobs if job.get("folder")}
+        folders |= measure_grid([job["overrides"] for job in jobs if job.get("overrides")])
         if folders:
-            choice = str(config.hydra.runtime.choices.get("experiment") or "default").replace("/", "-")
+            choice = _experiment(config.hydra)
             target = Path(config.outputs_dir) / "reports" / choice
             show_report(sorted(folders), target, _plain(config.get("report")))
 
 
-def _plain_folders(jobs: list[dict[str, Any]]) -> set[Path]:
-    return {Path(job["folder"]) for job in jobs if job.get("folder")}
+def _experiment(hydra: DictConfig) -> str:
+    """Name of the chosen experiment, fit for a folder."""
+    return str(hydra.runtime.choices.get("experiment") or "default").replace("/", "-")
+
+
+def _open_session(settings: Settings) -> Session:
+    from harness.session import Session
+    from harness.store import Store
+
+    return Session(Store(settings.outputs_dir / "store", locking=settings.runtime.locking))
 
 
 def measure_grid(jobs: list[list[str]]) -> set[Path]:
@@ -184,17 +190,15 @@ def measure_grid(jobs: list[list[str]]) -> set[Path]:
     from hydra import compose
 
     from harness.pipeline import prepare, run
-    from harness.session import Session
-    from harness.store import Store
 
     folders: set[Path] = set()
     session: Session | None = None
     made = []
     for overrides in jobs:
         cfg = compose("config", overrides=overrides, return_hydra_config=True)
-        choice = str(cfg.hydra.runtime.choices.get("experiment") or "default").replace("/", "-")
+        choice = _experiment(cfg.hydra)
         settings = _settings(cfg, choice)
-        session = session or Session(Store(settings.outputs_dir / "store", locking=settings.runtime.locking))
+        session = session or _open_session(settings)
         made.append((settings, overrides, prepare(settings, session)))
     # One system stands once in the pool, however many jobs lead to it (a greedy decoder and its seeds).
     pool = {source.digest: source for _, _, source in made}
