@@ -209,8 +209,8 @@ def measure_grid(jobs: list[list[str]]) -> set[Path]:
 
 
 def _settings(cfg: DictConfig, choice: str) -> Settings:
-    config = {key: value for key, value in _plain(cfg).items() if key != "hydra"}
-    return settings_from({**config, "experiment": choice})
+    own = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+    return settings_from({**_plain(own), "experiment": choice})
 
 
 def _plain(node: DictConfig | None) -> dict[str, Any]:

@@ -100,6 +100,15 @@ def test_jobs_of_one_process_do_not_mix_their_features(tmp_path, texts):
     assert found["ancestral"] == values_of(tmp_path / "alone", "sparsemax_score")["ancestral"]
 
 
+def test_one_clustering_over_all_systems_of_a_grid(tmp_path, texts):
+    words = small(texts, "num_examples=20", "metric=[mauve]", "metric.mauve.cluster_fit=joint")
+    done = openended("-m", "decoder=greedy,ancestral", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = values_of(tmp_path / "outputs", "mauve")
+    assert set(found) == {"greedy", "ancestral"}
+    assert all(0 < value <= 1 for value in found.values())
+
+
 def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):
     words = small(
         texts,
