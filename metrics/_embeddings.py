@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract import Need, Side
+from harness.contract import Features, Need, Side
 from harness.errors import UndefinedMetric
 from harness.types import F64, I64, Floats
 
@@ -69,6 +69,11 @@ def canonical_rows(side: Side, need: Need) -> NDArray[np.float32]:
     if bool((order == np.arange(len(order))).all()):
         return rows
     return rows[order]
+
+
+def canonical_sides(features: Features, need: Need) -> tuple[Floats, Floats]:
+    """Return the embeddings of the human and the model side in canonical order, checked as by `check_sides`."""
+    return check_sides(human=canonical_rows(features.human, need), model=canonical_rows(features.model, need))
 
 
 def shared_rows(sides: Sequence[Floats]) -> I64:

@@ -11,23 +11,20 @@ principle be before the fixed point (seen only where most rows are copies of eac
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.types import I64
-
-F32 = NDArray[np.float32]
+from metrics._assignment import F32, FullSearch, Search, nearest
 
 _MAX_POINTS = 256  # faiss: train on at most this many points a centroid
 _RESTART_STEP = 15486557  # faiss: the seed of restart r is seed + 1 + r * this
 _SPLIT_SEED = 1234  # faiss: the seed of the draws that choose which cluster an empty one splits
 _SPLIT_EPS = np.float32(1 / 1024)  # faiss: the relative shift of the two halves
-_FAISS_BLAS_ROWS = 20  # faiss: from this many queries on it takes its matrix kernel
-_LARGEST_TABLE = 1 << 28  # entries, 1 GiB; beyond it every iteration is a full search
-# Two distances nearer than this share of |x|^2 + |c|^2 are a tie for us: about 80 float32 roundings.
-_ROUNDING = np.float32(1e-5)
+_SPLIT_DRAWS = 4096  # the fewest that are made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,10 +37,35 @@ class Clustering:
     """Sum of squared distances of the points that were fitted to their centroids."""
     iterations: tuple[int, ...]
     """Lloyd iterations of each restart."""
+    labels: I64 | None = None
+    """What `assign` returns for the rows given to `kmeans`, where it is known already."""
 
     def assign(self, points: F32) -> I64:
         """Return the nearest centroid of each row; the lower index where two are equally near."""
         return nearest(points, self.centroids)[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """What one start led to."""
+
+    centroids: F32
+    """After the last update, shape (k, d)."""
+    searched: F32
+    """Those that the last assignment is to; equal to `centroids` at a fixed point."""
+    labels: I64
+    """The last assignment, shape (n,)."""
+    iterations: int
+    fixed: bool
+    """Whether the last assignment repeated the one before."""
+
+
+class Searcher(Protocol):
+    """Finds the nearest centroids of points that it was made for."""
+
+    def labels(self, centroids: F32) -> I64:
+        """Return the index of the nearest centroid of each row."""
+        ...
 
 
 def kmeans(points: F32, k: int, *, restarts: int = 5, max_iter: int = 500, seed: int = 0) -> Clustering:
@@ -56,40 +78,42 @@ def kmeans(points: F32, k: int, *, restarts: int = 5, max_iter: int = 500, seed:
         max_iter: Most Lloyd iterations a restart.
         seed: As `faiss.Kmeans(seed=…)`.
     """
-    points = np.ascontiguousarray(points, dtype=np.float32)
-    if len(points) > k * _MAX_POINTS:
-        points = points[_permutation(len(points), seed)[: k * _MAX_POINTS]]
-    best: tuple[float, F32] | None = None
-    iterations = []
-    for restart in range(restarts):
-        start = points[_permutation(len(points), seed + 1 + restart * _RESTART_STEP)[:k]]
-        centroids, objective, count = lloyd(points, start, max_iter)
-        iterations.append(count)
-        if best is None or objective < best[0]:
-            best = (objective, centroids)
-    if best is None:
+    if restarts < 1:
         raise ValueError(f"restarts: expected at least 1, got {restarts}")
-    return Clustering(best[1], best[0], tuple(iterations))
+    points = np.ascontiguousarray(points, dtype=np.float32)
+    whole = len(points) <= k * _MAX_POINTS
+    if not whole:
+        points = points[_permutation(len(points), seed)[: k * _MAX_POINTS]]
+    runs, ranges = [], []
+    for restart in range(restarts):
+        search = Search(points)
+        runs.append(lloyd(points, _start(points, k, seed, restart), max_iter, search))
+        about, error = search.objective()
+        ranges.append((about - error, about + error))
+    # faiss's own distances choose, among the runs that could be the best of them.
+    least = min(high for _, high in ranges)
+    objectives = []
+    for restart, (low, _) in enumerate(ranges):
+        if low <= least:
+            objective, runs[restart] = _checked(points, runs[restart], _start(points, k, seed, restart), max_iter)
+            objectives.append((objective, restart))
+    objective, restart = min(objectives)
+    best = runs[restart]
+    labels = best.labels if whole and best.fixed else None
+    return Clustering(best.centroids, objective, tuple(run.iterations for run in runs), labels)
 
 
-def lloyd(points: F32, start: F32, max_iter: int) -> tuple[F32, float, int]:
-    """Run Lloyd's algorithm; return the centroids, the objective of the last assignment and the iterations done."""
-    search = _Search(points, len(start))
+def lloyd(points: F32, start: F32, max_iter: int, search: Searcher) -> Run:
+    """Run Lloyd's algorithm from a start, to a fixed point or through `max_iter` iterations."""
     means = _Means(points, len(start))
-    centroids, count, last = start.copy(), 0, max_iter
+    centroids, searched, count, last = start, start, 0, max_iter
     labels: I64 | None = None
     seen: dict[int, int] = {}
-    objective = np.inf
     while count < last:
         count += 1
-        new = search.labels(centroids)
-        still = labels is not None and np.array_equal(new, labels)
-        if still or count == last:
-            # faiss has the last word on what is nearest, and its distances choose between the restarts.
-            new, distances = nearest(points, centroids)
-            objective = _running_sum(distances)
-            if labels is not None and np.array_equal(new, labels):
-                break
+        new, searched = search.labels(centroids), centroids
+        if labels is not None and np.array_equal(new, labels):
+            return Run(centroids, searched, labels, count, fixed=True)
         labels = new
         centroids = means.update(labels)
         # Copies of a point can pass between equal centroids for ever: leave out whole rounds of such a cycle.
@@ -98,72 +122,23 @@ def lloyd(points: F32, start: F32, max_iter: int) -> tuple[F32, float, int]:
             round_trip = count - seen[state]
             last = min(max_iter, count + ((max_iter - count) % round_trip or round_trip))
         seen[state] = count
-    return centroids, objective, count
+    if labels is None:
+        raise ValueError(f"max_iter: expected at least 1, got {max_iter}")
+    return Run(centroids, searched, labels, count, fixed=False)
 
 
-def nearest(points: F32, centroids: F32) -> tuple[I64, F32]:
-    """Return index of and squared distance to the nearest centroid of each row, as faiss finds them."""
-    import faiss
+def _checked(points: F32, run: Run, start: F32, max_iter: int) -> tuple[float, Run]:
+    """Return faiss's objective of a run; faiss has the last word on what is nearest, so the run may be done again."""
+    labels, distances = nearest(points, run.searched)
+    if not np.array_equal(labels, run.labels):
+        run = lloyd(points, start, max_iter, FullSearch(points))
+        distances = nearest(points, run.searched)[1]
+    return _running_sum(distances), run
 
-    index = faiss.IndexFlatL2(points.shape[1])
-    index.add(centroids)
-    distances, labels = index.search(points, 1)
-    return labels[:, 0], distances[:, 0]
 
-
-class _Search:
-    """Nearest centroids of the same points again and again, computing only what can have changed.
-
-    It keeps the table of |c|^2 - 2 x.c (the squared distance less |x|^2). Columns of centroids that did not move stay.
-    A row is looked at again if its own centroid moved or a moved centroid came nearer than its own. Rows whose two
-    best are nearer to each other than rounding are left to faiss.
-    """
-
-    def __init__(self, points: F32, k: int) -> None:
-        n = len(points)
-        self._points, self._k = points, k
-        self._table = np.empty((n, k), dtype=np.float32) if n * k <= _LARGEST_TABLE else None
-        self._norms = np.einsum("ij,ij->i", points, points)
-        self._centroids: F32 | None = None
-        self._labels = np.zeros(n, dtype=np.int64)
-        self._best = np.zeros(n, dtype=np.float32)
-
-    def labels(self, centroids: F32) -> I64:
-        """Return the index of the nearest centroid of each row."""
-        if self._table is None:
-            return nearest(self._points, centroids)[0]
-        if self._centroids is None:
-            moved = np.ones(self._k, dtype=bool)
-        else:
-            moved = (centroids != self._centroids).any(axis=1)
-        self._centroids = centroids.copy()
-        squares = np.einsum("ij,ij->i", centroids, centroids)
-        slack = _ROUNDING * (self._norms + squares.max())
-        if moved.sum() > self._k // 2:
-            np.matmul(self._points, -2 * centroids.T, out=self._table)
-            self._table += squares
-            self._choose(slice(None), self._table, slack)
-        elif moved.any():
-            part = self._points @ (-2 * centroids[moved].T)
-            part += squares[moved]
-            self._table[:, moved] = part
-            rows = np.flatnonzero(moved[self._labels] | (part.min(axis=1) <= self._best + slack))
-            self._choose(rows, self._table[rows], slack[rows])
-        return self._labels.copy()
-
-    def _choose(self, rows: slice | I64, table: F32, slack: F32) -> None:
-        """Set label and best of some rows from their part of the table."""
-        if not len(table):
-            return
-        labels = table.argmin(axis=1)
-        best = table[np.arange(len(table)), labels]
-        self._labels[rows], self._best[rows] = labels, best
-        close = np.count_nonzero(table <= (best + slack)[:, None], axis=1) > 1
-        if close.any() and self._centroids is not None:
-            where = np.arange(len(self._labels))[rows][close]
-            # faiss takes another kernel below 20 rows; the first row fills up.
-            padded = np.concatenate([where, np.repeat(where[:1], max(0, _FAISS_BLAS_ROWS - len(where)))])
-            self._labels[where] = nearest(self._points[padded], self._centroids)[0][: len(where)]
+def _start(points: F32, k: int, seed: int, restart: int) -> F32:
+    """Return the centroids that faiss starts from."""
+    return points[_permutation(len(points), seed + 1 + restart * _RESTART_STEP)[:k]]
 
 
 class _Means:
@@ -204,20 +179,37 @@ class _Means:
 
 def _split_empty(centroids: F32, counts: F32, n: int) -> None:
     """Give each empty cell half of a cell drawn by size, in place, with faiss's own draws."""
-    import faiss
-
-    native: Any = faiss
-    draws = native.RandomGenerator(_SPLIT_SEED)
-    k = len(counts)
+    k, at = len(counts), 0
     signs = np.where(np.arange(centroids.shape[1]) % 2 == 0, np.float32(1), np.float32(-1)) * _SPLIT_EPS
     for empty in np.flatnonzero(counts == 0):
-        donor = 0
-        while np.float32(draws.rand_float()) >= np.float32(float(counts[donor]) - 1.0) / np.float32(n - k):
-            donor = (donor + 1) % k
+        with np.errstate(divide="ignore", invalid="ignore"):  # n = k
+            chances = (counts - np.float32(1)) / np.float32(n - k)
+        while not (taken := _draws(at, k) < chances).any():  # around all cells, a draw each, until one is taken
+            at += k
+        donor = int(taken.argmax())
+        at += donor + 1
         centroids[empty] = centroids[donor] * (1 + signs)
         centroids[donor] = centroids[donor] * (1 - signs)
         counts[empty] = counts[donor] / 2
         counts[donor] -= counts[empty]
+
+
+def _draws(start: int, size: int) -> F32:
+    """Return some of the uniform draws that faiss makes from its fixed seed, from number `start` on."""
+    end = start + size
+    return _first_draws(max(_SPLIT_DRAWS, 1 << (end - 1).bit_length()))[start:end]
+
+
+@lru_cache(maxsize=2)
+def _first_draws(count: int) -> F32:
+    """Return the first draws; every empty cell of every iteration begins with the same ones."""
+    import faiss
+
+    native: Any = faiss
+    generator = native.RandomGenerator(_SPLIT_SEED)
+    made = np.fromiter((generator.rand_float() for _ in range(count)), dtype=np.float32, count=count)
+    made.setflags(write=False)
+    return made
 
 
 def _running_sum(distances: F32) -> float:

@@ -62,6 +62,43 @@ def fit_kmeans_l1(fit: Sequence[Floats], settings: Settings) -> Callable[[int], 
 QUANTIZERS: Mapping[QuantizerName, Quantizer] = {"kmeans": fit_kmeans, "kmeans_l1": fit_kmeans_l1}
 
 
+def fit_quantizer(
+    fit: Sequence[Floats],
+    *,
+    quantizer: QuantizerName,
+    num_buckets: Buckets,
+    explained_variance: float,
+    restarts: int,
+    max_iter: int,
+) -> tuple[Callable[[int], Assign], int]:
+    """Fit a quantizer on checked sides; the head of every metric that counts cells.
+
+    Args:
+        fit: Sides of shape (n_i, d), in the order that feeds the seeding of k-means.
+        quantizer: A name in `QUANTIZERS`.
+        num_buckets: Number of cells; `auto` follows the smallest side.
+        explained_variance: Share of the variance that PCA keeps, in (0, 1].
+        restarts: k-means starts, at least 1.
+        max_iter: Most iterations of each, at least 1.
+
+    Returns:
+        The function from a seed to cells, and the number of cells.
+
+    Raises:
+        ValueError: If an option is out of range.
+        UndefinedMetric: If there are fewer rows than cells.
+    """
+    if quantizer not in QUANTIZERS:
+        raise ValueError(f"quantizer: expected one of {', '.join(QUANTIZERS)}, got {quantizer!r}")
+    if not (0 < explained_variance <= 1 and min(restarts, max_iter) >= 1):
+        raise ValueError(
+            "expected 0 < explained_variance <= 1 and restarts, max_iter >= 1, got "
+            f"{explained_variance}, {restarts}, {max_iter}"
+        )
+    buckets = bucket_count(num_buckets, min(len(side) for side in fit))
+    return QUANTIZERS[quantizer](fit, Settings(buckets, explained_variance, restarts, max_iter)), buckets
+
+
 def bucket_count(num_buckets: Buckets, n: int) -> int:
     """Return the number of cells for n texts on the smaller side."""
     if num_buckets == "auto":
@@ -85,7 +122,7 @@ def _fit(fit: Sequence[Floats], settings: Settings, *, rows: Rows, whiten: bool)
             max_iter=settings.max_iter,
             seed=seed + _KMEANS_SEED,
         )
-        own = found.assign(points)
+        own = found.assign(points) if found.labels is None else found.labels
 
         def assign(sides: Sequence[Floats]) -> list[I64]:
             if len(sides) == len(fit) and all(a is b for a, b in zip(sides, fit, strict=True)):

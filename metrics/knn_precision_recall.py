@@ -26,9 +26,9 @@ import numpy as np
 from harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
 from harness.registry import register
 from harness.types import Floats, MetricResult
-from metrics._embeddings import blocks, canonical_rows, check_sides, shared_rows
+from metrics._embeddings import Rows, blocks, canonical_sides, check_sides
 from metrics._neighbors import count_balls, prepare, radii
-from metrics._pca import fit_pca
+from metrics._pca import project_pair
 from metrics._result import Values
 
 RowScale = Literal["with_pca", "l2", "none"]
@@ -85,16 +85,12 @@ def knn_precision_recall(
     del seed
     if k < 1:
         raise ValueError(f"k: expected at least 1, got {k}")
-    if explained_variance is not None and not 0 < explained_variance <= 1:
-        raise ValueError(f"explained_variance: expected a share in (0, 1] or None, got {explained_variance}")
     human, model = check_sides(human=human, model=model, least=k + 1)
-    scale = "l2" if rows == "l2" or (rows == "with_pca" and explained_variance is not None) else "none"
+    scale: Rows = "l2" if rows == "l2" or (rows == "with_pca" and explained_variance is not None) else "none"
     if explained_variance is not None:
-        points = fit_pca([human, model], share=explained_variance, rows="l2" if scale == "l2" else "none").apply(
-            [human, model]
+        human, model = project_pair(
+            human=human, model=model, share=explained_variance, rows=scale, option="explained_variance"
         )
-        points = points[shared_rows([human, model])]
-        human, model = points[: len(human)], points[len(human) :]
     elif scale == "l2":
         human, model = (np.vstack([block for _, block in blocks(side, "l2")]) for side in (human, model))
     a, b = prepare(human, model)
@@ -146,7 +142,7 @@ class KnnPrecisionRecall(Metric):
     def compute(self, features: Features) -> MetricResult:
         """Compute the four values."""
         (need,) = self.needs()
-        human, model = canonical_rows(features.human, need), canonical_rows(features.model, need)
+        human, model = canonical_sides(features, need)
         found = knn_precision_recall(
             human=human,
             model=model,

@@ -29,10 +29,10 @@ from harness.contract import Direction, Family, Features, Metric, Need, Resampli
 from harness.errors import UndefinedMetric
 from harness.registry import register
 from harness.types import HUMAN, Floats, MetricResult
-from metrics._embeddings import canonical_rows, check_side, check_sides
+from metrics._embeddings import canonical_rows, canonical_sides, check_side, check_sides
 from metrics._histograms import Curve
 from metrics._mauve_scores import MauveResult, histogram_values, mauve_of_cells
-from metrics._quantizers import QUANTIZERS, Assign, Buckets, QuantizerName, Settings, bucket_count
+from metrics._quantizers import Assign, Buckets, QuantizerName, fit_quantizer
 
 _FEW_TEXTS = 1000  # below this the paper's own study of n finds scores far from their limit
 
@@ -79,17 +79,18 @@ def mauve(
     >>> mauve(human=rows, model=rows).mauve
     1.0
     """
-    if quantizer not in QUANTIZERS:
-        raise ValueError(f"quantizer: expected one of {', '.join(QUANTIZERS)}, got {quantizer!r}")
-    if not (0 < explained_variance <= 1 and scaling_factor > 0 and min(curve_points, restarts, max_iter) >= 1):
-        raise ValueError(
-            "expected 0 < explained_variance <= 1, scaling_factor > 0 and curve_points, restarts, max_iter >= 1, got "
-            f"{explained_variance}, {scaling_factor}, {curve_points}, {restarts}, {max_iter}"
-        )
+    if not (scaling_factor > 0 and curve_points >= 1):
+        raise ValueError(f"expected scaling_factor > 0 and curve_points >= 1, got {scaling_factor}, {curve_points}")
     human, model = check_sides(human=human, model=model)
-    buckets = bucket_count(num_buckets, min(len(human), len(model)))
-    settings = Settings(buckets, explained_variance, restarts, max_iter)
-    cells = QUANTIZERS[quantizer]([model, human], settings)(seed)([model, human])
+    cluster, buckets = fit_quantizer(
+        [model, human],
+        quantizer=quantizer,
+        num_buckets=num_buckets,
+        explained_variance=explained_variance,
+        restarts=restarts,
+        max_iter=max_iter,
+    )
+    cells = cluster(seed)([model, human])
     return mauve_of_cells(
         human=cells[1],
         model=cells[0],
@@ -174,8 +175,7 @@ class Mauve(Metric):
     def compute(self, features: Features) -> MetricResult:
         """Average the scores over the clustering seeds; curve and histograms are those of the first."""
         (need,) = self.needs()
-        human, model = canonical_rows(features.human, need), canonical_rows(features.model, need)
-        check_sides(human=human, model=model)
+        human, model = canonical_sides(features, need)
         cluster, buckets = self._clusterer(features, human, model)
         runs = [self._score(cluster(self.seed + i), human, model, buckets) for i in range(self.clustering_seeds)]
         tables = [values for _, values in runs]
@@ -215,8 +215,7 @@ class Mauve(Metric):
     def _clusterer(self, features: Features, human: Floats, model: Floats) -> tuple[Callable[[int], Assign], int]:
         """Fit on the pair, on all systems of the grid or on the human side; return clusterer and number of cells."""
         if self.cluster_fit == "pair":
-            buckets = bucket_count(self.num_buckets, min(len(human), len(model)))
-            return self._fit([model, human], buckets), buckets
+            return self._fit([model, human])
         (need,) = self.needs()
         others: tuple[Side, ...] = ()
         if self.cluster_fit == "joint":
@@ -224,21 +223,26 @@ class Mauve(Metric):
         fit = [canonical_rows(side, need) for side in others] + [human]
         for rows in fit:
             check_side(rows, "a system of the grid")
-        buckets = bucket_count(self.num_buckets, min(len(rows) for rows in fit))
         # The human side is the same object for a whole grid, so one clustering serves all its systems.
-        made: dict[int, Assign] = {}
-        fitted = features.human.derived(("mauve.fit", self, *others), lambda: (self._fit(fit, buckets), made))
+        key, no_cells = ("mauve.fit", self, *others), dict[int, Assign]()
+        (fitted, buckets), made = features.human.derived(key, lambda: (self._fit(fit), no_cells))
 
         def cluster(seed: int) -> Assign:
-            if seed not in fitted[1]:
-                fitted[1][seed] = fitted[0](seed)
-            return fitted[1][seed]
+            if seed not in made:
+                made[seed] = fitted(seed)
+            return made[seed]
 
         return cluster, buckets
 
-    def _fit(self, fit: Sequence[Floats], buckets: int) -> Callable[[int], Assign]:
-        settings = Settings(buckets, self.explained_variance, self.restarts, self.max_iter)
-        return QUANTIZERS[self.quantizer](fit, settings)
+    def _fit(self, fit: Sequence[Floats]) -> tuple[Callable[[int], Assign], int]:
+        return fit_quantizer(
+            fit,
+            quantizer=self.quantizer,
+            num_buckets=self.num_buckets,
+            explained_variance=self.explained_variance,
+            restarts=self.restarts,
+            max_iter=self.max_iter,
+        )
 
     def _notes(self, n_human: int, n_model: int, buckets: int) -> list[str]:
         """Say where the score is less sure than it looks."""

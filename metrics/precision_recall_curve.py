@@ -22,9 +22,9 @@ import numpy as np
 from harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
 from harness.registry import register
 from harness.types import F64, MetricResult
-from metrics._embeddings import canonical_rows, check_sides
+from metrics._embeddings import canonical_sides
 from metrics._histograms import best_f, histogram, precision_recall
-from metrics._quantizers import QUANTIZERS, Buckets, QuantizerName, Settings, bucket_count
+from metrics._quantizers import Buckets, QuantizerName, fit_quantizer
 from metrics._result import Values
 
 
@@ -123,12 +123,15 @@ class PrecisionRecallCurve(Metric):
     def compute(self, features: Features) -> MetricResult:
         """Average over the clustering seeds; the curve is that of the first."""
         (need,) = self.needs()
-        human, model = check_sides(
-            human=canonical_rows(features.human, need), model=canonical_rows(features.model, need)
+        human, model = canonical_sides(features, need)
+        cluster, buckets = fit_quantizer(
+            [model, human],
+            quantizer=self.quantizer,
+            num_buckets=self.num_buckets,
+            explained_variance=self.explained_variance,
+            restarts=self.restarts,
+            max_iter=self.max_iter,
         )
-        buckets = bucket_count(self.num_buckets, min(len(human), len(model)))
-        settings = Settings(buckets, self.explained_variance, self.restarts, self.max_iter)
-        cluster = QUANTIZERS[self.quantizer]([model, human], settings)
         curves = []
         for i in range(self.clustering_seeds):
             q, p = (histogram(cells, buckets) for cells in cluster(self.seed + i)([model, human]))

@@ -14,8 +14,8 @@ from harness.types import Generation
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.decoding.distribution import Cut, View
-    from harness.models import LanguageModel
+    from harness.decoding.view import Cut, View
+    from harness.models import LanguageModel, ModelSpec
 
 Emit = Callable[[list[Generation]], None]
 Advance = Callable[[int], None]
@@ -42,6 +42,12 @@ class Job:
     """Called with rows as soon as they are finished; each row once."""
     advance: Advance
     """Called with the number of tokens made, for the progress bar."""
+    min_new_tokens: int = 0
+    """The end of text is forbidden before."""
+
+    def may_not_end(self, step: int) -> bool:
+        """True where the token of this step (the first is 0) must not be the end of text."""
+        return step < self.min_new_tokens
 
 
 class Decoder(Spec):
@@ -78,6 +84,15 @@ class Decoder(Spec):
     def inputs(self) -> Mapping[str, str]:
         """Digests of other things that decide the texts (for example a second model); enters the key."""
         return {}
+
+    def check_model(self, model: ModelSpec) -> None:
+        """Refuse a model that the decoder cannot work with; no weights are loaded.
+
+        Raises:
+            SpecError: Names the option.
+            DataError: If files of a model are not there.
+        """
+        del model
 
     def plan_check(self, context_length: int | None, max_new_tokens: int, longest_prompt: int) -> None:
         """Refuse, before a model loads, lengths that the model cannot hold.
@@ -150,7 +165,7 @@ class QDecoder(Decoder):
         return 1.0, True
 
     def cut(self, view: View) -> Cut:
-        """Return which part of each row's descending order Q keeps (see `distribution`)."""
+        """Return which part of each row's descending order Q keeps (see `rules`)."""
         raise TypeError(f"{type(self).__name__} has no truncation rule for {len(view.z)} rows")
 
     def first_state(self) -> tuple[float, ...]:

@@ -1,14 +1,17 @@
 """Running a model step by step: a key-value cache allocated once, rows that leave it, and the forward pass on it.
 
 On CPU in float32 a row's logits do not depend on the other rows, bit for bit, because the kernels are chosen for it:
-the matrix products run on row-major weights with 2 to 64 rows at a time (the BLAS then treats every row alike; a single
-row is run beside a copy of itself, more rows in parts), and attention sees equal lengths, hence no padding.
+the matrix products run on row-major weights with 4, 8, … 64 rows at a time (the BLAS then treats every row alike, by
+whichever of its kernels the processor gets: some treat 1 to 3 rows, or the rows beyond a multiple of 4, in another
+way; rows are filled up with copies, many are run in parts), and attention sees equal lengths, hence no padding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
+
+from harness._placement import is_spread
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 64
 """Rows of one matrix product at most where rows must not depend on each other: above, the BLAS splits long sums."""
+TILE = 4
+"""Rows are filled up to a multiple of it on CPU."""
 GENERAL_FLOOR = 16
 """Rows that a model of another family is run with at least on CPU: below, BLAS kernels for few rows round otherwise."""
 
@@ -63,6 +68,7 @@ def _is_plain_gpt2(model: Any) -> bool:  # noqa: ANN401
     config = model.config
     return (
         config.model_type == "gpt2"
+        and not is_spread(model)
         and type(model).__name__ == "GPT2LMHeadModel"
         and config.activation_function in ("gelu_new", "gelu_pytorch_tanh")
         and config.scale_attn_weights
@@ -87,6 +93,11 @@ def compaction(rows: int, kept: Sequence[int]) -> tuple[list[int], list[int], li
     return holes, movers, order
 
 
+def filled(rows: int, tile: int) -> int:
+    """Round up to whole tiles."""
+    return -(-rows // tile) * tile
+
+
 class Gpt2Runner:
     """The GPT-2 family, written out: no mask to build, keys and values written in place."""
 
@@ -95,11 +106,10 @@ class Gpt2Runner:
 
         self.weights = lm.memo.get("gpt2") or lm.memo.setdefault("gpt2", Gpt2Weights(lm.model))
         w = self.weights
-        floor = 2 if lm.device.type == "cpu" else 1
         self.rows, self.length = rows, 0
-        self._physical, self._floor = max(rows, floor), floor
         self._steady = lm.device.type == "cpu" and not once
-        shape = (w.layers if not once else 1, 2, self._physical, w.heads, length, w.head_size)
+        self._tile = TILE if self._steady else 1
+        shape = (w.layers if not once else 1, 2, filled(rows, self._tile), w.heads, length, w.head_size)
         self._cache = torch.zeros(shape, dtype=lm.dtype, device=lm.device)
 
     def feed(self, ids: Tensor, *, every: bool = False) -> Tensor:
@@ -109,9 +119,9 @@ class Gpt2Runner:
 
         w = self.weights
         n, t = ids.shape
-        fed = n
-        if n < self._floor:
-            ids, n = ids[:1].expand(self._floor, t), self._floor
+        fed, n = n, filled(n, self._tile)
+        if fed < n:
+            ids = torch.cat([ids, ids[:1].expand(n - fed, t)])
         start, end = self.length, self.length + t
         with torch.inference_mode():
             x = nn.embedding(ids, w.tokens).add_(w.positions[start:end]).view(n * t, w.width)
@@ -135,10 +145,10 @@ class Gpt2Runner:
             return x[:fed]
 
     def _parts(self, rows: Tensor) -> Sequence[Tensor]:
-        """Rows in equal parts that the BLAS treats alike."""
+        """Rows in parts that the BLAS treats alike; their number is one of whole tiles."""
         if not self._steady or len(rows) <= MOST_ROWS:
             return [rows]
-        return rows.tensor_split(-(-len(rows) // MOST_ROWS))
+        return [rows[i : i + MOST_ROWS] for i in range(0, len(rows), MOST_ROWS)]
 
     def _affine(self, bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
         import torch
@@ -151,9 +161,9 @@ class Gpt2Runner:
         import torch
 
         flat = hidden.reshape(-1, hidden.shape[-1])
-        single = len(flat) < self._floor
+        missing = filled(len(flat), self._tile) - len(flat)
         with torch.inference_mode():
-            rows = flat.expand(self._floor, -1) if single else flat
+            rows = torch.cat([flat, flat[:1].expand(missing, -1)]) if missing else flat
             parts = [torch.mm(part, self.weights.head) for part in self._parts(rows)]
             made = (parts[0] if len(parts) == 1 else torch.cat(parts))[: len(flat)].float()
         return made.view(*hidden.shape[:-1], made.shape[-1])
@@ -187,6 +197,8 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, start: int) -> Tensor:
     import torch.nn.functional as nn
 
     t = query.shape[2]
+    if t == 1 and query.device.type == "cpu":  # whole tiles here too: a product with one row depends on its address
+        return nn.scaled_dot_product_attention(query.expand(-1, -1, TILE, -1), keys, values)[:, :, :1]
     if t == 1:
         return nn.scaled_dot_product_attention(query, keys, values)
     if start == 0:
@@ -229,17 +241,22 @@ class GeneralRunner:
     def __init__(self, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> None:
         self._lm = lm
         self._model, self._body, self._head = lm.model, lm.model.get_decoder(), lm.model.get_output_embeddings()
-        self._floor = GENERAL_FLOOR if lm.device.type == "cpu" else 1
+        self._steady = lm.device.type == "cpu"
         self._room, self.length, self.rows = length, 0, rows
-        self._cache = None if once else _fixed_cache(self._model.config, max(rows, self._floor), length)
+        self._cache = None if once else _fixed_cache(self._model.config, self._full(rows), length)
+
+    def _full(self, rows: int) -> int:
+        """Rows to run for so many."""
+        return max(filled(rows, TILE), GENERAL_FLOOR) if self._steady else rows
 
     def feed(self, ids: Tensor, *, every: bool = False) -> Tensor:
         """See `Runner`."""
         import torch
 
         n, t = ids.shape
-        if n < self._floor:
-            ids = torch.cat([ids, ids[:1].expand(self._floor - n, t)])
+        missing = self._full(n) - n
+        if missing:
+            ids = torch.cat([ids, ids[:1].expand(missing, t)])
         at = torch.arange(self.length, self.length + t, device=ids.device)
         with torch.inference_mode():
             out = self._body(
@@ -259,8 +276,9 @@ class GeneralRunner:
 
         flat = hidden.reshape(-1, hidden.shape[-1])
         size = len(flat)
-        if size < self._floor:
-            flat = torch.cat([flat, flat[:1].expand(self._floor - size, -1)])
+        missing = self._full(size) - size
+        if missing:
+            flat = torch.cat([flat, flat[:1].expand(missing, -1)])
         with torch.inference_mode():
             made = _rescaled(self._model.config, self._head(flat)[:size].float())
         return made.view(*hidden.shape[:-1], made.shape[-1])
@@ -331,6 +349,8 @@ def _fixed_cache(config: Any, rows: int, length: int) -> Any:  # noqa: ANN401
 
         def move(self, to: Any, source: Any, since: int = 0) -> None:  # noqa: ANN401 - row indices
             with torch.inference_mode():
+                if isinstance(source, torch.Tensor):
+                    source = source.to(self.keys.device)  # of a model on several devices, another than that of the ids
                 for kept in (self.keys, self.values):
                     kept[to, :, since : self.used] = kept[source, :, since : self.used]
 

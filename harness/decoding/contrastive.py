@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.decoding.base import Decoder, Job, Prompt
 from harness.errors import SpecError
-from harness.models import ModelSpec
+from harness.models import ModelSpec, load_tokenizer
 from harness.registry import register
 from harness.signature import digest
 
@@ -48,6 +48,7 @@ class ContrastiveSearch(Decoder):
         import torch
 
         from harness.decoding.cache import runner
+        from harness.decoding.penalties import forbid_end
         from harness.decoding.sampling import prompt_ids
 
         ids = prompt_ids(lm, prompts)
@@ -61,6 +62,8 @@ class ContrastiveSearch(Decoder):
             room[:, :start] = torch.nn.functional.normalize(hidden.float(), dim=-1)
             logits = cache.logits(hidden[:, -1])
             for step in range(job.max_new_tokens):
+                if job.may_not_end(step):
+                    logits = forbid_end(logits, lm.eos_id)
                 p, tokens = torch.softmax(logits, dim=-1).topk(k, dim=-1)
                 made = cache.feed(tokens.reshape(-1, 1)).view(len(tokens), k, -1)
                 new = torch.nn.functional.normalize(made.float(), dim=-1)
@@ -169,11 +172,22 @@ class ContrastiveDecoding(Decoder):
         """The amateur's identity."""
         return {"amateur": digest(self.amateur_spec().identity())}
 
+    def check_model(self, model: ModelSpec) -> None:
+        """Refuse an expert whose tokens are not the amateur's."""
+        amateur = self.amateur_spec()
+        theirs, ours = (load_tokenizer(spec).vocabulary() for spec in (model, amateur))
+        if theirs != ours:
+            raise SpecError(
+                f"decoder.{self.name}.amateur: {amateur.title} and the expert {model.title} have different tokenizers "
+                f"({len(ours)} and {len(theirs)} tokens); both need the same one"
+            )
+
     def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
         """Decode a batch."""
         import torch
 
         from harness.decoding.cache import runner
+        from harness.decoding.penalties import forbid_end
         from harness.decoding.sampling import prompt_ids
 
         amateur = self._load(lm)
@@ -182,8 +196,10 @@ class ContrastiveDecoding(Decoder):
         with torch.inference_mode():
             pair = [runner(m, len(ids), ids.shape[1] + job.max_new_tokens) for m in (lm, amateur)]
             feed = ids
-            for _ in range(job.max_new_tokens):
+            for step in range(job.max_new_tokens):
                 strong, weak = (run.logits(run.feed(feed)) for run in pair)
+                if job.may_not_end(step):
+                    strong = forbid_end(strong, lm.eos_id)
                 expert = torch.log_softmax(strong, dim=-1)
                 other = torch.log_softmax(weak / self.amateur_temperature, dim=-1)
                 low = expert < expert.amax(-1, keepdim=True) + math.log(self.alpha)
@@ -209,8 +225,8 @@ class ContrastiveDecoding(Decoder):
             made = load_model(spec, device=str(lm.device))
             if made.vocab_size != lm.vocab_size:
                 raise SpecError(
-                    f"decoder.{self.name}.amateur: {spec.title} has {made.vocab_size} tokens, the expert "
-                    f"{lm.vocab_size}; both need the same tokenizer"
+                    f"decoder.{self.name}.amateur: {spec.title} has {made.vocab_size} logits, the expert "
+                    f"{lm.vocab_size}; both need as many"
                 )
             lm.memo[key] = made
         amateur: LanguageModel = lm.memo[key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ def generate(
     *,
     seed: int,
     max_new_tokens: int,
+    min_new_tokens: int = 0,
     batch_size: int,
     emit: Emit,
     advance: Advance | None = None,
@@ -41,6 +43,7 @@ def generate(
         prompts: Rows to make, in any order.
         seed: The run's seed.
         max_new_tokens: Length limit.
+        min_new_tokens: The end of text is forbidden before; 0: it may come at once.
         batch_size: Rows at once; halved for a batch that does not fit into memory.
         emit: Gets rows as soon as they are finished, in any order, each once.
         advance: Gets the number of tokens just made.
@@ -54,7 +57,7 @@ def generate(
         raise SpecError(f"decoder.{decoder.name} needs the human perplexity; call resolve(human_ppl) first")
     longest = max((len(p.token_ids) for p in prompts), default=0)
     decoder.plan_check(lm.context_length, max_new_tokens, longest)
-    job = Job(seed, max_new_tokens, emit, advance or (lambda _: None))
+    job = Job(seed, max_new_tokens, emit, advance or (lambda _: None), min_new_tokens)
     for batch in _batches(prompts, batch_size):
         _run_or_halve(lm, decoder, batch, job)
 
@@ -77,7 +80,7 @@ def _run_or_halve(lm: LanguageModel, decoder: Decoder, batch: list[Prompt], job:
         job.emit(rows)
 
     try:
-        decoder.run(lm, batch, Job(job.seed, job.max_new_tokens, emit, job.advance))
+        decoder.run(lm, batch, replace(job, emit=emit))
     except (RuntimeError, MemoryError) as err:
         if len(batch) == 1 or not _out_of_memory(err):
             raise

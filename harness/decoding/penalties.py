@@ -1,4 +1,4 @@
-"""What a decoder does to logits by the tokens that came before: repetition penalty, n-gram ban."""
+"""What is done to logits before Q: repetition penalty and n-gram ban by the tokens before, no end of text too early."""
 
 from __future__ import annotations
 
@@ -25,6 +25,18 @@ def penalise(decoder: QDecoder, logits: Tensor, history: Tensor) -> Tensor:
         logits = repetition_penalty(logits, history, decoder.repetition_penalty)
     if decoder.no_repeat_ngram_size > 0:
         logits = ban_ngrams(logits, history, decoder.no_repeat_ngram_size)
+    return logits
+
+
+def forbid_end(logits: Tensor, eos_id: int | None) -> Tensor:
+    """Forbid the end of text, where a text is still shorter than `min_new_tokens`.
+
+    Args:
+        logits: Shape (n, V); written to.
+        eos_id: The end token, None where the model has none.
+    """
+    if eos_id is not None:
+        logits[:, eos_id] = float("-inf")
     return logits
 
 

@@ -69,7 +69,7 @@ def sample_batch(lm: LanguageModel, decoder: QDecoder, prompts: Sequence[Prompt]
 
     from harness.decoding.cache import runner
     from harness.decoding.distribution import draw
-    from harness.decoding.penalties import penalise
+    from harness.decoding.penalties import forbid_end, penalise
 
     ids = prompt_ids(lm, prompts)
     start = ids.shape[1]
@@ -81,6 +81,8 @@ def sample_batch(lm: LanguageModel, decoder: QDecoder, prompts: Sequence[Prompt]
             logits = run.logits(hidden)
             if decoder.penalises:
                 logits = penalise(decoder, logits, rows.history[:, : start + step])
+            if job.may_not_end(step):
+                logits = forbid_end(logits, lm.eos_id)
             token, log_q, rows.state = draw(decoder, logits, rows.uniforms[:, step], rows.state)
             rows.history[:, start + step] = token
             job.advance(len(token))

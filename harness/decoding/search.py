@@ -147,7 +147,7 @@ class _Search:
         """Score continuations, collect the finished, choose those that go on; returns parent rows and tokens."""
         import torch
 
-        from harness.decoding.penalties import ban_ngrams, repetition_penalty
+        from harness.decoding.penalties import ban_ngrams, forbid_end, repetition_penalty
 
         spec, n, beams = self.spec, len(self.texts), self.spec.num_beams
         at = self.start + step
@@ -157,6 +157,8 @@ class _Search:
             log_probs = repetition_penalty(log_probs, past, spec.repetition_penalty)
         if spec.no_repeat_ngram_size:
             log_probs = ban_ngrams(log_probs, past, spec.no_repeat_ngram_size)
+        if self.job.may_not_end(step):
+            log_probs = forbid_end(log_probs, self.lm.eos_id)
         scores, beam, token = self._candidates(spec.scores(log_probs))
         ends = token == self.lm.eos_id if self.lm.eos_id is not None else torch.zeros_like(token, dtype=torch.bool)
         if step + 1 == self.job.max_new_tokens:

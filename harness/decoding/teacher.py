@@ -19,7 +19,8 @@ from harness.types import F64, I64, NextToken, Ragged
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.decoding.distribution import View, Weighed
+    from harness.decoding.distribution import Weighed
+    from harness.decoding.view import View
     from harness.models import LanguageModel
 
 CHUNK_CPU, CHUNK_GPU = 2**18, 2**26
@@ -70,7 +71,7 @@ class _Chunk:
     views: dict[tuple[float, int], View] = field(default_factory=dict)
 
     def argmax(self) -> Tensor:
-        from harness.decoding.distribution import argmax
+        from harness.decoding.view import argmax
 
         if self.best is None:
             self.best = argmax(self.logits)
@@ -78,7 +79,7 @@ class _Chunk:
 
     def view(self, temperature: float, head: int) -> View:
         """The rows at a temperature in descending order."""
-        from harness.decoding.distribution import descending, look
+        from harness.decoding.view import descending, look
 
         if (temperature, head) not in self.views:
             if self.ordered is None or self.ordered.shape[1] < head:
@@ -95,6 +96,7 @@ def next_token_stats(
     prompts: Ragged,
     continuations: Ragged,
     *,
+    min_new_tokens: int = 0,
     batch_size: int,
     advance: Callable[[int], None] | None = None,
 ) -> list[NextToken]:
@@ -105,6 +107,7 @@ def next_token_stats(
         decoders: Decoders with a Q; a state (mirostat) runs along the human text.
         prompts: Token ids before each continuation; may be empty rows.
         continuations: Token ids to score.
+        min_new_tokens: As in generation: Q gives the end of text nothing before.
         batch_size: Rows a forward pass at most.
         advance: Gets the number of positions just scored.
 
@@ -122,7 +125,7 @@ def next_token_stats(
     size = max(1, limit // lm.vocab_size)
     with torch.inference_mode():
         for rows in _batches(prompts.lengths, continuations.lengths, batch_size):
-            _batch(lm, decoders, tables, prompts, continuations, rows, size)
+            _batch(lm, decoders, tables, prompts, continuations, rows, size, min_new_tokens)
             if advance is not None:
                 advance(int(continuations.lengths[rows].sum()))
     gold = np.asarray(continuations.values, dtype=np.int64)
@@ -167,6 +170,7 @@ def _batch(
     continuations: Ragged,
     rows: Sequence[int],
     size: int,
+    min_new_tokens: int,
 ) -> None:
     """One forward pass over right-padded rows (causal attention: padding changes nothing before it), then chunks."""
     import torch
@@ -192,7 +196,11 @@ def _batch(
     out = np.concatenate([np.arange(continuations.offsets[r], continuations.offsets[r + 1]) for r in rows])
     for start in range(0, len(places), size):
         part = slice(start, start + size)
-        chunk = _Chunk(run.logits(hidden[part]), gold[part], places[part])
+        early = [i for i, place in enumerate(places[part]) if place.step < min_new_tokens]
+        logits = run.logits(hidden[part])
+        if early and lm.eos_id is not None:
+            logits[early, lm.eos_id] = float("-inf")
+        chunk = _Chunk(logits, gold[part], places[part], banned=bool(early))
         _score_all(decoders, tables, chunk, out[part], prompts, continuations)
 
 
@@ -264,7 +272,8 @@ def _untruncated(temperature: float, chunk: _Chunk) -> tuple[Tensor, Tensor, Ten
 
 def _truncated(decoder: QDecoder, view: View, chunk: _Chunk) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """A contiguous part of the descending order; whole rows are ordered where the head does not decide."""
-    from harness.decoding.distribution import look, weigh
+    from harness.decoding.distribution import weigh
+    from harness.decoding.view import look
 
     q = weigh(decoder, view)
     made = _read(q, view, chunk.gold, shared=view.complete)

@@ -1,13 +1,13 @@
-"""The decoders that draw from a token-level Q, as specs; their rules are functions of `distribution`."""
+"""The decoders that draw from a token-level Q, as specs; their rules are functions of `rules`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from harness.decoding import distribution as rules
+from harness.decoding import rules
 from harness.decoding.base import QDecoder, SamplingDecoder
-from harness.decoding.distribution import Cut, View
+from harness.decoding.view import Cut, View
 from harness.registry import register
 
 if TYPE_CHECKING:

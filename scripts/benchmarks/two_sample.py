@@ -145,13 +145,13 @@ def prepared_map(n: int, dim: int) -> Any:  # noqa: ANN401 - a function without 
     """Make memory-mapped data, untimed."""
 
     def prepare() -> Pair:
-        _load("metrics.mauve", "faiss", "scipy.sparse")
+        _load(*_OURS)
         return mapped(n, dim)
 
     return prepare
 
 
-_OURS = ("metrics.mauve", "faiss", "scipy.sparse")
+_OURS = ("metrics.mauve", "faiss", "scipy.sparse", "scipy.linalg")
 _MAUVE = {"ours": our_mauve, "agree": both_scores, "peer_needs": ("mauve", "faiss"), "clock": "cpu", "threads": 1}
 _KNN = {"ours": our_knn, "agree": max_gap, "peer": peer_knn, "peer_needs": ("prdc",), "clock": "cpu", "threads": 1}
 
@@ -188,7 +188,7 @@ WORKS: list[Work] = [
         name="knn_precision_recall, 4,000 + 4,000 × 150",
         against="prdc 0.2",
         at_least=2,
-        prepare=prepared(4000, 150, "metrics.knn_precision_recall"),
+        prepare=prepared(4000, 150, "metrics.knn_precision_recall", "scipy.linalg"),
         prepare_peer=prepared(4000, 150, "prdc"),
         **_KNN,
     ),
@@ -197,7 +197,7 @@ WORKS: list[Work] = [
         against="prdc 0.2",
         at_least=3,
         at_most_mib=600,
-        prepare=prepared(20000, 150, "metrics.knn_precision_recall"),
+        prepare=prepared(20000, 150, "metrics.knn_precision_recall", "scipy.linalg"),
         prepare_peer=prepared(20000, 150, "prdc"),
         repeats=1,
         **_KNN,
@@ -209,7 +209,7 @@ WORKS: list[Work] = [
         ours=our_frechet,
         peer=peer_frechet,
         agree=relative_gap,
-        prepare=prepared(5000, 1280, "metrics.frechet"),
+        prepare=prepared(5000, 1280, "metrics.frechet", "scipy.linalg"),
         prepare_peer=prepared(5000, 1280, "scipy.linalg"),
         clock="cpu",
         threads=1,

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import SpecError, UndefinedMetric
-from metrics.frechet import Frechet, frechet_distance
+from metrics.frechet import Frechet, frechet_distance, frechet_infinity
 from tests.helpers import features
 from tests.oracles import embeddings as oracle
 
@@ -36,9 +36,57 @@ def test_ledoit_wolf_agrees_with_scikit_learn():
     from metrics.frechet import _gaussian
 
     rows = normal(15, 10) @ normal(10, 10, 1)
-    _, covariance = _gaussian(rows, "ledoit_wolf")
+    lower = np.tril(_gaussian(rows, "ledoit_wolf").lower)
     want, _ = ledoit_wolf(rows)
-    np.testing.assert_allclose(covariance * 14 / 15, want, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(lower * 14 / 15, np.tril(want), rtol=1e-9, atol=1e-12)
+
+
+def precise(human, model):
+    """The distance in 50 digits."""
+    mp = pytest.importorskip("mpmath", reason="mpmath is not installed")
+
+    def fitted(rows):
+        rows = mp.matrix(rows.tolist())
+        mean = [mp.fsum(rows[:, j]) / rows.rows for j in range(rows.cols)]
+        centred = mp.matrix(rows.rows, rows.cols)
+        for i in range(rows.rows):
+            for j in range(rows.cols):
+                centred[i, j] = rows[i, j] - mean[j]
+        return mean, centred.T * centred / (rows.rows - 1)
+
+    with mp.workdps(50):
+        (m1, s1), (m2, s2) = fitted(human), fitted(model)
+        values, axes = mp.eigsy(s1)
+        root = axes * mp.diag([mp.sqrt(max(v, 0)) for v in values])
+        cross = mp.fsum(mp.sqrt(max(v, 0)) for v in mp.eigsy(root.T * s2 * root, eigvals_only=True))
+        gap = mp.fsum((a - b) ** 2 for a, b in zip(m1, m2, strict=True))
+        trace = mp.fsum((s1 + s2)[i, i] for i in range(len(m1)))
+        return float(gap + trace - 2 * cross), float(trace)
+
+
+@pytest.mark.parametrize("n", [5, 8, 9, 30])
+@pytest.mark.parametrize("condition", [1.0, 1e4, 1e10, 1e14])
+@pytest.mark.parametrize("near", [False, True])
+def test_bad_condition_costs_no_digits(n, condition, near):
+    """Either side of n = d, and where the small eigenvalues would drown in the rounding of the large ones."""
+    d = 8
+    rng = np.random.default_rng(n)
+    turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    scale = np.geomspace(1, condition**-0.5, d)
+    human = rng.normal(size=(n, d)) * scale @ turn
+    model = human + 1e-3 * rng.normal(size=(n, d)) * scale @ turn if near else rng.normal(size=(n, d)) * scale @ turn
+    want, trace = precise(human, model)
+    # 1e-13 of what is subtracted: a few dozen float64 roundings, also where the difference is 1e-6 of it.
+    assert frechet_distance(human=human, model=model) == pytest.approx(want, rel=0, abs=1e-13 * trace)
+
+
+def test_short_and_exact_ways_agree(monkeypatch):
+    from metrics import frechet
+
+    human, model = normal(300, 40), normal(200, 40, 1, 0.1, 1.5)
+    short = frechet_distance(human=human, model=model)
+    monkeypatch.setattr(frechet, "_MOST_LOST", -1.0)
+    assert frechet_distance(human=human, model=model) == pytest.approx(short, rel=1e-12)
 
 
 def test_identical_sides_are_zero_apart_and_a_shift_adds_its_square():
@@ -84,3 +132,56 @@ def test_edges():
     assert frechet_distance(human=np.ones((5, 3)), model=np.ones((5, 3)), shrinkage="ledoit_wolf") == 0
     with pytest.raises(SpecError, match="pca_share"):
         Frechet(pca_share=2.0)
+
+
+# FD-infinity
+
+
+def test_extrapolation_of_two_sizes_is_the_line_through_them():
+    """With two sizes: shares s and 1, distances y and z. The line over 1 / share meets 0 at z - (y - z) / (1 / s - 1)."""
+    human, model = normal(200, 4), normal(100, 4, 1, 0.3)
+    rng = np.random.default_rng(7)
+    # 2 d = 8 texts of 100 are less than a tenth: s = .1, hence 1 / s - 1 = 9.
+    part = [side[np.sort(rng.choice(len(side), len(side) // 10, replace=False))] for side in (human, model)]
+    y, z = frechet_distance(human=part[0], model=part[1]), frechet_distance(human=human, model=model)
+    # 1e-9: the whole sides are drawn in their order, the fit is float64.
+    assert frechet_infinity(human=human, model=model, sizes=2, seed=7) == pytest.approx(z - (y - z) / 9, rel=1e-9)
+
+
+@pytest.mark.parametrize(("d", "shift"), [(16, 0.0), (64, 0.2), (200, 0.2)])
+def test_extrapolation_takes_out_the_bias(d, shift):
+    """Two normals with known distance: d (shift^2 + (1.1 - 1)^2)."""
+    truth = d * (shift**2 + 0.1**2)
+    found = []
+    for seed in range(3):
+        sides = {"human": normal(800, d, 2 * seed), "model": normal(800, d, 2 * seed + 1, shift, 1.1)}
+        found.append((frechet_distance(**sides), frechet_infinity(**sides)))
+    plain, infinity = np.mean(found, axis=0)
+    assert plain - truth > 3 * abs(infinity - truth)
+
+
+def test_extrapolation_is_reproducible_and_optional():
+    human, model = normal(60, 5).astype("f4"), normal(60, 5, 1).astype("f4")
+    assert frechet_infinity(human=human, model=model) == frechet_infinity(human=human, model=model)
+    assert frechet_infinity(human=human, model=model) != frechet_infinity(human=human, model=model, seed=1)
+    plain, spec = Frechet(), Frechet(extrapolate=15)
+    assert set(plain.compute(features(plain, human=human, model=model, n_human=60, n_model=60)).values) == {"frechet"}
+    result = spec.compute(features(spec, human=human, model=model, n_human=60, n_model=60))
+    assert result.values["frechet_infinity"] == frechet_infinity(human=human, model=model)
+    assert not result.notes
+    wide = spec.compute(features(spec, human=normal(30, 40), model=normal(30, 40, 1), n_human=30, n_model=30))
+    assert any("starts from 15 texts" in note and "d=40" in note for note in wide.notes)
+
+
+def test_extrapolation_edges():
+    with pytest.raises(UndefinedMetric, match="20"):
+        frechet_infinity(human=normal(19), model=normal(30))
+    with pytest.raises(ValueError, match="sizes"):
+        frechet_infinity(human=normal(30), model=normal(30), sizes=1)
+    with pytest.raises(SpecError, match="extrapolate"):
+        Frechet(extrapolate=1)
+    with pytest.raises(SpecError, match="seed"):
+        Frechet(seed=-1)
+    assert frechet_infinity(human=np.ones((30, 3)), model=np.ones((30, 3))) == pytest.approx(0, abs=1e-12)
+    human = normal(200)
+    assert abs(frechet_infinity(human=human, model=human)) < frechet_distance(human=human, model=normal(200, seed=1))

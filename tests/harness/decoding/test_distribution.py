@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.decoding.distribution import dense, descending, draw, look
+from harness.decoding.distribution import dense, draw
 from harness.decoding.penalties import ban_ngrams, penalise, repetition_penalty
 from harness.decoding.truncation import (
     Ancestral,
@@ -29,6 +29,7 @@ from harness.decoding.truncation import (
     TopNSigma,
     Typical,
 )  # fmt: skip
+from harness.decoding.view import descending, look
 
 
 def warper(name: str, *args: Any) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -43,7 +43,7 @@ def prompts(n: int = 9, vocab_size: int = 300) -> list[Prompt]:
 
 
 def texts(
-    lm: Any, decoder: Any, rows: list[Prompt], batch_size: int, *, limit: int = 12, seed: int = 5
+    lm: Any, decoder: Any, rows: list[Prompt], batch_size: int, *, limit: int = 12, seed: int = 5, least: int = 0
 ) -> list[Generation]:
     out: list[Generation] = []
     counted: list[int] = []
@@ -53,6 +53,7 @@ def texts(
         rows,
         seed=seed,
         max_new_tokens=limit,
+        min_new_tokens=least,
         batch_size=batch_size,
         emit=out.extend,
         advance=counted.append,
@@ -304,3 +305,34 @@ def test_the_bundled_model_at_batch_1_7_64(decoder):
     whole = plain(texts(lm, decoder, rows, 64, limit=32))
     assert plain(texts(lm, decoder, rows, 7, limit=32)) == whole
     assert plain(texts(lm, decoder, rows, 1, limit=32)) == whole
+
+
+def ending(lm: Any, rows: list[Prompt], at: int = 3) -> Any:
+    """The model with an end token that its own greedy text meets early."""
+    free = texts(dataclasses.replace(lm, eos_id=None), Greedy(), rows[:1], 1)
+    return dataclasses.replace(lm, eos_id=free[0].token_ids[at])
+
+
+@pytest.mark.parametrize("decoder", [Greedy(), Beam(num_beams=3), Beam(num_beams=2, length_penalty=0.0)], ids=str)
+def test_a_least_length_is_that_of_generate(decoder):
+    rows = prompts()
+    lm = ending(gpt2(), rows)
+    options = (
+        {} if isinstance(decoder, Greedy) else {f.name: getattr(decoder, f.name) for f in dataclasses.fields(decoder)}
+    )
+    for least in (0, 5, 12):
+        want = theirs(lm, rows, min_new_tokens=least, **options)
+        got = sorted_as(rows, texts(lm, decoder, rows, 64, least=least))
+        assert [g.token_ids for g in got] == want
+    assert min(len(ids) for ids in want) == 12
+
+
+@pytest.mark.parametrize("decoder", ALL, ids=lambda d: d.title)
+def test_no_text_ends_before_the_least_length(decoder):
+    rows = prompts()
+    lm = ending(gpt2(sharp=1.0, vocab_size=12), [Prompt("t/0", 0, (1, 2))])
+    rows = [dataclasses.replace(p, token_ids=tuple(i % 12 for i in p.token_ids)) for p in rows]
+    made = texts(lm, decoder, rows, 4, least=7)
+    assert min(len(g.token_ids) for g in made) >= 7
+    assert plain(made) == plain(texts(lm, decoder, rows, 64, least=7))
+    assert all(lm.eos_id not in g.token_ids for g in made)

@@ -36,7 +36,7 @@ DECODERS = [
 ]  # fmt: skip
 
 
-def by_hand(lm, decoder, prompts, continuations):
+def by_hand(lm, decoder, prompts, continuations, least=0):
     rows = []
     for prompt, tail in zip(prompts, continuations, strict=True):
         start = list(prompt) or [lm.start_id]
@@ -49,6 +49,9 @@ def by_hand(lm, decoder, prompts, continuations):
             history = torch.tensor([list(prompt) + list(tail[:t])], dtype=torch.int64)
             if history.shape[1]:
                 row = penalise(decoder, row, history)
+            if t < least:
+                row = row.clone()
+                row[:, lm.eos_id] = float("-inf")
             q = dense(decoder, row, state)[0]
             rows.append([q[gold], (q * q).sum(), (q > 0).sum(), q.argmax()])
             surprise = -torch.log_softmax(row.double() / decoder.heat()[0], -1)[:, gold]
@@ -75,6 +78,22 @@ def test_equals_the_direct_computation(make, together):
             assert (got.support == support).all(), decoder.title
         assert got.vocab_size == 300
         assert (got.gold == c.values).all()
+
+
+def test_q_forbids_the_end_of_text_where_generation_does():
+    lm = gpt2(vocab_size=12, sharp=1.0)
+    prompts, tails = prompt_rows(2, 4, 12), prompt_rows(2, 9, 12, seed=1)
+    p, c = Ragged.from_rows(prompts, np.int64), Ragged.from_rows(tails, np.int64)
+    for decoder in DECODERS:
+        got = next_token_stats(lm, [decoder], p, c, min_new_tokens=5, batch_size=2)[0]
+        gold_prob, sum_sq, support, argmax = by_hand(lm, decoder, prompts, tails, least=5)
+        np.testing.assert_allclose(got.gold_prob, gold_prob, rtol=2e-5, atol=1e-9, err_msg=decoder.title)
+        np.testing.assert_allclose(got.sum_sq, sum_sq, rtol=2e-5, err_msg=decoder.title)
+        assert (got.argmax == argmax).all(), decoder.title
+        if not isinstance(decoder, Mirostat):
+            assert (got.support == support).all(), decoder.title
+    full = next_token_stats(lm, [Ancestral()], p, c, min_new_tokens=5, batch_size=2)[0]
+    assert (full.support == [11] * 5 + [12] * 4 + [11] * 5 + [12] * 4).all()
 
 
 def test_the_head_gives_what_whole_rows_give():

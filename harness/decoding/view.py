@@ -1,0 +1,160 @@
+"""Rows of logits in descending order, and which part of that order a truncation keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SORT_ALL = 8192
+"""Up to this vocabulary a whole row is sorted faster than its head is selected."""
+
+
+@dataclass(slots=True)
+class View:
+    """Rows in descending order, whole or only their head."""
+
+    z: Tensor
+    """Descending logits after penalties and temperature, shape (n, k), float64."""
+    log_z: Tensor
+    """Log of the full row's sum of exponentials, shape (n, 1), float64."""
+    p: Tensor
+    """Softmax over the full row at these positions, shape (n, k), float64."""
+    above: Tensor
+    """Mass strictly before each position, shape (n, k + 1), float64; starts with 0."""
+    logits: Tensor
+    """The full rows in token order, shape (n, V), float32."""
+    state: Tensor | None = None
+    """State of decoders that have one, shape (n, s), float64."""
+    memo: dict[str, Tensor] = field(default_factory=dict)
+    """What rules derive from the rows, made once."""
+
+    @property
+    def complete(self) -> bool:
+        """True where `z` holds the whole row."""
+        return self.z.shape[1] == self.logits.shape[1]
+
+    @property
+    def vocab_size(self) -> int:
+        """Size of the logits."""
+        return self.logits.shape[1]
+
+    @property
+    def surprisal(self) -> Tensor:
+        """-log p in nats, ascending, shape (n, k)."""
+        if "surprisal" not in self.memo:
+            self.memo["surprisal"] = self.log_z - self.z
+        return self.memo["surprisal"]
+
+    @property
+    def squares_above(self) -> Tensor:
+        """Sum of p squared strictly before each position, shape (n, k + 1)."""
+        if "squares_above" not in self.memo:
+            self.memo["squares_above"] = mass_before(self.p * self.p)
+        return self.memo["squares_above"]
+
+    def entropy(self) -> Tensor:
+        """Entropy of the full softmax in nats, shape (n, 1), float64."""
+        if "entropy" not in self.memo:
+            if self.complete:
+                terms = self.p * self.surprisal.clamp(max=1e30)
+            else:
+                surprisal = (self.log_z - self.logits.double()).clamp_(max=1e30)
+                terms = (-surprisal).exp_().mul_(surprisal)
+            self.memo["entropy"] = terms.sum(-1, keepdim=True)
+        return self.memo["entropy"]
+
+    def sigma(self) -> Tensor:
+        """Standard deviation (n - 1) of the finite logits of the full row, shape (n, 1), float64."""
+        logits = self.logits.double()
+        finite = logits.isfinite()
+        count = finite.sum(-1, keepdim=True)
+        logits = logits.masked_fill(~finite, 0.0)
+        mean = logits.sum(-1, keepdim=True) / count
+        spread = ((logits - mean) ** 2).masked_fill(~finite, 0.0).sum(-1, keepdim=True)
+        return (spread / (count - 1).clamp_min(1)).sqrt()
+
+    def within(self, limit: Tensor) -> Tensor:
+        """Number of positions with surprisal <= limit (n, 1); shape (n,); k means `perhaps more`."""
+        import torch
+
+        return torch.searchsorted(self.surprisal, limit.contiguous(), right=True).squeeze(-1)
+
+    def mass(self, position: Tensor) -> Tensor:
+        """Mass strictly before `position` (n,), shape (n,)."""
+        return self.above.gather(1, position.clamp(max=self.z.shape[1])[:, None]).squeeze(1)
+
+
+@dataclass(slots=True)
+class Cut:
+    """What Q keeps of each row's descending order."""
+
+    lo: Tensor | None
+    """First position kept, shape (n,), int64; None: 0."""
+    hi: Tensor | None
+    """First position after it, shape (n,), int64; None: the whole vocabulary."""
+    weights: Tensor | None = None
+    """Unnormalised Q of the first positions, shape (n, w), where it is not the softmax's."""
+
+
+def look(logits: Tensor, head: int | None, state: Tensor | None = None, ordered: Tensor | None = None) -> View:
+    """Order rows after penalties and temperature.
+
+    Args:
+        logits: Shape (n, V), float32.
+        head: Number of best tokens to look at; None: all.
+        state: Shape (n, s), of decoders that have one.
+        ordered: The best logits descending, if they are known already.
+    """
+    import torch
+
+    k = logits.shape[1] if head is None else min(head, logits.shape[1])
+    best = torch.softmax(logits, dim=-1).amax(-1, keepdim=True).double()
+    z = (descending(logits, k) if ordered is None else ordered).double()
+    return view_of(z, z[:, :1] - best.log(), logits, state)
+
+
+def view_of(z: Tensor, log_z: Tensor, logits: Tensor, state: Tensor | None = None) -> View:
+    """Build a view from descending logits and the log-sum-exp of the row."""
+    import torch
+
+    p = (z - log_z).exp_()
+    above = torch.zeros((len(z), z.shape[1] + 1), dtype=torch.float64, device=z.device)
+    torch.cumsum(p, dim=-1, out=above[:, 1:])
+    return View(z, log_z, p, above, logits, state)
+
+
+def descending(logits: Tensor, k: int) -> Tensor:
+    """The k largest values of each row, descending; on CPU by NumPy, whose vectorised sorts are far faster."""
+    import numpy as np
+    import torch
+
+    size = logits.shape[1]
+    if logits.device.type != "cpu":
+        return torch.topk(logits, k).values if k < size else torch.sort(logits, descending=True).values
+    rows = logits.numpy()
+    if k == size or size <= SORT_ALL:
+        ordered = np.sort(rows, axis=-1)[:, size - k :]
+    else:
+        ordered = np.sort(np.partition(rows, size - k, axis=-1)[:, size - k :], axis=-1)
+    return torch.from_numpy(np.ascontiguousarray(ordered[:, ::-1]))
+
+
+def argmax(logits: Tensor) -> Tensor:
+    """Lowest id of the largest logit of each row, shape (n,); on CPU by NumPy, which is far faster."""
+    import torch
+
+    if logits.device.type != "cpu":
+        return logits.argmax(-1)
+    return torch.from_numpy(logits.numpy().argmax(-1))
+
+
+def mass_before(weights: Tensor) -> Tensor:
+    """Sum of weights (n, w) strictly before each position, shape (n, w + 1), float64."""
+    import torch
+
+    out = torch.zeros((len(weights), weights.shape[1] + 1), dtype=torch.float64, device=weights.device)
+    torch.cumsum(weights, dim=-1, out=out[:, 1:])
+    return out
