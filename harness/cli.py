@@ -24,7 +24,9 @@ def main() -> None:
     from omegaconf.errors import OmegaConfBaseException
 
     from harness.grid import Job
+    from harness.launchers import register_launchers
 
+    register_launchers()
     try:
         hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")(Job())()
     except HarnessError as err:

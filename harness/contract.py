@@ -85,8 +85,14 @@ def _coerce_union(value: Any, options: tuple[Any, ...], where: str) -> Any:  # n
             return _coerce(value, option, where)
         except SpecError:
             continue
-    wanted = " or ".join(getattr(o, "__name__", str(o)) for o in options).replace("NoneType", "null")
+    wanted = " or ".join(_title(option) for option in options)
     raise SpecError(f"{where}: expected {wanted}, got {value!r}")
+
+
+def _title(hint: Any) -> str:  # noqa: ANN401
+    if typing.get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, typing.get_args(hint)))}"
+    return str(getattr(hint, "__name__", hint)).replace("NoneType", "null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +284,12 @@ class Task(Spec):
     """Address of the data, for the README's table of tasks."""
     size: ClassVar[str] = ""
     licence: ClassVar[str] = ""
+    obtained: ClassVar[str] = ""
+    """How its files come to be there: fetched, made by hand, none needed."""
+    command: ClassVar[str] = ""
+    """A command that runs it; what the user puts in is written in capitals."""
+    no_human: ClassVar[str] = ""
+    """What to do about a missing human side, where `has_human` can be false."""
 
     def files(self) -> list[SourceFile]:
         """Return the files that the task reads, present or not; cheap, touches no network."""
@@ -301,6 +313,17 @@ class Task(Spec):
     def has_human(self) -> bool:
         """Return false if there is no human side: then only metrics of one side can be made."""
         return True
+
+    def remarks(self) -> Sequence[str]:
+        """Return what the reader of a table must know of this task's texts; goes into the run record's notes."""
+        return ()
+
+    def own_system(self, name: str) -> Callable[[], list[str]] | None:  # noqa: ARG002 - the signature is the contract
+        """Return what reads the texts of a system that the task itself holds, or None if it knows none of the name.
+
+        `generations=NAME` then scores it; the texts answer no prompt and stand beside the human ones row by row.
+        """
+        return None
 
     def needs_tokenizer(self) -> bool:
         """Return true if prompts are cut by tokens of the model under test."""

@@ -47,12 +47,21 @@ class EmbedderSpec(Spec):
     """The text's last token (MAUVE), its first, or the mean; a sentence model has its own."""
     max_length: int | None = None
     """Tokens, special ones included; equal for both sides. null: the model's context."""
+    lengths: tuple[int, ...] = ()
+    """All the maximum lengths of a study of length (MAUVE, Figure 4), of which `max_length` is one: embedded at once,
+    in one pass where the model is causal. In the key, for the vectors are those of a pass for one length alone only up
+    to float noise."""
 
     def check(self) -> None:
-        """Length is positive; a sentence model's own layers are not chosen here."""
+        """Lengths are positive and in order; a sentence model's own layers are not chosen here."""
         self.require(bool(self.path.strip()), "path", "a hub id, a folder or bundled:<name>")
         self.require(self.max_length is None or self.max_length >= 1, "max_length", "at least 1, or null")
         self.require(self.kind != "sentence" or self.layer == -1, "layer", "-1 for a sentence model")
+        if self.lengths:
+            rising = list(self.lengths) == sorted({n for n in self.lengths if n >= 1})
+            self.require(rising, "lengths", "lengths of 1 or more, each longer than the one before")
+            self.require(self.max_length in self.lengths, "max_length", f"one of embedder.lengths, {self.lengths}")
+            self.require(self.kind != "sentence", "lengths", "none for a sentence model")
 
     def model_spec(self) -> ModelSpec:
         """Return the model alone."""
@@ -68,7 +77,8 @@ class EmbedderSpec(Spec):
     def identity(self) -> dict[str, Json]:
         """What makes two embedders the same one: the model's identity, layer, pooling and length."""
         options: dict[str, Json] = {"kind": self.kind, "layer": self.layer, "pooling": self.pooling}
-        return {**self.model_spec().identity(), **options, "max_length": self.max_length}
+        together: dict[str, Json] = {"lengths": list(self.lengths)} if self.lengths else {}
+        return {**self.model_spec().identity(), **options, "max_length": self.max_length, **together}
 
     def limit(self, context_length: int | None) -> int | None:
         """Return the length at which texts are cut.
@@ -100,7 +110,7 @@ def token_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
     """Return token ids of texts, no special tokens added."""
     inner = getattr(tokenizer, "inner", None)
     batch = getattr(inner, "encode_batch_fast", None)
-    if batch is None:
+    if batch is None or getattr(tokenizer, "pieces", None) is not None:
         return Ragged.from_rows((tokenizer.encode(text) for text in texts), np.int64)
     parts = (texts[i : i + _TOKENIZE] for i in range(0, len(texts), _TOKENIZE))
     rows = (np.asarray(e.ids, np.int64) for part in parts for e in batch(list(part), add_special_tokens=False))

@@ -30,7 +30,7 @@ from harness.signature import digest
 from harness.types import Generation, Stop
 
 MAUVE_MD5 = "63bae977e3ce5f3c86d9e35188c1b8e6"  # of mauve_generations.tgz, stated by its authors
-__all__ = ["MAUVE_MD5", "Published", "file_fingerprint", "import_rows", "read_generations", "resolve"]
+__all__ = ["MAUVE_MD5", "Published", "file_fingerprint", "import_rows", "import_texts", "read_generations", "resolve"]
 
 
 def resolve(generations: str, *, fetch: bool) -> Path:
@@ -101,8 +101,21 @@ def import_rows(
     Raises:
         DataError: If an example has no text, or a text comes twice.
     """
+    return _import(list(read_generations(path)), path, prompts, tokenizer, max_new_tokens)
+
+
+def import_texts(
+    texts: Sequence[str], name: str, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
+) -> tuple[list[Row], list[str]]:
+    """Set texts that answer no prompt beside the examples of a run, row by row; otherwise as `import_rows`."""
+    found = [Published(f"{name}, text {i}", i, text, paired=False) for i, text in enumerate(texts)]
+    return _import(found, Path(name), prompts, tokenizer, max_new_tokens)
+
+
+def _import(
+    found: Sequence[Published], path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
+) -> tuple[list[Row], list[str]]:
     examples = list(Rows(prompts))
-    found = list(read_generations(path))
     if not found:
         raise DataError(f"{path}: holds no generation")
     notes: list[str] = []

@@ -1,16 +1,11 @@
-"""The jobs of one command: a single run, or a grid whose jobs may run in several processes.
-
-A grid's jobs leave one small file each in the grid's folder; so the overview and the report at the end work for every
-launcher, and need nothing but a shared file system.
-"""
+"""The jobs of one command: a single run, or a grid whose jobs may run in several processes (see `harness.jobs`)."""
 
 from __future__ import annotations
 
 import logging
-import math
-import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +14,10 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
 from harness.errors import HarnessError
-from harness.io import read_json, write_json
+from harness.io import write_json, write_text
+from harness.jobs import GRID, JobFile, overview, read_jobs
 from harness.settings import Settings, settings_from
+from harness.union import all_jobs, axes_of, members
 
 if TYPE_CHECKING:
     from harness.pipeline import Outcome
@@ -30,7 +27,6 @@ log = logging.getLogger(__name__)
 
 FAILED = 1
 USER_ERROR = 2
-GRID = "grid.json"
 
 
 class Job:
@@ -52,19 +48,18 @@ class Job:
         if not multirun:
             self._single(cfg, choice, list(hydra.overrides.task))
             return
-        watch = JobFile(Path(hydra.sweep.dir), int(hydra.job.num), list(hydra.overrides.task))
+        watch = JobFile(hydra)
         if watch.stopped(on_error=str(cfg.runtime.on_error)):
             watch.write("skipped", error="an earlier job failed and runtime.on_error=stop")
             return
         watch.write("running")
-        overrides = list(hydra.overrides.task)
         try:
             settings = _settings(cfg, choice)
             if any(metric.reads_grid for metric in settings.metrics) and not settings.plan_only:
                 self._prepare(settings)
-                watch.write("done", overrides=overrides)  # its metrics wait for the other jobs
+                watch.write("done", overrides=watch.overrides)  # its metrics wait for the other jobs
                 return
-            folder = self._run(settings, overrides)
+            folder = self._run(settings, watch.overrides)
         except HarnessError as err:
             watch.write("failed", error=" ".join(str(err).split()))
         except Exception as err:
@@ -72,7 +67,7 @@ class Job:
             watch.write("failed", error=f"{type(err).__name__}: {err}", trace=traceback.format_exc())
         else:
             watch.write("done", folder=str(folder) if folder else None)
-        watch.say()
+        log.info("%s", overview(watch.grid))
 
     def _single(self, cfg: DictConfig, choice: str, overrides: list[str]) -> None:
         settings = _settings(cfg, choice)
@@ -111,66 +106,67 @@ class Job:
         return outcome.folder
 
 
-class JobFile:
-    """One job's line in the grid's folder: running, done, failed or skipped."""
-
-    def __init__(self, grid: Path, number: int, overrides: list[str]) -> None:
-        self.folder = grid / "jobs"
-        self.path = self.folder / f"{number:05d}.json"
-        swept = read_json(grid / GRID)["axes"]
-        self.title = " ".join(word for word in overrides if word.split("=", 1)[0] in swept)
-        self._started = time.time()
-
-    def write(self, state: str, **facts: Any) -> None:  # noqa: ANN401
-        """Write the job's state atomically."""
-        seconds = round(time.time() - self._started, 3)
-        write_json(self.path, {"job": self.title, "state": state, "seconds": seconds, **facts})
-
-    def stopped(self, *, on_error: str) -> bool:
-        """Return true if an earlier job failed and the grid is to stop then."""
-        return on_error == "stop" and any(job["state"] == "failed" for job in read_jobs(self.folder.parent))
-
-    def say(self) -> None:
-        """Log the overview: done, running, failed, time left."""
-        log.info("%s", overview(self.folder.parent))
-
-
 class Watch(Callback):  # type: ignore[misc]
     """Counts the jobs of a grid before it starts; builds the report and says what failed when it ends."""
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:  # noqa: ANN401
-        """Write how many jobs there will be, and over which axes."""
-        axes = swept_axes(config)
-        write_json(Path(config.hydra.sweep.dir) / GRID, {"total": math.prod(axes.values()), "axes": axes})
-
-    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:  # noqa: ANN401
-        """Build the report of all finished jobs; leave with 1 if a job failed.
+        """Write how many jobs there will be, and over which axes.
 
         Raises:
-            SystemExit: Hydra lets this through where it would only warn of other exceptions.
+            SystemExit: With 2 if the grid's folder cannot be written.
         """
         grid = Path(config.hydra.sweep.dir)
-        jobs = read_jobs(grid)
-        failed = [job for job in jobs if job["state"] in ("failed", "skipped")]
-        try:
-            self._report(config, jobs)
-        except HarnessError as err:
-            log.error("openended: %s", " ".join(str(err).split()))
-            raise SystemExit(USER_ERROR) from None
-        for job in failed:
-            log.error("%s: %s: %s", job["state"], job["job"], job["error"])
-        if failed:
-            log.error("%d of %d jobs failed or were skipped; the same command tries them again", len(failed), len(jobs))
-            raise SystemExit(FAILED)
+        with _no_mere_warning(grid):
+            jobs = all_jobs(config)
+            write_json(grid / GRID, {"total": len(jobs), "axes": axes_of(jobs)})
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:  # noqa: ANN401
+        """Build the report of all finished jobs, and say which jobs failed.
+
+        Raises:
+            SystemExit: With 1 if a job failed or anything unforeseen happened, with 2 if the report cannot be made.
+        """
+        grid = Path(config.hydra.sweep.dir)
+        with _no_mere_warning(grid):
+            jobs = read_jobs(grid)
+            failed = [job for job in jobs if job["state"] != "done"]
+            try:
+                self._report(config, jobs)
+            finally:
+                for job in failed:
+                    log.error("%s: %s: %s", job["state"], job["job"], job.get("error", "it never ended"))
+                if failed:
+                    counts = f"{len(failed)} of {len(jobs)} jobs failed or were skipped"
+                    log.error("%s; the same command tries them again", counts)
+            if failed:
+                raise SystemExit(FAILED)
 
     def _report(self, config: DictConfig, jobs: list[dict[str, Any]]) -> None:
         """Build the report of the finished jobs; first the metrics that had to wait for all of them."""
         folders = {Path(job["folder"]) for job in jobs if job.get("folder")}
         folders |= measure_grid([job["overrides"] for job in jobs if job.get("overrides")])
+        reports = Path(config.outputs_dir) / "reports"
+        for name, member in members(config).items():
+            own = [folder for folder in sorted(folders) if folder.parent.name == name]
+            if own:
+                write_report(own, reports / name, _plain(member.get("report")))
         if folders:
-            choice = _experiment(config.hydra)
-            target = Path(config.outputs_dir) / "reports" / choice
-            show_report(sorted(folders), target, _plain(config.get("report")))
+            show_report(sorted(folders), reports / _experiment(config.hydra), _plain(config.get("report")))
+
+
+@contextmanager
+def _no_mere_warning(grid: Path) -> Iterator[None]:
+    """Leave with an exit code: of a callback's exceptions Hydra makes warnings, but it lets `SystemExit` through."""
+    try:
+        yield
+    except HarnessError as err:
+        log.error("openended: %s", " ".join(str(err).split()))
+        raise SystemExit(USER_ERROR) from None
+    except Exception as err:
+        log.error("openended: the grid's end failed: %s: %s", type(err).__name__, " ".join(str(err).split()))
+        log.error("the runs are kept: openended-report reads them; the traceback is in %s", grid / "error.txt")
+        write_text(grid / "error.txt", traceback.format_exc())
+        raise SystemExit(FAILED) from None
 
 
 def _experiment(hydra: DictConfig) -> str:
@@ -219,36 +215,6 @@ def _plain(node: DictConfig | None) -> dict[str, Any]:
     return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
 
 
-def swept_axes(config: DictConfig) -> dict[str, int]:
-    """Return option → number of values, for the options that the grid sweeps over."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    words = [f"{key}={value}" for key, value in _plain(config.hydra.sweeper.get("params")).items()]
-    given = {word.split("=", 1)[0]: word for word in [*words, *config.hydra.overrides.task]}
-    parsed = OverridesParser.create().parse_overrides(list(given.values()))
-    return {str(o.key_or_group): len(list(o.sweep_string_iterator())) for o in parsed if o.is_sweep_override()}
-
-
-def read_jobs(grid: Path) -> list[dict[str, Any]]:
-    """Return the states of the grid's jobs so far, in the order of their numbers."""
-    return [read_json(path) for path in sorted((grid / "jobs").glob("*.json"))]
-
-
-def overview(grid: Path) -> str:
-    """Return one line: done, running, failed, time left."""
-    jobs = read_jobs(grid)
-    total = int(read_json(grid / GRID)["total"])
-    count = {state: sum(job["state"] == state for job in jobs) for state in ("done", "running", "failed", "skipped")}
-    finished = [job["seconds"] for job in jobs if job["state"] in ("done", "failed")]
-    left = total - len(finished) - count["skipped"]
-    workers = max(count["running"], 1)
-    seconds = sum(finished) / max(len(finished), 1) * left / workers
-    return (
-        f"grid       {count['done']} of {total} done, {count['running']} running, {count['failed']} failed, "
-        f"about {seconds / 60:.0f} min left"
-    )
-
-
 def show_plan(settings: Settings, outcome: Outcome) -> None:
     """Print the plan: stage, what, hit or make, key; and the files that the task still needs."""
     from rich.console import Console
@@ -266,6 +232,18 @@ def show_plan(settings: Settings, outcome: Outcome) -> None:
         console.print(f"file {source.name}: {state} at {source.path}" + (f", from {source.url}" if source.url else ""))
     for reason in outcome.missing:
         console.print(f"missing: {reason}")
+
+
+def write_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:
+    """Build the report of one experiment of a series; says where it is, and what is wrong if it cannot be made."""
+    from harness.report import build_report
+
+    try:
+        build_report(folders, target, **options)
+    except HarnessError as err:
+        log.error("report     %s: %s", target.name, " ".join(str(err).split()))
+    else:
+        log.info("report     %s", target / "report.html")
 
 
 def show_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:

@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from harness._pieces import Pieces, are_exact
+from harness._placement import DeviceMap, gather, require_accelerate
 from harness.contract import Spec, Tokenizer
 from harness.errors import DataError
 from harness.io import file_digest, read_json
@@ -44,7 +46,7 @@ class ModelSpec(Spec):
     """Branch, tag or commit on the hub; pin a commit for anything that is published."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     chat_template: bool = False
-    """Wrap each prompt as one user turn of the tokenizer's chat template."""
+    """The model under test reads each prompt through its tokenizer's chat template (see `harness.chat`)."""
 
     def check(self) -> None:
         """Refuse what no model can be: an empty path, a revision of a folder, an unknown bundled model."""
@@ -57,7 +59,8 @@ class ModelSpec(Spec):
     @property
     def title(self) -> str:
         """Name in tables."""
-        return self.label or self.path.removeprefix(BUNDLED).rstrip("/").rpartition("/")[2]
+        name = self.label or self.path.removeprefix(BUNDLED).rstrip("/").rpartition("/")[2]
+        return f"{name} (chat)" if self.chat_template else name
 
     @property
     def folder(self) -> Path | None:
@@ -165,9 +168,17 @@ class TextTokenizer:
     eos_id: int | None
     byte_level: bool
     """True where the text of a sequence is the concatenation of the texts of its parts (up to split characters)."""
+    pieces: Pieces | None = field(default=None, repr=False, compare=False)
+    """Remembers the tokens of pieces, where a text's tokens are those of its pieces."""
+
+    def vocabulary(self) -> dict[str, int]:
+        """Return the id of every token."""
+        return dict(self.inner.get_vocab())
 
     def encode(self, text: str) -> list[int]:
         """Return token ids of `text`."""
+        if self.pieces is not None:
+            return self.pieces.encode(text)
         made = self.inner.encode(text, add_special_tokens=False)
         return list(made if isinstance(made, list) else made.ids)
 
@@ -231,8 +242,10 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
             from tokenizers import Tokenizer as Fast
 
             inner = Fast.from_file(str(path))
-            kind = json.loads(path.read_text(encoding="utf-8")).get("decoder") or {}
-            return TextTokenizer(inner, _eos_id(spec, inner.token_to_id), kind.get("type") == "ByteLevel")
+            told = json.loads(path.read_text(encoding="utf-8"))
+            byte_level = (told.get("decoder") or {}).get("type") == "ByteLevel"
+            pieces = Pieces(inner) if are_exact(told) else None
+            return TextTokenizer(inner, _eos_id(spec, inner.token_to_id), byte_level, pieces)
         from transformers import AutoTokenizer
 
         where = str(folder or spec.path)
@@ -254,22 +267,26 @@ def tokenizer_digest(spec: ModelSpec) -> str:
     return digest({p.name: _cached_digest(*_fingerprint(p)) for p in _model_files(folder) if _is_tokenizer(p.name)})
 
 
-def load_model(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
+def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> LanguageModel:
     """Load weights and tokenizer; eval mode, no gradients, the model's own generation_config put aside.
 
     Args:
         spec: Which model.
-        device: `cpu`, `cuda` or `cuda:<i>`.
+        device: `cpu`, `cuda` or `cuda:<i>`; with a `device_map`, what stands there is left to accelerate.
+        device_map: How accelerate spreads the weights over all devices there are; null: `device` holds them all.
 
     Raises:
         DataError: If files are missing or cannot be read, or the device is not there.
+        MissingExtra: If a device map is asked for and accelerate is not installed.
     """
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
     from transformers.utils import logging as transformers_logging
 
     spec.check_ready()
-    if device.startswith("cuda") and not torch.cuda.is_available():
+    if device_map is not None:
+        require_accelerate()
+    elif device.startswith("cuda") and not torch.cuda.is_available():
         raise DataError(f"device {device}: no CUDA device is visible; use runtime.device=cpu")
     transformers_logging.disable_progress_bar()
     dtype = getattr(torch, spec.dtype)
@@ -281,18 +298,20 @@ def load_model(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
             trust_remote_code=False,
             use_safetensors=True,
             attn_implementation="sdpa",
+            device_map=device_map,
         )
     except Exception as err:
         raise DataError(f"model {spec.path}: cannot be loaded ({_line(err)})") from err
-    model = model.to(device).eval().requires_grad_(requires_grad=False)
+    place = torch.device(device) if device_map is None else gather(model)
+    model = (model.to(place) if device_map is None else model).eval().requires_grad_(requires_grad=False)
     model.generation_config = GenerationConfig()
     tokenizer = load_tokenizer(spec)
     return LanguageModel(
         model=model,
         tokenizer=tokenizer,
-        device=torch.device(device),
+        device=place,
         dtype=dtype,
-        eos_id=tokenizer.eos_id,
+        eos_id=_end_of_turn(spec, tokenizer.eos_id) if spec.chat_template else tokenizer.eos_id,
         vocab_size=int(model.get_output_embeddings().weight.shape[0]),
         context_length=spec.context_length(),
         spec=spec,
@@ -305,21 +324,12 @@ def bundled_models() -> tuple[str, ...]:
     return tuple(sorted(p.name for p in root.iterdir() if (p / "config.json").is_file())) if root.is_dir() else ()
 
 
-def chat_prompt(spec: ModelSpec, prompt: str) -> str:
-    """Wrap a prompt as one user turn, as the tokenizer's own template does.
+def _end_of_turn(spec: ModelSpec, eos_id: int | None) -> int | None:
+    """Instruction models end a turn, not a document: with the token that their template writes there."""
+    from harness.chat import load_template
 
-    Raises:
-        DataError: If the tokenizer has no chat template.
-    """
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(
-        str(spec.folder or spec.path), revision=None if spec.folder else spec.revision, trust_remote_code=False
-    )
-    if not tokenizer.chat_template:
-        raise DataError(f"model {spec.path}: its tokenizer has no chat template; set model.chat_template=false")
-    turns = [{"role": "user", "content": prompt}]
-    return str(tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
+    end = load_template(spec).end()
+    return eos_id if end is None else end
 
 
 def _assets() -> Path:
@@ -382,7 +392,6 @@ __all__ = [
     "TextTokenizer",
     "Tokenizer",
     "bundled_models",
-    "chat_prompt",
     "load_model",
     "load_tokenizer",
     "tokenizer_digest",

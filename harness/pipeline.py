@@ -84,7 +84,7 @@ def run(settings: Settings, session: Session, overrides: Sequence[str] = (), oth
         measured,
         decoder=made.decoder,
         task=str(texts.fingerprint),
-        notes=_notes(made),
+        notes=_notes(made, settings),
         overrides=overrides,
     )
     count = sum(step.state == "make" for step in steps.plan)
@@ -102,7 +102,8 @@ def make_texts(settings: Settings, steps: Steps, texts: Texts) -> Made:
     """Make or plan the rows of both sides."""
     examples = texts.examples()
     human = texts.human(examples)
-    source = Source(HUMAN, human, stages.HUMAN_ROWS, texts.tokenizer)
+    chat = texts.chat(examples)
+    source = Source(HUMAN, human, stages.HUMAN_ROWS, texts.tokenizer, chat)
     decoder = settings.decoder if settings.generations is None else None
     if settings.generations is not None:
         return Made(examples, human, source, texts.imported(human), None)
@@ -113,7 +114,7 @@ def make_texts(settings: Settings, steps: Steps, texts: Texts) -> Made:
     if decoder is not None and decoder.needs_human_ppl:
         target = human_ppl()
         decoder = decoder.resolve(target) if target is not None else decoder
-    return Made(examples, human, source, texts.generations(human, human_ppl), decoder)
+    return Made(examples, human, source, texts.generations(human, human_ppl, chat), decoder)
 
 
 def _perplexity_of_human(settings: Settings, steps: Steps, source: Source) -> float | None:
@@ -137,7 +138,7 @@ def measure_all(
     if not settings.task.has_human():
         alone = [metric for metric in settings.metrics if metric.sides == "one"]
         out += [measure.measure(metric, "model", human, model) for metric in alone]
-        reason = f"task {settings.task.name} has no human side"
+        reason = f"task {settings.task.name} has no human side{settings.task.no_human}"
         out += [measure.undefined(m, "model", human, model, reason) for m in settings.metrics if m.sides != "one"]
         return [m for m in out if m is not None]
     for metric in settings.metrics:
@@ -172,9 +173,6 @@ def write_record(
     results = [to_json(m.row()) for m in measured]
     runs = settings.outputs_dir / "runs" / settings.experiment
     key = digest({"spec": to_json(spec), "task": task})[:8]
-    for earlier in sorted(runs.glob(f"*-{key}"), reverse=True):
-        if _same(earlier, spec, results):
-            return earlier
     stamp = datetime.now(UTC)
     folder = runs / f"{stamp:%Y%m%dT%H%M%S}-{key}"
     record: dict[str, Any] = {
@@ -183,7 +181,11 @@ def write_record(
         "packages": package_versions(), "hardware": hardware(), "inputs": {"task": task, **steps.inputs},
         "timings": steps.timings, "store": "../../../store", "notes": list(notes), "results": results,
     }  # fmt: skip
-    write_json(folder / RECORD, record)
+    with steps.session.store.locked(f"run-{key}", f"run {key}"):  # a greedy decoder and two seeds: one run, two jobs
+        for earlier in sorted(runs.glob(f"*-{key}"), reverse=True):
+            if _same(earlier, spec, results):
+                return earlier
+        write_json(folder / RECORD, record)
     return folder
 
 
@@ -210,18 +212,29 @@ def axes(settings: Settings, decoder: Decoder | None) -> dict[str, Json]:
         out |= {f"decoder.{k}": v for k, v in options if k not in ("_target_", "version")}
     out["seed"] = s.seed if decoder is not None and decoder.stochastic else None
     out |= {"num_examples": s.num_examples, "max_new_tokens": s.max_new_tokens, "samples": s.samples}
+    if decoder is not None and s.model is not None:
+        # One word for "always full length": a sweep over lengths then differs in the length alone.
+        full = s.min_new_tokens == s.max_new_tokens
+        out["min_new_tokens"] = "max_new_tokens" if full else s.min_new_tokens or 0
     out["scorer"] = s.scorer.title if s.scorer else None
     out["embedder"] = s.embedder.title if s.embedder else None
+    # The axis of a study of length; elsewhere it goes with the embedder.
+    out["embedder.max_length"] = s.embedder.max_length if s.embedder and s.embedder.lengths else None
     return out
 
 
-def _notes(made: Made) -> list[str]:
+def _notes(made: Made, settings: Settings) -> list[str]:
     """Facts of the texts that the reader of a table must know."""
-    notes = []
+    notes = list(settings.task.remarks())
+    if settings.chat_model is not None:
+        title = settings.chat_model.title
+        notes.append(f"{title} read its prompts through its chat template; scorer and embedder read them plain")
     if made.examples is not None:
         skipped: Mapping[str, int] = made.examples.meta["skipped"]
         notes += [f"{count} records of the task passed over: {reason}" for reason, count in skipped.items()]
     entry = made.model_source.entry
     if entry is not None:
         notes += list(entry.meta.get("notes", ()))
+    if settings.min_new_tokens and settings.generations is None:
+        notes.append(f"no generated text ends before {settings.min_new_tokens} tokens (min_new_tokens)")
     return notes

@@ -37,7 +37,12 @@ class Session:
         """Return a loaded causal model; the least recently used one is freed when too many are kept."""
         from harness.models import load_model
 
-        lm: LanguageModel = self._load(spec.identity(), spec.title, runtime, lambda d: load_model(spec, device=d))
+        spread = runtime.device_map
+
+        def load(device: str) -> LanguageModel:
+            return load_model(spec, device=device, device_map=spread)
+
+        lm: LanguageModel = self._load([spec.identity(), spread], spec.title, runtime, load)
         return lm
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
+from harness._placement import DeviceMap
 from harness.contract import Metric, Spec, Task
 from harness.decoding.base import Decoder
 from harness.errors import SpecError, suggest
@@ -28,6 +29,8 @@ class Runtime(Spec):
 
     device: str = "auto"
     """`auto` (cuda, then mps, then cpu), or a torch device name."""
+    device_map: DeviceMap | None = None
+    """Spreads each causal model over all devices by accelerate (extra `large`), for models that no device holds."""
     batch_size: int = 64
     """Rows generated at a time; halved when memory runs out."""
     feature_batch_size: int = 64
@@ -50,6 +53,8 @@ class Runtime(Spec):
         self.require(self.batch_size >= 1, "batch_size", "1 or more")
         self.require(self.feature_batch_size >= 1, "feature_batch_size", "1 or more")
         self.require(self.keep_models >= 1, "keep_models", "1 or more")
+        whole = self.device_map is None or self.device == "auto"
+        self.require(whole, "device_map", "null where a device is given (device=auto leaves the choice)")
         self.require(self.threads is None or self.threads >= 1, "threads", "1 or more, or null")
 
 
@@ -69,6 +74,8 @@ class Settings(Spec):
     metrics: tuple[Metric, ...]
     num_examples: int
     max_new_tokens: int | None
+    min_new_tokens: int | None
+    """The end of text is forbidden before; null is 0."""
     samples: int
     seed: int
     generations: str | None
@@ -83,22 +90,34 @@ class Settings(Spec):
         self.require(self.num_examples >= 1, "num_examples", "1 or more")
         self.require(self.samples >= 1, "samples", "1 or more")
         self.require(self.max_new_tokens is None or self.max_new_tokens >= 1, "max_new_tokens", "1 or more, or null")
+        shortest, longest = self.min_new_tokens or 0, self.max_new_tokens
+        fits = shortest >= 0 and (longest is None or shortest <= longest)
+        self.require(fits, "min_new_tokens", "0 (a text may end at once) to max_new_tokens")
+        plain = self.scorer is None or not self.scorer.chat_template
+        self.require(plain, "scorer", "chat_template=false: the scorer reads texts, only the model under test chats")
         if self.generations is None and self.judgments is None:
             for option in ("model", "decoder", "max_new_tokens"):
                 self.require(getattr(self, option) is not None, option, "a value when the harness generates")
+
+    @property
+    def chat_model(self) -> ModelSpec | None:
+        """The model under test if it reads its prompts through a chat template, else None."""
+        chats = self.model is not None and self.model.chat_template and self.generations is None
+        return self.model if chats else None
 
     def spec(self) -> dict[str, Json]:
         """Everything that can change a number, as plain JSON."""
         out: dict[str, Json] = {"experiment": self.experiment, "metric": {m.name: canonical(m) for m in self.metrics}}
         for name in ("task", "model", "decoder", "scorer", "embedder"):
             part = getattr(self, name)
-            node = cast("dict[str, Json]", canonical(part)) if part is not None else None
+            unused = self.generations is not None and name in ("model", "decoder")
+            node = cast("dict[str, Json]", canonical(part)) if part is not None and not unused else None
             if node is not None:
                 node["name"] = part.name
                 title = getattr(part, "title", None)
                 node["title"] = title if isinstance(title, str) else part.name
             out[name] = node
-        for name in ("num_examples", "max_new_tokens", "samples", "seed", "generations", "judgments"):
+        for name in ("num_examples", "max_new_tokens", "min_new_tokens", "samples", "seed", "generations", "judgments"):
             out[name] = getattr(self, name)
         return out
 

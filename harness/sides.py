@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from harness.rows import Rows, join_ragged
 from harness.settings import Settings
 from harness.signature import canonical, digest
 from harness.steps import Source, Steps
-from harness.store import Entry
+from harness.store import Entry, Recipe
 from harness.types import HUMAN, Ragged
 
 if TYPE_CHECKING:
@@ -111,29 +113,44 @@ class SideMaker:
         if spec is None:
             raise UndefinedMetric("needs embeddings: set embedder=…")
 
+        others: dict[int, Embedded] = {}
+
         def build(folder: Path) -> Mapping[str, Any]:
             with self._progress(f"embed {source.system}", len(Rows(source.path))) as advance:
                 made = self._embed(spec, source, need, advance)
-            stages.save_array(folder / "embeddings.npy", made.vectors)
-            return {"n": len(made.vectors), "d": int(made.vectors.shape[1]), "truncated": made.truncated}
+            others.update({n: one for n, one in made.items() if n is not None and n != spec.max_length})
+            return stages.save_embedded(folder, made[spec.max_length])
 
-        entry = self._step("embed", source, need, {"scope": need.scope}, {"embedder": self._id(spec)}, build)
+        facts = {"scope": need.scope}
+        entry = self._step("embed", source, need, facts, {"embedder": self._id(spec)}, build)
+        for length, one in others.items():
+            inputs = {"rows": str(source.digest), "embedder": str(self._id(replace(spec, max_length=length)))}
+            keep = partial(stages.save_embedded, made=one)
+            self.steps.session.store.make(Recipe("embed", 1, facts, inputs), keep)
         return lambda: stages.load_array(_path(entry) / "embeddings.npy"), entry.content if entry else None
 
-    def _embed(self, spec: EmbedderSpec, source: Source, need: Need, advance: Callable[[int], None]) -> Embedded:
-        from harness.features import embed, embed_texts
+    def _embed(
+        self, spec: EmbedderSpec, source: Source, need: Need, advance: Callable[[int], None]
+    ) -> Mapping[int | None, Embedded]:
+        """Embed at the maximum length, and in the same pass at the others that the embedder lists."""
+        from harness.features import embed, embed_lengths, embed_texts
 
         passed = self._passed.pop(str(source.digest), None)
         if passed is not None and need.scope == "prompt_and_continuation":
-            return passed
+            return {spec.max_length: passed}
         batch = self.settings.runtime.feature_batch_size
         model = self.steps.session.embedder(spec, self.settings.runtime)
         if spec.kind == "sentence":
-            return embed_texts(model, spec, self._texts(source, need)[0](), batch_size=batch)
+            return {spec.max_length: embed_texts(model, spec, self._texts(source, need)[0](), batch_size=batch)}
         prompts, texts = self._ids(source, spec.model_spec())
         if need.scope == "continuation":
             prompts = Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
-        return embed(model, spec, prompts, texts, batch_size=batch, advance=advance)
+        if spec.lengths:
+            lengths = embed_lengths(
+                model, spec, prompts, texts, max_lengths=spec.lengths, batch_size=batch, advance=advance
+            )
+            return dict(lengths.items())
+        return {spec.max_length: embed(model, spec, prompts, texts, batch_size=batch, advance=advance)}
 
     def _token_nll(self, source: Source, need: Need) -> Made:
         if need.by == "model":
@@ -165,7 +182,8 @@ class SideMaker:
             return {"n": len(nll), "tokens": len(nll.values)}
 
         facts = {"scope": need.scope, "options": options}
-        entry = self._step("score", source, need, facts, {"scorer": self._id(spec)}, build)
+        inputs = {"scorer": self._id(spec), **self._chat(source, spec)}
+        entry = self._step("score", source, need, facts, inputs, build)
         return lambda: stages.load_ragged(_path(entry)), entry.content if entry else None
 
     def _embedder_of(self, source: Source, scorer: ModelSpec, options: Mapping[str, Any]) -> EmbedderSpec | None:
@@ -173,7 +191,7 @@ class SideMaker:
         embedder = self.settings.embedder
         wanted = Need("embeddings", by="embedder", scope="prompt_and_continuation")
         needed = any(wanted in metric.needs() for metric in self.settings.metrics)
-        if embedder is None or embedder.kind != "causal" or options.get("bos") or not needed:
+        if embedder is None or embedder.kind != "causal" or embedder.lengths or options.get("bos") or not needed:
             return None
         same = embedder.model_spec().identity() == scorer.identity()
         return embedder if same and source.system in (HUMAN, "model") else None
@@ -195,7 +213,7 @@ class SideMaker:
             raise UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
         if not isinstance(decoder, QDecoder):
             raise UndefinedMetric(decoder.no_q_reason)
-        q_decoder = decoder
+        q_decoder, shortest = decoder, self.settings.min_new_tokens or 0
 
         def build(folder: Path) -> Mapping[str, Any]:
             from harness.decoding.teacher import next_token_stats
@@ -204,13 +222,14 @@ class SideMaker:
             rows = Rows(source.path)
             with self._progress(f"read Q on {source.system}", len(rows)) as advance:
                 stats = next_token_stats(
-                    lm, [q_decoder], rows.prompt_ids, rows.token_ids,
+                    lm, [q_decoder], self._read(source, model), rows.token_ids, min_new_tokens=shortest,
                     batch_size=self.settings.runtime.feature_batch_size, advance=advance,
                 )  # fmt: skip
             return stages.save_next_token(folder, stats[0])
 
-        facts = {"decoder": canonical(decoder)}
-        entry = self._step("next_token", source, need, facts, {"model": self._id(model)}, build)
+        facts = {"decoder": canonical(decoder), "min_new_tokens": shortest}
+        inputs = {"model": self._id(model), **self._chat(source, model)}
+        entry = self._step("next_token", source, need, facts, inputs, build)
 
         def load() -> Any:  # noqa: ANN401
             return stages.load_next_token(_path(entry), entry.meta if entry else {})
@@ -223,9 +242,26 @@ class SideMaker:
 
         rows = Rows(source.path)
         if source.tokenizer == tokenizer_digest(spec):
-            return rows.prompt_ids, rows.token_ids
+            return self._read(source, spec), rows.token_ids
         tokenizer = self.steps.session.tokenizer(spec)
         return token_ids(tokenizer, rows.prompts), token_ids(tokenizer, rows.texts)
+
+    def _read(self, source: Source, spec: ModelSpec) -> Ragged:
+        """Prompt ids as a model reads them: through its chat template where it is the model under test and has one."""
+        rows = Rows(source.path)
+        if not spec.chat_template:
+            return rows.prompt_ids
+        if source.chat is None:
+            raise SpecError("the prompts of the chat template were not made yet")
+        chat = Rows(source.chat.path / stages.CHAT)
+        ids = dict(zip(chat.ids, chat.prompt_ids, strict=True))
+        return Ragged.from_rows((ids[example] for example in rows.ids), np.int64)
+
+    def _chat(self, source: Source, spec: ModelSpec) -> dict[str, str | None]:
+        """What enters a key beside the rows where a model reads the prompts through its chat template."""
+        if not spec.chat_template:
+            return {}
+        return {"chat": source.chat.content if source.chat is not None else None}
 
     def _model(self, need: Need) -> ModelSpec:
         spec = self.settings.model if need.by == "model" else self.settings.scorer

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.chat import turns_of
 from harness.contract import Task, Tokenizer
 from harness.errors import DataError, SpecError
 from harness.io import read_json, replacing, write_json
@@ -22,7 +23,9 @@ from harness.rows import Row, Rows, read_examples, sort_rows, write_examples, wr
 from harness.types import Example, Generation, MetricResult, NextToken, Ragged, Stop
 
 if TYPE_CHECKING:
+    from harness.chat import ChatTemplate
     from harness.decoding.base import Decoder
+    from harness.features import Embedded
     from harness.models import LanguageModel
 
 log = logging.getLogger(__name__)
@@ -31,6 +34,7 @@ EXAMPLES, SPARE = "examples.arrow", "spare.arrow"
 PROMPTS, HUMAN_ROWS = "prompts.arrow", "human.arrow"
 CEILING = ("ceiling_a.arrow", "ceiling_b.arrow")
 DATA = "data.arrow"
+CHAT = "chat.arrow"
 
 
 def make_examples(folder: Path, task: Task, tokenizer: Tokenizer | None, count: int) -> Mapping[str, Any]:
@@ -80,6 +84,17 @@ def make_human(
     return {"n": len(made), "cut": cut, "longest_prompt": longest, "ceiling": len(halves[0])}
 
 
+def make_chat(folder: Path, examples: Path, template: ChatTemplate, tokenizer: Tokenizer) -> Mapping[str, Any]:
+    """Write what the model under test reads in place of each prompt: the chat template's text, and its token ids."""
+    rows = []
+    for e in read_examples(examples / EXAMPLES):
+        text = template.render(turns_of(e.prompt, e.meta))
+        nothing = Generation(e.id, 0, "", (), "length", float("nan"))
+        rows.append(Row(text, tuple(tokenizer.encode(text)), nothing))
+    write_rows(folder / CHAT, rows)
+    return {"n": len(rows), "longest_prompt": max((len(r.prompt_ids) for r in rows), default=0)}
+
+
 def _halves(made: list[Row], spare: list[Row]) -> tuple[list[Row], list[Row]]:
     """Two disjoint sets of human rows of one size: the human side and its spare, or halves of all there is."""
     if len(spare) >= len(made):
@@ -110,16 +125,19 @@ def make_generations(
     decoder: Decoder,
     prompts: Path,
     *,
+    chat: Path | None = None,
     seed: int,
     samples: int,
     max_new_tokens: int,
+    min_new_tokens: int,
     batch_size: int,
     flush_seconds: float,
     advance: Callable[[int], None],
 ) -> Mapping[str, Any]:
     """Generate for every prompt; finished rows of an interrupted call found in `folder` are kept.
 
-    The final bytes do not depend on interruptions: rows are merged in canonical order at the end.
+    The final bytes do not depend on interruptions: rows are merged in canonical order at the end. With `chat`, the
+    model reads the token ids of that file; the rows keep the plain prompts, which scorer and embedder read.
     """
     from harness.decoding.loop import Prompt, generate
 
@@ -130,11 +148,12 @@ def make_generations(
     if done:
         log.info("going on after %d of %d generations that an interrupted run left", len(done), len(asked))
         advance(sum(len(row.generation.token_ids) for row in done))
-    todo = [Prompt(i, s, row.prompt_ids) for (i, s), row in asked.items() if (i, s) not in have]
+    read = {row.generation.example_id: row.prompt_ids for row in Rows(chat or prompts)}
+    todo = [Prompt(i, s, read[i]) for i, s in asked if (i, s) not in have]
     writer = _PartWriter(folder, len(parts), asked, done, flush_seconds)
     generate(
-        lm, decoder, todo, seed=seed, max_new_tokens=max_new_tokens, batch_size=batch_size,
-        emit=writer.emit, advance=advance,
+        lm, decoder, todo, seed=seed, max_new_tokens=max_new_tokens, min_new_tokens=min_new_tokens,
+        batch_size=batch_size, emit=writer.emit, advance=advance,
     )  # fmt: skip
     write_rows(folder / DATA, sort_rows(done))
     for part in folder.glob("part-*.arrow"):
@@ -175,6 +194,12 @@ def save_ragged(folder: Path, ragged: Ragged) -> None:
 def load_ragged(folder: Path) -> Ragged:
     """Read what `save_ragged` wrote, by memory map."""
     return Ragged(load_array(folder / "values.npy"), load_array(folder / "offsets.npy"))
+
+
+def save_embedded(folder: Path, made: Embedded) -> Mapping[str, Any]:
+    """Write vectors as a `.npy` file; returns their shape and how many texts were cut."""
+    save_array(folder / "embeddings.npy", made.vectors)
+    return {"n": len(made.vectors), "d": int(made.vectors.shape[1]), "truncated": made.truncated}
 
 
 def save_array(path: Path, array: np.ndarray[Any, Any]) -> None:

@@ -107,6 +107,8 @@ class Source:
     file: str
     tokenizer: str | None
     """Digest of the tokenizer that made the ids; None if there are none."""
+    chat: Entry | None = None
+    """What the model under test reads in place of the prompts, where it has a chat template."""
 
     @property
     def digest(self) -> str | None:

@@ -137,7 +137,7 @@ class Store:
             folder.parent.mkdir(parents=True, exist_ok=True)
         except OSError as err:
             raise StoreError(f"cannot write to {folder.parent}: {err.strerror}; set outputs_dir=…") from err
-        with self._lock(recipe):
+        with self.locked(f"{recipe.stage}-{recipe.key[:32]}", f"{recipe.stage} {recipe.key[:8]}"):
             found = self.find(recipe)  # another process may have made it while this one waited
             if found is not None:
                 return found
@@ -184,7 +184,8 @@ class Store:
         folder.rename(aside)
 
     @contextlib.contextmanager
-    def _lock(self, recipe: Recipe) -> Iterator[None]:
+    def locked(self, name: str, what: str) -> Iterator[None]:
+        """Hold a lock against the other processes that share the store; `what` is made meanwhile."""
         if not self._locking:
             yield
             return
@@ -192,11 +193,11 @@ class Store:
 
         folder = self.root / ".locks"
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f"{recipe.stage}-{recipe.key[:32]}.lock")
+        lock = FileLock(folder / f"{name}.lock")
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            log.info("another process is making %s %s; waiting for it", recipe.stage, recipe.key[:8])
+            log.info("another process is making %s; waiting for it", what)
             lock.acquire()
         try:
             yield

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness import stages
+from harness.chat import load_template
 from harness.errors import SpecError
 from harness.models import tokenizer_digest
 from harness.progress import progress
@@ -68,19 +70,48 @@ class Texts:
 
         return self.steps.step("human", s.task.name, 1, {"max_new_tokens": s.max_new_tokens}, inputs, build)
 
-    def generations(self, human: Entry | None, human_ppl: Callable[[], float | None]) -> Source:
+    def chat(self, examples: Entry | None) -> Entry | None:
+        """Put the prompts into the chat template of the model under test; None too where there is none to be used.
+
+        Only that model reads them, in generating and in what is teacher-forced; scorer and embedder read the prompts.
+        """
+        s = self.settings
+        spec = s.chat_model
+        if spec is None:
+            return None
+        # A tokenizer that is missing was noted already.
+        template = self.steps.ask(lambda: load_template(spec)) if self.tokenizer is not None else None
+        inputs = {
+            "examples": examples.content if examples else None,
+            "tokenizer": self.tokenizer,
+            "template": template.digest if template else None,
+        }
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            if examples is None or template is None:
+                raise SpecError("examples were not made yet")
+            return stages.make_chat(folder, examples.path, template, self.steps.session.tokenizer(spec))
+
+        return self.steps.step("chat", spec.title, 1, {}, inputs, build)
+
+    def generations(
+        self, human: Entry | None, human_ppl: Callable[[], float | None], chat: Entry | None = None
+    ) -> Source:
         """Generate with the model and decoder.
 
         Args:
             human: The artefact of `human`.
+            chat: The artefact of `chat`, for a model that reads its prompts through a chat template.
             human_ppl: Measures the perplexity of the human side under the model; asked only by decoders that aim at it.
         """
         s = self.settings
         model, decoder, length = s.model, s.decoder, s.max_new_tokens
         if model is None or decoder is None or length is None:
             raise SpecError("model, decoder and max_new_tokens: expected values when the harness generates")
-        longest = int(human.meta["longest_prompt"]) if human is not None else 0
+        read = chat if s.chat_model else human
+        longest = int(read.meta["longest_prompt"]) if read is not None else 0
         decoder.plan_check(self.steps.ask(model.context_length), length, longest)
+        self.steps.ask(partial(decoder.check_model, model))
         ready = human is not None
         if decoder.needs_human_ppl:
             target = human_ppl()
@@ -92,11 +123,14 @@ class Texts:
             "seed": s.seed if decoder.stochastic else None,
             "samples": s.samples,
             "max_new_tokens": length,
+            "min_new_tokens": s.min_new_tokens or 0,
         }
         prompts = human.files[stages.PROMPTS] if human is not None and ready else None
         identity = self.steps.ask(model.identity)
         inputs = {"prompts": prompts, "model": digest(identity) if identity else None}
         inputs |= self.steps.ask(decoder.inputs) or {}
+        if s.chat_model is not None:
+            inputs["chat"] = chat.content if chat is not None else None
 
         def build(folder: Path) -> Mapping[str, Any]:
             if human is None:
@@ -105,36 +139,41 @@ class Texts:
             total = s.num_examples * s.samples * length
             with progress(f"{decoder.title}", total, unit="tokens", enabled=s.runtime.progress) as advance:
                 return stages.make_generations(
-                    folder, lm, decoder, human.path / stages.PROMPTS, seed=s.seed, samples=s.samples,
-                    max_new_tokens=length, batch_size=s.runtime.batch_size,
-                    flush_seconds=s.runtime.flush_seconds, advance=advance,
+                    folder, lm, decoder, human.path / stages.PROMPTS, chat=chat.path / stages.CHAT if chat else None,
+                    seed=s.seed, samples=s.samples, max_new_tokens=length, min_new_tokens=s.min_new_tokens or 0,
+                    batch_size=s.runtime.batch_size, flush_seconds=s.runtime.flush_seconds, advance=advance,
                 )  # fmt: skip
 
         entry = self.steps.step(
             "generate", f"{model.title} {decoder.title}", 1, spec, inputs, build,
             resumable=True,
         )  # fmt: skip
-        return Source("model", entry, stages.DATA, self.tokenizer)
+        return Source("model", entry, stages.DATA, self.tokenizer, chat)
 
     def imported(self, human: Entry | None) -> Source:
-        """Take the generations of a file as the system under test."""
-        from harness.generations import file_fingerprint, import_rows, resolve
+        """Take the generations of a file, or of a system that the task itself holds, as the system under test."""
+        from harness.generations import file_fingerprint, import_rows, import_texts, resolve
 
-        s = self.settings
-        found = self.steps.ask(lambda: resolve(str(s.generations), fetch=not self.steps.plan_only))
-        path = found or Path(str(s.generations))
+        s, name = self.settings, str(self.settings.generations)
+        own = s.task.own_system(name)
+        found = None if own else self.steps.ask(lambda: resolve(name, fetch=not self.steps.plan_only))
+        path = found or Path(name)
+        if own is not None:
+            file = digest([self.fingerprint, name]) if self.fingerprint else None
+        else:
+            file = self.steps.ask(lambda: file_fingerprint(path)) if found else None
         spec = {"max_new_tokens": s.max_new_tokens}
-        inputs = {
-            "file": self.steps.ask(lambda: file_fingerprint(path)) if found else None,
-            "human": human.content if human is not None else None,
-            "tokenizer": self.tokenizer,
-        }
+        inputs = {"file": file, "human": human.content if human is not None else None, "tokenizer": self.tokenizer}
 
         def build(folder: Path) -> Mapping[str, Any]:
             if human is None:
                 raise SpecError("prompts were not made yet")
             tokenizer = self.steps.session.tokenizer(self.tokenizer_spec) if self.tokenizer_spec else None
-            rows, notes = import_rows(path, human.path / stages.PROMPTS, tokenizer, s.max_new_tokens)
+            prompts = human.path / stages.PROMPTS
+            if own is not None:
+                rows, notes = import_texts(own(), name, prompts, tokenizer, s.max_new_tokens)
+            else:
+                rows, notes = import_rows(path, prompts, tokenizer, s.max_new_tokens)
             write_rows(folder / stages.DATA, rows)
             return {"n": len(rows), "notes": notes}
 

@@ -49,11 +49,14 @@ def decoders_table() -> str:
 
 
 def tasks_table() -> str:
-    """One row a task: source, size, licence, command."""
-    rows = ["| task | what | source | size | licence |", "| --- | --- | --- | --- | --- |"]
+    """One row a task: what, source, size, licence, where its files come from, command."""
+    rows = [
+        "| task | what | source | size | licence | files | command |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
     for name, cls in members("task").items():
-        facts = [getattr(cls, f, "–").replace("|", "\\|") for f in ("source", "size", "licence")]
-        rows.append(f"| `task={name}` | {first_sentence(cls)} | {' | '.join(facts)} |")
+        facts = [getattr(cls, f, "–").replace("|", "\\|") for f in ("source", "size", "licence", "obtained")]
+        rows.append(f"| `{name}` | {first_sentence(cls)} | {' | '.join(facts)} | `{cls.command}` |")
     return "\n".join(rows)
 
 

@@ -41,7 +41,7 @@ class Cutter:
             raise TypeError("prompts counted in tokens need the tokenizer of the model under test")
         self._length, self._max_length = length, max_length
         self._tokenizer = tokenizer if unit == "tokens" else None
-        self._counts: dict[str, int] = {}
+        self._counts = _Counts(self._tokenizer)
 
     def cut(self, text: str) -> Cut | None:
         """Return prompt and continuation, or None if nothing is left for the continuation.
@@ -51,27 +51,33 @@ class Cutter:
         """
         if self._tokenizer is None:
             return cut_words(text, self._length, self._max_length)
-        at = _end_of(text, self._tokenizer, self._length)
+        more = _ids_beyond(text, self._tokenizer, self._length)
+        at = None if more is None else _end_of(text, more, self._tokenizer, self._length)
         if at is None:
             return None
         end: int | None = len(text)
-        if self._max_length is not None and self._may_exceed(text, self._tokenizer, self._max_length):
-            whole = len(self._tokenizer.encode(text)) <= self._max_length
-            end = len(text) if whole else _end_of(text, self._tokenizer, self._max_length)
+        limit = self._max_length
+        if limit is not None and self._may_exceed(text, limit):
+            more = _ids_beyond(text, self._tokenizer, limit)
+            end = len(text) if more is None else _end_of(text, more, self._tokenizer, limit)
         return None if end is None else _cut_at(text, at, end)
 
-    def _may_exceed(self, text: str, tokenizer: Tokenizer, limit: int) -> bool:
-        total = 0
-        for piece in _PIECE.findall(text):
-            count = self._counts.get(piece)
-            if count is None:
-                count = len(tokenizer.encode(piece))
-                if len(self._counts) < _REMEMBERED:
-                    self._counts[piece] = count
-            total += count
-            if total > limit:
-                return True
-        return False
+    def _may_exceed(self, text: str, limit: int) -> bool:
+        return sum(map(self._counts.__getitem__, _PIECE.findall(text))) > limit
+
+
+class _Counts(dict[str, int]):
+    """Piece → number of its tokens."""
+
+    def __init__(self, tokenizer: Tokenizer | None) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+
+    def __missing__(self, piece: str) -> int:
+        count = len(self._tokenizer.encode(piece)) if self._tokenizer is not None else 1
+        if len(self) < _REMEMBERED:
+            self[piece] = count
+        return count
 
 
 def cut_words(text: str, length: int, max_length: int | None) -> Cut | None:
@@ -84,19 +90,22 @@ def cut_words(text: str, length: int, max_length: int | None) -> Cut | None:
     return _cut_at(text, at, end)
 
 
-def _end_of(text: str, tokenizer: Tokenizer, length: int) -> int | None:
-    """Return how many characters of `text` its first `length` tokens stand for; None if it has no more tokens."""
-    ids: list[int] = []
+def _ids_beyond(text: str, tokenizer: Tokenizer, length: int) -> list[int] | None:
+    """Return the tokens of a beginning of `text` that has more than `length`; None if the text has no more."""
     size = length * _CHARS_PER_TOKEN
-    while len(ids) <= length:
+    while True:
         match = _WORD.search(text, size)
         part = text[: match.end()] if match else text
         ids = tokenizer.encode(part)
+        if len(ids) > length:
+            return ids
         if len(part) == len(text):
-            break
+            return None
         size *= 2
-    if len(ids) <= length:
-        return None
+
+
+def _end_of(text: str, ids: list[int], tokenizer: Tokenizer, length: int) -> int | None:
+    """Return how many characters of `text` its first `length` tokens stand for; None if no prefix agrees."""
     for drop in range(min(_PARTIAL_TOKENS + 1, length)):
         part = tokenizer.decode(ids[: length - drop])
         if part and text.startswith(part):

@@ -4,6 +4,8 @@ The reference holds news of two topics (Le Bronnec et al. 2024, section on known
 other topics, of the other split. A subset of the topics must have high precision and low recall, a superset high
 recall and lower precision, the same topics both. Texts have no prompt: title, line break, description.
 
+    openended -m task=ag_news generations=topics:world,topics:world+sports metric=[knn_precision_recall]
+
 Source: AG's corpus of news articles (Gulli), in the form of Zhang et al. 2015 (character-level convolutional networks):
 CSV of class (1 to 4), title, description. Licence: non-commercial use.
 """
@@ -14,10 +16,10 @@ import csv
 import hashlib
 import html
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 from harness.contract import Tokenizer
 from harness.errors import DataError
@@ -28,18 +30,23 @@ from tasks.download import Remote
 
 ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv"
 TOPICS = ("world", "sports", "business", "science")
+SYSTEM = "topics:"
 Topic = Literal["world", "sports", "business", "science"]
 
 
 @register("task")
 @dataclass(frozen=True, kw_only=True)
 class AgNews(FileTask):
-    """News of the reference topics; `system` gives those of others."""
+    """News of the reference topics; `generations=topics:…` scores news of others."""
 
     name: ClassVar[str] = "ag_news"
     source: ClassVar[str] = "https://github.com/mhjabreel/CharCnn_Keras/tree/master/data/ag_news_csv"
     size: ClassVar[str] = "30,000 a topic (train), 1,900 a topic (test); half of them for the reference"
     licence: ClassVar[str] = "non-commercial use (AG's corpus)"
+    obtained: ClassVar[str] = "fetched at the first use"
+    command: ClassVar[str] = (
+        "openended -m task=ag_news generations=topics:world,topics:world+sports metric=[knn_precision_recall]"
+    )
 
     split: Literal["train", "test"] = "train"
     topics: tuple[Topic, ...] = ("world", "sports")  # the reference
@@ -57,6 +64,18 @@ class AgNews(FileTask):
         """Yield news of the topics, by a hash of the line: the topics come in equal shares, as in the file."""
         del tokenizer
         yield from self._news(self.topics, skipped, system=False)
+
+    def own_system(self, name: str) -> Callable[[], list[str]] | None:
+        """Return the reader of `topics:world+business`: news of these topics as a system.
+
+        Raises:
+            SpecError: If one is no topic, or comes twice.
+        """
+        if not name.startswith(SYSTEM):
+            return None
+        topics = cast("tuple[Topic, ...]", tuple(name.removeprefix(SYSTEM).split("+")))
+        replace(self, topics=topics)
+        return lambda: self.system(*topics)
 
     def system(self, *topics: Topic, skipped: Counter[str] | None = None) -> list[str]:
         """Return the texts of a system of which precision and recall are known: news of `topics`.
@@ -80,6 +99,8 @@ class AgNews(FileTask):
             with path.open(encoding="utf-8-sig", newline="") as handle:
                 rows = csv.reader(handle)
                 for number, row in enumerate(rows):
+                    if not row:
+                        continue  # a blank line
                     where = f"{path}:{rows.line_num}"
                     if len(row) != 3 or row[0] not in ("1", "2", "3", "4"):
                         raise DataError(f"{where}: expected a class from 1 to 4, a title and a description")

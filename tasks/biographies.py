@@ -4,7 +4,8 @@ The paper's set has 6,637 summaries of English Wikipedia articles about people, 
 Wikidata and Wikipedia and not distributed, so `path` is your own: JSON lines with `title` and `content`.
 
 Prompt: a header, n biographies drawn at random, and the beginning of the next: the model chooses the person. Human: a
-biography that is not among them. The wording of header and instruction is an option; the default is ours.
+biography that is not among them. The wording of header and instruction is an option; the default is ours. A model with
+`chat_template` gets the last line as the beginning of the assistant's turn.
 
 Source: https://github.com/AlexVerine/pr-4-llm. Licence: text of Wikipedia, CC BY-SA.
 """
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -45,10 +46,11 @@ class Biographies(Task):
     source: ClassVar[str] = "https://github.com/AlexVerine/pr-4-llm (how to make it from Wikidata and Wikipedia)"
     size: ClassVar[str] = "6,637 biographies of 80 to 350 words"
     licence: ClassVar[str] = "CC BY-SA (text of Wikipedia)"
+    obtained: ClassVar[str] = "by hand: not distributed, the source says how to make it"
+    command: ClassVar[str] = "openended task=biographies task.path=FILE.jsonl task.num_in_context=5 model=mistral"
 
     path: str | None = None  # your own file, see above
     num_in_context: int = 5  # the paper varies n
-    template: Literal["plain", "chat"] = "plain"  # chat: the last line is the start of the assistant's turn
     header: str = "Here are biographies of different people."
     instruction: str = "Biography of"
     min_words: int = 80  # Le Bronnec et al., appendix B.5
@@ -93,7 +95,7 @@ class Biographies(Task):
             one = found[at]
             user, assistant = self._prompt([found[i] for i in self._drawn(at, one.number, len(found))])
             human = f" {one.title}:\n\n{one.content}"
-            meta = {"user": user, "assistant": assistant} if self.template == "chat" else {}
+            meta = {"user": user, "assistant": assistant}
             yield Example(f"biographies/{one.number:06d}", f"{user}\n\n{assistant}", human, meta)
 
     def _place(self) -> Path:

@@ -1,8 +1,14 @@
 """Creative writing after an instruction, without human references (Le Bronnec et al. 2024).
 
 Instructions are drawn at random, with replacement; a text answers one. There is no human side: one system serves as the
-other's reference. First generate with one model (`human` is then the missing side, and metrics of one side are made),
-then pass its texts as `reference`: JSON lines with `prompt` or `id`, and the text.
+other's reference. Run one model first (metrics of one side are made, the others say that there is no human side), then
+the other with `reference`, the folder of the first run; its texts then stand where human texts stand elsewhere:
+
+    openended task=creative model=A
+    openended task=creative model=B task.reference=outputs/runs/default/<folder of the first run>
+
+Texts of any other origin come as JSON lines with `id` or `prompt`, and the text. A model with `chat_template` gets the
+instruction as the user's turn.
 
 The instructions here are our own; the paper's 50, or any others, come by `path`, one a line.
 Source: https://github.com/AlexVerine/pr-4-llm. Licence: ours, Apache-2.0.
@@ -15,15 +21,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files as package_files
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, NamedTuple
 
 from harness.contract import SourceFile, Task, Tokenizer
 from harness.errors import DataError
-from harness.io import open_text, read_jsonl
+from harness.io import open_text, read_json, read_jsonl
 from harness.registry import register
 from harness.rng import stream
+from harness.rows import Rows
 from harness.signature import digest, digest_bytes
-from harness.types import Example
+from harness.types import Example, Json
 from tasks._files import own_digest
 from tasks._records import text_field
 
@@ -39,13 +46,15 @@ class Creative(Task):
     source: ClassVar[str] = "comes with the harness"
     size: ClassVar[str] = "32 instructions, drawn as often as asked"
     licence: ClassVar[str] = "Apache-2.0"
+    obtained: ClassVar[str] = "none"
+    command: ClassVar[str] = "openended task=creative model=docs-m task.reference=RUN_FOLDER"
+    no_human: ClassVar[str] = ": set task.reference to another system's run folder or texts"
 
     path: str | None = None  # instructions, one a line; null: ours
-    reference: str | None = None  # another system's texts for the same draws
+    reference: str | None = None  # another system's texts for the same draws: a run folder, or JSON lines
     num_draws: int = 4000  # Le Bronnec et al., appendix B.4
     min_words: int = 100  # asked for in the prompt, as the paper asks
     max_words: int = 500  # the same
-    template: Literal["plain", "chat"] = "plain"  # chat: the instruction is the user's turn
     seed: int = 0  # draws the instructions
 
     def check(self) -> None:
@@ -65,35 +74,54 @@ class Creative(Task):
         """Digest of instructions and reference."""
         parts = [own_digest(Path(self.path), "task creative", "task.path") if self.path else digest_bytes(_builtin())]
         if self.reference is not None:
-            parts.append(own_digest(Path(self.reference), "task creative", "task.reference"))
+            parts.append(own_digest(_texts_of(Path(self.reference)), "task creative", "task.reference"))
         return digest(parts)
+
+    def remarks(self) -> tuple[str, ...]:
+        """Say whose texts stand for the human ones."""
+        return (f"the reference is no human text: it is what {self.reference} holds",) if self.reference else ()
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield draws in order; the human side is the reference's text for the same draw, or empty without one.
 
+        With a reference, draws for which it has no text, or an empty one, are passed over and counted; the last draw
+        is that of its last text.
+
         Raises:
-            DataError: If the reference lacks a draw's text.
+            DataError: If a text of the reference answers no draw, or another instruction than the draw's.
         """
-        del tokenizer, skipped
+        del tokenizer
         instructions = self._instructions()
         draws = stream(self.seed, "creative").integers(0, len(instructions), self.num_draws)
         references = self._references()
         for number, draw in enumerate(draws):
+            if references is not None and not references:
+                return
             identity = f"creative/{number:06d}"
-            prompt, meta = self._prompt(instructions[int(draw)])
-            human = ""
-            if references is not None:
-                waiting = references.get(identity) or references.get(str(number)) or references.get(prompt)
-                if not waiting:
-                    raise DataError(f"{self.reference}: no text for {identity}; set num_examples to what it holds")
-                human = waiting.pop(0)
-            yield Example(identity, prompt, human, {**meta, "instruction": int(draw)})
+            prompt, request = self._prompt(instructions[int(draw)])
+            meta: dict[str, Json] = {"user": request, "assistant": "", "instruction": int(draw)}
+            if references is None:
+                yield Example(identity, prompt, "", meta)
+                continue
+            text = _take(references, identity, str(number), prompt)
+            if text is None:
+                skipped["the reference has no text for the draw"] += 1
+            elif text.prompt not in (None, prompt):
+                raise DataError(f"{text.where}: not the prompt of {identity}; use the task's options of that run")
+            elif not text.text.strip():
+                skipped["the reference's text is empty"] += 1
+            else:
+                yield Example(identity, prompt, text.text, meta)
+        if references:
+            left = next(iter(references.values()))[0]
+            raise DataError(
+                f"{left.where}: answers none of the {self.num_draws} draws; use the options of the task of that run"
+            )
 
-    def _prompt(self, instruction: str) -> tuple[str, dict[str, str]]:
+    def _prompt(self, instruction: str) -> tuple[str, str]:
+        """Return the prompt of a language model, and the request alone, which is the user's turn in a chat."""
         request = f"{instruction} Use between {self.min_words} and {self.max_words} words."
-        if self.template == "chat":
-            return request, {"user": request, "assistant": ""}
-        return f"Instruction: {request}\n\nText:\n\n", {}
+        return f"Instruction: {request}\n\nText:\n\n", request
 
     def _instructions(self) -> list[str]:
         if self.path is None:
@@ -109,21 +137,71 @@ class Creative(Task):
             raise DataError(f"{self.path}: holds no instruction")
         return found
 
-    def _references(self) -> dict[str, list[str]] | None:
+    def _references(self) -> dict[str, list[_Text]] | None:
         """Return the reference's texts by id, or by prompt where lines have no id."""
         if self.reference is None:
             return None
-        path = Path(self.reference)
-        found: dict[str, list[str]] = defaultdict(list)
-        for number, row in read_jsonl(path):
-            where = f"{path}:{number}"
-            field = next((name for name in _TEXTS if name in row), _TEXTS[0])
-            text = text_field(row, field, where)
-            if not text.strip():
-                raise DataError(f"{where}: an empty text cannot be a reference")
-            key = row.get("id", row.get("example_id"))
-            found[str(key) if key is not None else text_field(row, "prompt", where)].append(text)
+        found: dict[str, list[_Text]] = defaultdict(list)
+        path = _texts_of(Path(self.reference))
+        for one in _run_texts(path) if path.suffix == ".arrow" else _lines(path):
+            found[one.key].append(one)
+        if not found:
+            raise DataError(f"{self.reference}: holds no text")
         return found
+
+
+class _Text(NamedTuple):
+    """One text of a reference."""
+
+    where: str
+    key: str
+    """Id of the draw, or its prompt."""
+    prompt: str | None
+    text: str
+
+
+def _texts_of(reference: Path) -> Path:
+    """Return the file that holds the texts: the reference itself, or the generations of a run folder.
+
+    Raises:
+        DataError: If a folder is not that of a run that has texts.
+    """
+    if not reference.is_dir():
+        return reference
+    record = read_json(reference / "record.json")
+    inputs = record.get("inputs", {}) if isinstance(record, dict) else {}
+    names = [name for stage, name in inputs.items() if stage.partition(":")[0] in ("generate", "import")]
+    if len(names) != 1:
+        raise DataError(f"{reference}: not the folder of a run that generated or imported texts; set task.reference")
+    return reference / str(record["store"]) / str(names[0]) / "data.arrow"
+
+
+def _run_texts(path: Path) -> Iterator[_Text]:
+    """Yield the first sample of each draw."""
+    rows = Rows(path)
+    for key, sample, prompt, text in zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True):
+        if sample == 0:
+            yield _Text(f"{path}, {key}", key, prompt, text)
+
+
+def _lines(path: Path) -> Iterator[_Text]:
+    for number, row in read_jsonl(path):
+        where = f"{path}:{number}"
+        field = next((name for name in _TEXTS if name in row), _TEXTS[0])
+        identity = row.get("id", row.get("example_id"))
+        prompt = text_field(row, "prompt", where) if identity is None or row.get("prompt") is not None else None
+        yield _Text(where, str(prompt if identity is None else identity), prompt, text_field(row, field, where))
+
+
+def _take(references: dict[str, list[_Text]], *keys: str) -> _Text | None:
+    """Take the next text of a draw out of the references."""
+    for key in keys:
+        if key in references:
+            text = references[key].pop(0)
+            if not references[key]:
+                del references[key]
+            return text
+    return None
 
 
 def _builtin() -> bytes:

@@ -43,6 +43,8 @@ class Docs(Task):
     source: ClassVar[str] = "the installed packages"
     size: ClassVar[str] = "about 1,100 passages of 60 words or more (test split)"
     licence: ClassVar[str] = "PSF, BSD, Apache-2.0 (text is read where it is installed)"
+    obtained: ClassVar[str] = "none"
+    command: ClassVar[str] = "openended task=docs"
 
     split: Literal["train", "valid", "test"] = "test"
     min_words: int = 60  # of a passage, prompt included: what DESIGN measured as long enough for a continuation

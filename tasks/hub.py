@@ -38,6 +38,8 @@ class Hub(Task):
     source: ClassVar[str] = "https://huggingface.co/datasets"
     size: ClassVar[str] = "any"
     licence: ClassVar[str] = "the dataset's own"
+    obtained: ClassVar[str] = "fetched at the first use"
+    command: ClassVar[str] = "openended task=hub task.path=Salesforce/wikitext task.config=wikitext-2-raw-v1 model=gpt2"
 
     path: str  # hub id, or a folder
     config: str | None = None

@@ -31,6 +31,8 @@ class JsonLines(Task):
     source: ClassVar[str] = "your own file"
     size: ClassVar[str] = "any"
     licence: ClassVar[str] = "the file's own"
+    obtained: ClassVar[str] = "yours: `prompt` and `human`, one object a line"
+    command: ClassVar[str] = "openended task=jsonl task.path=FILE.jsonl"
 
     path: str
     prompt_field: str = "prompt"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import tarfile
 import zlib
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,6 +25,7 @@ from typing import IO, ClassVar, Literal
 
 from harness.contract import Tokenizer
 from harness.errors import DataError
+from harness.io import MAX_LINE
 from harness.registry import register
 from harness.signature import digest
 from harness.types import Example
@@ -45,6 +47,8 @@ class WritingPrompts(FileTask):
     source: ClassVar[str] = "https://github.com/facebookresearch/fairseq/tree/main/examples/stories"
     size: ClassVar[str] = "15,000 stories (test, valid), 270,000 (train)"
     licence: ClassVar[str] = "MIT (code); stories: their authors on reddit"
+    obtained: ClassVar[str] = "fetched at the first use"
+    command: ClassVar[str] = "openended task=writing_prompts model=gpt2-medium num_examples=5000"
 
     split: Literal["train", "valid", "test"] = "test"  # MAUVE, section 4
     prompt_unit: PromptUnit = "tokens"
@@ -82,7 +86,8 @@ class WritingPrompts(FileTask):
         """
         place = self.places()[0]
         with ExitStack() as stack:
-            sources, targets = (stack.enter_context(_open(place, f"{self.split}.{part}")) for part in _PARTS)
+            names = [f"{self.split}.{part}" for part in _PARTS]
+            sources, targets = (_lines(stack.enter_context(_open(place, name)), f"{place}: {name}") for name in names)
             try:
                 for number, pair in enumerate(zip_longest(sources, targets)):
                     text = self._document(pair, f"{place}: {self.split}, line {number + 1}", skipped)
@@ -121,6 +126,20 @@ class WritingPrompts(FileTask):
             return None
         situation = detokenize(strip_tag(situation)) if self.situation else ""
         return f"{situation}\n\n{story}" if situation else story
+
+
+def _lines(handle: IO[bytes], where: str) -> Iterator[bytes]:
+    """Yield lines, a byte order mark dropped.
+
+    Raises:
+        DataError: If a line is longer than any story.
+    """
+    number = 0
+    while line := handle.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE:
+            raise DataError(f"{where}:{number}: a line of more than {MAX_LINE >> 20} MiB")
+        yield line.removeprefix(BOM_UTF8) if number == 1 else line
 
 
 @contextmanager

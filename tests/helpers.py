@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,3 +28,24 @@ def features(metric: Metric, *, human: Any, model: Any, n_human: int, n_model: i
     return Features(
         side("human", n_human, dict.fromkeys(needs, human)), side("model", n_model, dict.fromkeys(needs, model)), facts
     )
+
+
+def tiny_model(where: Path) -> Path:
+    """Write a model folder: GPT-2 shape, one layer, a token a byte, generation settings that must not leak."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    inner = Tokenizer(models.BPE({"<|endoftext|>": 0, **{c: i + 1 for i, c in enumerate(letters)}}, []))
+    inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|endoftext|>").save_pretrained(where)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = GPT2Config(
+            vocab_size=len(letters) + 1, n_positions=64, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
+        )
+        GPT2LMHeadModel(config).save_pretrained(where)
+    settings = json.loads((where / "generation_config.json").read_text()) | {"top_k": 7, "do_sample": True}
+    (where / "generation_config.json").write_text(json.dumps(settings))
+    return where

@@ -142,17 +142,21 @@ def _for_each_part(results: Results, layout: Layout, name: str, make: Make) -> l
 
 def _turned(system: System, pair: Pair, items: Iterable[Folded]) -> float:
     """Return a system's value, turned so that larger is better."""
+    value = system.value(*pair)
+    return math.nan if value is None else turned(value, items)
+
+
+def turned(value: Folded, items: Iterable[Folded]) -> float:
+    """Return a value turned so that larger is better: as it is, negated, or minus the distance to the human value."""
     from metrics._correlation import agreement_scores
 
-    value = system.value(*pair)
-    if value is None or not math.isfinite(value.mean):
+    if not math.isfinite(value.mean):
         return math.nan
     human = human_value(items, value)
     if value.direction == "match_human" and (human is None or not math.isfinite(human.mean)):
         return math.nan
-    direction = value.direction
     target = human.mean if human is not None else None
-    return float(agreement_scores([value.mean], direction=direction, human=target)[0])  # type: ignore[arg-type]
+    return float(agreement_scores([value.mean], direction=value.direction, human=target)[0])  # type: ignore[arg-type]
 
 
 def _known(systems: Iterable[System], pair: Pair) -> list[System]:

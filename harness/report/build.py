@@ -87,12 +87,14 @@ def build_report(
         HarnessError: If there are no runs, a record is broken, a layout or published table is unknown, or values of
             different signatures would stand in one column.
     """
+    from harness.report.abilities import ability_tables
     from harness.report.frame import read_results, write_frame
 
     layouts = _layouts(layout, options)
     results = read_results(paths, where)
     folder = Path(out_dir)
     tables = [t for name, one in layouts for t in make_tables(results, one, name)]
+    tables += ability_tables(results)
     for reference in compare:
         from harness.report.compare import comparison
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 WIDTH = 150  # characters where the output is no terminal
 GAP = 3  # characters between columns
+PROSE = 45  # characters that a cell of words claims: what is longer is folded
 
 
 def print_table(table: Table, console: Console | None = None) -> None:
@@ -48,7 +49,8 @@ def _parts(table: Table, width: int) -> Iterator[Table]:
     start, used = 0, label
     for i, column in enumerate(table.columns):
         cells = (_cell(table, row.cells[i], column, {row.cells[i].note: "aa"}) for row in table.rows)
-        wide = max(len(column.heading), *map(len, cells)) + GAP
+        most = PROSE if _words(table, i) else WIDTH
+        wide = max(len(column.heading), *(min(len(cell), most) for cell in cells)) + GAP
         if used + wide > width and i > start:
             yield _piece(table, start, i)
             start, used = i, label
@@ -71,8 +73,8 @@ def _print_part(table: Table, marks: dict[str, str], out: Console) -> None:
     grid.add_column(Text(table.head), overflow="fold")
     if table.show_seeds:
         grid.add_column("seeds", justify="right")
-    for column in table.columns:
-        grid.add_column(Text(column.heading), justify="right", overflow="fold")
+    for i, column in enumerate(table.columns):
+        grid.add_column(Text(column.heading), justify="left" if _words(table, i) else "right", overflow="fold")
     for i, row in enumerate(table.rows):
         seeds = [str(row.seeds or "")] if table.show_seeds else []
         cells = [
@@ -82,6 +84,11 @@ def _print_part(table: Table, marks: dict[str, str], out: Console) -> None:
         last = i + 1 < len(table.rows) and table.rows[i + 1].rule
         grid.add_row(Text(row.label), *seeds, *cells, end_section=last, style="italic" if row.system == "human" else "")
     out.print(grid)
+
+
+def _words(table: Table, column: int) -> bool:
+    """Say whether a column holds words."""
+    return any(row.cells[column].words for row in table.rows)
 
 
 def _cell(table: Table, cell: Cell, column: Column, marks: dict[str, str]) -> str:

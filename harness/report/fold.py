@@ -51,6 +51,8 @@ class Folded:
     """Seed → value."""
     sources: tuple[tuple[int, str | None], ...]
     """(index of the run, artefact) of each seed."""
+    error: float = math.nan
+    """Standard error or deviation that the metric itself states; NaN where it states none, or for several seeds."""
 
 
 def fold(results: Results) -> list[Folded]:
@@ -97,6 +99,7 @@ def _folded(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, str]) -> Folde
         titles=(first["model_title"], first["decoder_title"]),
         values=dict(zip(seeds, values, strict=True)),
         sources=tuple((int(r[INTERNAL]), r["artefact"]) for r in rows),
+        error=float(first["sd"]) if len(rows) == 1 else math.nan,
     )
 
 
@@ -131,11 +134,9 @@ def label_of(item: Folded, axes: Sequence[str], *, several_models: bool) -> str:
         base = "human"
     else:
         model, decoder = item.titles
-        base = (
-            " ".join(p for p in ((model if several_models else ""), decoder) if p)
-            or model
-            or item.axes.get("system", "")
-        )
+        published = item.axes.get("decoder") == "imported"  # a system with a name of its own
+        shown = (model, "") if published and model else (model if several_models else "", decoder)
+        base = " ".join(p for p in shown if p) or model or item.axes.get("system", "")
     rest = [
         f"{SHORT.get(a, a.rpartition('.')[2])}={item.axes[a]}" for a in axes if item.axes.get(a) and _named(item, a)
     ]

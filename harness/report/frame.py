@@ -245,31 +245,41 @@ def of_human(axis: str) -> bool:
 
 
 def _rows(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
-    """One row a value; of runs with the same axes and signature the newest counts, human sides count once."""
-    seen: set[tuple[str, ...]] = set()
-    superseded = 0
-    kept: list[tuple[int, Mapping[str, Any]]] = []
-    for at in sorted(range(len(runs)), key=lambda i: (runs[i].created, runs[i].folder.name), reverse=True):
-        run = runs[at]
-        own, human = _canonical(run.axes), _canonical({k: v for k, v in run.axes.items() if of_human(k)})
-        old: set[str] = set()  # metrics for which this run is superseded: its human side does not count either
-        results = sorted(run.results, key=lambda r: r["system"] != "model")
-        for result in results:
+    """One row a value; of runs with the same axes and signature the newest counts, human sides count once.
+
+    A human side that several runs share is shown as the first one's, in the order of their axes: which job of a grid
+    ended first must not move a row.
+    """
+    old = _superseded(runs)
+    humans: set[tuple[str, ...]] = set()
+    rows: list[dict[str, Any]] = []
+    for at, run in enumerate(runs):
+        human = _canonical({k: v for k, v in run.axes.items() if of_human(k)})
+        for result in run.results:
             metric, system = str(result["metric"]), str(result["system"])
-            if system == "model":
-                key: tuple[str, ...] = ("model", own, metric, str(result["signature"]))
-                old |= {metric} if key in seen else set()
-            else:
-                values = json.dumps(result["values"], sort_keys=True)
-                key = (system, human, metric, str(result["signature"]), values)
-            if key in seen or metric in old:
-                superseded += system == "model"
+            if (at, metric) in old:  # its human side does not count either
                 continue
+            if system != "model":
+                key = (system, human, metric, str(result["signature"]), json.dumps(result["values"], sort_keys=True))
+                if key in humans:
+                    continue
+                humans.add(key)
+            rows += _result_rows(run, at, result)
+    return rows, len(old)
+
+
+def _superseded(runs: Sequence[Run]) -> set[tuple[int, str]]:
+    """Return (index of a run, metric) where a newer run of the same axes and signature has the value."""
+    seen: set[tuple[str, ...]] = set()
+    old: set[tuple[int, str]] = set()
+    for at in sorted(range(len(runs)), key=lambda i: (runs[i].created, runs[i].folder.name), reverse=True):
+        own = _canonical(runs[at].axes)
+        for result in (r for r in runs[at].results if r["system"] == "model"):
+            key = (own, str(result["metric"]), str(result["signature"]))
+            if key in seen:
+                old.add((at, key[1]))
             seen.add(key)
-            kept.append((at, result))
-    order = {id(r): i for run in runs for i, r in enumerate(run.results)}
-    kept.sort(key=lambda pair: (pair[0], order[id(pair[1])]))
-    return [row for at, result in kept for row in _result_rows(runs[at], at, result)], superseded
+    return old
 
 
 def _result_rows(run: Run, at: int, result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

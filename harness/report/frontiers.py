@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.report.drawing import COLUMN, HUMAN_COLOUR, MOST, legend_below, legend_height, look, new_figure
+from harness.report.drawing import COLOURS, COLUMN, HUMAN_COLOUR, MOST, legend_below, legend_height, look, new_figure
 from harness.report.fold import Folded
 from harness.report.frame import Results
 from harness.report.systems import System, by_data, human_value, systems_of
@@ -41,13 +41,15 @@ def _precision_recall(known: Sequence[tuple[System, Folded, Folded]]) -> Figure:
     figure, (panel,) = new_figure(COLUMN, 2.7 + legend_height([s.label for s, _, _ in known], COLUMN, 2))
     for index, (system, x, y) in enumerate(known):
         style = look(index)
-        panel.plot(x.mean, y.mean, **(style | {"linestyle": "", "label": system.label}))
+        hollow = {"markerfacecolor": "none"} if index // len(COLOURS) % 2 else {}  # points have no dashes to differ in
+        panel.plot(x.mean, y.mean, **(style | hollow | {"linestyle": "", "label": system.label}))
         seeds = [s for s in x.values if s in y.values]
         points = np.array([[x.values[s], y.values[s]] for s in seeds])
-        if len(points) > 1:
+        if len(points) > 2:  # of two, the ellipse is a line
             _ellipse(panel, points, style["color"])
     panel.set(xlabel="recall ↑", ylabel="precision ↑")
     panel.margins(0.08)
+    panel.set(xlim=(None, min(panel.get_xlim()[1], 1.02)), ylim=(None, min(panel.get_ylim()[1], 1.02)))
     legend_below(figure, panel, columns=2)
     return figure
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.io import write_text
+from harness.report.drawing import COLUMN, PAGE, RESOLUTION
 from harness.report.table import Cell, Table
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 EXAMPLES = 20  # of each task in the viewer
 MOST_SYSTEMS = 24  # in the viewer; a page of a thousand runs must still open
 LONGEST = 4000  # characters of a text that are shown
+SHOWN = 0.7  # pixels of the page for a pixel of a figure: letters as large as the text, and sharp on fine screens
+FILES = {"human": "human.arrow", "generate": "data.arrow", "import": "data.arrow"}  # stage → its rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +85,17 @@ def _for_page(table: Table) -> Mapping[str, Any]:
     return {"table": table, "rows": rows, "notes": notes, "legend": table.legend(), "signatures": table.signatures()}
 
 
-def _figure(path: Path) -> Mapping[str, str]:
-    data = base64.b64encode(path.read_bytes()).decode()
-    return {"name": path.stem.replace("_", " "), "file": path.with_suffix(".pdf").name, "data": data}
+def _figure(path: Path) -> Mapping[str, Any]:
+    """Return a picture for the template; a PNG's width in pixels is in bytes 16 to 20 of its head."""
+    data = path.read_bytes()
+    pixels = int.from_bytes(data[16:20])
+    return {
+        "name": path.stem.replace("_", " "),
+        "file": path.with_suffix(".pdf").name,
+        "data": base64.b64encode(data).decode(),
+        "width": round(SHOWN * pixels),
+        "page": pixels > RESOLUTION * (COLUMN + PAGE) / 2,
+    }
 
 
 def collect_samples(results: Results) -> tuple[list[str], list[Sample]]:
@@ -96,11 +107,11 @@ def collect_samples(results: Results) -> tuple[list[str], list[Sample]]:
     prompts: dict[str, str] = {}
     systems: dict[str, None] = {}
     for label, run in _shown_runs(results):
-        generated = list(_rows(run, "generate", "generations"))
+        generated = _rows(run, "generate", "import")
         if not generated or len(systems) >= MOST_SYSTEMS:
             continue
         systems[label] = None
-        for kind, rows in (("human", _rows(run, "human")), (label, iter(generated))):
+        for kind, rows in (("human", _rows(run, "human")), (label, generated)):
             for row in rows:
                 prompts.setdefault(row.example_id, row.prompt)
                 texts.setdefault(row.example_id, {}).setdefault(kind, Text(kind, row.text, row.stop))
@@ -128,19 +139,23 @@ class _Row:
     stop: str
 
 
-def _rows(run: Run, *names: str) -> Iterator[_Row]:
-    """Read the first rows of an artefact from the Arrow stream in its folder."""
+def _rows(run: Run, *stages: str) -> list[_Row]:
+    """Read the first rows that a stage left; nothing where they are no longer in the store."""
     import pyarrow as pa
 
-    artefact = next((run.inputs[n] for n in names if n in run.inputs), None)
-    folder = run.store / artefact if run.store and artefact else None
-    if folder is None or not folder.is_dir():
-        return
-    wanted = ("example_id", "prompt", "text", "stop")
-    for path in sorted(folder.glob("*.arrow")):
-        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
-            if set(wanted) - set(reader.schema.names):
-                continue
-            for row in reader.read_next_batch().slice(0, EXAMPLES).select(list(wanted)).to_pylist():
-                yield _Row(row["example_id"], row["prompt"], row["text"][:LONGEST], row["stop"] or "")
-            return
+    # A run names what it read `stage:what`.
+    stage, artefact = next(
+        ((n.partition(":")[0], a) for n, a in run.inputs.items() if n.partition(":")[0] in stages), ("", "")
+    )
+    path = run.store / artefact / FILES[stage] if run.store and artefact else None
+    if path is None or not path.is_file():
+        return []
+    wanted = ["example_id", "prompt", "text", "stop"]
+    rows: list[_Row] = []
+    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
+        for batch in reader:
+            found = batch.slice(0, EXAMPLES - len(rows)).select(wanted).to_pylist()
+            rows += [_Row(r["example_id"], r["prompt"], r["text"][:LONGEST], r["stop"] or "") for r in found]
+            if len(rows) >= EXAMPLES:
+                break
+    return rows

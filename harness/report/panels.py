@@ -42,7 +42,8 @@ def _panels(items: Sequence[Folded]) -> Figure | None:
     lines = math.ceil(len(pairs) / columns)
     height = lines * (0.5 + 0.17 * len(shown)) + (0.2 if len(systems) > MOST else 0) + 0.15
     figure, axes = new_figure(PAGE, height, lines, columns, sharey=True)
-    lined = [_panel(panel, pair, shown, items) for panel, pair in zip(axes, pairs, strict=False)]
+    humans = [i for i in items if i.system == "human"]
+    lined = [_panel(panel, pair, shown, humans) for panel, pair in zip(axes, pairs, strict=False)]
     if any(lined):
         figure.supxlabel("dashed line: the human text", fontsize=7)
     hide_rest(axes, len(pairs))
@@ -58,25 +59,24 @@ def _shown(item: Folded, pair: tuple[str, str]) -> bool:
     return item.system == "model" and (item.metric, item.key) == pair and math.isfinite(item.mean)
 
 
-def _panel(panel: Axes, pair: tuple[str, str], systems: Sequence[System], items: Sequence[Folded]) -> bool:
-    """Draw one value of all systems; returns whether the human line is there."""
+def _panel(panel: Axes, pair: tuple[str, str], systems: Sequence[System], sides: Sequence[Folded]) -> bool:
+    """Draw one value of all systems; `sides` are the human values; returns whether the human line is there."""
     from matplotlib.ticker import MaxNLocator
 
-    values = [(place, s.value(*pair)) for place, s in enumerate(systems)]
-    title = ""
+    known = [(place, v) for place, s in enumerate(systems) if (v := s.value(*pair)) and math.isfinite(v.mean)]
+    spreads = [v.sd if math.isfinite(v.sd) else 0.0 for _, v in known]
     humans: dict[float, None] = {}
-    for place, value in values:
-        if value is None or not math.isfinite(value.mean):
-            continue
-        spread = value.sd if math.isfinite(value.sd) else 0.0
-        panel.errorbar(value.mean, place, xerr=spread or None, **(look(0) | {"marker": "o", "linestyle": ""}))
-        title = f"{value.title} {ARROWS[value.direction]}".rstrip()
-        human = human_value(items, value)
+    for _, value in known:
+        human = human_value(sides, value)
         if human is not None and math.isfinite(human.mean):
             humans[human.mean] = None
+    # One drawing of all systems: a grid of a thousand runs has hundreds of points in here.
+    style = look(0) | {"marker": "o", "linestyle": ""}
+    panel.errorbar([v.mean for _, v in known], [p for p, _ in known], xerr=spreads if any(spreads) else None, **style)
     for human_mean in humans:
         panel.axvline(human_mean, color=HUMAN_COLOUR, linestyle="--", linewidth=0.9)
-    panel.set_title(title)
+    first = next((v for _, v in known), None)
+    panel.set_title(f"{first.title} {ARROWS[first.direction]}".rstrip() if first is not None else "")
     panel.grid(visible=True, axis="both")
     panel.tick_params(axis="y", length=0)
     panel.margins(x=0.12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 MODEL_COLOUR = COLOURS[0]
 GRID = 160  # points a side of the picture of the regions
+LEAST_SYSTEMS = 5  # of a cell of the agreement map; see `agreement_map`
+_WHY = "Fewer than five systems make no cell: four are in the same order, or the opposite, by chance in 1 of 12."
 _DRAWS = 20
 _MANY = 2000  # examples: above, the stability curves take too long for a report
 
@@ -43,7 +46,7 @@ def people_figures(results: Results, items: Sequence[Folded]) -> Mapping[str, Fi
         if parts:
             drawn[f"huse-parts{tail}"] = huse_parts(parts)
         values = _primary_values(systems)
-        if len(values) > 1:
+        if len(values) > 1 and _comparable(values):
             drawn[f"metric-agreement{tail}"] = agreement_map(values)
     return drawn
 
@@ -77,12 +80,12 @@ def _huse_of(results: Results, system: System, tail: str) -> dict[str, Figure]:
 
 
 def _primary_values(systems: Sequence[System]) -> dict[str, list[float]]:
-    """Metric → its primary value of every system; metrics that fewer than 3 systems have are left out."""
+    """Metric → its primary value of every system; metrics that fewer than five systems have are left out."""
     titles = {(i.metric, i.key): i.title for s in systems for i in s.items if i.primary}
     table = {}
     for pair, title in titles.items():
         column = [value.mean if (value := s.value(*pair)) is not None else math.nan for s in systems]
-        if sum(map(math.isfinite, column)) >= 3:
+        if sum(map(math.isfinite, column)) >= LEAST_SYSTEMS:
             table[title] = column
     return table
 
@@ -205,12 +208,14 @@ def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
     """Draw Spearman's ρ of every metric with every other over systems (Le Bronnec et al. 2024, Fig. 7).
 
     Args:
-        values: Metric → one value a system, NaN where it has none.
+        values: Metric → one value a system, NaN where it has none. Cells with fewer than `LEAST_SYSTEMS` systems that
+            have both values are empty: the smallest two-sided p-value is 2/4! = 0.083 for four, 2/5! = 0.017 for five.
     """
     from metrics._correlation import correlation_matrix
 
-    matrix = correlation_matrix(values)
-    size = min(PAGE, 1.6 + 0.34 * len(values))
+    shared = _shared(values)
+    matrix = np.where(shared >= LEAST_SYSTEMS, correlation_matrix(values), np.nan)
+    size = min(PAGE, max(COLUMN, 1.6 + 0.34 * len(values)))
     figure, (panel,) = new_figure(size, size)
     image = panel.imshow(np.ma.masked_invalid(matrix), cmap="RdBu", vmin=-1, vmax=1)
     panel.grid(visible=False)
@@ -221,5 +226,21 @@ def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
         text = "–" if math.isnan(value) else f"{value:.2f}"
         ink = "white" if abs(value) > 0.6 else "black"
         panel.text(j, i, text, ha="center", va="center", fontsize=5, color=ink)
-    figure.colorbar(image, ax=panel, shrink=0.7, label="Spearman's ρ over systems")
+    counts = sorted({int(n) for n in shared[np.isfinite(matrix)]})
+    over = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else "".join(map(str, counts))
+    figure.colorbar(image, ax=panel, shrink=0.7, label=f"Spearman's ρ over {over} systems")
+    figure.supxlabel("\n".join(textwrap.wrap(_WHY, round(size * 20))), fontsize=5.5)
     return figure
+
+
+def _shared(values: Mapping[str, Sequence[float]]) -> NDArray[np.int64]:
+    """Return how many systems have both values, shape (metrics, metrics)."""
+    known = np.isfinite(np.array([list(v) for v in values.values()], dtype=np.float64)).astype(np.int64)
+    both: NDArray[np.int64] = known @ known.T
+    return both
+
+
+def _comparable(values: Mapping[str, Sequence[float]]) -> bool:
+    """Say whether enough systems have both values of any two metrics."""
+    shared = _shared(values)
+    return bool((shared[~np.eye(len(shared), dtype=bool)] >= LEAST_SYSTEMS).any())

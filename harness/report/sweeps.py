@@ -31,7 +31,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLES = {"max_new_tokens": "maximum length (tokens)", "num_examples": "N (examples)", "p": "nucleus p", "k": "top-k k"}
+TITLES = {
+    "max_new_tokens": "maximum length (tokens)", "max_length": "maximum length (tokens of the embedder)",
+    "num_examples": "N (examples)", "p": "nucleus p", "k": "top-k k", "option.k": "neighbours k",
+    "option.num_buckets": "number of clusters k", "option.scaling_factor": "scaling constant c",
+}  # fmt: skip
+FIELDS = {"num_examples": "n", "max_new_tokens": "length", "embedder.max_length": "embedder"}  # of the signature
 CROWDED = 30  # points: with more, markers hide the line
 LEAST = 3  # points that make a curve
 PER_ROW = 3
@@ -84,15 +89,17 @@ def sweep(items: Sequence[Folded], axis: str, metrics: Sequence[str] = ()) -> Fi
     figure, axes = new_figure(
         width, rows * 1.75 + 0.1 + legend_height([*labels, "human"], width, legend), rows, columns
     )
+    humans = [i for i in items if i.system == "human"]
     for panel, (_, lines) in zip(axes, panels, strict=False):
-        _panel(panel, axis, [line for line in lines if line.label in labels], labels, items)
+        _panel(panel, axis, [line for line in lines if line.label in labels], labels, humans)
     hide_rest(axes, len(panels))
     most = max(axes[: len(panels)], key=lambda a: len(a.get_legend_handles_labels()[1]))
     legend_below(figure, most, columns=legend)
     return figure
 
 
-def _panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str], items: Sequence[Folded]) -> None:
+def _panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str], sides: Sequence[Folded]) -> None:
+    """Draw the lines of one value; `sides` are the human values."""
     humans: dict[float, float] = {}
     for line in lines:
         x, y = [p for p, _ in line.points], [i.mean for _, i in line.points]
@@ -103,7 +110,7 @@ def _panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str],
             low, high = [a - s for a, s in zip(y, spread, strict=True)], [a + s for a, s in zip(y, spread, strict=True)]
             panel.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
         for place, item in line.points:
-            human = human_value(items, item)
+            human = human_value(sides, item)
             if human is not None and math.isfinite(human.mean):
                 humans[place] = human.mean
     first = lines[0].points[0][1]
@@ -116,7 +123,7 @@ def _panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str],
         panel.set_xscale("log")
     panel.set_title(f"{first.title} {ARROWS[first.direction]}".rstrip())
     short = axis.rpartition(".")[2]
-    panel.set_xlabel(plain(TITLES.get(short, short.replace("_", " "))))
+    panel.set_xlabel(plain(TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))))
 
 
 def lines_of(items: Sequence[Folded], axis: str) -> Iterator[Line]:
@@ -127,8 +134,9 @@ def lines_of(items: Sequence[Folded], axis: str) -> Iterator[Line]:
         if value is not None:
             groups.setdefault(_rest(item, axis), {})[value] = item
     long = {rest: points for rest, points in groups.items() if len(points) >= LEAST}
+    differ = _differing([dict(rest) for rest in long])
     for rest, points in sorted(long.items()):
-        yield Line(plain(_label(rest, list(long), next(iter(points.values())), axis)), tuple(sorted(points.items())))
+        yield Line(plain(_label(dict(rest), differ, next(iter(points.values())), axis)), tuple(sorted(points.items())))
 
 
 def _swept(item: Folded, axis: str) -> str:
@@ -138,28 +146,32 @@ def _swept(item: Folded, axis: str) -> str:
 
 
 def _rest(item: Folded, axis: str) -> tuple[tuple[str, str], ...]:
-    """Return what stays the same along a line; the number of examples is part of the signature as `n`."""
-    skip = {axis.removeprefix("option."), *(["n"] if axis == "num_examples" else [])}
+    """Return what stays the same along a line; what the signature says of the axis moves along with it."""
+    skip = {axis.removeprefix("option."), FIELDS.get(axis, "")}
     options = {f"option.{k}": v for k, v in parse_signature(item.signature).items() if k not in skip}
     axes = {k: v for k, v in item.axes.items() if k != axis}
     return tuple(sorted((axes | options).items()))
 
 
-def _label(
-    rest: tuple[tuple[str, str], ...], all_rests: Sequence[tuple[tuple[str, str], ...]], item: Folded, axis: str
-) -> str:
+def _differing(all_rests: Sequence[Mapping[str, str]]) -> dict[str, set[str]]:
+    """Return decoder → what differs among the lines of that decoder; of the empty name: among all lines."""
+    groups: dict[str, list[Mapping[str, str]]] = {"": list(all_rests)}
+    for rest in all_rests:
+        groups.setdefault(rest.get("decoder") or "none", []).append(rest)
+    names = {key for rest in all_rests for key in rest}
+    return {d: {k for k in names if len({r.get(k) for r in part}) > 1} for d, part in groups.items()}
+
+
+def _label(own: Mapping[str, str], differ: Mapping[str, set[str]], item: Folded, axis: str) -> str:
     """Name a line by model and decoder, and by the other axes in which the lines differ."""
-    own = dict(rest)
     model, decoder = item.titles
     name = own.get("decoder", "") if axis.startswith("decoder.") else decoder
-    several = len({dict(r).get("model") for r in all_rests}) > 1
-    parts = [p for p in ((model if several or not name else ""), name) if p]
+    parts = [p for p in ((model if "model" in differ[""] or not name else ""), name) if p]
+    of_decoder = differ[own.get("decoder") or "none"]
     for key, value in own.items():
-        differ = len({dict(r).get(key) for r in all_rests}) > 1
         named = key in ("model", "decoder") or (key.startswith("decoder.") and not axis.startswith("decoder."))
-        same_decoder = [r for r in all_rests if dict(r).get("decoder") == own.get("decoder")]
-        own_option = key.startswith("decoder.") and len({dict(r).get(key) for r in same_decoder}) < 2
-        if differ and value and not named and not own_option:
+        own_option = key.startswith("decoder.") and key not in of_decoder
+        if key in differ[""] and value and not named and not own_option:
             parts.append(f"{key.rpartition('.')[2]}={value}")
     return " ".join(parts)
 

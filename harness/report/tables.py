@@ -29,7 +29,7 @@ NOT_HUMAN = {
 NO_HUMAN = "No human value was measured."
 NOT_MEASURED = "Not measured for this system."
 # Axes that the signatures know: values that differ in them are not comparable.
-DATA_AXES = ("task", "num_examples", "max_new_tokens", "samples", "scorer", "embedder")
+DATA_AXES = ("task", "num_examples", "max_new_tokens", "samples", "scorer", "embedder", "embedder.max_length")
 CEILING = "Human ceiling: two disjoint halves of the human text against each other"
 
 RowKey = tuple[tuple[str, str], ...]

@@ -47,15 +47,61 @@ def test_every_option_becomes_a_spec(group, option):
     assert settings.spec()
 
 
+# Experiments that read what only the user has.
+GIVEN = {
+    **{name: ["judgments=pairs.csv"] for name in ("mauve_table5", "mauve_table14")},
+    **{name: ["judgments=ratings.csv"] for name in ("huse_table1", "huse_fig3", "huse_fig4", "huse_fig5")},
+    "pr_table1": ["task.reference=runs/reference"],
+    "pr_tableb1": ["task.path=biographies.jsonl"],
+}
+
+
 @pytest.mark.parametrize("experiment", options("experiment"))
 def test_every_experiment_becomes_settings(experiment):
-    assert settings_from(config(f"experiment={experiment}")).spec()
+    assert settings_from(config(f"experiment={experiment}", *GIVEN.get(experiment, []))).spec()
+
+
+PAPERS = {
+    "mauve_table": [*range(3, 13), 14],
+    "mauve_fig": ["2", "4_length", "5_clusters", "5_scaling", "6_length", "7_n", "8_k", "8_p"],
+    "pr_table": ["1", "b1", "b5"],
+    "pr_fig": ["1", "6_k", "6_n", "7"],
+    "huse_table": [1],
+    "huse_fig": [3, 4, 5],
+    "": ["quality_diversity", "zipf"],
+}
+SHOWN = [f"{kind}{number}" for kind, numbers in PAPERS.items() for number in numbers]
+
+
+def test_every_table_and_figure_of_the_papers_has_an_experiment_and_a_twin():
+    assert {*SHOWN, *(f"{name}_docs" for name in SHOWN)} <= set(options("experiment"))
+    assert all((CONF / "experiment" / f"{name}.yaml").read_text().count("\n") <= 25 for name in options("experiment"))
+
+
+def test_paper_docs_runs_every_twin():
+    with initialize_config_module("conf", version_base="1.3"):
+        cfg = compose("config", overrides=["experiment=paper_docs"], return_hydra_config=True)
+    assert sorted(cfg.hydra.sweeper.experiments) == sorted(f"{name}_docs" for name in SHOWN)
+    assert cfg.report.kind == "findings"
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_twins_run_on_the_embedded_default(name):
+    settings = settings_from(config(f"experiment={name}_docs"))
+    rated = settings.judgments is not None and [metric.name for metric in settings.metrics] == ["huse"]
+    assert settings.task.name == "docs" or rated
+    assert settings.generations is None
+    assert settings.num_examples <= 500
+    for model in (settings.model, settings.scorer):
+        assert model is not None
+        assert model.path.startswith("bundled:")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"num_examples": 0}, "settings.num_examples: expected 1 or more, got 0"),
+        ({"min_new_tokens": 65}, "settings.min_new_tokens: expected 0 .* to max_new_tokens, got 65"),
         ({"num_examples": "many"}, "settings.num_examples: expected int, got 'many'"),
         ({"seeed": 1}, "no option 'seeed'; did you mean 'seed'"),
         ({"model": None}, "settings.model: expected a value when the harness generates, got None"),
@@ -68,3 +114,9 @@ def test_mistakes_are_named(change, message):
 
 def test_seed_zero_is_a_seed():
     assert settings_from(config("seed=0")).spec()["seed"] == 0
+
+
+def test_texts_on_docs_are_as_long_as_the_human_ones():
+    assert settings_from(config("max_new_tokens=32")).min_new_tokens == 32
+    assert settings_from(config("min_new_tokens=0")).min_new_tokens == 0
+    assert settings_from(config("task=webtext")).min_new_tokens == 0

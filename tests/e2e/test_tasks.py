@@ -7,13 +7,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
+from harness.errors import DataError, SpecError
 from harness.io import read_json
 from harness.models import bundled_models
 from harness.pipeline import plan, run
+from harness.rows import Rows
 from harness.session import Session
 from harness.settings import settings_from
 from harness.store import Store
@@ -118,3 +121,80 @@ def test_a_plan_says_which_files_to_fetch(tmp_path: Path, session: Session, monk
     (missing,) = outcome.missing
     assert "webtext.test.jsonl; get it from https://openaipublic.blob.core.windows.net" in missing
     assert not (tmp_path / "cache").exists()
+
+
+TOPICS = {
+    "world": "minister government election border treaty president embassy parliament soldiers peace".split(),
+    "sports": "goal match season coach striker league penalty stadium referee trophy".split(),
+    "business": "shares profit bank market quarter merger investors oil dollar revenue".split(),
+    "science": "software telescope orbit virus researchers chip galaxy browser laboratory genome".split(),
+}
+
+
+def test_topics_of_news_have_known_precision_and_recall(tmp_path: Path, session: Session) -> None:
+    """The diagnostic: two topics are the reference; part of them is precise, more of them covers all."""
+    rng = np.random.default_rng(0)
+    with (tmp_path / "train.csv").open("w", newline="") as handle:
+        for i in range(640):
+            words = list(TOPICS.values())[i % 4]
+            text = [" ".join(rng.choice(words, size=n)) for n in (4, 24)]
+            csv.writer(handle).writerow([1 + i % 4, *text])
+    common = ["task=ag_news", f"task.path={tmp_path / 'train.csv'}", "num_examples=70", "max_new_tokens=null"]
+    options = ["metric=[knn_precision_recall]", "metric.knn_precision_recall.k=3"]
+    made = {}
+    for system in ("world", "world+sports", "world+sports+business+science"):
+        words = [*common, *options, f"generations=topics:{system}"]
+        record = read_json(run(settings(tmp_path, *words), session).folder / "record.json")
+        assert record["axes"]["model"] == f"topics:{system}"
+        assert (record["spec"]["model"], record["spec"]["decoder"]) == (None, None)
+        found = results(record)["model", "knn_precision_recall"]
+        assert found["status"] == "ok"
+        made[system] = found["values"]
+    part, same, more = made.values()
+    assert part["recall"] < 0.7 < same["recall"]
+    assert more["precision"] < 0.7 < same["precision"]
+    assert part["precision"] > 0.7
+    with pytest.raises(DataError, match="holds 80 texts for 100 examples; set num_examples=80"):
+        run(settings(tmp_path, *common, *options, "generations=topics:world", "num_examples=100"), session)
+
+
+def results(record: Any) -> dict[tuple[str, str], Any]:
+    return {(r["system"], r["metric"]): r for r in record["results"]}
+
+
+def test_one_system_is_the_reference_of_another(tmp_path: Path) -> None:
+    """Instructions have no human texts: first one system by itself, then the other against it, by its run folder."""
+    session = Session(Store(tmp_path / "out" / "store"))
+    common = ["task=creative", "task.num_draws=40", "metric=[frechet,distinct_n]", "num_examples=8", "max_new_tokens=8"]
+    first = run(settings(tmp_path, *common, "model=docs-s", "decoder=nucleus"), session).folder
+    alone = results(read_json(first / "record.json"))
+    assert alone["model", "distinct_n"]["status"] == "ok"
+    assert alone["model", "frechet"]["status"] == "undefined"
+    assert "has no human side" in alone["model", "frechet"]["notes"][0]
+    assert "task.reference" in alone["model", "frechet"]["notes"][0]
+
+    other = [*common, "num_examples=7", "model=docs-m", "decoder=nucleus"]
+    record = read_json(run(settings(tmp_path, *other, f"task.reference={first}"), session).folder / "record.json")
+    found = results(record)
+    assert found["model", "frechet"]["status"] == "ok"
+    assert found["model", "frechet"]["values"]["frechet"] > 0
+    assert found["human", "distinct_n"]["n_model"] == 7
+    assert any("no human text" in note for note in record["notes"])
+
+    # A file of texts with prompts says the same as the folder of the run that made them.
+    made = read_json(first / "record.json")["inputs"]
+    (name,) = (made[stage] for stage in made if stage.startswith("generate:"))
+    rows = Rows(tmp_path / "out" / "store" / name / "data.arrow")
+    lines = [{"prompt": p, "text": t} for p, t in zip(rows.prompts, rows.texts, strict=True)]
+    path = jsonl(tmp_path / "texts.jsonl", lines)
+    again = results(
+        read_json(run(settings(tmp_path, *other, f"task.reference={path}"), session).folder / "record.json")
+    )
+    assert again["model", "frechet"]["values"] == found["model", "frechet"]["values"]
+
+
+def test_more_examples_than_the_reference_has_texts(tmp_path: Path, session: Session) -> None:
+    path = jsonl(tmp_path / "texts.jsonl", [{"id": i, "text": "Once."} for i in range(3)])
+    made = settings(tmp_path, "task=creative", f"task.reference={path}", "model=docs-s", "decoder=greedy")
+    with pytest.raises(SpecError, match="holds 3 examples, got num_examples=4"):
+        run(made, session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import pickle
@@ -293,6 +294,55 @@ def test_wrong_records_are_one_line_errors(tmp_path: Path, prompts: Path, rows: 
     with pytest.raises(DataError, match=message) as caught:
         g.import_rows(lines(tmp_path, rows), prompts, None, None)
     assert "\n" not in str(caught.value)
+
+
+# The published forms, three texts each, all for the prompts of the fixture.
+FORMS = {
+    "own": [{"id": i, "text": f" g{i}"} for i in range(3)],
+    "gpt2 output": [{"id": i, "ended": True, "length": 9, "text": f" g{i}"} for i in range(3)],
+    "grover": [{"article": f" g{i}", "label": "machine", "ind30k": i} for i in range(3)],
+    "grover generator": [{"gens_article": [f" g{i}"], "inst_index": i} for i in range(3)],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: gzip.compress(data * 999)[:-30], r"g\.jsonl\.gz:\d+: cannot be read to its end"),
+        (lambda data: data.replace(b"g1", b"g\xe9"), r"g\.jsonl:2: not UTF-8"),
+        (lambda _data: b"", "holds no generation"),
+        (lambda data: data.replace(b"g1", b"x" * 50_000_000), r"g\.jsonl:2: a line of more than 16 MiB"),
+        (lambda data: data.partition(b"\n")[0] + b"\n", "no text for 2 of 3 examples|holds 1 texts for 3 examples"),
+        (lambda data: data.replace(b'" g1"', b"7"), r"g\.jsonl:2: field '\w+': expected text, got int"),
+        (lambda data: data.replace(b'" g1"', b"null"), r"g\.jsonl:2: field '\w+': expected text, got null"),
+    ],
+    ids=["truncated gz", "encoding", "empty", "50 MB line", "fewer", "mixed types", "null"],
+)
+def test_malformed_files(tmp_path: Path, prompts: Path, form: str, change: Any, message: str) -> None:
+    data = lines(tmp_path, FORMS[form]).read_bytes()
+    path = tmp_path / ("g.jsonl.gz" if "gz" in message else "g.jsonl")
+    path.write_bytes(change(data))
+    with pytest.raises(DataError, match=message) as caught:
+        g.import_rows(path, prompts, None, None)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("form", ["own", "grover"])
+def test_an_id_twice_is_an_error(tmp_path: Path, prompts: Path, form: str) -> None:
+    with pytest.raises(DataError, match=r"g\.jsonl:\d: a second text for 'jsonl/000001'"):
+        g.import_rows(lines(tmp_path, [*FORMS[form], FORMS[form][1]]), prompts, None, None)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("oddity", ["crlf", "bom", "gz"])
+def test_harmless_oddities(tmp_path: Path, prompts: Path, form: str, oddity: str) -> None:
+    plain = lines(tmp_path, FORMS[form])
+    data = plain.read_bytes()
+    odd = tmp_path / ("odd.jsonl.gz" if oddity == "gz" else "odd.jsonl")
+    changed = {"crlf": data.replace(b"\n", b"\r\n"), "bom": b"\xef\xbb\xbf" + data, "gz": gzip.compress(data)}
+    odd.write_bytes(changed[oddity])
+    assert texts(g.import_rows(odd, prompts, None, None)[0]) == texts(g.import_rows(plain, prompts, None, None)[0])
 
 
 def test_missing_files(tmp_path: Path) -> None:

@@ -15,7 +15,12 @@ def config(folder):
         {
             "outputs_dir": str(folder),
             "report": {},
-            "hydra": {"sweep": {"dir": str(folder)}, "runtime": {"choices": {"experiment": None}}},
+            "hydra": {
+                "sweep": {"dir": str(folder)},
+                "runtime": {"choices": {"experiment": None}},
+                "sweeper": {},
+                "overrides": {"task": []},
+            },
         }
     )
 
@@ -40,3 +45,21 @@ def test_failed_jobs_leave_with_exit_code_1(tmp_path, monkeypatch, caplog):
         grid.Watch().on_multirun_end(config(tmp_path))
     assert left.value.code == 1
     assert "p=7: out of range" in caplog.text
+
+
+def test_an_unforeseen_error_at_the_end_leaves_with_exit_code_1_and_a_traceback_in_a_file(
+    tmp_path, monkeypatch, caplog
+):
+    write_json(tmp_path / "jobs/00000.json", {"job": "a", "state": "done", "seconds": 1.0, "folder": str(tmp_path)})
+    write_json(tmp_path / "jobs/00001.json", {"job": "b", "state": "running", "seconds": 1.0})
+
+    def fault(*_):
+        raise TypeError("a fault")
+
+    monkeypatch.setattr(grid, "show_report", fault)
+    with pytest.raises(SystemExit) as left:
+        grid.Watch().on_multirun_end(config(tmp_path))
+    assert left.value.code == 1
+    assert "TypeError: a fault" in caplog.text
+    assert "running: b: it never ended" in caplog.text
+    assert "in fault" in (tmp_path / "error.txt").read_text()

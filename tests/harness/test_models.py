@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -13,9 +12,10 @@ import yaml
 
 from harness.decoding.base import Decoder
 from harness.errors import DataError, SpecError
-from harness.models import ModelSpec, bundled_models, chat_prompt, load_model, load_tokenizer, tokenizer_digest
+from harness.models import ModelSpec, bundled_models, load_model, load_tokenizer, tokenizer_digest
 from harness.registry import build, members
 from harness.signature import canonical, digest
+from tests.helpers import tiny_model
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,24 +23,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A tiny model folder: GPT-2 shape, byte-level tokenizer."""
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
-
-    where = tmp_path_factory.mktemp("models") / "tiny"
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner = Tokenizer(models.BPE({"<|endoftext|>": 0, **{c: i + 1 for i, c in enumerate(letters)}}, []))
-    inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|endoftext|>").save_pretrained(where)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        config = GPT2Config(
-            vocab_size=len(letters) + 1, n_positions=64, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
-        )
-        GPT2LMHeadModel(config).save_pretrained(where)
-    settings = json.loads((where / "generation_config.json").read_text()) | {"top_k": 7, "do_sample": True}
-    (where / "generation_config.json").write_text(json.dumps(settings))
-    return where
+    return tiny_model(tmp_path_factory.mktemp("models") / "tiny")
 
 
 def copy_without(folder: Path, tmp_path: Path, *names: str) -> ModelSpec:
@@ -140,11 +123,6 @@ def test_a_device_that_is_not_there(folder):
         pytest.skip("there is a CUDA device")
     with pytest.raises(DataError, match="CUDA"):
         load_model(ModelSpec(path=str(folder)), device="cuda")
-
-
-def test_chat_template(folder):
-    with pytest.raises(DataError, match="no chat template"):
-        chat_prompt(ModelSpec(path=str(folder), chat_template=True), "Hi")
 
 
 def test_bundled_models_are_well_formed():

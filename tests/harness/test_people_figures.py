@@ -5,9 +5,12 @@ import numpy as np
 import pytest
 
 from harness.report.drawing import save, styled
-from harness.report.people_figures import agreement_map, huse_parts, huse_regions, huse_stability
+from harness.report.fold import fold
+from harness.report.frame import read_results
+from harness.report.people_figures import agreement_map, huse_parts, huse_regions, huse_stability, people_figures
 from metrics._huse_join import Rated
 from metrics.huse import Huse
+from tests.report.synthetic import result, write_run
 
 EXAMPLE = Path(__file__).parents[2] / "tasks/data/example_ratings.csv"
 OPTIONS = {"k": 16, "ties": "include", "vote_tie": "human", "log_prob_floor": -1000.0}
@@ -63,7 +66,22 @@ def test_stability_and_agreement(rated, tmp_path):
     assert [a.get_xlabel() for a in figure.axes] == ["ratings a text", "examples"]
     assert figure.axes[0].get_lines()[0].get_xdata().tolist() == [1, 2, 5]
     save(figure, tmp_path, "stability")
-    table = agreement_map({"a": [1, 2, 3], "b": [3, 2, 1], "none": [math.nan] * 3})
+    nan = math.nan
+    values = {"a": [1, 2, 3, 4, 5], "b": [5, 4, 3, 2, 1], "four": [1, 2, 3, 4, nan], "none": [nan] * 5}
+    table = agreement_map(values)
     words = [t.get_text() for t in table.axes[0].texts]
-    assert words == ["1.00", "-1.00", "–", "-1.00", "1.00", "–", "–", "–", "–"]
+    # "four" shares four systems with the others and itself: no cell of it is shown.
+    assert words == ["1.00", "-1.00", "–", "–", "-1.00", "1.00", *["–"] * 10]
+    assert table.axes[1].get_ylabel() == "Spearman's ρ over 5 systems"
+    assert "Fewer than five" in table.get_supxlabel().replace("\n", " ")
     save(table, tmp_path, "agreement")
+
+
+def test_the_agreement_map_needs_five_systems(tmp_path):
+    for n in range(5):
+        drawn = people_figures(read_results([tmp_path]), fold(read_results([tmp_path]))) if n else {}
+        assert "metric-agreement" not in drawn
+        lines = [result("model", name, {name: float(n)}, primary=name) for name in ("a", "b")]
+        write_run(tmp_path, "nucleus", None, results=lines, options={"p": n}, title=f"p={n}")
+    results = read_results([tmp_path])
+    assert "metric-agreement" in people_figures(results, fold(results))

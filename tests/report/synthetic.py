@@ -181,7 +181,10 @@ def write_texts(store: Path, key: str, decoder: str, count: int = 6) -> dict[str
         write_rows(store / name / ("human.arrow" if kind == "human" else "data.arrow"), made)
         return name
 
-    return {"human": rows("human", "what people wrote"), "generate": rows("generate", f"{decoder} wrote")}
+    return {
+        "human:docs": rows("human", "what people wrote"),
+        f"generate:docs-s {decoder}": rows("generate", f"{decoder} wrote"),
+    }
 
 
 def quickstart(

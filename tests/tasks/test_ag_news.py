@@ -104,3 +104,14 @@ def test_subset_is_precise_and_superset_recalls(tmp_path: Path) -> None:
     assert precision < 0.6
     assert recall > 0.9
     assert min(scores("world", "sports")) > 0.9
+
+
+def test_systems_have_names(tmp_path: Path) -> None:
+    task = AgNews(path=file(tmp_path, news(40)))
+    read = task.own_system("topics:world+business")
+    assert read is not None
+    assert read() == task.system("world", "business")
+    assert task.own_system("somebody.jsonl") is None
+    for wrong in ("topics:", "topics:world+weather", "topics:world+world"):
+        with pytest.raises(SpecError, match="topics"):
+            task.own_system(wrong)

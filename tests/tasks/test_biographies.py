@@ -42,8 +42,8 @@ def test_draws_depend_on_the_seed_alone(tmp_path: Path) -> None:
     assert [e.prompt for e in first] != [e.prompt for e in Biographies(path=path, seed=1).examples(None, Counter())]
 
 
-def test_chat_gives_the_last_line_to_the_assistant(tmp_path: Path) -> None:
-    example = next(Biographies(path=file(tmp_path), template="chat").examples(None, Counter()))
+def test_the_last_line_opens_the_assistants_turn(tmp_path: Path) -> None:
+    example = next(Biographies(path=file(tmp_path)).examples(None, Counter()))
     assert example.meta["assistant"] == "Biography of"
     assert example.prompt == f"{example.meta['user']}\n\n{example.meta['assistant']}"
 

@@ -29,29 +29,67 @@ def test_draws_are_of_our_instructions_and_depend_on_the_seed_alone() -> None:
     assert all(e.human == "" for e in first)
 
 
-def test_chat_prompts_are_the_users_turn() -> None:
-    example = read(template="chat")[0]
-    assert example.prompt == example.meta["user"]
+def test_the_instruction_is_the_users_turn() -> None:
+    example = read()[0]
+    assert example.prompt == f"Instruction: {example.meta['user']}\n\nText:\n\n"
+    assert example.meta["assistant"] == ""
 
 
-def test_another_systems_texts_are_the_reference(tmp_path: Path) -> None:
+def reference(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("key", ["id", "prompt", "number", "id and prompt"])
+def test_another_systems_texts_are_the_reference(tmp_path: Path, key: str) -> None:
     draws = read(num_draws=5)
-    path = tmp_path / "ref.jsonl"
-    for key in ("id", "prompt", "number"):
-        rows = [
-            {"id": e.id} if key == "id" else {"id": i} if key == "number" else {"prompt": e.prompt}
-            for i, e in enumerate(draws)
-        ]
-        path.write_text("".join(json.dumps({**r, "text": f"t{i}"}) + "\n" for i, r in enumerate(rows)))
-        made = read(num_draws=5, reference=str(path))
-        assert sorted(e.human for e in made) == [f"t{i}" for i in range(5)]
-        assert [e.human for e in made] == [f"t{i}" for i in range(5)]
-    assert Creative(reference=str(path)).has_human()
-    with pytest.raises(DataError, match="no text for creative/000005"):
-        read(num_draws=6, reference=str(path))
-    path.write_text('{"id": 0, "text": " "}\n')
-    with pytest.raises(DataError, match=r"ref\.jsonl:1: an empty text"):
-        read(reference=str(path))
+    names = {
+        "id": lambda i, e: {"id": e.id}, "number": lambda i, e: {"id": i}, "prompt": lambda i, e: {"prompt": e.prompt},
+        "id and prompt": lambda i, e: {"id": e.id, "prompt": e.prompt},
+    }  # fmt: skip
+    rows = [{**names[key](i, e), "text": f"t{i}"} for i, e in enumerate(draws)]
+    path = reference(tmp_path / "ref.jsonl", rows)
+    made = read(num_draws=60, reference=path)
+    assert [e.human for e in made] == [f"t{i}" for i in range(5)]
+    assert [e.prompt for e in made] == [e.prompt for e in draws]
+    task = Creative(reference=path)
+    assert task.has_human()
+    assert task.fingerprint() != Creative().fingerprint()
+    assert "no human text" in task.remarks()[0]
+    assert not Creative().remarks()
+
+
+def test_draws_without_a_text_are_counted(tmp_path: Path) -> None:
+    path = reference(tmp_path / "r.jsonl", [{"id": i, "text": t} for i, t in ((0, "a"), (2, " \n"), (4, "b"))])
+    skipped: Counter[str] = Counter()
+    made = list(Creative(num_draws=60, reference=path).examples(None, skipped))
+    assert [(e.id, e.human) for e in made] == [("creative/000000", "a"), ("creative/000004", "b")]
+    assert skipped == {"the reference has no text for the draw": 2, "the reference's text is empty": 1}
+
+
+def test_a_reference_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
+    path = reference(tmp_path / "r.jsonl", [{"id": 0, "text": "a"}, {"id": "creative/000099", "text": "a"}])
+    with pytest.raises(DataError, match=r"r\.jsonl:2: answers none of the 60 draws"):
+        read(reference=path)
+    path = reference(tmp_path / "r.jsonl", [{"id": 0, "prompt": "Another one", "text": "a"}])
+    with pytest.raises(DataError, match=r"r\.jsonl:1: not the prompt of creative/000000"):
+        read(reference=path)
+    path = reference(tmp_path / "r.jsonl", [{"id": 0, "text": None}])
+    with pytest.raises(DataError, match=r"r\.jsonl:1: field 'text': expected text, got null"):
+        read(reference=path)
+    with pytest.raises(DataError, match="holds no text"):
+        read(reference=reference(tmp_path / "r.jsonl", []))
+
+
+def test_a_folder_must_be_that_of_a_run_with_texts(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no such file: .*record\.json"):
+        Creative(reference=str(tmp_path)).fingerprint()
+    (tmp_path / "record.json").write_text('{"inputs": {"measure:zipf model": "measure/ab/abc"}, "store": "."}')
+    with pytest.raises(DataError, match="not the folder of a run that generated"):
+        Creative(reference=str(tmp_path)).fingerprint()
+    (tmp_path / "record.json").write_text('{"inputs": {"generate:x": "generate/ab/abc"}, "store": "."}')
+    with pytest.raises(DataError, match="no such file"):
+        Creative(reference=str(tmp_path)).fingerprint()
 
 
 def test_own_instructions(tmp_path: Path) -> None:
@@ -72,7 +110,7 @@ def test_own_instructions(tmp_path: Path) -> None:
         Creative(reference=str(tmp_path / "none")).fingerprint()
 
 
-@pytest.mark.parametrize("options", [{"num_draws": 0}, {"min_words": 0}, {"max_words": 50}, {"template": "x"}])
+@pytest.mark.parametrize("options", [{"num_draws": 0}, {"min_words": 0}, {"max_words": 50}])
 def test_wrong_options(options: dict[str, Any]) -> None:
     with pytest.raises(SpecError):
         Creative(**options)

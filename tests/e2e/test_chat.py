@@ -1,0 +1,170 @@
+"""A model with a chat template through the pipeline: it alone reads the template, in generating and teacher-forced."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from harness import stages
+from harness.contract import Need
+from harness.errors import DataError, SpecError
+from harness.io import read_json
+from harness.models import ModelSpec, bundled_models
+from harness.pipeline import make_texts, plan, run
+from harness.rows import Rows
+from harness.session import Session
+from harness.settings import settings_from
+from harness.sides import SideMaker
+from harness.steps import Steps
+from harness.store import Store
+from harness.texts import Texts
+
+pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+TEMPLATE = (
+    "{% for m in messages %}The {{ m['role'] }} says: {{ m['content'] }}<|endoftext|>{% endfor %}"
+    "{% if add_generation_prompt %}The assistant says: {% endif %}"
+)
+OWN = Need("token_nll", by="model")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    source = ModelSpec(path="bundled:docs-s").folder
+    assert source is not None
+    target = tmp_path_factory.mktemp("models") / "chatty"
+    shutil.copytree(source, target)
+    (target / "chat_template.jinja").write_text(TEMPLATE)
+    return str(target)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    return Session(Store(tmp_path_factory.mktemp("store")))
+
+
+def settings(folder: Path, model: str, *overrides: str) -> Any:
+    rows = [
+        {"prompt": f"Return the number {i} of the array and", "human": f" raise an error if {i} is too large."}
+        for i in range(6)
+    ]
+    path = folder / "own.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    small = ["num_examples=5", "max_new_tokens=12", "task=jsonl", f"task.path={path}", "metric=[gen_ppl]"]
+    words = [*small, "model=folder", f"model.path={model}", "decoder=greedy", f"outputs_dir={folder / 'out'}"]
+    with initialize_config_module("conf", version_base="1.3"):
+        cfg = compose("config", overrides=[*words, *overrides])
+    node = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(node, dict)
+    return settings_from({**{str(k): v for k, v in node.items()}, "experiment": "test"})
+
+
+def made_of(made: Any, session: Session) -> tuple[Any, Steps]:
+    steps = Steps(session, plan_only=False)
+    return make_texts(made, steps, Texts(made, steps)), steps
+
+
+def test_the_model_reads_the_template_and_the_rows_keep_the_prompt(
+    tmp_path: Path, model: str, session: Session
+) -> None:
+    plain, _ = made_of(settings(tmp_path, model), session)
+    chat, _ = made_of(settings(tmp_path, model, "model.chat_template=true"), session)
+    before, after = Rows(plain.model_source.path), Rows(chat.model_source.path)
+    read = Rows(chat.model_source.chat.path / stages.CHAT)
+    start = "The user says: Return the number 0 of the array<|endoftext|>The assistant says: and"
+    assert read.prompts[0] == start
+    assert before.prompts == after.prompts
+    assert before.texts != after.texts
+    assert chat.human_source.digest == plain.human_source.digest
+    assert plain.model_source.chat is None
+
+    # Greedy from the template's ids, step by step, is what was generated.
+    lm = session.model(settings(tmp_path, model, "model.chat_template=true").model, settings(tmp_path, model).runtime)
+    import torch
+
+    ids = list(read.prompt_ids[0])
+    for token in after.token_ids[0]:
+        assert int(lm.model(torch.tensor([ids])).logits[0, -1].argmax()) == token
+        ids.append(int(token))
+
+
+def test_what_is_teacher_forced_reads_the_same_ids(tmp_path: Path, model: str, session: Session) -> None:
+    """A greedy decoder gave its own texts probability one: only with the ids that they were generated from."""
+    made = settings(tmp_path, model, "model.chat_template=true")
+    texts, steps = made_of(made, session)
+    side = SideMaker(made, steps, decoder=texts.decoder).side(texts.model_source, [OWN])
+    assert np.abs(side.token_nll(OWN).values).max() == 0
+    human = Need("next_token", by="decoder")
+    sides = [
+        SideMaker(m, s, decoder=t.decoder).side(t.human_source, [human]).next_token(human).context
+        for m in (made, settings(tmp_path, model))
+        for t, s in [made_of(m, session)]
+    ]
+    assert (sides[0].lengths > sides[1].lengths).all()
+
+
+def test_the_scorer_reads_the_plain_prompt(tmp_path: Path, model: str, session: Session) -> None:
+    """The human row is the very same artefact: nothing of it was made again."""
+    runs = [run(settings(tmp_path, model, w), session).folder for w in ("seed=0", "model.chat_template=true")]
+    plain, chat = (read_json(folder / "record.json") for folder in runs)
+    rows = [next(r for r in record["results"] if r["system"] == "human") for record in (plain, chat)]
+    assert rows[0] == rows[1]
+    assert plain["inputs"]["score:human continuation"] == chat["inputs"]["score:human continuation"]
+    assert (plain["spec"]["model"]["chat_template"], chat["spec"]["model"]["chat_template"]) == (False, True)
+    assert (plain["axes"]["model"], chat["axes"]["model"]) == ("chatty", "chatty (chat)")
+    assert any("chat template" in note for note in chat["notes"])
+    assert not any("chat template" in note for note in plain["notes"])
+
+
+def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(
+    tmp_path: Path, model: str, session: Session
+) -> None:
+    from harness.features import token_nll
+
+    made = settings(tmp_path, model, "model.chat_template=true", "decoder=adversarial")
+    texts, _ = made_of(made, session)
+    rows, chat = Rows(texts.human_source.path), Rows(texts.human_source.chat.path / stages.CHAT)
+    lm = session.model(made.model, made.runtime)
+    nll = token_nll(lm, chat.prompt_ids, rows.token_ids, batch_size=8)
+    assert texts.decoder.human_ppl == pytest.approx(math.exp(nll.values.mean()), rel=1e-6)
+    plain, _ = made_of(settings(tmp_path, model, "decoder=adversarial"), session)
+    assert plain.decoder.human_ppl != pytest.approx(texts.decoder.human_ppl, rel=1e-3)
+
+
+def test_another_template_is_another_key(tmp_path: Path, model: str, session: Session) -> None:
+    other = tmp_path / "chatty"
+    shutil.copytree(model, other)
+    (other / "chat_template.jinja").write_text(TEMPLATE.replace("says", "writes"))
+    first, second = (
+        made_of(settings(tmp_path, m, "model.chat_template=true"), session)[0] for m in (model, str(other))
+    )
+    assert first.model_source.entry.key != second.model_source.entry.key
+    plain = [made_of(settings(tmp_path, m), session)[0].model_source.entry.key for m in (model, str(other))]
+    assert plain[0] == plain[1]
+
+
+def test_a_plan_says_that_there_is_no_template(tmp_path: Path, session: Session) -> None:
+    words = ("bundled:docs-s", "model.chat_template=true")
+    (missing,) = plan(settings(tmp_path, *words), session).missing
+    assert "has no chat template; set model.chat_template=false" in missing
+    with pytest.raises(DataError, match="no chat template"):
+        run(settings(tmp_path, *words), session)
+
+
+def test_the_scorer_does_not_chat(tmp_path: Path, model: str) -> None:
+    with pytest.raises(SpecError, match="scorer reads texts"):
+        settings(tmp_path, model, "+scorer.chat_template=true")
+
+
+@pytest.mark.parametrize("decoder", ["beam", "contrastive_search", "nucleus"])
+def test_every_kind_of_decoder_takes_it(tmp_path: Path, model: str, session: Session, decoder: str) -> None:
+    words = ("model.chat_template=true", f"decoder={decoder}", "num_examples=2", "max_new_tokens=4")
+    record = read_json(run(settings(tmp_path, model, *words), session).folder / "record.json")
+    assert {r["status"] for r in record["results"]} == {"ok"}

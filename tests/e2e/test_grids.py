@@ -1,0 +1,263 @@
+"""Grids as real processes: every launcher, failing jobs, killed workers, Ctrl-C, and what a grid must not do twice."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LAUNCHERS = {
+    "basic": [],
+    "joblib": ["hydra/launcher=joblib"],
+    "submitit": ["hydra/launcher=submitit", "hydra.launcher.cluster=local", "hydra.launcher.processes=2"],
+}
+GRID = ["-m", "decoder=greedy,nucleus", "seed=0,1", "metric=[distinct_n,gen_ppl]"]
+SMALL = ["num_examples=12", "max_new_tokens=8"]
+# Long enough to be interrupted: generation in batches of one, each written at once.
+LONG = [
+    "num_examples=24",
+    "max_new_tokens=32",
+    "runtime.batch_size=1",
+    "runtime.flush_seconds=0",
+    "metric=[distinct_n]",
+]
+ENV = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def command(words: list[str]) -> list[str]:
+    return [sys.executable, "-m", "harness", *words]
+
+
+def openended(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(list(words)), cwd=cwd, env=ENV, capture_output=True, text=True, timeout=900, check=False
+    )
+
+
+def results(outputs: Path) -> dict[str, bytes]:
+    """Everything that a grid leaves but how long it took and where it ran."""
+    found = [*outputs.glob("reports/**/*"), *outputs.glob("store/*/*/*/*")]
+    return {str(p.relative_to(outputs)): p.read_bytes() for p in found if p.is_file() and p.name != "manifest.json"}
+
+
+def logs(outputs: Path, err: str) -> list[str]:
+    """What each process of a grid said on standard error; joblib's workers share theirs."""
+    return [err, *(p.read_text() for p in outputs.glob("grids/*/submitit/*_log.err"))]
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory) -> Path:
+    """The outputs of the grid in one process."""
+    where = tmp_path_factory.mktemp("calm")
+    done = openended(*GRID, *SMALL, cwd=where)
+    assert done.returncode == 0, done.stderr
+    return where / "outputs"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["joblib", "submitit"])
+def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm, tmp_path):
+    words = [*GRID, *SMALL, *LAUNCHERS[launcher]]
+    done = openended(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert results(tmp_path / "outputs") == results(calm)
+    assert len(list(tmp_path.glob("outputs/runs/default/*"))) == 3, "greedy has one run, whatever the seed"
+    said = logs(tmp_path / "outputs", done.stderr)
+    loads = [len(re.findall(r"^loaded +docs-s", text, flags=re.MULTILINE)) for text in said]
+    assert sum(loads) <= 2, "two processes, four jobs"
+    assert max(loads[1:], default=0) <= 1
+    made = collections.Counter(
+        m for text in said for m in re.findall(r"^(.*?) +made  ([0-9a-f]{8})", text, re.MULTILINE)
+    )
+    assert made
+    assert set(made.values()) == {1}, "no artefact is made twice"
+    assert "4 of 4 done" in done.stderr
+    again = openended(*words, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    everything = "\n".join(logs(tmp_path / "outputs", again.stderr)[:1])
+    assert " made " not in everything
+    assert "loaded" not in everything
+    assert again.stdout == done.stdout
+    assert results(tmp_path / "outputs") == results(calm)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["joblib", "submitit"])
+def test_a_failed_job_of_a_worker_is_told_at_the_end(launcher, tmp_path):
+    words = ["-m", "decoder=nucleus", "decoder.p=0.9,7", "metric=[distinct_n]", *SMALL, *LAUNCHERS[launcher]]
+    done = openended(*words, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "failed: decoder.p=7: nucleus.p: expected" in done.stderr
+    assert "1 of 2 jobs failed" in done.stderr
+    assert len(list(tmp_path.glob("outputs/runs/default/*"))) == 1
+    assert "nucleus p=0.9" in done.stdout, "the report of the others is there"
+
+
+def test_on_error_stop_skips_the_rest_and_says_so(tmp_path):
+    words = ["-m", "decoder=nucleus", "decoder.p=7,0.9", "metric=[distinct_n]", "runtime.on_error=stop", *SMALL]
+    done = openended(*words, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "failed: decoder.p=7: nucleus.p: expected" in done.stderr
+    assert "skipped: decoder.p=0.9: an earlier job failed" in done.stderr
+    assert "2 of 2 jobs failed or were skipped" in done.stderr
+    assert not list(tmp_path.glob("outputs/runs/*/*"))
+
+
+@contextlib.contextmanager
+def grid_process(words: list[str], cwd: Path):
+    """Start a grid in a session of its own, as a terminal does, and end whatever is left of it."""
+    with (cwd / "err.txt").open("w") as err:
+        run = subprocess.Popen(
+            command(words), cwd=cwd, env=ENV, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True
+        )
+    try:
+        yield run
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+
+
+def wait_for(what, run: subprocess.Popen, seconds: float = 300) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, "waited too long"
+        assert run.poll() is None, "it ended too early"
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_ctrl_c_leaves_everything_resumable_and_says_so(launcher, tmp_path):
+    words = ["-m", "decoder=ancestral", "seed=0,1", *LONG, *LAUNCHERS[launcher]]
+    with grid_process([*words, "outputs_dir=stopped"], tmp_path) as run:
+        wait_for(lambda: list(tmp_path.glob("stopped/store/generate/*/*.partial/part-*.arrow")), run)
+        os.killpg(run.pid, signal.SIGINT)
+        assert run.wait(timeout=60) == 130
+        until = time.monotonic() + 30
+        while (left := members(run.pid)) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert not left, "its workers end with it"
+    said = (tmp_path / "err.txt").read_text()
+    assert "the same command goes on from here" in said
+    assert "Traceback" not in said
+    again = openended(*words, "outputs_dir=stopped", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert any("going on after" in text for text in logs(tmp_path / "stopped", again.stderr))
+    whole = openended("-m", "decoder=ancestral", "seed=0,1", *LONG, "outputs_dir=whole", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    assert results(tmp_path / "stopped") == results(tmp_path / "whole")
+
+
+def members(group: int) -> list[int]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["joblib", "submitit"])
+def test_a_killed_worker_fails_its_job_and_the_grid_ends_with_a_report(launcher, tmp_path):
+    """As the kernel does when memory runs out."""
+    words = ["-m", "decoder=greedy,ancestral", *LONG, *LAUNCHERS[launcher]]
+    with grid_process(words, tmp_path) as run:
+        wait_for(lambda: list(tmp_path.glob("outputs/store/generate/*/*.partial/part-*.arrow")), run)
+        os.kill(heaviest(run.pid), signal.SIGKILL)
+        assert run.wait(timeout=300) == 1
+    said = (tmp_path / "err.txt").read_text()
+    assert re.search(r"^failed: decoder=\w+: its process", said, flags=re.MULTILINE), said
+    assert re.search(r"^[12] of 2 jobs failed", said, flags=re.MULTILINE), said
+    again = openended(*words, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert len(list(tmp_path.glob("outputs/runs/default/*"))) == 2
+
+
+def heaviest(parent: int) -> int:
+    """The descendant with the most memory: a worker with its models, no helper process."""
+    return max(psutil.Process(parent).children(recursive=True), key=lambda p: p.memory_info().rss).pid
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "expected"),
+    [
+        ("TypeError('a fault')", 1, "TypeError: a fault"),
+        ("SpecError('two rows in one cell')", 2, "two rows in one cell"),
+    ],
+)
+def test_a_grid_whose_end_fails_leaves_with_an_exit_code(error, code, expected, tmp_path):
+    script = (
+        "import sys\n"
+        "from harness import grid\n"
+        "from harness.cli import main\n"
+        "from harness.errors import SpecError\n"
+        "def refuse(*_):\n"
+        f"    raise {error}\n"
+        "grid.show_report = refuse\n"
+        f"sys.argv = ['openended', '-m', 'decoder=nucleus', 'decoder.p=0.9,7', 'metric=[distinct_n]', *{SMALL}]\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert f"openended: {expected}" in done.stderr or f"failed: {expected}" in done.stderr
+    assert "failed: decoder.p=7" in done.stderr, "failed jobs are told all the same"
+    assert "Traceback" not in done.stderr
+    assert len(list(tmp_path.glob("outputs/runs/default/*"))) == 1
+    if code == 1:
+        (trace,) = tmp_path.glob("outputs/grids/*/error.txt")
+        assert "Traceback" in trace.read_text()
+
+
+BAD = {
+    "processes": (["hydra/launcher=joblib", "hydra.launcher.processes=1"], "hydra.launcher.processes: expected 2"),
+    "cluster": (["hydra/launcher=submitit", "hydra.launcher.cluster=pbs"], "hydra.launcher.cluster: expected auto"),
+    "option": (["hydra/launcher=joblib", "hydra.launcher.jobs=3"], "hydra.launcher.jobs"),
+    "parameter": (
+        ["hydra/launcher=submitit", "hydra.launcher.cluster=local", "+hydra.launcher.parameters.nonsense=1"],
+        "hydra.launcher.parameters",
+    ),
+    "launcher": (["hydra/launcher=joblip"], "joblip"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_wrong_launcher_is_one_line_and_exit_code_2(case, tmp_path):
+    words, expected = BAD[case]
+    done = openended("-m", "seed=0,1", *SMALL, *words, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert len([line for line in done.stderr.splitlines() if line.startswith("openended:")]) == 1
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("outputs/store/*/*/*"))
+
+
+def test_a_grid_makes_no_human_feature_twice_and_loads_each_model_once(tmp_path):
+    words = ["-m", "decoder=greedy,ancestral,nucleus,top_k", "seed=0,1,2", "num_examples=16", "max_new_tokens=4"]
+    done = openended(*words, "metric=[mauve,gen_ppl,distinct_n,repetition]", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    loaded = re.findall(r"^loaded +(\S+)", done.stderr, flags=re.MULTILINE)
+    assert sorted(loaded) == ["docs-m", "docs-s"]
+    made = re.findall(r"^(\w+) +(.*?) +made ", done.stderr, flags=re.MULTILINE)
+    count = collections.Counter(made)
+    human = {step: times for step, times in count.items() if step[1].startswith(("human", "more human"))}
+    assert {step[0] for step in human} >= {"embed", "score"}
+    assert all(times == 1 for step, times in human.items() if step[0] != "measure")
+    assert sum(times for step, times in count.items() if step[0] == "generate") == 10, "greedy once, nine that sample"
+    assert count["examples", "docs"] == count["human", "docs"] == 1
+    records = [json.loads(p.read_text()) for p in tmp_path.glob("outputs/runs/default/*/record.json")]
+    assert len(records) == 10

@@ -1,0 +1,123 @@
+"""A study of length: the texts are embedded once, at all the lengths that the embedder lists."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from harness import _forward
+from harness.errors import SpecError
+from harness.features import EmbedderSpec
+from harness.io import read_json
+from harness.models import bundled_models
+from harness.pipeline import run
+from harness.session import Session
+from harness.settings import settings_from
+from harness.store import Store
+
+pytestmark = pytest.mark.skipif("docs-m" not in bundled_models(), reason="the bundled model is not there")
+LENGTHS = (6, 12, 24)
+
+
+def settings(folder: Path, *overrides: str) -> Any:
+    rows = [
+        {
+            "prompt": f"Return {i} and",
+            "human": f" raise an error if the number {i} is too large for the array." * (1 + i % 3),
+        }
+        for i in range(8)
+    ]
+    path = folder / "own.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["task=jsonl", f"task.path={path}", "num_examples=8", "max_new_tokens=20", "metric=[frechet]"]
+    with initialize_config_module("conf", version_base="1.3"):
+        cfg = compose("config", overrides=[*words, "decoder=greedy", f"outputs_dir={folder / 'out'}", *overrides])
+    node = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(node, dict)
+    return settings_from({**{str(k): v for k, v in node.items()}, "experiment": "test"})
+
+
+def vectors(store: Path, record: Any, system: str) -> np.ndarray[Any, Any]:
+    name = record["inputs"][f"embed:{system} prompt_and_continuation"]
+    made: np.ndarray[Any, Any] = np.load(store / name / "embeddings.npy", allow_pickle=False)
+    return made
+
+
+def test_one_pass_serves_every_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / "out" / "store"
+    session = Session(Store(store))
+    passes = []
+    whole = _forward.run
+    monkeypatch.setattr(
+        _forward, "run", lambda *a, **k: (passes.append(k["pool"] and k["pool"].lengths), whole(*a, **k))[1]
+    )
+    together, alone = {}, {}
+    listed = f"embedder.lengths=[{','.join(map(str, LENGTHS))}]"
+    for length in LENGTHS:
+        made = settings(tmp_path, listed, f"embedder.max_length={length}")
+        together[length] = read_json(run(made, session).folder / "record.json")
+    # Of the model's side, the human one, and the two halves of the human ceiling; the later runs find all of them.
+    assert [lengths for lengths in passes if lengths] == [LENGTHS] * 4
+    for length in LENGTHS:
+        made = settings(tmp_path, f"embedder.max_length={length}")
+        alone[length] = read_json(run(made, session).folder / "record.json")
+    for system in ("human", "model"):
+        for length in LENGTHS:
+            first, second = (vectors(store, runs[length], system) for runs in (together, alone))
+            np.testing.assert_allclose(first, second, atol=1e-4, rtol=1e-4)
+            manifests = [
+                read_json(store / runs[length]["inputs"][f"embed:{system} prompt_and_continuation"] / "manifest.json")
+                for runs in (together, alone)
+            ]
+            assert manifests[0]["meta"] == manifests[1]["meta"]  # the same texts were cut
+            # Bytes may differ by float noise, hence so do keys and signatures.
+            assert (
+                len({runs[length]["inputs"][f"embed:{system} prompt_and_continuation"] for runs in (together, alone)})
+                == 2
+            )
+        assert np.abs(vectors(store, together[6], system) - vectors(store, together[24], system)).max() > 0.1
+    signatures = {r["signature"] for runs in (together, alone) for record in runs.values() for r in record["results"]}
+    assert len(signatures) == 12  # of the metric and of its ceiling
+    assert [together[n]["axes"]["embedder.max_length"] for n in LENGTHS] == list(LENGTHS)
+    assert alone[6]["axes"]["embedder.max_length"] is None
+
+
+def test_the_order_of_the_sweep_changes_no_byte(tmp_path: Path) -> None:
+    listed = f"embedder.lengths=[{','.join(map(str, LENGTHS))}]"
+    made = []
+    for name, order in (("a", LENGTHS), ("b", LENGTHS[::-1])):
+        (tmp_path / name).mkdir()
+        store = tmp_path / name / "store"
+        session = Session(Store(store))
+        runs = [run(settings(tmp_path, listed, f"embedder.max_length={n}"), session) for n in order]
+        assert runs[0].made > runs[1].made
+        made.append({str(p.relative_to(store)): p.read_bytes() for p in store.rglob("embeddings.npy")})
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lengths": (8, 4), "max_length": 8}, "each longer than the one before"),
+        ({"lengths": (0, 4), "max_length": 4}, "each longer than the one before"),
+        ({"lengths": (4, 4), "max_length": 4}, "each longer than the one before"),
+        ({"lengths": (4, 8)}, r"max_length: expected one of embedder\.lengths"),
+        ({"lengths": (4, 8), "max_length": 6}, r"max_length: expected one of embedder\.lengths"),
+        ({"lengths": (4, 8), "max_length": 8, "kind": "sentence"}, "none for a sentence model"),
+    ],
+)
+def test_wrong_lengths(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        EmbedderSpec(path="bundled:docs-m", **options)
+
+
+def test_a_length_beyond_the_context_is_refused(tmp_path: Path) -> None:
+    made = settings(tmp_path, "embedder.lengths=[6,99999]", "embedder.max_length=6")
+    with pytest.raises(SpecError, match="at most the context"):
+        run(made, Session(Store(tmp_path / "store")))

@@ -1,0 +1,89 @@
+"""Real published records, through the whole pipeline, have the values that were stored with them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from harness.io import read_json
+from harness.pipeline import run
+from harness.session import Session
+from harness.settings import settings_from
+from harness.store import Store
+from metrics.eps_ppl import eps_ppl
+from metrics.jensen_shannon import jensen_shannon
+
+pytestmark = pytest.mark.reference
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+GENERATIONS = ["webtext/gpt2-large-greedy", "webtext/gpt2-large-nucleus", "wikitext/gpt2-xl-contrastive"]
+WORDS = [f"metric.{name}.unit=words" for name in ("repetition", "length", "distinct_n", "zipf")]
+
+
+def needed(path: Path) -> Path:
+    if not path.exists():
+        pytest.skip(f"reference data is not beside the repository: {'/'.join(path.parts[-3:])}")
+    return path
+
+
+def record(folder: Path, *overrides: str) -> Any:
+    words = ["scorer=none", "embedder=none", "max_new_tokens=null", f"outputs_dir={folder / 'out'}", *overrides]
+    with initialize_config_module("conf", version_base="1.3"):
+        cfg = compose("config", overrides=words)
+    node = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(node, dict)
+    made = settings_from({**{str(k): v for k, v in node.items()}, "experiment": "test"})
+    return read_json(run(made, Session(Store(folder / "out" / "store"))).folder / "record.json")
+
+
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_published_generations(tmp_path: Path, name: str) -> None:
+    path = needed(SHARED / "generations" / f"{name}.jsonl")
+    book = json.loads((SHARED / "generations" / "expected.json").read_text(encoding="utf-8"))
+    entry = next(e for e in book["files"] if e["file"] == f"{name}.jsonl")
+    sides = {"model": entry["computed"], "human": book["reference_computed"][name.split("/")[0]]}
+    task = ["task=jsonl", f"task.path={path}", "task.human_field=reference", "task.id_field=id"]
+    metrics = ["metric=[repetition,length,distinct_n,zipf]", "metric.repetition.simctg=true", *WORDS]
+    made = record(tmp_path, *task, f"generations={path}", f"num_examples={entry['n']}", *metrics)
+    found = {(r["system"], r["metric"]): r["values"] for r in made["results"]}
+    for side, want in sides.items():
+        repetition, words = found[side, "repetition"], want["words"]
+        assert round(100 * repetition["diversity"], 2) == want["diversity_pct_simctg"]
+        assert {n: round(100 * repetition[f"rep_{n}"], 2) for n in "234"} == want["rep_pct_simctg"]
+        assert round(repetition["loop_rate"] * entry["n"]) == words["loop_count_500"]
+        assert found[side, "length"]["length"] == pytest.approx(want["mean_words"], rel=1e-12)
+        for order, value in words["distinct"].items():
+            assert found[side, "distinct_n"][f"distinct_{order}"] == pytest.approx(value, rel=1e-12)
+        assert found[side, "zipf"]["zipf"] == pytest.approx(words["zipf_plain"], rel=1e-9)
+    stored = entry["stored"]
+    assert round(100 * found["model", "repetition"]["diversity"], 2) == stored["diversity_pct"]
+    assert round(100 * found["human", "repetition"]["diversity"], 2) == stored["reference_diversity_pct"]
+    assert found["model", "length"]["length"] == pytest.approx(stored["gen_length_words"], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["webtext-human.gpt2", "wiki-gpt2-generated", "wiki-gpt2-xl-generated"])
+def test_published_losses(name: str) -> None:
+    """What follows from the probabilities of the true tokens alone."""
+    want = json.loads(needed(SHARED / "nll" / "expected.json").read_text(encoding="utf-8"))[f"{name}.jsonl.gz"]
+    with gzip.open(needed(SHARED / "nll" / f"{name}.jsonl.gz"), "rt", encoding="utf-8") as handle:
+        gold = np.exp(-np.concatenate([np.asarray(json.loads(line)["nll"], np.float64) for line in handle]))
+    assert len(gold) == want["n_scored_tokens"]
+    assert jensen_shannon(gold) == pytest.approx(want["js_one_hot_mean"], rel=1e-12)
+    for eps, value in want["eps_ppl"].items():
+        assert eps_ppl(gold, vocab_size=50257, eps=float(eps)) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "split"), [("april2019_set_mini", "any"), ("realnews_tiny", "any")])
+def test_real_news_records_run_end_to_end(tmp_path: Path, name: str, split: str) -> None:
+    path = needed(SHARED / "realnews" / f"{name}.jsonl")
+    size = len(path.read_text(encoding="utf-8").splitlines())
+    task = ["task=realnews", f"task.path={path}", f"task.split={split}"]
+    human = [f"num_examples={size // 2}", "decoder=greedy", "model=docs-s", "max_new_tokens=4", "metric=[length]"]
+    made = record(tmp_path, *task, *human, "metric.length.unit=words")
+    assert {r["status"] for r in made["results"]} == {"ok"}

@@ -1,0 +1,41 @@
+"""What the README's table says of a task: every fact is there, and its command composes into a run of that task."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from hydra import compose, initialize_config_module
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+
+from harness.registry import members
+from harness.settings import settings_from
+
+TASKS = members("task")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_fact_is_there(name: str) -> None:
+    for fact in ("source", "size", "licence", "obtained", "command"):
+        assert getattr(TASKS[name], fact).strip(), f"{name}: {fact} is empty"
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_command_is_a_run_of_the_task(name: str) -> None:
+    program, *words = shlex.split(TASKS[name].command)
+    assert program == "openended"
+    overrides = OverridesParser.create().parse_overrides([word for word in words if word != "-m"])
+    swept = [o for o in overrides if o.is_sweep_override()]
+    assert bool(swept) == ("-m" in words)
+    # Of a sweep, the first value of each option.
+    given = [
+        f"{o.key_or_group}={next(iter(o.sweep_string_iterator()))}" if o in swept else str(o.input_line)
+        for o in overrides
+    ]
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", overrides=given)
+    plain = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(plain, dict)
+    settings = settings_from({**{str(k): v for k, v in plain.items()}, "experiment": "test"})
+    assert settings.task.name == name
