@@ -66,7 +66,10 @@ def all_jobs(config: DictConfig) -> Jobs:
     if not series:
         return _jobs(config, words)
     own = [word for word in words if _key(word) != CHOICE]
-    return [job for name, one in series.items() for job in _jobs(one, [f"{CHOICE}={name}", *own])]
+    # An experiment without axes would take itself for a single run.
+    return [
+        job for name, one in series.items() for job in _jobs(one, [f"{CHOICE}={name}", "hydra.mode=MULTIRUN", *own])
+    ]
 
 
 def axes_of(jobs: Jobs) -> dict[str, int]:

@@ -7,6 +7,7 @@ A block stands between `<!-- NAME -->` and `<!-- /NAME -->`. `--check` changes n
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import inspect
 import re
 import sys
@@ -16,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from harness.contract import Metric  # noqa: E402
+from harness.decoding.base import SamplingDecoder  # noqa: E402
 from harness.registry import members  # noqa: E402
 
 
@@ -42,8 +44,10 @@ def metrics_table() -> str:
 def decoders_table() -> str:
     """One row a decoder: name, what it does, its parameters."""
     rows = ["| decoder | what it does | parameters | Q |", "| --- | --- | --- | --- |"]
+    shared = {f.name for f in dataclasses.fields(SamplingDecoder)}
     for name, cls in members("decoder").items():
-        shown = ", ".join(f"`{f}`" for f in cls.shown) or "–"
+        own = [f.name for f in dataclasses.fields(cls) if f.name not in shared or f.name in cls.shown]
+        shown = ", ".join(f"`{f}`" for f in own) or "–"
         rows.append(f"| `{name}` | {first_sentence(cls)} | {shown} | {'yes' if cls.has_q else '–'} |")
     return "\n".join(rows)
 
@@ -60,6 +64,16 @@ def tasks_table() -> str:
     return "\n".join(rows)
 
 
+def speed_table() -> str:
+    """The rows of docs/benchmarks.md that have a peer or a limit, without the versions."""
+    rows = ["| work | against | ours | peer | ratio | asked |", "| --- | --- | ---: | ---: | ---: | --- |"]
+    for line in (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 8 and cells[5] not in ("–", "asked", "---"):
+            rows.append(f"| {' | '.join(cells[:6])} |")
+    return "\n".join(rows)
+
+
 def table_alone(report: str) -> str:
     """The table of a report with its legend and footnotes; its notes and signatures stay in the report."""
     lines = [line for line in report.splitlines() if line.startswith(("|", "↑", "<sup>"))]
@@ -67,7 +81,7 @@ def table_alone(report: str) -> str:
     return "\n".join(lines[:at]) + "\n\n" + "\n\n".join(lines[at:])
 
 
-BLOCKS = {"METRICS": metrics_table, "DECODERS": decoders_table, "TASKS": tasks_table}
+BLOCKS = {"METRICS": metrics_table, "DECODERS": decoders_table, "TASKS": tasks_table, "SPEED": speed_table}
 
 
 def rewrite(text: str, blocks: dict[str, str]) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @register("decoder")
 @dataclass(frozen=True, kw_only=True)
 class Adversarial(Decoder):
-    """Random tokens, then those that bring the running perplexity to the human value."""
+    """Random tokens, then those that bring the running perplexity to the human value (Pillutla et al. 2021)."""
 
     name: ClassVar[str] = "adversarial"
     stochastic: ClassVar[bool] = True

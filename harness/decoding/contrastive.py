@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @register("decoder")
 @dataclass(frozen=True, kw_only=True)
 class ContrastiveSearch(Decoder):
-    """Of the k best tokens, the one with the best (1 - alpha) p - alpha · similarity to the text so far.
+    """Of the k best tokens, the best by (1 - alpha) p - alpha · similarity to the text so far (Su et al. 2022).
 
     The similarity is the largest cosine between the token's last hidden state and those of all tokens before, prompt
     included (Su et al. 2022, "A contrastive framework for neural text generation", equation 5).
@@ -134,7 +134,7 @@ def _bundled_amateur() -> Mapping[str, Any]:
 @register("decoder")
 @dataclass(frozen=True, kw_only=True)
 class ContrastiveDecoding(Decoder):
-    """The token with the largest log p_expert - log p_amateur among those with p_expert >= alpha max p_expert.
+    """The largest log p_expert - log p_amateur among tokens with p_expert >= alpha max p_expert (Li et al. 2023).
 
     Li et al. 2023, "Contrastive decoding: open-ended text generation as optimization", section 3, greedily (the paper
     searches with 5 beams).

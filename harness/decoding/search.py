@@ -63,7 +63,7 @@ class Beam(Decoder):
 @register("decoder")
 @dataclass(frozen=True, kw_only=True)
 class BeamSample(Beam):
-    """Beam search whose candidates are drawn without replacement in place of the best ones."""
+    """Beam search whose candidates are drawn without replacement in place of the best ones (transformers' rule)."""
 
     name: ClassVar[str] = "beam_sample"
     stochastic: ClassVar[bool] = True

@@ -19,7 +19,9 @@ def ability_tables(results: Results) -> list[Table]:
     """Build a table of players × criteria for every set of comparisons, best player of the first criterion first."""
     sets: dict[tuple[str, tuple[tuple[str, str], ...]], list[Folded]] = {}
     for item in fold(results):
-        if item.metric == METRIC and item.system == "model" and item.key != METRIC:
+        # A run of a system under test has that system's scores alone.
+        alone = item.axes.get("decoder") == "rated"
+        if alone and item.metric == METRIC and item.system == "model" and item.key != METRIC:
             sets.setdefault((item.signature, tuple(sorted(item.axes.items()))), []).append(item)
     many = len(sets) > 1
     return [_table(items, f"abilities-{i}" if many else "abilities") for i, items in enumerate(sets.values(), 1)]

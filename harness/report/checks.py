@@ -68,7 +68,11 @@ def _decoders(items: Sequence[Folded], metric: str, key: str, *names: str) -> It
 
 
 def _best(values: Sequence[Folded], items: Sequence[Folded]) -> Folded:
-    """Return the best of a decoder's values: highest, or nearest to the human one, as the metric has it."""
+    """Return a decoder's value at its best parameters: those of the highest MAUVE; where it is not known, its best."""
+    mauve = {tuple(i.axes.items()): i.mean for i in _main(items, "mauve", "mauve")}
+    known = [i for i in values if tuple(i.axes.items()) in mauve]
+    if known:
+        return max(known, key=lambda i: mauve[tuple(i.axes.items())])
     return max(values, key=lambda i: turned(i, items))
 
 
@@ -129,8 +133,8 @@ def trend(axes: Sequence[str], metric: str, key: str, sign: int) -> Check:
     """Check that a value moves in one direction from the smallest to the largest value of an axis, on every line."""
 
     def check(items: Sequence[Folded]) -> Verdict | None:
-        own = _of(items, metric, key)
-        lines = [line for axis in axes for line in lines_of(own, axis)]
+        every, main = _of(items, metric, key), _main(items, metric, key)
+        lines = [line for axis in axes for line in lines_of(main if axis.startswith("decoder.") else every, axis)]
         if not lines:
             return None
         right = sum((_ends(line)[1] - _ends(line)[0]) * sign > 0 for line in lines)

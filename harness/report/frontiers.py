@@ -102,7 +102,10 @@ def _quality_diversity(known: Sequence[tuple[System, Folded, Folded]], items: Se
         if len(entries) > 2:
             for place in (0, -1):
                 option = entries[place][1].titles[1].rpartition(" ")[2]
-                panel.annotate(option, (xs[place], ys[place]), xytext=(3, 3), textcoords="offset points", fontsize=6)
+                side: dict[str, Any] = (
+                    {"xytext": (3, -7), "ha": "left"} if place == 0 else {"xytext": (-3, 4), "ha": "right"}
+                )
+                panel.annotate(option, (xs[place], ys[place]), textcoords="offset points", fontsize=6, **side)
     human_x, human_y = human_value(items, known[0][1]), human_value(items, known[0][2])
     if human_x and human_y and math.isfinite(human_x.mean) and math.isfinite(human_y.mean):
         panel.plot(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from metrics._huse_join import Rated
 
 MODEL_COLOUR = COLOURS[0]
+RECALL = ("knn_precision_recall", "recall")  # not its metric's primary value, but its other half
 GRID = 160  # points a side of the picture of the regions
 LEAST_SYSTEMS = 5  # of a cell of the agreement map; see `agreement_map`
 _WHY = "Fewer than five systems make no cell: four are in the same order, or the opposite, by chance in 1 of 12."
@@ -80,8 +81,9 @@ def _huse_of(results: Results, system: System, tail: str) -> dict[str, Figure]:
 
 
 def _primary_values(systems: Sequence[System]) -> dict[str, list[float]]:
-    """Metric → its primary value of every system; metrics that fewer than five systems have are left out."""
-    titles = {(i.metric, i.key): i.title for s in systems for i in s.items if i.primary}
+    """Metric → its primary value (and recall) of every system, where five systems or more have it."""
+    shown = [i for s in systems for i in s.items if i.primary or (i.metric, i.key) == RECALL]
+    titles = {(i.metric, i.key): i.title for i in shown}
     table = {}
     for pair, title in titles.items():
         column = [value.mean if (value := s.value(*pair)) is not None else math.nan for s in systems]
