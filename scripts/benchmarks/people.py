@@ -49,6 +49,8 @@ def loop_huse(data: dict[str, Any]) -> dict[str, Any]:
 
 def wins() -> np.ndarray:
     """50 players of known abilities, 100 comparisons a pair."""
+    import scipy.optimize  # noqa: F401 - not timed
+
     rng = np.random.default_rng(1)
     scores = rng.normal(size=50)
     won = np.triu(rng.binomial(100, 1 / (1 + np.exp(scores[None, :] - scores[:, None]))), 1).astype(float)
@@ -77,6 +79,8 @@ def iterated_bradley_terry(data: np.ndarray) -> dict[str, float]:
 
 def systems() -> tuple[np.ndarray, np.ndarray]:
     """Seven systems: 5,040 orders."""
+    import scipy.stats  # noqa: F401 - not timed
+
     rng = np.random.default_rng(2)
     x = rng.normal(size=7)
     return x, x + rng.normal(size=7)
