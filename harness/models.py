@@ -6,7 +6,6 @@ Planning needs names, digests and context lengths, never weights: everything on 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from harness._hub import offline
 from harness._pieces import Pieces, are_exact
 from harness._placement import DeviceMap, gather, require_accelerate
 from harness.contract import Spec, Tokenizer
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 BUNDLED = "bundled:"
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
+_NO_HUB = "not in the local cache and the hub is off or out of reach"
 _POSITIONS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "seq_length")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -111,8 +112,8 @@ class ModelSpec(Spec):
         """Raise `DataError` if the model cannot be loaded: says which file is missing and how to get it."""
         folder = self.folder
         if folder is None:
-            if _offline() and (self._hub_file("config.json") is None or not self._hub_weights()):
-                raise DataError(f"model {self.path}: not in the local cache and the hub is off; {_how_to_get(self)}")
+            if offline() and (self._hub_file("config.json") is None or not self._hub_weights()):
+                raise DataError(f"model {self.path}: {_NO_HUB}; {_how_to_get(self)}")
             return
         if not folder.is_dir():
             raise DataError(f"model {self.path}: no such folder")
@@ -130,8 +131,8 @@ class ModelSpec(Spec):
         cached = self._hub_file("config.json")
         if cached is not None and _COMMIT.fullmatch(cached.parent.name):
             return cached.parent.name
-        if _offline():
-            raise DataError(f"model {self.path}: not in the local cache and the hub is off; {_how_to_get(self)}")
+        if offline():
+            raise DataError(f"model {self.path}: {_NO_HUB}; {_how_to_get(self)}")
         from huggingface_hub import HfApi
 
         try:
@@ -146,7 +147,7 @@ class ModelSpec(Spec):
         found = try_to_load_from_cache(self.path, name, revision=self.revision)
         if isinstance(found, str):
             return Path(found)
-        if _offline():
+        if offline():
             return None
         try:
             return Path(hf_hub_download(self.path, name, revision=self.revision))
@@ -367,12 +368,6 @@ def _eos_id(spec: ModelSpec, token_to_id: Any) -> int | None:  # noqa: ANN401 - 
         return eos
     found = (token_to_id(name) for name in ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"))
     return next((i for i in found if i is not None), None)
-
-
-def _offline() -> bool:
-    return any(
-        os.environ.get(v, "0").lower() in ("1", "true", "yes") for v in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    )
 
 
 def _how_to_get(spec: ModelSpec) -> str:

@@ -14,7 +14,7 @@ LAYERS = [
     {"harness.errors", "harness.types", "harness.signature", "harness.rng", "harness.contract", "harness.registry", "harness.io"},
     {"harness.store", "harness.provenance", "harness.rows", "harness.progress"},
     {"metrics", "tasks", "harness.models", "harness.chat", "harness.features", "harness.decoding", "harness._forward",
-     "harness._encoders", "harness._placement", "harness._pieces", "harness.generations", "harness._published", "harness._pickles"},
+     "harness._encoders", "harness._placement", "harness._pieces", "harness._hub", "harness.generations", "harness._published", "harness._pickles"},
     {"harness.settings", "harness.session", "harness.steps", "harness.stages", "harness.texts", "harness.sides",
      "harness.measure", "harness.pipeline", "harness.people", "harness.report", "harness.finetune"},
     {"harness.jobs", "harness.union", "harness.launchers", "harness.grid", "harness.cli", "harness.__main__"},

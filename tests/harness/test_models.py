@@ -105,6 +105,25 @@ def test_hub_models_without_a_network(monkeypatch, tmp_path):
     assert pinned.identity()["commit"] == "a" * 40
 
 
+def test_a_hub_that_cannot_be_reached_is_as_one_that_is_off(monkeypatch, tmp_path, caplog):
+    from huggingface_hub import constants
+
+    from harness._hub import NAMES, reachable
+
+    for name in (*NAMES, "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # the discard port: nothing listens
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    reachable.cache_clear()
+    spec = ModelSpec(path="nobody/nothing-of-this-name")
+    for call in (spec.check_ready, spec.identity, spec.context_length):
+        with pytest.raises(DataError, match="hf download nobody/nothing-of-this-name"):
+            call()
+    assert caplog.text.count("cannot be reached") == 1
+    assert constants.HF_HUB_OFFLINE
+    reachable.cache_clear()
+
+
 def test_refused_specs(folder):
     with pytest.raises(SpecError, match=r"model\.path"):
         ModelSpec(path=" ")

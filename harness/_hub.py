@@ -1,0 +1,43 @@
+"""Whether the Hugging Face hub may be asked, and answers at all."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import urllib.request
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+log = logging.getLogger(__name__)
+
+NAMES = ("OPENENDED_OFFLINE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+SECONDS = 5.0  # that a connection may take
+
+
+def offline() -> bool:
+    """Return true where nothing can be fetched from the hub: it is switched off, or its host cannot be reached."""
+    if any(os.environ.get(name, "").lower() in ("1", "true", "yes", "on") for name in NAMES):
+        return True
+    from huggingface_hub import constants
+
+    if reachable(constants.ENDPOINT):
+        return False
+    # Its own client would try for half a minute at every file, those in the cache included.
+    constants.HF_HUB_OFFLINE = True
+    return True
+
+
+@lru_cache
+def reachable(endpoint: str) -> bool:
+    """Return whether a host takes connections; asked once a process. Behind a proxy that is taken for granted."""
+    parts = urlsplit(endpoint)
+    if parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(parts.hostname or ""):
+        return True
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((parts.hostname or "", port), timeout=SECONDS).close()
+    except OSError as err:
+        log.warning("%s cannot be reached (%s): only what is in the cache is used", endpoint, err)
+        return False
+    return True
