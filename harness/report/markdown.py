@@ -9,10 +9,16 @@ import math
 from harness.report.table import Cell, Column, Table
 
 
+def _align(table: Table, column: int) -> str:
+    """Words begin at the left, numbers end at the right."""
+    cells = [row.cells[column] for row in table.rows]
+    return "---" if any(cell.words for cell in cells) else "---:"
+
+
 def to_markdown(table: Table) -> str:
     """Write a table as GitHub Markdown, notes and signatures under it."""
     heads = [table.head, *(["seeds"] if table.show_seeds else []), *(c.heading for c in table.columns)]
-    aligns = ["---", *(["---:"] if table.show_seeds else []), *("---:" for _ in table.columns)]
+    aligns = ["---", *(["---:"] if table.show_seeds else []), *(_align(table, i) for i in range(len(table.columns)))]
     lines = [f"**{_escaped(table.title)}**", "", _line([_escaped(h) for h in heads]), _line(aligns)]
     for row in table.rows:
         seeds = [str(row.seeds or "")] if table.show_seeds else []

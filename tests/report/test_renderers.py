@@ -117,3 +117,10 @@ def test_a_cell_without_a_value_is_a_dash_unless_nothing_belongs_there():
     assert TABLE.text(Cell(blank=True), column) == ("", "")
     assert TABLE.text(Cell(0.001, signed=True), column) == ("0.00", "")
     assert TABLE.text(Cell(1.0, 0.5, decimals=1), column) == ("1.0", "0.5")
+
+
+def test_words_begin_at_the_left_in_markdown():
+    columns = (Column("", "source", "source", "none"), Column("m", "m", "M", "higher"))
+    rows = (Row("one", "claim", (Cell(words="said"), Cell(0.5, n=1))),)
+    table = Table("t", "T", columns, rows, head="Claim", show_seeds=False)
+    assert to_markdown(table).splitlines()[3] == "| --- | --- | ---: |"
