@@ -6,18 +6,25 @@ import logging
 import os
 import socket
 import urllib.request
+from collections.abc import Sequence
 from functools import lru_cache
 from urllib.parse import urlsplit
 
 log = logging.getLogger(__name__)
 
-NAMES = ("OPENENDED_OFFLINE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+OURS = ("OPENENDED_OFFLINE", "HF_HUB_OFFLINE")  # switch off every download
+NAMES = (*OURS, "TRANSFORMERS_OFFLINE")  # and those of models
 SECONDS = 5.0  # that a connection may take
+
+
+def switched_off(names: Sequence[str]) -> bool:
+    """Return true if an environment variable of these names says so."""
+    return any(os.environ.get(name, "").lower() in ("1", "true", "yes", "on") for name in names)
 
 
 def offline() -> bool:
     """Return true where nothing can be fetched from the hub: it is switched off, or its host cannot be reached."""
-    if any(os.environ.get(name, "").lower() in ("1", "true", "yes", "on") for name in NAMES):
+    if switched_off(NAMES):
         return True
     from huggingface_hub import constants
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.errors import MissingExtra
 
@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import torch
 
 DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
-DEVICE_MAPS: tuple[str, ...] = get_args(DeviceMap)
 
 
 def require_accelerate() -> None:

@@ -214,8 +214,8 @@ def axes(settings: Settings, decoder: Decoder | None) -> dict[str, Json]:
     out |= {"num_examples": s.num_examples, "max_new_tokens": s.max_new_tokens, "samples": s.samples}
     if decoder is not None and s.model is not None:
         # One word for "always full length": a sweep over lengths then differs in the length alone.
-        full = s.min_new_tokens == s.max_new_tokens
-        out["min_new_tokens"] = "max_new_tokens" if full else s.min_new_tokens or 0
+        full = s.least == s.max_new_tokens
+        out["min_new_tokens"] = "max_new_tokens" if full else s.least
     out["scorer"] = s.scorer.title if s.scorer else None
     out["embedder"] = s.embedder.title if s.embedder else None
     # The axis of a study of length; elsewhere it goes with the embedder.
@@ -235,6 +235,6 @@ def _notes(made: Made, settings: Settings) -> list[str]:
     entry = made.model_source.entry
     if entry is not None:
         notes += list(entry.meta.get("notes", ()))
-    if settings.min_new_tokens and settings.generations is None:
-        notes.append(f"no generated text ends before {settings.min_new_tokens} tokens (min_new_tokens)")
+    if settings.least and settings.generations is None:
+        notes.append(f"no generated text ends before {settings.least} tokens (min_new_tokens)")
     return notes

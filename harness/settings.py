@@ -90,14 +90,18 @@ class Settings(Spec):
         self.require(self.num_examples >= 1, "num_examples", "1 or more")
         self.require(self.samples >= 1, "samples", "1 or more")
         self.require(self.max_new_tokens is None or self.max_new_tokens >= 1, "max_new_tokens", "1 or more, or null")
-        shortest, longest = self.min_new_tokens or 0, self.max_new_tokens
-        fits = shortest >= 0 and (longest is None or shortest <= longest)
+        fits = self.least >= 0 and (self.max_new_tokens is None or self.least <= self.max_new_tokens)
         self.require(fits, "min_new_tokens", "0 (a text may end at once) to max_new_tokens")
         plain = self.scorer is None or not self.scorer.chat_template
         self.require(plain, "scorer", "chat_template=false: the scorer reads texts, only the model under test chats")
         if self.generations is None and self.judgments is None:
             for option in ("model", "decoder", "max_new_tokens"):
                 self.require(getattr(self, option) is not None, option, "a value when the harness generates")
+
+    @property
+    def least(self) -> int:
+        """Tokens that a generated text has at least."""
+        return self.min_new_tokens or 0
 
     @property
     def chat_model(self) -> ModelSpec | None:

@@ -213,7 +213,7 @@ class SideMaker:
             raise UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
         if not isinstance(decoder, QDecoder):
             raise UndefinedMetric(decoder.no_q_reason)
-        q_decoder, shortest = decoder, self.settings.min_new_tokens or 0
+        q_decoder, shortest = decoder, self.settings.least
 
         def build(folder: Path) -> Mapping[str, Any]:
             from harness.decoding.teacher import next_token_stats

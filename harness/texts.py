@@ -123,7 +123,7 @@ class Texts:
             "seed": s.seed if decoder.stochastic else None,
             "samples": s.samples,
             "max_new_tokens": length,
-            "min_new_tokens": s.min_new_tokens or 0,
+            "min_new_tokens": s.least,
         }
         prompts = human.files[stages.PROMPTS] if human is not None and ready else None
         identity = self.steps.ask(model.identity)
@@ -140,7 +140,7 @@ class Texts:
             with progress(f"{decoder.title}", total, unit="tokens", enabled=s.runtime.progress) as advance:
                 return stages.make_generations(
                     folder, lm, decoder, human.path / stages.PROMPTS, chat=chat.path / stages.CHAT if chat else None,
-                    seed=s.seed, samples=s.samples, max_new_tokens=length, min_new_tokens=s.min_new_tokens or 0,
+                    seed=s.seed, samples=s.samples, max_new_tokens=length, min_new_tokens=s.least,
                     batch_size=s.runtime.batch_size, flush_seconds=s.runtime.flush_seconds, advance=advance,
                 )  # fmt: skip
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from harness._hub import OURS, switched_off
 from harness.errors import DataError
 from harness.io import read_json, write_json
 
@@ -66,8 +67,7 @@ def cache_root(cache_dir: str | None = None) -> Path:
 
 def is_offline(*, offline: bool = False) -> bool:
     """Say whether nothing may be fetched."""
-    names = ("OPENENDED_OFFLINE", "HF_HUB_OFFLINE")
-    return offline or any(os.environ.get(n, "").lower() in ("1", "true", "yes", "on") for n in names)
+    return offline or switched_off(OURS)
 
 
 def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False, progress: bool = True) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,15 +29,16 @@ def penalise(decoder: QDecoder, logits: Tensor, history: Tensor) -> Tensor:
     return logits
 
 
-def forbid_end(logits: Tensor, eos_id: int | None) -> Tensor:
+def forbid_end(logits: Tensor, eos_id: int | None, rows: Sequence[int] | slice = slice(None)) -> Tensor:
     """Forbid the end of text, where a text is still shorter than `min_new_tokens`.
 
     Args:
         logits: Shape (n, V); written to.
         eos_id: The end token, None where the model has none.
+        rows: Which rows; all of them by default.
     """
     if eos_id is not None:
-        logits[:, eos_id] = float("-inf")
+        logits[rows, eos_id] = float("-inf")
     return logits
 
 

@@ -176,6 +176,7 @@ def _batch(
     import torch
 
     from harness.decoding.cache import runner
+    from harness.decoding.penalties import forbid_end
 
     heads = [prompts[r] if len(prompts[r]) else np.array([lm.start_id]) for r in rows]
     tails = [continuations[r] for r in rows]
@@ -198,8 +199,8 @@ def _batch(
         part = slice(start, start + size)
         early = [i for i, place in enumerate(places[part]) if place.step < min_new_tokens]
         logits = run.logits(hidden[part])
-        if early and lm.eos_id is not None:
-            logits[early, lm.eos_id] = float("-inf")
+        if early:
+            logits = forbid_end(logits, lm.eos_id, early)
         chunk = _Chunk(logits, gold[part], places[part], banned=bool(early))
         _score_all(decoders, tables, chunk, out[part], prompts, continuations)
 

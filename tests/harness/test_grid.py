@@ -25,16 +25,20 @@ def config(folder):
     )
 
 
-def test_report_that_fails_leaves_with_exit_code_2(tmp_path, monkeypatch, caplog):
+def code_of_a_report_that_raises(error, tmp_path, monkeypatch):
     write_json(tmp_path / "jobs/00000.json", {"job": "a", "state": "done", "seconds": 1.0, "folder": str(tmp_path)})
 
-    def refuse(*_):
-        raise SpecError("two rows in one cell")
+    def fault(*_):
+        raise error
 
-    monkeypatch.setattr(grid, "show_report", refuse)
+    monkeypatch.setattr(grid, "show_report", fault)
     with pytest.raises(SystemExit) as left:
         grid.Watch().on_multirun_end(config(tmp_path))
-    assert left.value.code == 2
+    return left.value.code
+
+
+def test_report_that_fails_leaves_with_exit_code_2(tmp_path, monkeypatch, caplog):
+    assert code_of_a_report_that_raises(SpecError("two rows in one cell"), tmp_path, monkeypatch) == 2
     assert "two rows in one cell" in caplog.text
 
 
@@ -50,16 +54,8 @@ def test_failed_jobs_leave_with_exit_code_1(tmp_path, monkeypatch, caplog):
 def test_an_unforeseen_error_at_the_end_leaves_with_exit_code_1_and_a_traceback_in_a_file(
     tmp_path, monkeypatch, caplog
 ):
-    write_json(tmp_path / "jobs/00000.json", {"job": "a", "state": "done", "seconds": 1.0, "folder": str(tmp_path)})
     write_json(tmp_path / "jobs/00001.json", {"job": "b", "state": "running", "seconds": 1.0})
-
-    def fault(*_):
-        raise TypeError("a fault")
-
-    monkeypatch.setattr(grid, "show_report", fault)
-    with pytest.raises(SystemExit) as left:
-        grid.Watch().on_multirun_end(config(tmp_path))
-    assert left.value.code == 1
+    assert code_of_a_report_that_raises(TypeError("a fault"), tmp_path, monkeypatch) == 1
     assert "TypeError: a fault" in caplog.text
     assert "running: b: it never ended" in caplog.text
     assert "in fault" in (tmp_path / "error.txt").read_text()
