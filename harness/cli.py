@@ -7,9 +7,9 @@ import os
 import sys
 from typing import Any
 
-from harness.errors import HarnessError, suggest
+from openended.harness.errors import HarnessError, suggest
 
-log = logging.getLogger("harness")
+log = logging.getLogger("openended")
 
 INTERRUPTED = 130
 
@@ -23,12 +23,10 @@ def main() -> None:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    from harness.grid import Job
-    from harness.launchers import register_launchers
+    from openended.harness.hydra_app.job import Job
 
-    register_launchers()
     try:
-        hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")(Job())()
+        hydra.main(version_base="1.3", config_path="pkg://openended.conf", config_name="config")(Job())()
     except HarnessError as err:
         _fail(str(err))
     except (HydraException, OmegaConfBaseException) as err:
@@ -43,7 +41,7 @@ def main() -> None:
 
 
 def _fail(message: str) -> None:
-    from harness.grid import USER_ERROR
+    from openended.harness.hydra_app.job import USER_ERROR
 
     print(f"openended: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
     raise SystemExit(USER_ERROR) from None

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.errors import DataError, SpecError
-from harness.signature import signature
-from harness.types import F64, HUMAN, Example, MetricResult, NextToken, Ragged
+from openended.harness.errors import DataError, SpecError
+from openended.harness.signature import signature
+from openended.harness.types import F64, HUMAN, Example, MetricResult, NextToken, Ragged
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class Need:
 
     `tokens` → `Ragged` int64; `texts` → list of str; `stops` → bool array, true where the length limit was hit;
     `embeddings` → float32 (n, d); `token_nll` → `Ragged` float64, nats; `next_token` → `NextToken`;
-    `judgments` → `metrics._judgments.Judgments`.
+    `judgments` → `openended.metrics._judgments.Judgments`.
     """
 
     kind: NeedKind

@@ -27,13 +27,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract import Spec, Task, Tokenizer
-from harness.errors import DataError, HarnessError, MissingExtra, SpecError
-from harness.features import token_ids
-from harness.io import read_json, write_json
-from harness.models import LanguageModel, ModelSpec, load_model
-from harness.registry import build
-from harness.signature import canonical
+from openended.harness.contract import Spec, Task, Tokenizer
+from openended.harness.errors import DataError, HarnessError, MissingExtra, SpecError
+from openended.harness.io import read_json, write_json
+from openended.harness.models.embedder import token_ids
+from openended.harness.models.transformers import LanguageModel, ModelSpec, load_model
+from openended.harness.registry import build
+from openended.harness.signature import canonical
 
 log = logging.getLogger(__name__)
 _TEXTS = 1024
@@ -238,7 +238,7 @@ def _node(group: str, name: str) -> dict[str, Any]:
 
     import yaml
 
-    home = files("conf").joinpath(group)
+    home = files("openended.conf").joinpath(group)
     place = home.joinpath(f"{name}.yaml")
     if not place.is_file():
         known = sorted(p.name.removesuffix(".yaml") for p in home.iterdir() if p.name.endswith(".yaml"))

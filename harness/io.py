@@ -17,8 +17,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from harness.errors import DataError, StoreError
-from harness.types import Json
+from openended.harness.errors import DataError, StoreError
+from openended.harness.types import Json
 
 # Longest line of a JSON-lines file, bytes: a guard for memory, far above any document.
 MAX_LINE = 16 << 20

@@ -9,7 +9,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from harness.types import Json
+from openended.harness.types import Json
 
 PACKAGES = (
     "openended", "torch", "transformers", "tokenizers", "datasets", "pyarrow", "numpy", "scipy", "scikit-learn",

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-from harness.contract import Spec
-from harness.errors import SpecError, suggest
+from openended.harness.contract import Spec
+from openended.harness.errors import SpecError, suggest
 
 T = TypeVar("T", bound=type)
 S = TypeVar("S", bound=Spec)
 
 # Group → package whose modules hold our own members.
-_HOMES = {"metric": "metrics", "task": "tasks", "decoder": "harness.decoding"}
+_HOMES = {"metric": "openended.metrics", "task": "openended.tasks", "decoder": "openended.harness.decoding"}
 _members: dict[str, dict[str, type]] = {group: {} for group in _HOMES}
 _loaded: set[str] = set()
 

@@ -10,7 +10,7 @@ import hashlib
 
 import numpy as np
 
-from harness.types import F64
+from openended.harness.types import F64
 
 
 def derive_seed(seed: int, *names: str | int) -> int:

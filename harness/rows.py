@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.errors import DataError
-from harness.io import replacing
-from harness.types import Example, Generation, Ragged
+from openended.harness.errors import DataError
+from openended.harness.io import replacing
+from openended.harness.types import Example, Generation, Ragged
 
 if TYPE_CHECKING:
     import pyarrow as pa

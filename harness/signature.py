@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from harness.types import Json
+from openended.harness.types import Json
 
 
 def canonical(value: Any) -> Json:  # noqa: ANN401 - the one door through which specs become JSON

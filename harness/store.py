@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import DataError, StoreError
-from harness.io import file_digest, read_json, write_json
-from harness.signature import canonical, digest
-from harness.types import Json
+from openended.harness.errors import DataError, StoreError
+from openended.harness.io import file_digest, read_json, write_json
+from openended.harness.signature import canonical, digest
+from openended.harness.types import Json
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.types import I64
+from openended.harness.types import I64
 
 F32 = NDArray[np.float32]
 

@@ -17,11 +17,11 @@ from typing import Literal, cast
 
 import numpy as np
 
-from harness.errors import DataError
-from harness.io import write_text
-from harness.rng import stream
-from harness.types import F64
-from metrics._rows import Row, as_number, pick, read_rows, source_of
+from openended.harness.errors import DataError
+from openended.harness.io import write_text
+from openended.harness.rng import stream
+from openended.harness.types import F64
+from openended.metrics._rows import Row, as_number, pick, read_rows, source_of
 
 Outcome = Literal["a", "b", "tie"]
 TieRule = Literal["half", "random", "drop"]

@@ -18,10 +18,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from harness.contract import Direction
-from harness.rng import stream
-from harness.types import F64
-from metrics._result import Values
+from openended.harness.contract import Direction
+from openended.harness.rng import stream
+from openended.harness.types import F64
+from openended.metrics._result import Values
 
 Method = Literal["spearman", "kendall"]
 

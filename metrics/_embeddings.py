@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract import Features, Need, Side
-from harness.errors import UndefinedMetric
-from harness.types import F64, I64, Floats
+from openended.harness.contract import Features, Need, Side
+from openended.harness.errors import UndefinedMetric
+from openended.harness.types import F64, I64, Floats
 
 Rows = Literal["l2", "l1", "none"]
 """How each row is scaled: to unit L2 norm, to unit L1 norm, or not at all; an all-zero row stays zero."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from harness.types import F64, I64
+from openended.harness.types import F64, I64
 
 Curve = Literal["uniform", "angular"]
 

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract import Features, Need, Side
-from harness.errors import DataError, UndefinedMetric
-from harness.types import F64, HUMAN
-from metrics._judgments import Judgments
+from openended.harness.contract import Features, Need, Side
+from openended.harness.errors import DataError, UndefinedMetric
+from openended.harness.types import F64, HUMAN
+from openended.metrics._judgments import Judgments
 
 LengthUnit = Literal["words", "tokens"]
 LogProbs = Literal["run", "column"]

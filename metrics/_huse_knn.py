@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.errors import UndefinedMetric
-from harness.types import F64, I64
+from openended.harness.errors import UndefinedMetric
+from openended.harness.types import F64, I64
 
 Ties = Literal["include", "exclude"]
 VoteTie = Literal["human", "model", "half"]

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.errors import UndefinedMetric
-from harness.rng import stream
-from harness.types import F64, I64
-from metrics._huse_join import Rated
-from metrics._huse_knn import knn_margins, margins_to_errors, standardise
+from openended.harness.errors import UndefinedMetric
+from openended.harness.rng import stream
+from openended.harness.types import F64, I64
+from openended.metrics._huse_join import Rated
+from openended.metrics._huse_knn import knn_margins, margins_to_errors, standardise
 
 _MOST_LEVELS = 100  # distinct ratings; the coincidence matrix grows with their square for every text
 

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract import Features, Metric, Need, Side
-from harness.errors import DataError
-from harness.types import F64, HUMAN
-from metrics._rows import Row, as_number, pick, read_rows, source_of
+from openended.harness.contract import Features, Metric, Need, Side
+from openended.harness.errors import DataError
+from openended.harness.types import F64, HUMAN
+from openended.metrics._rows import Row, as_number, pick, read_rows, source_of
 
 T = TypeVar("T")
 

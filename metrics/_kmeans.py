@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.types import I64
-from metrics._assignment import F32, FullSearch, Search, nearest
+from openended.harness.types import I64
+from openended.metrics._assignment import F32, FullSearch, Search, nearest
 
 _MAX_POINTS = 256  # faiss: train on at most this many points a centroid
 _RESTART_STEP = 15486557  # faiss: the seed of restart r is seed + 1 + r * this

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.types import I64
-from metrics._ngrams import NgramIndex
+from openended.harness.types import I64
+from openended.metrics._ngrams import NgramIndex
 
 _FEW_REPEATS = 50  # a phrase of one or two tokens counts only above this: Holtzman et al. 2020, released code
 _LONG_PHRASE = 3

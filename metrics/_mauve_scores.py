@@ -1,12 +1,12 @@
-"""What MAUVE and its kin are once each text has a cell; see `metrics.mauve` for definitions and sources."""
+"""What MAUVE and its kin are once each text has a cell; see `openended.metrics.mauve` for definitions and sources."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.types import F64, I64
-from metrics._histograms import (
+from openended.harness.types import F64, I64
+from openended.metrics._histograms import (
     Curve,
     best_f,
     curve_area,
@@ -18,9 +18,9 @@ from metrics._histograms import (
     precision_recall,
     smoothed,
 )
-from metrics._result import Values
+from openended.metrics._result import Values
 
-_ANGLES = 1001  # of the precision-recall curve behind F8 and F1/8, as in metrics.precision_recall_curve
+_ANGLES = 1001  # of the precision-recall curve behind F8 and F1/8, as in openended.metrics.precision_recall_curve
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from harness.contract import Features, Need
-from harness.errors import UndefinedMetric
-from harness.types import F64, I64, NextToken
+from openended.harness.contract import Features, Need
+from openended.harness.errors import UndefinedMetric
+from openended.harness.types import F64, I64, NextToken
 
 NEXT_TOKEN = Need("next_token", by="decoder")
 

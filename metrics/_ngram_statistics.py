@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from harness.types import F64
-from metrics._ngrams import NgramIndex
+from openended.harness.types import F64
+from openended.metrics._ngrams import NgramIndex
 
 
 def mean_of(values: F64) -> float:

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.types import I64, Ragged
-from metrics._sequences import CHUNK, blocks, rows_of
+from openended.harness.types import I64, Ragged
+from openended.metrics._sequences import CHUNK, blocks, rows_of
 
 _KEY_BITS = 62
 

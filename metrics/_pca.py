@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.types import F64, Floats
-from metrics._embeddings import Rows, blocks, n_rows, shared_rows
+from openended.harness.types import F64, Floats
+from openended.metrics._embeddings import Rows, blocks, n_rows, shared_rows
 
 _BLOCK = 1024  # rows at a time: few enough for a cache, enough for the products
 

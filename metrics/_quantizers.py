@@ -12,11 +12,11 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from harness.errors import UndefinedMetric
-from harness.types import I64, Floats
-from metrics._embeddings import Rows, n_rows
-from metrics._kmeans import Clustering, kmeans
-from metrics._pca import fit_pca
+from openended.harness.errors import UndefinedMetric
+from openended.harness.types import I64, Floats
+from openended.metrics._embeddings import Rows, n_rows
+from openended.metrics._kmeans import Clustering, kmeans
+from openended.metrics._pca import fit_pca
 
 QuantizerName = Literal["kmeans", "kmeans_l1"]
 Buckets = int | Literal["auto"]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import DataError
-from harness.io import file_digest, open_text, read_jsonl
+from openended.harness.errors import DataError
+from openended.harness.io import file_digest, open_text, read_jsonl
 
 _MISSING = frozenset({"", "na", "nan", "null", "none"})
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "model", "1.0"}), frozenset({"0", "false", "no", "human", "0.0"})

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract import Features, Metric, Need, Scope, Side, Unit
-from harness.errors import UndefinedMetric
-from harness.types import F64, Ragged
-from metrics._ngrams import NgramIndex
-from metrics._sequences import joined, rows_of, selected, trimmed
+from openended.harness.contract import Features, Metric, Need, Scope, Side, Unit
+from openended.harness.errors import UndefinedMetric
+from openended.harness.types import F64, Ragged
+from openended.metrics._ngrams import NgramIndex
+from openended.metrics._sequences import joined, rows_of, selected, trimmed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,13 +23,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from harness.contract import Direction, Family, Features, Metric, Need, Resampling
-from harness.errors import UndefinedMetric
-from harness.registry import register
-from harness.types import F64, HUMAN, MetricResult
-from metrics._comparisons import Comparisons, TieRule, Wins, count_wins, read_comparisons
-from metrics._judgments import JudgmentMetric, file_features, judgments_of
-from metrics._result import Values
+from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.types import F64, HUMAN, MetricResult
+from openended.metrics._comparisons import Comparisons, TieRule, Wins, count_wins, read_comparisons
+from openended.metrics._judgments import JudgmentMetric, file_features, judgments_of
+from openended.metrics._result import Values
 
 PAIRS = Need("judgments", by="pairs")
 

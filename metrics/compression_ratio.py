@@ -18,10 +18,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from harness.contract import Direction, Features, Metric, Need, Resampling, Scope
-from harness.errors import UndefinedMetric
-from harness.registry import register
-from harness.types import MetricResult
+from openended.harness.contract import Direction, Features, Metric, Need, Resampling, Scope
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.types import MetricResult
 
 _GZIP = 16 + zlib.MAX_WBITS  # zlib's way to ask for a gzip frame
 

@@ -21,12 +21,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
-from harness.registry import register
-from harness.rng import stream
-from harness.types import I64, Floats, MetricResult
-from metrics._embeddings import canonical_rows, check_sides
-from metrics._result import Values
+from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from openended.harness.registry import register
+from openended.harness.rng import stream
+from openended.harness.types import I64, Floats, MetricResult
+from openended.metrics._embeddings import canonical_rows, check_sides
+from openended.metrics._result import Values
 
 _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
 

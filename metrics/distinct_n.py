@@ -26,13 +26,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from harness.contract import Direction, Features, Resampling
-from harness.errors import UndefinedMetric
-from harness.registry import register
-from harness.types import MetricResult
-from metrics._ngram_statistics import distinct_by_text, mean_of, simctg_percent
-from metrics._ngrams import NgramIndex, Sequences, index_of
-from metrics._text import TextMetric, check_orders, defined, missing_note, variant_of
+from openended.harness.contract import Direction, Features, Resampling
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.types import MetricResult
+from openended.metrics._ngram_statistics import distinct_by_text, mean_of, simctg_percent
+from openended.metrics._ngrams import NgramIndex, Sequences, index_of
+from openended.metrics._text import TextMetric, check_orders, defined, missing_note, variant_of
 
 Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
 _RESHAPED = {"simctg": "without_last", "ngd": "joined"}

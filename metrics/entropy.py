@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from harness.contract import Direction, Features, Resampling
-from harness.errors import UndefinedMetric
-from harness.registry import register
-from harness.types import MetricResult
-from metrics._ngram_statistics import corpus_entropy, entropy_by_text, mean_of
-from metrics._ngrams import NgramIndex, Sequences, index_of
-from metrics._text import TextMetric, check_orders, defined, missing_note
+from openended.harness.contract import Direction, Features, Resampling
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.types import MetricResult
+from openended.metrics._ngram_statistics import corpus_entropy, entropy_by_text, mean_of
+from openended.metrics._ngrams import NgramIndex, Sequences, index_of
+from openended.metrics._text import TextMetric, check_orders, defined, missing_note
 
 
 def ngram_entropy(

@@ -19,11 +19,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from harness.contract import Direction, Features, Metric, Need, Resampling
-from harness.errors import UndefinedMetric
-from harness.registry import register
-from harness.types import F64, MetricResult
-from metrics._next_token import NEXT_TOKEN, mean_by_row, probabilities, statistics
+from openended.harness.contract import Direction, Features, Metric, Need, Resampling
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.types import F64, MetricResult
+from openended.metrics._next_token import NEXT_TOKEN, mean_by_row, probabilities, statistics
 
 
 def eps_ppl(gold_prob: ArrayLike, *, vocab_size: int, eps: float) -> float:

@@ -26,11 +26,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
-from harness.registry import register
-from harness.types import F64, Floats, MetricResult
-from metrics._embeddings import blocks, canonical_sides, check_sides
-from metrics._pca import moments, project_pair
+from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from openended.harness.registry import register
+from openended.harness.types import F64, Floats, MetricResult
+from openended.metrics._embeddings import blocks, canonical_sides, check_sides
+from openended.metrics._pca import moments, project_pair
 
 # Error that the short way may make, as a share of both traces: 1e-8 of a distance that is a thousandth of them.
 _MOST_LOST = 1e-11

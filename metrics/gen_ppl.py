@@ -30,12 +30,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract import Direction, Features, Metric, Need, Resampling
-from harness.errors import UndefinedMetric
-from harness.registry import register
-from harness.types import F64, MetricResult, Ragged
-from metrics._ngram_statistics import entropy_by_text, mean_of
-from metrics._text import corpus_of
+from openended.harness.contract import Direction, Features, Metric, Need, Resampling
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.types import F64, MetricResult, Ragged
+from openended.metrics._ngram_statistics import entropy_by_text, mean_of
+from openended.metrics._text import corpus_of
 
 Average = Literal["micro", "macro"]
 Compat = Literal["none", "mauve_experiments"]

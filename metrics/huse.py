@@ -31,15 +31,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from harness.contract import Direction, Family, Features, Metric, Need, Resampling
-from harness.errors import UndefinedMetric
-from harness.registry import register
-from harness.types import F64, HUMAN, MetricResult
-from metrics._huse_join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, join
-from metrics._huse_knn import Ties, VoteTie, knn_margins, margins_to_errors, standardise
-from metrics._huse_stability import affordable, agreement, bootstrap_huse
-from metrics._judgments import JudgmentMetric, Judgments, file_features, judgments_of, read_judgments
-from metrics._result import Values
+from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.types import F64, HUMAN, MetricResult
+from openended.metrics._huse_join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, join
+from openended.metrics._huse_knn import Ties, VoteTie, knn_margins, margins_to_errors, standardise
+from openended.metrics._huse_stability import affordable, agreement, bootstrap_huse
+from openended.metrics._judgments import JudgmentMetric, Judgments, file_features, judgments_of, read_judgments
+from openended.metrics._result import Values
 
 
 @dataclass(frozen=True, slots=True, eq=False)

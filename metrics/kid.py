@@ -22,11 +22,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
-from harness.registry import register
-from harness.types import F64, Floats, MetricResult
-from metrics._embeddings import canonical_rows, check_sides
-from metrics._result import Values
+from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from openended.harness.registry import register
+from openended.harness.types import F64, Floats, MetricResult
+from openended.metrics._embeddings import canonical_rows, check_sides
+from openended.metrics._result import Values
 
 _BLOCK = 1024
 

@@ -23,13 +23,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
-from harness.registry import register
-from harness.types import Floats, MetricResult
-from metrics._embeddings import Rows, blocks, canonical_sides, check_sides
-from metrics._neighbors import count_balls, prepare, radii
-from metrics._pca import project_pair
-from metrics._result import Values
+from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from openended.harness.registry import register
+from openended.harness.types import Floats, MetricResult
+from openended.metrics._embeddings import Rows, blocks, canonical_sides, check_sides
+from openended.metrics._neighbors import count_balls, prepare, radii
+from openended.metrics._pca import project_pair
+from openended.metrics._result import Values
 
 RowScale = Literal["with_pca", "l2", "none"]
 

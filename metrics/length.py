@@ -17,11 +17,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from harness.contract import Direction, Features, Metric, Need, Resampling, Scope, Unit
-from harness.errors import UndefinedMetric
-from harness.registry import register
-from harness.types import I64, MetricResult
-from metrics._sequences import rows_of
+from openended.harness.contract import Direction, Features, Metric, Need, Resampling, Scope, Unit
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.types import I64, MetricResult
+from openended.metrics._sequences import rows_of
 
 
 def length_statistics(sequences: object) -> dict[str, float]:

@@ -25,14 +25,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope, Side
-from harness.errors import UndefinedMetric
-from harness.registry import register
-from harness.types import HUMAN, Floats, MetricResult
-from metrics._embeddings import canonical_rows, canonical_sides, check_side, check_sides
-from metrics._histograms import Curve
-from metrics._mauve_scores import MauveResult, histogram_values, mauve_of_cells
-from metrics._quantizers import Assign, Buckets, QuantizerName, fit_quantizer
+from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope, Side
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.types import HUMAN, Floats, MetricResult
+from openended.metrics._embeddings import canonical_rows, canonical_sides, check_side, check_sides
+from openended.metrics._histograms import Curve
+from openended.metrics._mauve_scores import MauveResult, histogram_values, mauve_of_cells
+from openended.metrics._quantizers import Assign, Buckets, QuantizerName, fit_quantizer
 
 _FEW_TEXTS = 1000  # below this the paper's own study of n finds scores far from their limit
 

@@ -19,13 +19,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
-from harness.registry import register
-from harness.types import F64, MetricResult
-from metrics._embeddings import canonical_sides
-from metrics._histograms import best_f, histogram, precision_recall
-from metrics._quantizers import Buckets, QuantizerName, fit_quantizer
-from metrics._result import Values
+from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from openended.harness.registry import register
+from openended.harness.types import F64, MetricResult
+from openended.metrics._embeddings import canonical_sides
+from openended.metrics._histograms import best_f, histogram, precision_recall
+from openended.metrics._quantizers import Buckets, QuantizerName, fit_quantizer
+from openended.metrics._result import Values
 
 
 @dataclass(frozen=True, slots=True, eq=False)

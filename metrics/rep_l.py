@@ -20,10 +20,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract import Direction, Features, Metric, Need, Resampling
-from harness.registry import register
-from harness.types import I64, MetricResult, NextToken, Ragged
-from metrics._next_token import NEXT_TOKEN, mean_by_row, statistics
+from openended.harness.contract import Direction, Features, Metric, Need, Resampling
+from openended.harness.registry import register
+from openended.harness.types import I64, MetricResult, NextToken, Ragged
+from openended.metrics._next_token import NEXT_TOKEN, mean_by_row, statistics
 
 
 def distance_back(candidates: I64, gold: I64, offsets: I64, context: Ragged) -> I64:

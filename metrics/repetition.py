@@ -31,20 +31,20 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from harness.contract import Direction, Features, Resampling
-from harness.errors import UndefinedMetric
-from harness.registry import register
-from harness.types import MetricResult
-from metrics._loops import ends_in_loop
-from metrics._ngram_statistics import (
+from openended.harness.contract import Direction, Features, Resampling
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.types import MetricResult
+from openended.metrics._loops import ends_in_loop
+from openended.metrics._ngram_statistics import (
     distinct_by_text,
     mean_of,
     pooled_repeats,
     self_repetition_by_text,
     simctg_percent,
 )
-from metrics._ngrams import NgramIndex, Sequences, index_of
-from metrics._text import TextMetric, check_orders, missing_note, variant_of
+from openended.metrics._ngrams import NgramIndex, Sequences, index_of
+from openended.metrics._text import TextMetric, check_orders, missing_note, variant_of
 
 _DIVERSITY_ORDERS = (2, 3, 4)  # Su et al. 2022
 

@@ -29,13 +29,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract import Direction, Features, Resampling
-from harness.errors import UndefinedMetric
-from harness.registry import register
-from harness.rng import stream
-from harness.types import F64, I64, MetricResult
-from metrics._ngrams import NgramIndex, Sequences, index_of
-from metrics._text import TextMetric, check_orders
+from openended.harness.contract import Direction, Features, Resampling
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.rng import stream
+from openended.harness.types import F64, I64, MetricResult
+from openended.metrics._ngrams import NgramIndex, Sequences, index_of
+from openended.metrics._text import TextMetric, check_orders
 
 _SHOWN = 4  # the order that tables show: Pillutla et al. 2021
 _EPSILON = 0.1  # smoothing method1: Chen and Cherry 2014, as in NLTK

@@ -18,10 +18,10 @@ from typing import ClassVar, Literal
 
 from numpy.typing import ArrayLike
 
-from harness.contract import Direction, Features, Metric, Need, Resampling
-from harness.registry import register
-from harness.types import MetricResult
-from metrics._next_token import NEXT_TOKEN, mean_by_row, probabilities, statistics
+from openended.harness.contract import Direction, Features, Metric, Need, Resampling
+from openended.harness.registry import register
+from openended.harness.types import MetricResult
+from openended.metrics._next_token import NEXT_TOKEN, mean_by_row, probabilities, statistics
 
 
 def sparsemax_score(gold_prob: ArrayLike, sum_sq: ArrayLike) -> float:

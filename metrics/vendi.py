@@ -21,11 +21,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
-from harness.errors import UndefinedMetric
-from harness.registry import register
-from harness.types import Floats, MetricResult
-from metrics._embeddings import blocks, canonical_rows, check_side
+from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.types import Floats, MetricResult
+from openended.metrics._embeddings import blocks, canonical_rows, check_side
 
 
 def vendi(embeddings: Floats, *, order: float = 1.0) -> float:

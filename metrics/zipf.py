@@ -20,12 +20,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from harness.contract import Direction, Features, Resampling
-from harness.errors import UndefinedMetric
-from harness.registry import register
-from harness.types import F64, I64, MetricResult
-from metrics._ngrams import Sequences, index_of
-from metrics._text import TextMetric
+from openended.harness.contract import Direction, Features, Resampling
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.types import F64, I64, MetricResult
+from openended.metrics._ngrams import Sequences, index_of
+from openended.metrics._text import TextMetric
 
 Definition = Literal["degen", "log_thinned"]
 _BINS_PER_E = 15  # Pillutla et al. 2021, released code

@@ -39,7 +39,7 @@ from transformers.utils import logging as transformers_logging
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tasks._docstrings import Passage, fingerprint, load_passages, package_versions  # noqa: E402
+from openended.tasks._docstrings import Passage, fingerprint, load_passages, package_versions  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -2,7 +2,7 @@
 
 Source files of the Python standard library and of the installed scientific packages are parsed with
 `ast` (never imported); their docstrings are reduced to paragraphs of natural sentences by
-`tasks._prose`, and the paragraphs of one docstring become one `Passage`, joined by a single space: a
+`openended.tasks._prose`, and the paragraphs of one docstring become one `Passage`, joined by a single space: a
 passage is one line, so that a prompt may be cut from it anywhere.
 
 A split is a function of the package and module path alone. Every paragraph is kept once in the whole
@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from tasks._prose import prose_paragraphs
+from openended.tasks._prose import prose_paragraphs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,11 +6,11 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.contract import SourceFile, Task
-from harness.errors import DataError
-from harness.io import file_digest
-from harness.signature import digest
-from tasks.download import Remote, fetch, refuse_missing, verify
+from openended.harness.contract import SourceFile, Task
+from openended.harness.errors import DataError
+from openended.harness.io import file_digest
+from openended.harness.signature import digest
+from openended.tasks.download import Remote, fetch, refuse_missing, verify
 
 
 @dataclass(frozen=True, kw_only=True)

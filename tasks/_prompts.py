@@ -6,7 +6,7 @@ import re
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from harness.contract import Tokenizer
+from openended.harness.contract import Tokenizer
 
 PromptUnit = Literal["tokens", "words"]
 _WORD = re.compile(r"\S+")

@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, cast
 
-from harness.contract import Tokenizer
-from harness.errors import DataError
-from harness.registry import register
-from harness.types import Example
-from tasks._files import FileTask
-from tasks.download import Remote
+from openended.harness.contract import Tokenizer
+from openended.harness.errors import DataError
+from openended.harness.registry import register
+from openended.harness.types import Example
+from openended.tasks._files import FileTask
+from openended.tasks.download import Remote
 
 ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv"
 TOPICS = ("world", "sports", "business", "science")

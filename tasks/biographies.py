@@ -21,14 +21,14 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from harness.contract import SourceFile, Task, Tokenizer
-from harness.errors import DataError
-from harness.io import read_jsonl
-from harness.registry import register
-from harness.rng import stream
-from harness.types import Example
-from tasks._files import own_digest
-from tasks._records import usable_text
+from openended.harness.contract import SourceFile, Task, Tokenizer
+from openended.harness.errors import DataError
+from openended.harness.io import read_jsonl
+from openended.harness.registry import register
+from openended.harness.rng import stream
+from openended.harness.types import Example
+from openended.tasks._files import own_digest
+from openended.tasks._records import usable_text
 
 
 class _Biography(NamedTuple):

@@ -23,16 +23,16 @@ from importlib.resources import files as package_files
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from harness.contract import SourceFile, Task, Tokenizer
-from harness.errors import DataError
-from harness.io import open_text, read_json, read_jsonl
-from harness.registry import register
-from harness.rng import stream
-from harness.rows import Rows
-from harness.signature import digest, digest_bytes
-from harness.types import Example, Json
-from tasks._files import own_digest
-from tasks._records import text_field
+from openended.harness.contract import SourceFile, Task, Tokenizer
+from openended.harness.errors import DataError
+from openended.harness.io import open_text, read_json, read_jsonl
+from openended.harness.registry import register
+from openended.harness.rng import stream
+from openended.harness.rows import Rows
+from openended.harness.signature import digest, digest_bytes
+from openended.harness.types import Example, Json
+from openended.tasks._files import own_digest
+from openended.tasks._records import text_field
 
 _TEXTS = ("text", "generation", "human")
 
@@ -205,4 +205,4 @@ def _take(references: dict[str, list[_Text]], *keys: str) -> _Text | None:
 
 
 def _builtin() -> bytes:
-    return package_files("tasks").joinpath("data/creative.txt").read_bytes()
+    return package_files("openended.tasks").joinpath("data/creative.txt").read_bytes()

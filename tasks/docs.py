@@ -1,7 +1,7 @@
 """Human prose that is on every machine: passages of the docstrings of Python and of the installed packages.
 
 Prompt: the first tokens of a passage; human: the rest of it, its leading space kept. The passages, their clean-up and
-the split by module are made in `tasks._docstrings`; the bundled models have seen the train split alone.
+the split by module are made in `openended.tasks._docstrings`; the bundled models have seen the train split alone.
 
 Licence: the text stays where it is installed; nothing is copied. The packages are under the PSF, BSD, Apache-2.0 and
 Matplotlib licences.
@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from harness.contract import Task, Tokenizer
-from harness.errors import DataError, StoreError
-from harness.io import write_text
-from harness.registry import register
-from harness.signature import digest
-from harness.types import Example
-from tasks import _docstrings, _prompts, _prose
-from tasks.download import cache_root
+from openended.harness.contract import Task, Tokenizer
+from openended.harness.errors import DataError, StoreError
+from openended.harness.io import write_text
+from openended.harness.registry import register
+from openended.harness.signature import digest
+from openended.harness.types import Example
+from openended.tasks import _docstrings, _prompts, _prose
+from openended.tasks.download import cache_root
 
 log = logging.getLogger(__name__)
 

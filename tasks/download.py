@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness._hub import OURS, switched_off
-from harness.errors import DataError
-from harness.io import read_json, write_json
+from openended.harness.errors import DataError
+from openended.harness.io import read_json, write_json
+from openended.harness.models.hub import OURS, switched_off
 
 log = logging.getLogger(__name__)
 _CHUNK = 1 << 20

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from harness.contract import Task, Tokenizer
-from harness.errors import DataError, suggest
-from harness.io import file_digest
-from harness.registry import register
-from harness.signature import digest
-from harness.types import Example
-from tasks._prompts import Cutter, PromptUnit
-from tasks._records import id_field, usable_text
-from tasks.download import LEDGER, cache_root, editing_ledger, is_offline, read_ledger
+from openended.harness.contract import Task, Tokenizer
+from openended.harness.errors import DataError, suggest
+from openended.harness.io import file_digest
+from openended.harness.registry import register
+from openended.harness.signature import digest
+from openended.harness.types import Example
+from openended.tasks._prompts import Cutter, PromptUnit
+from openended.tasks._records import id_field, usable_text
+from openended.tasks.download import LEDGER, cache_root, editing_ledger, is_offline, read_ledger
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from harness.contract import SourceFile, Task, Tokenizer
-from harness.errors import DataError
-from harness.io import file_digest, read_jsonl
-from harness.registry import register
-from harness.types import Example
-from tasks._records import Ids, text_field
+from openended.harness.contract import SourceFile, Task, Tokenizer
+from openended.harness.errors import DataError
+from openended.harness.io import file_digest, read_jsonl
+from openended.harness.registry import register
+from openended.harness.types import Example
+from openended.tasks._records import Ids, text_field
 
 
 @register("task")

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from harness.contract import Tokenizer
-from harness.errors import DataError
-from harness.io import read_jsonl
-from harness.registry import register
-from harness.types import Example
-from tasks._files import FileTask
-from tasks._records import usable_text
-from tasks.download import Remote
+from openended.harness.contract import Tokenizer
+from openended.harness.errors import DataError
+from openended.harness.io import read_jsonl
+from openended.harness.registry import register
+from openended.harness.types import Example
+from openended.tasks._files import FileTask
+from openended.tasks._records import usable_text
+from openended.tasks.download import Remote
 
 ADDRESS = "https://storage.googleapis.com/grover-models/generation_examples"
 

@@ -23,16 +23,16 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, ClassVar, Literal
 
-from harness.contract import Tokenizer
-from harness.errors import DataError
-from harness.io import MAX_LINE
-from harness.registry import register
-from harness.signature import digest
-from harness.types import Example
-from tasks._detokenize import detokenize, strip_tag
-from tasks._files import FileTask, own_digest
-from tasks._prompts import Cutter, PromptUnit
-from tasks.download import Remote
+from openended.harness.contract import Tokenizer
+from openended.harness.errors import DataError
+from openended.harness.io import MAX_LINE
+from openended.harness.registry import register
+from openended.harness.signature import digest
+from openended.harness.types import Example
+from openended.tasks._detokenize import detokenize, strip_tag
+from openended.tasks._files import FileTask, own_digest
+from openended.tasks._prompts import Cutter, PromptUnit
+from openended.tasks.download import Remote
 
 ADDRESS = "https://dl.fbaipublicfiles.com/fairseq/data/writingPrompts.tar.gz"
 _PARTS = ("wp_source", "wp_target")

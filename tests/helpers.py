@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.contract import Features, Metric, Need, Side
-from harness.types import Ragged
+from openended.harness.contract import Features, Metric, Need, Side
+from openended.harness.types import Ragged
 
 
 def ragged(rows: Sequence[Sequence[Any]], dtype: Any = np.int64) -> Ragged:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from harness.decoding.base import Decoder, Job, Prompt
-from harness.errors import SpecError
-from harness.registry import register
-from harness.rng import row_uniforms
+from openended.harness.decoding.base import Decoder, Job, Prompt
+from openended.harness.errors import SpecError
+from openended.harness.registry import register
+from openended.harness.rng import row_uniforms
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.models import LanguageModel
+    from openended.harness.models.transformers import LanguageModel
 
 
 @register("decoder")
@@ -57,8 +57,8 @@ class Adversarial(Decoder):
         """Decode a batch; one forward pass a step, all tokens compared at once."""
         import torch
 
-        from harness.decoding.cache import runner
-        from harness.decoding.sampling import finished, prompt_ids
+        from openended.harness.decoding.cache import runner
+        from openended.harness.decoding.sampling import finished, prompt_ids
 
         if self.human_ppl is None:
             raise SpecError("decoder.adversarial.human_ppl: expected a perplexity; call resolve(human_ppl) first")

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from harness.contract import Spec
-from harness.errors import SpecError
-from harness.types import Generation
+from openended.harness.contract import Spec
+from openended.harness.errors import SpecError
+from openended.harness.types import Generation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.decoding.view import Cut, View
-    from harness.models import LanguageModel, ModelSpec
+    from openended.harness.decoding.view import Cut, View
+    from openended.harness.models.transformers import LanguageModel, ModelSpec
 
 Emit = Callable[[list[Generation]], None]
 Advance = Callable[[int], None]
@@ -179,7 +179,7 @@ class QDecoder(Decoder):
 
     def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
         """Draw a batch."""
-        from harness.decoding.sampling import sample_batch
+        from openended.harness.decoding.sampling import sample_batch
 
         sample_batch(lm, self, prompts, job)
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness._placement import is_spread
+from openended.harness.models.placement import is_spread
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.models import LanguageModel
+    from openended.harness.models.transformers import LanguageModel
 
 MOST_ROWS = 64
 """Rows of one matrix product at most where rows must not depend on each other: above, the BLAS splits long sums."""

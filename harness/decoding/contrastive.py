@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from harness.decoding.base import Decoder, Job, Prompt
-from harness.errors import SpecError
-from harness.models import ModelSpec, load_tokenizer
-from harness.registry import register
-from harness.signature import digest
+from openended.harness.decoding.base import Decoder, Job, Prompt
+from openended.harness.errors import SpecError
+from openended.harness.models.transformers import ModelSpec, load_tokenizer
+from openended.harness.registry import register
+from openended.harness.signature import digest
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.decoding.cache import Runner
-    from harness.models import LanguageModel
+    from openended.harness.decoding.cache import Runner
+    from openended.harness.models.transformers import LanguageModel
 
 
 @register("decoder")
@@ -47,9 +47,9 @@ class ContrastiveSearch(Decoder):
         """Search a batch."""
         import torch
 
-        from harness.decoding.cache import runner
-        from harness.decoding.penalties import forbid_end
-        from harness.decoding.sampling import prompt_ids
+        from openended.harness.decoding.cache import runner
+        from openended.harness.decoding.penalties import forbid_end
+        from openended.harness.decoding.sampling import prompt_ids
 
         ids = prompt_ids(lm, prompts)
         (n, start), k = ids.shape, min(self.k, lm.vocab_size)
@@ -100,7 +100,7 @@ class _Texts:
 
     def add(self, token: Tensor) -> list[int]:
         """Note a token a text; emits those that ended and returns the places of the others."""
-        from harness.decoding.sampling import finished
+        from openended.harness.decoding.sampling import finished
 
         kept, made = [], []
         for place, one in enumerate(token.tolist()):
@@ -121,7 +121,7 @@ class _Texts:
 
     def end(self) -> None:
         """Emit what the length limit stopped."""
-        from harness.decoding.sampling import finished
+        from openended.harness.decoding.sampling import finished
 
         pairs = zip(self.index, self.tokens, strict=True)
         self.job.emit([finished(self.lm, self.prompts[i], t, ended=False) for i, t in pairs])
@@ -186,9 +186,9 @@ class ContrastiveDecoding(Decoder):
         """Decode a batch."""
         import torch
 
-        from harness.decoding.cache import runner
-        from harness.decoding.penalties import forbid_end
-        from harness.decoding.sampling import prompt_ids
+        from openended.harness.decoding.cache import runner
+        from openended.harness.decoding.penalties import forbid_end
+        from openended.harness.decoding.sampling import prompt_ids
 
         amateur = self._load(lm)
         ids = prompt_ids(lm, prompts)
@@ -217,7 +217,7 @@ class ContrastiveDecoding(Decoder):
 
     def _load(self, lm: LanguageModel) -> LanguageModel:
         """The amateur, loaded once beside the expert."""
-        from harness.models import load_model
+        from openended.harness.models.transformers import load_model
 
         spec = self.amateur_spec()
         key = f"amateur {digest(spec.identity())}"

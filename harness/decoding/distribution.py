@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.decoding.view import View, argmax, look, mass_before
+from openended.harness.decoding.view import View, argmax, look, mass_before
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.decoding.base import QDecoder
+    from openended.harness.decoding.base import QDecoder
 
 
 @dataclass(slots=True)

@@ -8,12 +8,12 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from harness.decoding.base import Advance, Decoder, Emit, Job, Prompt
-from harness.errors import SpecError
-from harness.types import Generation
+from openended.harness.decoding.base import Advance, Decoder, Emit, Job, Prompt
+from openended.harness.errors import SpecError
+from openended.harness.types import Generation
 
 if TYPE_CHECKING:
-    from harness.models import LanguageModel
+    from openended.harness.models.transformers import LanguageModel
 
 __all__ = ["Prompt", "generate"]
 

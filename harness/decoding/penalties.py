@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.decoding.base import QDecoder
+    from openended.harness.decoding.base import QDecoder
 
 
 def penalise(decoder: QDecoder, logits: Tensor, history: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from harness.decoding.view import Cut, View
+from openended.harness.decoding.view import Cut, View
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.decoding.base import Job, Prompt, QDecoder
-from harness.rng import row_uniforms
-from harness.types import Generation, Stop
+from openended.harness.decoding.base import Job, Prompt, QDecoder
+from openended.harness.rng import row_uniforms
+from openended.harness.types import Generation, Stop
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.decoding.cache import Runner
-    from harness.models import LanguageModel
+    from openended.harness.decoding.cache import Runner
+    from openended.harness.models.transformers import LanguageModel
 
 
 @dataclass(slots=True)
@@ -67,9 +67,9 @@ def sample_batch(lm: LanguageModel, decoder: QDecoder, prompts: Sequence[Prompt]
     """Continue prompts of one length by drawing from the decoder's Q; rows leave as they end."""
     import torch
 
-    from harness.decoding.cache import runner
-    from harness.decoding.distribution import draw
-    from harness.decoding.penalties import forbid_end, penalise
+    from openended.harness.decoding.cache import runner
+    from openended.harness.decoding.distribution import draw
+    from openended.harness.decoding.penalties import forbid_end, penalise
 
     ids = prompt_ids(lm, prompts)
     start = ids.shape[1]

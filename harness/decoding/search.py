@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from harness.decoding.base import Decoder, Job, Prompt
-from harness.registry import register
-from harness.rng import stream
+from openended.harness.decoding.base import Decoder, Job, Prompt
+from openended.harness.registry import register
+from openended.harness.rng import stream
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.decoding.cache import Runner
-    from harness.models import LanguageModel
+    from openended.harness.decoding.cache import Runner
+    from openended.harness.models.transformers import LanguageModel
 
 LOW = -1.0e9
 
@@ -82,8 +82,8 @@ class BeamSample(Beam):
 
     def scores(self, log_probs: Tensor) -> Tensor:
         """Log of the truncated and renormalised distribution, temperature first."""
-        from harness.decoding.distribution import dense
-        from harness.decoding.truncation import Nucleus, TopK
+        from openended.harness.decoding.distribution import dense
+        from openended.harness.decoding.truncation import Nucleus, TopK
 
         out = (log_probs / self.temperature).log_softmax(-1)
         if self.top_k:
@@ -116,8 +116,8 @@ class _Search:
         """Search until every text is done."""
         import torch
 
-        from harness.decoding.cache import runner
-        from harness.decoding.sampling import prompt_ids
+        from openended.harness.decoding.cache import runner
+        from openended.harness.decoding.sampling import prompt_ids
 
         beams, limit = self.spec.num_beams, self.job.max_new_tokens
         ids = prompt_ids(self.lm, self.prompts)
@@ -147,7 +147,7 @@ class _Search:
         """Score continuations, collect the finished, choose those that go on; returns parent rows and tokens."""
         import torch
 
-        from harness.decoding.penalties import ban_ngrams, forbid_end, repetition_penalty
+        from openended.harness.decoding.penalties import ban_ngrams, forbid_end, repetition_penalty
 
         spec, n, beams = self.spec, len(self.texts), self.spec.num_beams
         at = self.start + step
@@ -219,7 +219,7 @@ class _Search:
 
     def _leave(self, cache: Runner, kept: Sequence[int], tokens: Tensor) -> Tensor:
         """Emit the texts that are not kept and take their rows out; returns the tokens of those that stay."""
-        from harness.decoding.sampling import finished
+        from openended.harness.decoding.sampling import finished
 
         if len(kept) == len(self.texts):
             return tokens

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.decoding.base import QDecoder
-from harness.errors import DataError
-from harness.types import F64, I64, NextToken, Ragged
+from openended.harness.decoding.base import QDecoder
+from openended.harness.errors import DataError
+from openended.harness.types import F64, I64, NextToken, Ragged
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.decoding.distribution import Weighed
-    from harness.decoding.view import View
-    from harness.models import LanguageModel
+    from openended.harness.decoding.distribution import Weighed
+    from openended.harness.decoding.view import View
+    from openended.harness.models.transformers import LanguageModel
 
 CHUNK_CPU, CHUNK_GPU = 2**18, 2**26
 """Logits held at a time: 1 MiB of float32 stays in a core's cache."""
@@ -71,7 +71,7 @@ class _Chunk:
     views: dict[tuple[float, int], View] = field(default_factory=dict)
 
     def argmax(self) -> Tensor:
-        from harness.decoding.view import argmax
+        from openended.harness.decoding.view import argmax
 
         if self.best is None:
             self.best = argmax(self.logits)
@@ -79,7 +79,7 @@ class _Chunk:
 
     def view(self, temperature: float, head: int) -> View:
         """The rows at a temperature in descending order."""
-        from harness.decoding.view import descending, look
+        from openended.harness.decoding.view import descending, look
 
         if (temperature, head) not in self.views:
             if self.ordered is None or self.ordered.shape[1] < head:
@@ -175,8 +175,8 @@ def _batch(
     """One forward pass over right-padded rows (causal attention: padding changes nothing before it), then chunks."""
     import torch
 
-    from harness.decoding.cache import runner
-    from harness.decoding.penalties import forbid_end
+    from openended.harness.decoding.cache import runner
+    from openended.harness.decoding.penalties import forbid_end
 
     heads = [prompts[r] if len(prompts[r]) else np.array([lm.start_id]) for r in rows]
     tails = [continuations[r] for r in rows]
@@ -228,7 +228,7 @@ def _penalised(decoder: QDecoder, chunk: _Chunk, prompts: Ragged, continuations:
     """Apply penalties: every position has a history of its own."""
     import torch
 
-    from harness.decoding.penalties import penalise
+    from openended.harness.decoding.penalties import penalise
 
     made = []
     for i, place in enumerate(chunk.places):
@@ -273,8 +273,8 @@ def _untruncated(temperature: float, chunk: _Chunk) -> tuple[Tensor, Tensor, Ten
 
 def _truncated(decoder: QDecoder, view: View, chunk: _Chunk) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """A contiguous part of the descending order; whole rows are ordered where the head does not decide."""
-    from harness.decoding.distribution import weigh
-    from harness.decoding.view import look
+    from openended.harness.decoding.distribution import weigh
+    from openended.harness.decoding.view import look
 
     q = weigh(decoder, view)
     made = _read(q, view, chunk.gold, shared=view.complete)

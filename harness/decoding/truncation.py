@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from harness.decoding import rules
-from harness.decoding.base import QDecoder, SamplingDecoder
-from harness.decoding.view import Cut, View
-from harness.registry import register
+from openended.harness.decoding import rules
+from openended.harness.decoding.base import QDecoder, SamplingDecoder
+from openended.harness.decoding.view import Cut, View
+from openended.harness.registry import register
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from harness.report.build import Report, build_report
+from openended.harness.report.build import Report, build_report
 
 __all__ = ["Report", "build_report"]

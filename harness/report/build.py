@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import SpecError
-from harness.io import write_text
-from harness.report.layout import Layout, layout_of, load_layout
-from harness.report.table import Table
+from openended.harness.errors import SpecError
+from openended.harness.io import write_text
+from openended.harness.report.read.layout import Layout, layout_of, load_layout
+from openended.harness.report.tables.table import Table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.report.frame import Results
+    from openended.harness.report.read.frame import Results
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Report:
         """Print the tables and where the files are."""
         from rich.text import Text
 
-        from harness.report.console import make_console, print_table
+        from openended.harness.report.tables.console import make_console, print_table
 
         out = console or make_console()
         for table in self.tables:
@@ -87,8 +87,8 @@ def build_report(
         HarnessError: If there are no runs, a record is broken, a layout or published table is unknown, or values of
             different signatures would stand in one column.
     """
-    from harness.report.abilities import ability_tables
-    from harness.report.frame import read_results, write_frame
+    from openended.harness.report.read.frame import read_results, write_frame
+    from openended.harness.report.tables.abilities import ability_tables
 
     layouts = _layouts(layout, options)
     results = read_results(paths, where)
@@ -96,22 +96,22 @@ def build_report(
     tables = [t for name, one in layouts for t in make_tables(results, one, name)]
     tables += ability_tables(results)
     for reference in compare:
-        from harness.report.compare import comparison
+        from openended.harness.report.tables.compare import comparison
 
         tables.append(comparison(results, reference))
     if baseline is not None:
-        from harness.report.significance import significance
+        from openended.harness.report.tables.significance import significance
 
         tables += significance(results, baseline)
     written = [p for table in tables for p in write_table(table, folder / "tables")]
     drawn: list[Path] = []
     if figures:
-        from harness.report.figures import draw_all
+        from openended.harness.report.figures.draw import draw_all
 
         drawn = draw_all(results, folder / "figures")
     written += [*drawn, *write_frame(results, folder)]
     if page:
-        from harness.report.page import write_page
+        from openended.harness.report.page.page import write_page
 
         written.append(write_page(results, tables, drawn, folder / "report.html"))
     return Report(folder, tuple(tables), tuple(written), len(results.runs), results.unfinished, results.superseded)
@@ -131,9 +131,9 @@ def _layouts(
 
 def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of one layout."""
-    from harness.report.agreement import correlation_tables, embedder_tables, spread_tables
-    from harness.report.findings import findings_tables
-    from harness.report.tables import select, value_tables
+    from openended.harness.report.findings.judge import findings_tables
+    from openended.harness.report.tables.agreement import correlation_tables, embedder_tables, spread_tables
+    from openended.harness.report.tables.systems import select, value_tables
 
     makers = {
         "values": value_tables,
@@ -149,8 +149,8 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
 
 def write_table(table: Table, folder: Path) -> list[Path]:
     """Write a table as Markdown, LaTeX and CSV."""
-    from harness.report.latex import to_latex
-    from harness.report.markdown import to_csv, to_markdown
+    from openended.harness.report.tables.latex import to_latex
+    from openended.harness.report.tables.markdown import to_csv, to_markdown
 
     texts = {"md": to_markdown(table), "tex": to_latex(table), "csv": to_csv(table)}
     paths = {suffix: folder / f"{table.name}.{suffix}" for suffix in texts}

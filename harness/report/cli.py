@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HarnessError, SpecError
+from openended.harness.errors import HarnessError, SpecError
 
 EPILOG = """\
 Layouts: {layouts}, or the path of a YAML with the same options (see conf/report).
@@ -23,7 +23,7 @@ Examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
-    from harness.report.layout import layout_names
+    from openended.harness.report.read.layout import layout_names
 
     made = argparse.ArgumentParser(
         prog="openended-report",
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from harness.report import build_report
+    from openended.harness.report import build_report
 
     named = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
     options: dict[str, Any] = {name: tuple(_listed([text])) for name, text in named.items() if text is not None}

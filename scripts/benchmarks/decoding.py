@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from benchmarks._work import Work
 
-from harness.decoding.base import Decoder, QDecoder
-from harness.decoding.loop import Prompt, generate
-from harness.decoding.search import Beam
-from harness.decoding.teacher import CHUNK_CPU, _Chunk, _Position, _score_all, _Table
-from harness.decoding.truncation import Ancestral, Greedy, Nucleus, TopK
-from harness.models import LanguageModel, ModelSpec, load_model
-from harness.types import Ragged
-from metrics.eps_ppl import eps_ppl
-from metrics.jensen_shannon import jensen_shannon
-from metrics.sparsemax_score import sparsemax_score
+from openended.harness.decoding.base import Decoder, QDecoder
+from openended.harness.decoding.loop import Prompt, generate
+from openended.harness.decoding.search import Beam
+from openended.harness.decoding.teacher import CHUNK_CPU, _Chunk, _Position, _score_all, _Table
+from openended.harness.decoding.truncation import Ancestral, Greedy, Nucleus, TopK
+from openended.harness.models.transformers import LanguageModel, ModelSpec, load_model
+from openended.harness.types import Ragged
+from openended.metrics.eps_ppl import eps_ppl
+from openended.metrics.jensen_shannon import jensen_shannon
+from openended.metrics.sparsemax_score import sparsemax_score
 
 ROWS, PROMPT, NEW = 64, 35, 128
 VOCAB, LENGTH = 50257, 1024

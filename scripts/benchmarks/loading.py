@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from harness import stages
-from harness.rows import Rows
+from openended.harness.rows import Rows
+from openended.harness.run import artefacts as stages
+from openended.tasks.webtext import WebText
 from scripts.benchmarks._work import Work
-from tasks.webtext import WebText
 
 DOCUMENTS = 5_000
 WORDS = 350  # a document's mean: with the bundled vocabulary about 600 tokens, as WebText's under GPT-2's
@@ -25,7 +25,7 @@ def documents() -> dict[str, Any]:
     """Documents of Zipf-distributed words in the form of the GPT-2 output dataset; and the bundled tokenizer."""
     import pyarrow as pa  # noqa: F401 - what loading imports is not timed
 
-    from harness.models import ModelSpec, load_tokenizer
+    from openended.harness.models.transformers import ModelSpec, load_tokenizer
 
     rng = np.random.default_rng(0)
     tokenizer = load_tokenizer(ModelSpec(path="bundled:docs-s"))

@@ -23,7 +23,7 @@ def rated() -> dict[str, Any]:
 
 def ours_huse(data: dict[str, Any]) -> dict[str, Any]:
     """Score all texts; keep the errors that the loop computes too."""
-    from metrics.huse import huse
+    from openended.metrics.huse import huse
 
     scores = huse(**data)
     some = int(SHARE * TEXTS)
@@ -59,7 +59,7 @@ def wins() -> np.ndarray:
 
 def ours_bradley_terry(data: np.ndarray) -> dict[str, float]:
     """Fit by Newton steps; with standard errors."""
-    from metrics.bradley_terry import bradley_terry
+    from openended.metrics.bradley_terry import bradley_terry
 
     return {str(i): float(s) for i, s in enumerate(bradley_terry(data).scores)}
 
@@ -88,7 +88,7 @@ def systems() -> tuple[np.ndarray, np.ndarray]:
 
 def ours_correlation(data: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
     """Correlate with all orders and no interval."""
-    from metrics._correlation import correlate
+    from openended.metrics._correlation import correlate
 
     found = correlate(*data, draws=0)
     return {"value": found.value, "p": found.p_value}

@@ -44,7 +44,7 @@ def thousand_runs() -> str:
 
 def report(folder: str) -> dict[str, int]:
     """Run `openended-report` on them; its imports are part of the time."""
-    from harness.report.cli import main
+    from openended.harness.report.cli import main
 
     out = Path(folder) / "out"
     with contextlib.redirect_stdout(io.StringIO()):
@@ -71,7 +71,7 @@ def grid_folder() -> str:
 
 def grid(folder: str) -> dict[str, Any]:
     """Run 4 decoders × 3 seeds on `docs` in this process; returns the seconds of the stages and of the whole."""
-    from harness.cli import main
+    from openended.harness.cli import main
 
     started = time.perf_counter()
     sys.argv = ["openended", *GRID, f"outputs_dir={folder}"]

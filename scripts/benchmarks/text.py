@@ -17,13 +17,13 @@ import numpy as np
 from benchmarks._work import Work, max_gap
 from numpy.typing import NDArray
 
-from harness.types import Ragged
-from metrics._ngram_statistics import corpus_entropy, entropy_by_text, self_repetition_by_text
-from metrics._ngrams import index_of
-from metrics.distinct_n import distinct_n
-from metrics.repetition import diversity, loop_rate, seq_rep_n
-from metrics.self_bleu import bleu_by_text, self_bleu
-from metrics.zipf import zipf_coefficient
+from openended.harness.types import Ragged
+from openended.metrics._ngram_statistics import corpus_entropy, entropy_by_text, self_repetition_by_text
+from openended.metrics._ngrams import index_of
+from openended.metrics.distinct_n import distinct_n
+from openended.metrics.repetition import diversity, loop_rate, seq_rep_n
+from openended.metrics.self_bleu import bleu_by_text, self_bleu
+from openended.metrics.zipf import zipf_coefficient
 
 VOCABULARY = 50_257
 TEXTS, TOKENS = 5_000, 500

@@ -47,7 +47,7 @@ def mapped(n: int, dim: int) -> Pair:
 
 def our_mauve(pair: Pair) -> dict[str, float]:
     """Run the library's function."""
-    from metrics.mauve import mauve
+    from openended.metrics.mauve import mauve
 
     found = mauve(human=pair[0], model=pair[1])
     return {name: float(found[name]) for name in MAUVE_VALUES}
@@ -76,7 +76,7 @@ def peer_mauve_all_iterations(pair: Pair) -> dict[str, float]:
 
 def our_knn(pair: Pair) -> dict[str, float]:
     """Run the library's function on raw rows."""
-    from metrics.knn_precision_recall import knn_precision_recall
+    from openended.metrics.knn_precision_recall import knn_precision_recall
 
     return dict(knn_precision_recall(human=pair[0], model=pair[1], k=4, explained_variance=None))
 
@@ -92,7 +92,7 @@ def peer_knn(pair: Pair) -> dict[str, float]:
 
 def our_frechet(pair: Pair) -> dict[str, float]:
     """Run the library's function."""
-    from metrics.frechet import frechet_distance
+    from openended.metrics.frechet import frechet_distance
 
     return {"frechet": frechet_distance(human=pair[0], model=pair[1])}
 
@@ -151,7 +151,7 @@ def prepared_map(n: int, dim: int) -> Any:  # noqa: ANN401 - a function without 
     return prepare
 
 
-_OURS = ("metrics.mauve", "faiss", "scipy.sparse", "scipy.linalg")
+_OURS = ("openended.metrics.mauve", "faiss", "scipy.sparse", "scipy.linalg")
 _MAUVE = {"ours": our_mauve, "agree": both_scores, "peer_needs": ("mauve", "faiss"), "clock": "cpu", "threads": 1}
 _KNN = {"ours": our_knn, "agree": max_gap, "peer": peer_knn, "peer_needs": ("prdc",), "clock": "cpu", "threads": 1}
 
@@ -188,7 +188,7 @@ WORKS: list[Work] = [
         name="knn_precision_recall, 4,000 + 4,000 × 150",
         against="prdc 0.2",
         at_least=2,
-        prepare=prepared(4000, 150, "metrics.knn_precision_recall", "scipy.linalg"),
+        prepare=prepared(4000, 150, "openended.metrics.knn_precision_recall", "scipy.linalg"),
         prepare_peer=prepared(4000, 150, "prdc"),
         **_KNN,
     ),
@@ -197,7 +197,7 @@ WORKS: list[Work] = [
         against="prdc 0.2",
         at_least=3,
         at_most_mib=600,
-        prepare=prepared(20000, 150, "metrics.knn_precision_recall", "scipy.linalg"),
+        prepare=prepared(20000, 150, "openended.metrics.knn_precision_recall", "scipy.linalg"),
         prepare_peer=prepared(20000, 150, "prdc"),
         repeats=1,
         **_KNN,
@@ -209,7 +209,7 @@ WORKS: list[Work] = [
         ours=our_frechet,
         peer=peer_frechet,
         agree=relative_gap,
-        prepare=prepared(5000, 1280, "metrics.frechet", "scipy.linalg"),
+        prepare=prepared(5000, 1280, "openended.metrics.frechet", "scipy.linalg"),
         prepare_peer=prepared(5000, 1280, "scipy.linalg"),
         clock="cpu",
         threads=1,

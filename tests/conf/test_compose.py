@@ -9,14 +9,14 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from harness.errors import SpecError
-from harness.settings import settings_from
+from openended.harness.errors import SpecError
+from openended.harness.run.settings import settings_from
 
 CONF = Path(__file__).parents[2] / "conf"
 
 
 def config(*overrides: str) -> dict[str, Any]:
-    with initialize_config_module("conf", version_base="1.3"):
+    with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose("config", overrides=list(overrides))
     plain = OmegaConf.to_container(cfg, resolve=True)
     return {**plain, "experiment": "test"}
@@ -79,7 +79,7 @@ def test_every_table_and_figure_of_the_papers_has_an_experiment_and_a_twin():
 
 
 def test_paper_docs_runs_every_twin():
-    with initialize_config_module("conf", version_base="1.3"):
+    with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose("config", overrides=["experiment=paper_docs"], return_hydra_config=True)
     assert sorted(cfg.hydra.sweeper.experiments) == sorted(f"{name}_docs" for name in SHOWN)
     assert cfg.report.kind == "findings"

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import yaml
 
-from harness.contract import Features, Metric, Need, Side
-from harness.errors import SpecError, UndefinedMetric
-from harness.registry import build, members
-from harness.signature import canonical, signature
-from harness.types import NextToken, Ragged
+from openended.harness.contract import Features, Metric, Need, Side
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.registry import build, members
+from openended.harness.signature import canonical, signature
+from openended.harness.types import NextToken, Ragged
 
 ROOT = Path(__file__).parents[2]
 METRICS = members("metric")

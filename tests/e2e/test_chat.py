@@ -13,19 +13,19 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from harness import stages
-from harness.contract import Need
-from harness.errors import DataError, SpecError
-from harness.io import read_json
-from harness.models import ModelSpec, bundled_models
-from harness.pipeline import make_texts, plan, run
-from harness.rows import Rows
-from harness.session import Session
-from harness.settings import settings_from
-from harness.sides import SideMaker
-from harness.steps import Steps
-from harness.store import Store
-from harness.texts import Texts
+from openended.harness.contract import Need
+from openended.harness.errors import DataError, SpecError
+from openended.harness.io import read_json
+from openended.harness.models.transformers import ModelSpec, bundled_models
+from openended.harness.rows import Rows
+from openended.harness.run import artefacts as stages
+from openended.harness.run.pipeline import make_texts, plan, run
+from openended.harness.run.session import Session
+from openended.harness.run.settings import settings_from
+from openended.harness.run.sides import SideMaker
+from openended.harness.run.steps import Steps
+from openended.harness.run.texts import Texts
+from openended.harness.store import Store
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
 TEMPLATE = (
@@ -59,7 +59,7 @@ def settings(folder: Path, model: str, *overrides: str) -> Any:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     small = ["num_examples=5", "max_new_tokens=12", "task=jsonl", f"task.path={path}", "metric=[gen_ppl]"]
     words = [*small, "model=folder", f"model.path={model}", "decoder=greedy", f"outputs_dir={folder / 'out'}"]
-    with initialize_config_module("conf", version_base="1.3"):
+    with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose("config", overrides=[*words, *overrides])
     node = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(node, dict)
@@ -126,7 +126,7 @@ def test_the_scorer_reads_the_plain_prompt(tmp_path: Path, model: str, session: 
 def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(
     tmp_path: Path, model: str, session: Session
 ) -> None:
-    from harness.features import token_nll
+    from openended.harness.models.embedder import token_nll
 
     made = settings(tmp_path, model, "model.chat_template=true", "decoder=adversarial")
     texts, _ = made_of(made, session)

@@ -36,7 +36,7 @@ ENV = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
 def command(words: list[str]) -> list[str]:
-    return [sys.executable, "-m", "harness", *words]
+    return [sys.executable, "-m", "openended", *words]
 
 
 def openended(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -202,8 +202,8 @@ def test_a_grid_whose_end_fails_leaves_with_an_exit_code(error, code, expected, 
     script = (
         "import sys\n"
         "from harness import grid\n"
-        "from harness.cli import main\n"
-        "from harness.errors import SpecError\n"
+        "from openended.harness.cli import main\n"
+        "from openended.harness.errors import SpecError\n"
         "def refuse(*_):\n"
         f"    raise {error}\n"
         "grid.show_report = refuse\n"

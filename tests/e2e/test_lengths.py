@@ -11,15 +11,15 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from harness import _forward
-from harness.errors import SpecError
-from harness.features import EmbedderSpec
-from harness.io import read_json
-from harness.models import bundled_models
-from harness.pipeline import run
-from harness.session import Session
-from harness.settings import settings_from
-from harness.store import Store
+from openended.harness.errors import SpecError
+from openended.harness.io import read_json
+from openended.harness.models import forward as _forward
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.transformers import bundled_models
+from openended.harness.run.pipeline import run
+from openended.harness.run.session import Session
+from openended.harness.run.settings import settings_from
+from openended.harness.store import Store
 
 pytestmark = pytest.mark.skipif("docs-m" not in bundled_models(), reason="the bundled model is not there")
 LENGTHS = (6, 12, 24)
@@ -36,7 +36,7 @@ def settings(folder: Path, *overrides: str) -> Any:
     path = folder / "own.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = ["task=jsonl", f"task.path={path}", "num_examples=8", "max_new_tokens=20", "metric=[frechet]"]
-    with initialize_config_module("conf", version_base="1.3"):
+    with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose("config", overrides=[*words, "decoder=greedy", f"outputs_dir={folder / 'out'}", *overrides])
     node = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(node, dict)

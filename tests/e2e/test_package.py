@@ -43,7 +43,7 @@ def test_installed_wheel_runs_the_quick_start_from_another_directory(installed, 
     assert where.stdout.startswith(str(installed)), "the test must run the installed copy"
     words = ["experiment=quickstart", "num_examples=24", "max_new_tokens=8"]
     done = subprocess.run(
-        [sys.executable, "-m", "harness", *words],
+        [sys.executable, "-m", "openended", *words],
         cwd=tmp_path,
         env=env,
         capture_output=True,

@@ -12,13 +12,13 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from harness.io import read_json
-from harness.pipeline import run
-from harness.session import Session
-from harness.settings import settings_from
-from harness.store import Store
-from metrics.eps_ppl import eps_ppl
-from metrics.jensen_shannon import jensen_shannon
+from openended.harness.io import read_json
+from openended.harness.run.pipeline import run
+from openended.harness.run.session import Session
+from openended.harness.run.settings import settings_from
+from openended.harness.store import Store
+from openended.metrics.eps_ppl import eps_ppl
+from openended.metrics.jensen_shannon import jensen_shannon
 
 pytestmark = pytest.mark.reference
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
@@ -34,7 +34,7 @@ def needed(path: Path) -> Path:
 
 def record(folder: Path, *overrides: str) -> Any:
     words = ["scorer=none", "embedder=none", "max_new_tokens=null", f"outputs_dir={folder / 'out'}", *overrides]
-    with initialize_config_module("conf", version_base="1.3"):
+    with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose("config", overrides=words)
     node = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(node, dict)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.rows import Rows
+from openended.harness.rows import Rows
 
 ROOT = Path(__file__).parents[2]
 WORDS = (
@@ -25,7 +25,7 @@ WORDS = (
 
 def openended(*words: str, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "2"}
-    command = [sys.executable, "-m", "harness", *words]
+    command = [sys.executable, "-m", "openended", *words]
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
 
 
@@ -121,7 +121,7 @@ def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):
     calm = openended(*words, "outputs_dir=calm", cwd=tmp_path)
     assert calm.returncode == 0, calm.stderr
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "harness", *words, "outputs_dir=killed"]
+    command = [sys.executable, "-m", "openended", *words, "outputs_dir=killed"]
     with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as run:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and run.poll() is None:
@@ -230,7 +230,7 @@ def test_failed_jobs_are_told_at_the_end_and_do_not_stop_the_others(tmp_path, te
 def test_help_and_plan_import_nothing_heavy():
     code = (
         "import sys; sys.argv = ['openended', 'plan_only=true', 'task=jsonl', 'task.path=x.jsonl']\n"
-        "from harness.cli import main\n"
+        "from openended.harness.cli import main\n"
         "try:\n    main()\nexcept SystemExit as e:\n    pass\n"
         "print([m for m in ('torch', 'transformers', 'datasets', 'faiss', 'sklearn', 'pandas', 'matplotlib') if m in sys.modules])"
     )

@@ -12,14 +12,14 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from harness.errors import DataError, SpecError
-from harness.io import read_json
-from harness.models import bundled_models
-from harness.pipeline import plan, run
-from harness.rows import Rows
-from harness.session import Session
-from harness.settings import settings_from
-from harness.store import Store
+from openended.harness.errors import DataError, SpecError
+from openended.harness.io import read_json
+from openended.harness.models.transformers import bundled_models
+from openended.harness.rows import Rows
+from openended.harness.run.pipeline import plan, run
+from openended.harness.run.session import Session
+from openended.harness.run.settings import settings_from
+from openended.harness.store import Store
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
 TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a while in the warm sun of the afternoon. "
@@ -86,7 +86,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
 
 def settings(folder: Path, *overrides: str) -> Any:
     small = ["num_examples=4", "max_new_tokens=4", "metric=[distinct_n]", f"outputs_dir={folder / 'out'}"]
-    with initialize_config_module("conf", version_base="1.3"):
+    with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose("config", overrides=[*small, *overrides])
     node = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(node, dict)

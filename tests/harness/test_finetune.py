@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import finetune as ft
-from harness.errors import DataError, MissingExtra, SpecError
-from harness.io import read_json
-from harness.models import ModelSpec, load_model
+from openended.harness import finetune as ft
+from openended.harness.errors import DataError, MissingExtra, SpecError
+from openended.harness.io import read_json
+from openended.harness.models.transformers import ModelSpec, load_model
 
 pytest.importorskip("accelerate")
 torch = pytest.importorskip("torch")
@@ -105,9 +105,9 @@ def test_an_interrupted_run_goes_on(tiny: Path, tmp_path: Path, monkeypatch: pyt
 
 
 def test_stories_are_read_whole(tmp_path: Path) -> None:
-    from tasks.jsonl import JsonLines
-    from tasks.webtext import WebText
-    from tasks.writing_prompts import WritingPrompts
+    from openended.tasks.jsonl import JsonLines
+    from openended.tasks.webtext import WebText
+    from openended.tasks.writing_prompts import WritingPrompts
 
     (tmp_path / "train.wp_source").write_text("[ WP ] Go .\n")
     (tmp_path / "train.wp_target").write_text("It went on .\n")

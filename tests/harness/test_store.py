@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import StoreError
-from harness.store import MANIFEST, Recipe, Store, check_writable
+from openended.harness.errors import StoreError
+from openended.harness.store import MANIFEST, Recipe, Store, check_writable
 
 
 def recipe(**change) -> Recipe:

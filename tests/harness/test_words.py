@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contract import Metric, Spec
-from harness.errors import DataError, SpecError, StoreError
-from harness.io import read_json, read_jsonl, to_json, write_json, write_text
-from harness.registry import build, construct, members, register
-from harness.rng import derive_seed, row_uniforms
-from harness.rows import join_ragged
-from harness.signature import canonical, parse_signature, signature, signature_difference
-from harness.types import Ragged
+from openended.harness.contract import Metric, Spec
+from openended.harness.errors import DataError, SpecError, StoreError
+from openended.harness.io import read_json, read_jsonl, to_json, write_json, write_text
+from openended.harness.registry import build, construct, members, register
+from openended.harness.rng import derive_seed, row_uniforms
+from openended.harness.rows import join_ragged
+from openended.harness.signature import canonical, parse_signature, signature, signature_difference
+from openended.harness.types import Ragged
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contract import Features, Side
-from harness.errors import DataError, SpecError, UndefinedMetric
-from metrics._comparisons import count_wins, read_comparisons
-from metrics.bradley_terry import PAIRS, BradleyTerry, bradley_terry
+from openended.harness.contract import Features, Side
+from openended.harness.errors import DataError, SpecError, UndefinedMetric
+from openended.metrics._comparisons import count_wins, read_comparisons
+from openended.metrics.bradley_terry import PAIRS, BradleyTerry, bradley_terry
 from tests.oracles import bradley_terry as oracle
 
 ROOT = Path(__file__).parents[2]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contract import Need
-from harness.errors import SpecError, UndefinedMetric
-from metrics.compression_ratio import CompressionRatio, compression_ratio
+from openended.harness.contract import Need
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.metrics.compression_ratio import CompressionRatio, compression_ratio
 from tests.metrics.text_helpers import run
 
 

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics._correlation import agreement_scores, correlate, correlation_matrix, correlation_table, rank_correlation
+from openended.metrics._correlation import (
+    agreement_scores,
+    correlate,
+    correlation_matrix,
+    correlation_table,
+    rank_correlation,
+)
 from tests.oracles import correlation as oracle
 
 SHARED = Path(__file__).parents[2].parent / "shared/reference"

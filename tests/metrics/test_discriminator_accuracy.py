@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from harness.errors import SpecError, UndefinedMetric
-from metrics.discriminator_accuracy import DiscriminatorAccuracy, _split, discriminator_accuracy
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy, _split, discriminator_accuracy
 from tests.helpers import features
 
 

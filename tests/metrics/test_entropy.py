@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from harness.errors import SpecError, UndefinedMetric
-from metrics.entropy import Entropy, ngram_entropy
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.metrics.entropy import Entropy, ngram_entropy
 from tests.metrics.text_helpers import TEXTS, run
 from tests.oracles import text_statistics as slow
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from harness.errors import SpecError, UndefinedMetric
-from metrics.eps_ppl import EpsPPL, eps_ppl
-from metrics.ppl import ppl
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.metrics.eps_ppl import EpsPPL, eps_ppl
+from openended.metrics.ppl import ppl
 from tests.metrics.teacher_helpers import SEEDS, distributions, run, stats_of
 from tests.oracles import language_model as slow
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import SpecError, UndefinedMetric
-from metrics.frechet import Frechet, frechet_distance, frechet_infinity
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.metrics.frechet import Frechet, frechet_distance, frechet_infinity
 from tests.helpers import features
 from tests.oracles import embeddings as oracle
 
@@ -33,7 +33,7 @@ def test_agrees_with_the_matrix_square_root(seed, n, m, d):
 def test_ledoit_wolf_agrees_with_scikit_learn():
     from sklearn.covariance import ledoit_wolf
 
-    from metrics.frechet import _gaussian
+    from openended.metrics.frechet import _gaussian
 
     rows = normal(15, 10) @ normal(10, 10, 1)
     lower = np.tril(_gaussian(rows, "ledoit_wolf").lower)
@@ -81,7 +81,7 @@ def test_bad_condition_costs_no_digits(n, condition, near):
 
 
 def test_short_and_exact_ways_agree(monkeypatch):
-    from metrics import frechet
+    from openended.metrics import frechet
 
     human, model = normal(300, 40), normal(200, 40, 1, 0.1, 1.5)
     short = frechet_distance(human=human, model=model)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contract import Need
-from harness.errors import SpecError, UndefinedMetric
-from metrics.gen_ppl import GenPPL, gen_ppl
+from openended.harness.contract import Need
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.metrics.gen_ppl import GenPPL, gen_ppl
 from tests.helpers import ragged
 from tests.metrics.text_helpers import SHARED, needed, run
 

@@ -8,12 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contract import Features, Side
-from harness.errors import DataError, SpecError, UndefinedMetric
-from harness.types import Ragged
-from metrics._huse_join import NLL, RATINGS, WORDS, Rated
-from metrics._huse_stability import affordable, agreement, bootstrap_huse, example_curve, percentiles, rater_curve
-from metrics.huse import Huse, huse
+from openended.harness.contract import Features, Side
+from openended.harness.errors import DataError, SpecError, UndefinedMetric
+from openended.harness.types import Ragged
+from openended.metrics._huse_join import NLL, RATINGS, WORDS, Rated
+from openended.metrics._huse_stability import (
+    affordable,
+    agreement,
+    bootstrap_huse,
+    example_curve,
+    percentiles,
+    rater_curve,
+)
+from openended.metrics.huse import Huse, huse
 from tests.oracles import huse as oracle
 
 ROOT = Path(__file__).parents[2]

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.errors import DataError
-from metrics._comparisons import count_wins, read_comparisons, write_wins
-from metrics._judgments import read_judgments
+from openended.harness.errors import DataError
+from openended.metrics._comparisons import count_wins, read_comparisons, write_wins
+from openended.metrics._judgments import read_judgments
 
 ROOT = Path(__file__).parents[2]
 WIDE = (

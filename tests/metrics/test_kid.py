@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import SpecError, UndefinedMetric
-from metrics import kid as module
-from metrics.kid import Kid, kid
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.metrics import kid as module
+from openended.metrics.kid import Kid, kid
 from tests.helpers import features
 from tests.oracles import embeddings as oracle
 

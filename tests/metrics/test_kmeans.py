@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics import _kmeans
-from metrics._assignment import FullSearch, Search, nearest
-from metrics._kmeans import kmeans, lloyd
+from openended.metrics import _kmeans
+from openended.metrics._assignment import FullSearch, Search, nearest
+from openended.metrics._kmeans import kmeans, lloyd
 
 
 def spread(rng, n, d):
@@ -113,7 +113,7 @@ def test_search_remembers_no_table():
 def test_blocks_do_not_change_labels(monkeypatch):
     points = falling(np.random.default_rng(1), 800, 12).astype(np.float32)
     whole = kmeans(points, 40, restarts=2)
-    monkeypatch.setattr("metrics._assignment._BLOCK", 1500)
+    monkeypatch.setattr("openended.metrics._assignment._BLOCK", 1500)
     parts = kmeans(points, 40, restarts=2)
     np.testing.assert_array_equal(whole.assign(points), parts.assign(points))
 

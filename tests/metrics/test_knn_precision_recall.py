@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contract import Features, Side
-from harness.errors import SpecError, UndefinedMetric
-from metrics import _neighbors
-from metrics.knn_precision_recall import KnnPrecisionRecall, knn_precision_recall
+from openended.harness.contract import Features, Side
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.metrics import _neighbors
+from openended.metrics.knn_precision_recall import KnnPrecisionRecall, knn_precision_recall
 from tests.helpers import features
 from tests.oracles import embeddings as oracle
 

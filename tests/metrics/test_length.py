@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contract import Need
-from harness.errors import SpecError, UndefinedMetric
-from metrics.length import Length, length_statistics
+from openended.harness.contract import Need
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.metrics.length import Length, length_statistics
 from tests.metrics.text_helpers import CORPORA, IDS, computed, published_words, run, stored
 
 

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from harness.contract import Features, Side
-from harness.errors import SpecError, UndefinedMetric
-from metrics._embeddings import check_side
-from metrics._histograms import frontier_integral, js_divergence, kl_divergence, mixture_weights, smoothed
-from metrics._kmeans import kmeans
-from metrics._mauve_scores import mauve_of_cells
-from metrics._pca import fit_pca
-from metrics.mauve import Mauve, mauve
+from openended.harness.contract import Features, Side
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.metrics._embeddings import check_side
+from openended.metrics._histograms import frontier_integral, js_divergence, kl_divergence, mixture_weights, smoothed
+from openended.metrics._kmeans import kmeans
+from openended.metrics._mauve_scores import mauve_of_cells
+from openended.metrics._pca import fit_pca
+from openended.metrics.mauve import Mauve, mauve
 from tests.helpers import features
 from tests.oracles import mauve as oracle
 

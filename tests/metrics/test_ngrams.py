@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.types import Ragged
-from metrics import _ngrams, _sequences
-from metrics._ngrams import NgramIndex, index_of
-from metrics._sequences import joined, rows_of, selected, trimmed
+from openended.harness.types import Ragged
+from openended.metrics import _ngrams, _sequences
+from openended.metrics._ngrams import NgramIndex, index_of
+from openended.metrics._sequences import joined, rows_of, selected, trimmed
 from tests.helpers import ragged
 from tests.oracles import text_statistics as slow
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import SpecError, UndefinedMetric
-from metrics.precision_recall_curve import PrecisionRecallCurve, precision_recall_curve
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.metrics.precision_recall_curve import PrecisionRecallCurve, precision_recall_curve
 from tests.helpers import features
 from tests.oracles import mauve as oracle
 

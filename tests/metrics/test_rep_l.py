@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from harness.errors import SpecError, UndefinedMetric
-from harness.types import NextToken, Ragged
-from metrics.rep_l import RepL, distance_back, rep_l
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.types import NextToken, Ragged
+from openended.metrics.rep_l import RepL, distance_back, rep_l
 from tests.metrics.teacher_helpers import SEEDS, run
 from tests.oracles import language_model as slow
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import SpecError, UndefinedMetric
-from metrics.vendi import Vendi, vendi
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.metrics.vendi import Vendi, vendi
 from tests.helpers import features
 from tests.oracles import embeddings as oracle
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import SpecError, UndefinedMetric
-from metrics.zipf import Zipf, top_frequencies, zipf_coefficient
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.metrics.zipf import Zipf, top_frequencies, zipf_coefficient
 from tests.metrics.text_helpers import CORPORA, IDS, TEXTS, computed, run, streams
 from tests.oracles import text_statistics as slow
 

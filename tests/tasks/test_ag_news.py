@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.errors import DataError, SpecError
-from tasks.ag_news import AgNews
+from openended.harness.errors import DataError, SpecError
+from openended.tasks.ag_news import AgNews
 
 
 def file(tmp_path: Path, rows: list[list[str]]) -> str:
@@ -83,7 +83,7 @@ def test_wrong_options(options: dict[str, Any]) -> None:
 def test_subset_is_precise_and_superset_recalls(tmp_path: Path) -> None:
     """Meaning: with topics far apart in the embedding, precision and recall are the shares of topics."""
     np = pytest.importorskip("numpy")
-    metric = pytest.importorskip("metrics.knn_precision_recall")
+    metric = pytest.importorskip("openended.metrics.knn_precision_recall")
     task = AgNews(path=file(tmp_path, news(1200)))
 
     def vectors(texts: list[str]) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.errors import DataError, SpecError
-from tasks.biographies import Biographies
+from openended.harness.errors import DataError, SpecError
+from openended.tasks.biographies import Biographies
 
 
 def file(tmp_path: Path, count: int = 12, words: int = 100) -> str:

@@ -9,8 +9,8 @@ from hydra import compose, initialize_config_module
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from harness.registry import members
-from harness.settings import settings_from
+from openended.harness.registry import members
+from openended.harness.run.settings import settings_from
 
 TASKS = members("task")
 
@@ -33,7 +33,7 @@ def test_the_command_is_a_run_of_the_task(name: str) -> None:
         f"{o.key_or_group}={next(iter(o.sweep_string_iterator()))}" if o in swept else str(o.input_line)
         for o in overrides
     ]
-    with initialize_config_module("conf", version_base="1.3"):
+    with initialize_config_module("openended.conf", version_base="1.3"):
         config = compose("config", overrides=given)
     plain = OmegaConf.to_container(config, resolve=True)
     assert isinstance(plain, dict)

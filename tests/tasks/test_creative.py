@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.errors import DataError, SpecError
-from tasks.creative import Creative
+from openended.harness.errors import DataError, SpecError
+from openended.tasks.creative import Creative
 
 
 def read(**options: Any) -> list[Any]:

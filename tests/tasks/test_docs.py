@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.errors import DataError, SpecError
-from tasks import _docstrings
-from tasks.docs import Docs
+from openended.harness.errors import DataError, SpecError
+from openended.tasks import _docstrings
+from openended.tasks.docs import Docs
 
 LONG = " ".join(f"w{i}" for i in range(70)) + "."
 
@@ -97,7 +97,7 @@ def test_fingerprint_is_cheap_and_moves_with_the_installed_versions(monkeypatch:
     first = Docs().fingerprint()
     assert first == Docs(min_words=80).fingerprint()
     assert len(first) == 64
-    from tasks import docs
+    from openended.tasks import docs
 
     monkeypatch.setattr(docs, "_installed", lambda package: f"{package} 0.0.0")
     assert Docs().fingerprint() != first

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks._docstrings import (
+from openended.tasks._docstrings import (
     DEFAULT_PACKAGES,
     TEST_SHARE,
     VALID_SHARE,
@@ -19,7 +19,7 @@ from tasks._docstrings import (
     package_versions,
     split_of,
 )
-from tasks._prose import prose_paragraphs
+from openended.tasks._prose import prose_paragraphs
 
 NUMPY_STYLE = '''
 """Mixing of colours, as painters do it."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from harness.errors import DataError
-from harness.io import read_json, write_json
-from tasks import download
-from tasks.download import Remote, cache_root, fetch, verify
+from openended.harness.errors import DataError
+from openended.harness.io import read_json, write_json
+from openended.tasks import download
+from openended.tasks.download import Remote, cache_root, fetch, verify
 
 DATA = bytes(range(256)) * 5000
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.errors import DataError, SpecError
-from tasks.hub import Hub
+from openended.harness.errors import DataError, SpecError
+from openended.tasks.hub import Hub
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from harness.errors import DataError, SpecError
-from harness.types import Example
-from tasks.jsonl import JsonLines
+from openended.harness.errors import DataError, SpecError
+from openended.harness.types import Example
+from openended.tasks.jsonl import JsonLines
 
 GOOD = [{"id": i, "prompt": f"P{i}", "human": f" h{i}"} for i in range(3)]
 
@@ -106,7 +106,7 @@ def test_ids_are_used_once(tmp_path: Path, values: list[Any], message: str) -> N
 
 
 def test_a_collision_of_short_hashes_is_no_duplicate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks import _records
+    from openended.tasks import _records
 
     class Same:
         def __init__(self, *_: Any, **__: Any) -> None: ...

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from harness.contract import Task
-from harness.errors import DataError, HarnessError
-from harness.io import read_json
-from harness.rows import read_examples
-from harness.stages import EXAMPLES, make_examples
-from tasks.ag_news import AgNews
-from tasks.biographies import Biographies
-from tasks.creative import Creative
-from tasks.jsonl import JsonLines
-from tasks.realnews import RealNews
-from tasks.webtext import WebText
-from tasks.writing_prompts import WritingPrompts
+from openended.harness.contract import Task
+from openended.harness.errors import DataError, HarnessError
+from openended.harness.io import read_json
+from openended.harness.rows import read_examples
+from openended.harness.run.artefacts import EXAMPLES, make_examples
+from openended.tasks.ag_news import AgNews
+from openended.tasks.biographies import Biographies
+from openended.tasks.creative import Creative
+from openended.tasks.jsonl import JsonLines
+from openended.tasks.realnews import RealNews
+from openended.tasks.webtext import WebText
+from openended.tasks.writing_prompts import WritingPrompts
 
 COUNT = 4
 TEXT = "Once there was a fox, and it slept all day in the sun, for nobody came by. "

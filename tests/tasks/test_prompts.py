@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks._prompts import Cut, Cutter, cut_words
+from openended.tasks._prompts import Cut, Cutter, cut_words
 
 
 class Bytes:

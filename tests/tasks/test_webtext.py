@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.errors import DataError, SpecError
-from tasks.webtext import WebText, gpt2_output
+from openended.harness.errors import DataError, SpecError
+from openended.tasks.webtext import WebText, gpt2_output
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -134,8 +134,8 @@ def test_real_documents_under_the_real_tokenizer() -> None:
         pytest.skip(f"{bpe} or {stored} is not there")
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    from harness.models import TextTokenizer
-    from tasks._prompts import Cutter
+    from openended.harness.models.transformers import TextTokenizer
+    from openended.tasks._prompts import Cutter
 
     inner = Tokenizer(models.BPE.from_file(str(bpe / "vocab.json"), str(bpe / "merges.txt")))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

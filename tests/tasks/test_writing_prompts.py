@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.errors import DataError, SpecError
-from harness.types import Example
-from tasks._detokenize import detokenize, strip_tag
-from tasks.writing_prompts import WritingPrompts
+from openended.harness.errors import DataError, SpecError
+from openended.harness.types import Example
+from openended.tasks._detokenize import detokenize, strip_tag
+from openended.tasks.writing_prompts import WritingPrompts
 
 SOURCES = ["[ WP ] You wake up on the Moon .", "[ EU ] A wizard 's cat speaks .", "No tag here", "[ WP ] Empty story ."]
 TARGETS = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from harness.models import LanguageModel, ModelSpec, TextTokenizer
+from openended.harness.models.transformers import LanguageModel, ModelSpec, TextTokenizer
 
 
 class Letters:

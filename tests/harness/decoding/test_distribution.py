@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.decoding.distribution import dense, draw
-from harness.decoding.penalties import ban_ngrams, penalise, repetition_penalty
-from harness.decoding.truncation import (
+from openended.harness.decoding.distribution import dense, draw
+from openended.harness.decoding.penalties import ban_ngrams, penalise, repetition_penalty
+from openended.harness.decoding.truncation import (
     Ancestral,
     Entmax,
     Epsilon,
@@ -29,7 +29,7 @@ from harness.decoding.truncation import (
     TopNSigma,
     Typical,
 )  # fmt: skip
-from harness.decoding.view import descending, look
+from openended.harness.decoding.view import descending, look
 
 
 def warper(name: str, *args: Any) -> Callable[[torch.Tensor], torch.Tensor]:

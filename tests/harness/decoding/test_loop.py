@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from harness.decoding.adversarial import Adversarial
-from harness.decoding.cache import runner
-from harness.decoding.contrastive import ContrastiveDecoding, ContrastiveSearch
-from harness.decoding.loop import Prompt, generate
-from harness.decoding.search import Beam, BeamSample
-from harness.decoding.truncation import (
+from openended.harness.decoding.adversarial import Adversarial
+from openended.harness.decoding.cache import runner
+from openended.harness.decoding.contrastive import ContrastiveDecoding, ContrastiveSearch
+from openended.harness.decoding.loop import Prompt, generate
+from openended.harness.decoding.search import Beam, BeamSample
+from openended.harness.decoding.truncation import (
     Ancestral,
     Entmax,
     Epsilon,
@@ -30,8 +30,8 @@ from harness.decoding.truncation import (
     TopNSigma,
     Typical,
 )  # fmt: skip
-from harness.errors import SpecError
-from harness.types import Generation
+from openended.harness.errors import SpecError
+from openended.harness.types import Generation
 from tests.harness.decoding.models import gpt2, llama, prompt_rows
 
 
@@ -296,7 +296,7 @@ def test_lengths_that_do_not_fit():
 @pytest.mark.slow
 @pytest.mark.parametrize("decoder", [Greedy(), Ancestral(), Nucleus()], ids=lambda d: d.title)
 def test_the_bundled_model_at_batch_1_7_64(decoder):
-    from harness.models import ModelSpec, bundled_models, load_model
+    from openended.harness.models.transformers import ModelSpec, bundled_models, load_model
 
     if "docs-s" not in bundled_models():
         pytest.skip("the bundled model is not there yet")

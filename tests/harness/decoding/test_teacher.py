@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from harness.decoding.distribution import dense
-from harness.decoding.penalties import penalise
-from harness.decoding.teacher import next_token_stats
-from harness.decoding.truncation import (
+from openended.harness.decoding.distribution import dense
+from openended.harness.decoding.penalties import penalise
+from openended.harness.decoding.teacher import next_token_stats
+from openended.harness.decoding.truncation import (
     Ancestral,
     Entmax,
     Epsilon,
@@ -24,8 +24,8 @@ from harness.decoding.truncation import (
     TopNSigma,
     Typical,
 )  # fmt: skip
-from harness.errors import DataError
-from harness.types import Ragged
+from openended.harness.errors import DataError
+from openended.harness.types import Ragged
 from tests.harness.decoding.models import gpt2, llama, prompt_rows
 
 DECODERS = [

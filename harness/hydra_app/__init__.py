@@ -1,0 +1,1 @@
+"""The only rooms that know Hydra: jobs, grids, sweepers, launchers."""

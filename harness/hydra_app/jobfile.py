@@ -1,0 +1,64 @@
+"""The jobs of a grid as files: one small file each in the grid's folder.
+
+So the overview, `on_error` and the report at the end work for every launcher, and need nothing but a shared file
+system.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from openended.harness.io import read_json, write_json
+
+GRID = "grid.json"
+FINAL = ("done", "failed", "skipped")
+
+
+class JobFile:
+    """One job's line in the grid's folder: running, done, failed or skipped."""
+
+    def __init__(self, hydra: DictConfig) -> None:
+        self.overrides = list(hydra.overrides.task)
+        self.grid = Path(hydra.sweep.dir)
+        self.path = self.grid / "jobs" / f"{int(hydra.job.num):05d}.json"
+        swept = read_json(self.grid / GRID)["axes"]
+        self.title = " ".join(word for word in self.overrides if word.split("=", 1)[0] in swept)
+        self._started = time.time()
+
+    def write(self, state: str, **facts: Any) -> None:  # noqa: ANN401
+        """Write the job's state atomically."""
+        seconds = round(time.time() - self._started, 3)
+        write_json(self.path, {"job": self.title, "state": state, "seconds": seconds, **facts})
+
+    @property
+    def state(self) -> str | None:
+        """The state that was last written; None before the first."""
+        return str(read_json(self.path)["state"]) if self.path.exists() else None
+
+    def stopped(self, *, on_error: str) -> bool:
+        """Return true if an earlier job failed and the grid is to stop then."""
+        return on_error == "stop" and any(job["state"] == "failed" for job in read_jobs(self.grid))
+
+
+def read_jobs(grid: Path) -> list[dict[str, Any]]:
+    """Return the states of the grid's jobs so far, in the order of their numbers."""
+    return [read_json(path) for path in sorted((grid / "jobs").glob("*.json"))]
+
+
+def overview(grid: Path) -> str:
+    """Return one line: done, running, failed, time left."""
+    jobs = read_jobs(grid)
+    total = int(read_json(grid / GRID)["total"])
+    count = {state: sum(job["state"] == state for job in jobs) for state in ("done", "running", "failed", "skipped")}
+    finished = [job["seconds"] for job in jobs if job["state"] in ("done", "failed")]
+    left = total - len(finished) - count["skipped"]
+    workers = max(count["running"], 1)
+    seconds = sum(finished) / max(len(finished), 1) * left / workers
+    return (
+        f"grid       {count['done']} of {total} done, {count['running']} running, {count['failed']} failed, "
+        f"about {seconds / 60:.0f} min left"
+    )

@@ -1,0 +1,257 @@
+"""Launchers of a grid beside Hydra's own: `hydra/launcher=joblib` (processes) and `hydra/launcher=submitit` (Slurm).
+
+A worker process keeps its models from job to job: joblib's workers take the next job of the grid when they are free, a
+submitit job takes a run of neighbours. That is why these are not Hydra's plug-ins of the same names, which carry a
+fresh task function to every job and would load every model again for each (and have seen no release since 2022).
+
+A worker is sent one thing, the composed configuration; what it makes it leaves in the store, and how it went in its
+file in the grid's folder. So the results do not depend on the launcher.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from openended.harness.errors import DataError, SpecError
+from openended.harness.hydra_app.jobfile import FINAL, JobFile, overview
+from openended.harness.hydra_app.union import PLUGINS
+
+if TYPE_CHECKING:
+    from openended.harness.hydra_app.job import Job
+
+log = logging.getLogger(__name__)
+
+LOOK = 0.5  # seconds between two looks at the jobs of a cluster
+PATIENCE = 10.0  # seconds that cancelled processes get to end
+_kept: list[Job] = []  # of this worker process: its sessions hold the loaded models
+
+
+def work(configs: Sequence[DictConfig]) -> None:
+    """Run jobs one after the other in a worker process; how each went is in its `JobFile`."""
+    from openended.harness.hydra_app.job import Job
+
+    if not _kept:
+        _kept.append(Job())
+    setup_globals()
+    for config in configs:
+        HydraConfig.instance().set_config(config)
+        configure_log(config.hydra.job_logging, config.hydra.verbose)
+        _kept[0](config)
+
+
+def work_quietly(configs: Sequence[DictConfig]) -> None:
+    """Run jobs in a worker that shares the terminal: Ctrl-C is for the parent, which ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    work(configs)
+
+
+class _Launcher(Launcher):  # type: ignore[misc]
+    """What the launchers share: composing the jobs, and what to do about those whose process died."""
+
+    def __init__(self, processes: int, least: int = 1) -> None:
+        if processes < least:
+            raise SpecError(f"hydra.launcher.processes: expected {least} or more, got {processes}")
+        self.processes = processes
+        self._context: HydraContext | None = None
+        self._config = OmegaConf.create()
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:  # noqa: ARG002
+        """Keep what composes a job. The task function stays here: workers have their own."""
+        self._context, self._config = hydra_context, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Run all jobs and return when the last has ended.
+
+        Raises:
+            DataError: If the engine is not installed.
+        """
+        setup_globals()
+        configure_log(self._config.hydra.job_logging, self._config.hydra.verbose)
+        Path(self._config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)
+        configs = [self._compose(words, initial_job_idx + i) for i, words in enumerate(job_overrides)]
+        try:
+            self._run(configs)
+        finally:
+            configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
+        # A failed job is told by the grid's end, as with Hydra's own launcher; None raises nothing here.
+        return [JobReturn(overrides=words, status=JobStatus.COMPLETED, _return_value=None) for words in job_overrides]
+
+    def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:
+        if self._context is None:
+            raise RuntimeError("launch before setup")
+        config: DictConfig = self._context.config_loader.load_sweep_config(self._config, list(overrides))
+        with open_dict(config):
+            config.hydra.job.id = config.hydra.job.num = number
+            config.runtime.progress = False  # bars of several processes would overwrite each other
+        return config
+
+    @abstractmethod
+    def _run(self, configs: Sequence[DictConfig]) -> None:
+        """Run the jobs; returns when each has a final state."""
+
+
+class Joblib(_Launcher):
+    """Processes on this machine, by joblib (its `loky` workers).
+
+    Raises:
+        SpecError: If `processes` is not accepted.
+    """
+
+    __module__ = PLUGINS
+
+    def __init__(self, processes: int) -> None:
+        # joblib's one process would be this one, which must outlive its jobs.
+        super().__init__(processes, least=2)
+
+    def _run(self, configs: Sequence[DictConfig]) -> None:
+        from joblib import Parallel, delayed
+        from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+        left = list(configs)
+        while left:
+            try:
+                pool = Parallel(n_jobs=self.processes, backend="loky", batch_size=1)
+                pool(delayed(work_quietly)([config]) for config in left)
+                return
+            except TerminatedWorkerError:
+                unknown = [config for config in left if JobFile(config.hydra).state not in FINAL]
+                running = [config for config in unknown if JobFile(config.hydra).state == "running"]
+                lose(running or unknown, "its process was killed (out of memory?)")
+                left = [config for config in unknown if JobFile(config.hydra).state is None]
+
+
+class Submitit(_Launcher):
+    """Jobs of a cluster (Slurm), or processes on this machine, by submitit.
+
+    Args:
+        processes: Into how many cluster jobs the grid is cut, each a run of neighbouring jobs of the grid.
+        cluster: `slurm`, `local`, or `auto`: slurm where there is one.
+        folder: Where submitit keeps its logs.
+        parameters: What submitit's executor takes (`timeout_min`, `gpus_per_node`, `slurm_partition`, …); null is not
+            given.
+
+    Raises:
+        SpecError: If `cluster` or `processes` is not accepted.
+    """
+
+    __module__ = PLUGINS
+
+    def __init__(self, processes: int, cluster: str, folder: str, parameters: Mapping[str, Any]) -> None:
+        super().__init__(processes)
+        if cluster not in ("auto", "slurm", "local"):
+            raise SpecError(f"hydra.launcher.cluster: expected auto, slurm or local, got {cluster!r}")
+        self.cluster = None if cluster == "auto" else cluster
+        self.folder = folder
+        self.parameters = {str(k): v for k, v in parameters.items() if v is not None}
+
+    def _run(self, configs: Sequence[DictConfig]) -> None:
+        try:
+            import submitit
+        except ImportError as err:
+            raise DataError("hydra/launcher=submitit needs submitit: pip install 'openended[slurm]'") from err
+        executor = submitit.AutoExecutor(folder=self.folder, cluster=self.cluster)
+        try:
+            executor.update_parameters(**self.parameters)
+        except (NameError, TypeError, ValueError) as err:
+            raise SpecError(f"hydra.launcher.parameters: {err}") from err
+        parts = list(runs_of_neighbours(configs, self.processes))
+        with _errors_in(Path(self.folder) / "controllers.err", executor.cluster == "local"), executor.batch():
+            jobs = [executor.submit(Part(part)) for part in parts]
+        log.info("submitted  %d jobs in %d processes; logs in %s", len(configs), len(parts), self.folder)
+        try:
+            self._watch(jobs)
+        except BaseException:
+            _cancel(jobs)
+            raise
+        for part, job in zip(parts, jobs, strict=True):
+            if job.exception() is not None:
+                log.debug("%s", job.exception())
+            unknown = [config for config in part if JobFile(config.hydra).state not in FINAL]
+            lose(unknown, f"its process ended before it was done (killed, or out of time); see {job.paths.stderr}")
+
+    def _watch(self, jobs: Sequence[Any]) -> None:
+        said = ""
+        while True:
+            ended = all(job.done() for job in jobs)
+            line = overview(Path(self._config.hydra.sweep.dir))
+            if line != said:
+                log.info("%s", line)
+                said = line
+            if ended:
+                return
+            time.sleep(LOOK)
+
+
+class Part:
+    """The work of one cluster job; submitit asks for its checkpoint when the time is nearly over or it is preempted."""
+
+    def __init__(self, configs: Sequence[DictConfig]) -> None:
+        self.configs = list(configs)
+
+    def __call__(self) -> None:
+        """Run the jobs."""
+        work(self.configs)
+
+    def checkpoint(self) -> Any:  # noqa: ANN401
+        """Return the same work: what is finished will be found in the store."""
+        import submitit
+
+        return submitit.helpers.DelayedSubmission(self)
+
+
+def runs_of_neighbours(configs: Sequence[DictConfig], processes: int) -> Iterator[Sequence[DictConfig]]:
+    """Yield at most `processes` runs of neighbours, as even as can be: neighbours mostly share their model."""
+    count = min(processes, len(configs))
+    for part in range(count):
+        yield configs[part * len(configs) // count : (part + 1) * len(configs) // count]
+
+
+def lose(configs: Sequence[DictConfig], reason: str) -> None:
+    """Note that the processes of jobs died."""
+    for config in configs:
+        JobFile(config.hydra).write("failed", error=reason)
+
+
+@contextmanager
+def _errors_in(path: Path, here: bool) -> Iterator[None]:
+    """Give processes that are started meanwhile a file for standard error.
+
+    submitit's local controllers share the terminal, and each would answer Ctrl-C with a traceback.
+    """
+    if not here:
+        yield
+        return
+    sys.stderr.flush()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    terminal = os.dup(2)
+    try:
+        with path.open("ab") as log_file:
+            os.dup2(log_file.fileno(), 2)
+            yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
+
+
+def _cancel(jobs: Sequence[Any]) -> None:
+    """Cancel what is queued or runs, and give it some time to end: its locks are free then."""
+    for job in jobs:
+        job.cancel(check=False)
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until and not all(job.done() for job in jobs):
+        time.sleep(0.1)

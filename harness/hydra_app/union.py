@@ -1,0 +1,112 @@
+"""Several grids as one: `hydra/sweeper=union`.
+
+`hydra.sweeper.grids` is a list of axes: the grid over `params` and the first, then over `params` and the second, …, so
+that decoders of different parameters, or models each with its own, are one experiment. `hydra.sweeper.experiments` is a
+list of experiments: each keeps its own axes, options and report, and the jobs of all run one after the other in one
+session, so that models and the features of the human side are shared. Options of the command line count for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+PLUGINS = "hydra_plugins.openended"  # where Hydra looks for what this project adds to it
+CHOICE = "experiment"
+Jobs = list[list[str]]
+
+
+class Union(Sweeper):  # type: ignore[misc]
+    """Runs several grids as one; Hydra makes it of `conf/hydra/sweeper/union.yaml`."""
+
+    __module__ = PLUGINS
+
+    def __init__(self, params: Any, grids: Any, experiments: Any) -> None:  # noqa: ANN401, ARG002
+        # The axes are read with the rest of the configuration, by `all_jobs`, which the overview reads too.
+        self._config = OmegaConf.create()
+        self._launcher: Launcher | None = None
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Make the launcher."""
+        self._config = config
+        self._launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> Any:  # noqa: ANN401, ARG002 - the arguments are in the configuration too
+        """Launch all jobs as one batch.
+
+        Raises:
+            HydraException: As `all_jobs`.
+        """
+        if self._launcher is None:
+            raise RuntimeError("sweep before setup")
+        returns = self._launcher.launch(all_jobs(self._config), initial_job_idx=0)
+        for one in returns:
+            _ = one.return_value  # raises what a job raised
+        return [returns]
+
+
+def all_jobs(config: DictConfig) -> Jobs:
+    """Return the overrides of every job of a multirun.
+
+    Raises:
+        HydraException: If an experiment or an option of the command line does not exist.
+    """
+    words = list(config.hydra.overrides.task)
+    series = members(config)
+    if not series:
+        return _jobs(config, words)
+    own = [word for word in words if _key(word) != CHOICE]
+    # An experiment without axes would take itself for a single run.
+    return [
+        job for name, one in series.items() for job in _jobs(one, [f"{CHOICE}={name}", "hydra.mode=MULTIRUN", *own])
+    ]
+
+
+def axes_of(jobs: Jobs) -> dict[str, int]:
+    """Return option → number of values, for the options in which jobs differ."""
+    values: dict[str, set[str]] = {}
+    for word in (word for job in jobs for word in job):
+        values.setdefault(_key(word), set()).add(word)
+    return {key: len(found) for key, found in values.items() if len(found) > 1}
+
+
+def members(config: DictConfig) -> dict[str, DictConfig]:
+    """Return the composed experiments of a series by their names; empty where there is no series."""
+    from hydra import compose
+
+    names = config.hydra.sweeper.get("experiments") or ()
+    parsed = OverridesParser.create().parse_overrides(list(config.hydra.overrides.task))
+    words = [str(o.input_line) for o in parsed if not o.is_sweep_override() and o.key_or_group != CHOICE]
+    return {
+        str(name): compose("config", overrides=[f"{CHOICE}={name}", *words], return_hydra_config=True) for name in names
+    }
+
+
+def _jobs(config: DictConfig, words: Sequence[str]) -> Jobs:
+    """Return the jobs of one experiment; what the command line says wins over its own axes."""
+    # Unresolved: an axis may speak of an option of the job, `${model.label}`.
+    sweeper = OmegaConf.to_container(config.hydra.sweeper)
+    node: dict[str, Any] = {str(k): v for k, v in sweeper.items()} if isinstance(sweeper, dict) else {}
+    parser = OverridesParser.create()
+    jobs: Jobs = []
+    for grid in node.get("grids") or [{}]:
+        axes = {**(node.get("params") or {}), **grid}
+        # Null takes an axis out: of an experiment that another one builds on.
+        own = [f"{key}={value}" for key, value in axes.items() if value is not None]
+        parsed = parser.parse_overrides([*own, *words])
+        jobs += BasicSweeper.split_arguments(parsed, None)[0]
+    return jobs
+
+
+def _key(word: str) -> str:
+    return word.split("=", 1)[0].lstrip("+~")

@@ -1,0 +1,1 @@
+"""Language models, tokenizers and embedders: where one comes from, and one in memory."""

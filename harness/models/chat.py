@@ -1,0 +1,113 @@
+"""Prompts for instruction models: put into the tokenizer's own chat template.
+
+In the way of Le Bronnec et al. 2024 (Exploring Precision and Recall to assess the quality and diversity of LLMs): the
+prompt is the user's turn but for its last word, which opens the assistant's turn, so that the continuation starts in
+the middle of a sentence. A task may say itself where its prompts part, by `user` and `assistant` in an example's meta.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from openended.harness.errors import DataError
+from openended.harness.signature import digest
+from openended.harness.types import Json
+
+if TYPE_CHECKING:
+    from openended.harness.models.transformers import ModelSpec
+
+# The last word of a text, with the whitespace after it.
+_LAST = re.compile(r"\S+\s*\Z")
+# Stands for an assistant's turn when the template is asked what follows one.
+_SENTINEL = "openended"
+
+
+class Turns(NamedTuple):
+    """A prompt in two."""
+
+    user: str
+    """What the user says."""
+    assistant: str
+    """How the assistant's turn begins; empty: with nothing."""
+
+
+@dataclass(frozen=True)
+class ChatTemplate:
+    """A tokenizer's chat template."""
+
+    name: str
+    """The model's path, for errors."""
+    inner: Any
+    """A transformers tokenizer that has a template."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the template's text."""
+        return digest(["chat template", self.inner.chat_template])
+
+    def render(self, turns: Turns) -> str:
+        """Return the text that the model reads, special tokens written out, up to where its continuation starts.
+
+        Raises:
+            DataError: If the template refuses such a conversation, or changes the beginning of the assistant's turn.
+        """
+        messages = [{"role": "user", "content": turns.user}]
+        if not turns.assistant.strip():
+            return self._apply(messages, add_generation_prompt=True)
+        made = self._apply([*messages, {"role": "assistant", "content": turns.assistant}], continue_final_message=True)
+        if not made.endswith((turns.assistant, turns.assistant.rstrip())):
+            raise DataError(f"model {self.name}: its chat template changes the assistant's turn {turns.assistant!r}")
+        return made
+
+    def end(self) -> int | None:
+        """Return the token that ends an assistant's turn: the special token after it; None if there is none."""
+        messages = [{"role": "user", "content": _SENTINEL}, {"role": "assistant", "content": _SENTINEL}]
+        rest = self._apply(messages).rpartition(_SENTINEL)[2]
+        known = {token.content: int(i) for i, token in self.inner.added_tokens_decoder.items()}
+        starts = [name for name in known if name and rest.lstrip().startswith(name)]
+        return known[max(starts, key=len)] if starts else None
+
+    def _apply(self, messages: list[dict[str, str]], **options: bool) -> str:
+        from jinja2 import TemplateError
+
+        try:
+            return str(self.inner.apply_chat_template(messages, tokenize=False, **options))
+        except (TemplateError, ValueError, TypeError, KeyError) as err:
+            line = (str(err).strip().splitlines() or [type(err).__name__])[0][:200]
+            raise DataError(f"model {self.name}: its chat template does not take the prompt ({line})") from err
+
+
+def load_template(spec: ModelSpec) -> ChatTemplate:
+    """Load the chat template of a model's tokenizer; no weights.
+
+    Raises:
+        DataError: If the tokenizer cannot be read or has no chat template.
+    """
+    from transformers import AutoTokenizer
+
+    where = str(spec.folder or spec.path)
+    try:
+        revision = None if spec.folder else spec.revision
+        inner = AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
+    except Exception as err:
+        line = (str(err).strip().splitlines() or [type(err).__name__])[0][:200]
+        raise DataError(f"model {spec.path}: cannot load its tokenizer ({line})") from err
+    if not inner.chat_template:
+        raise DataError(f"model {spec.path}: its tokenizer has no chat template; set model.chat_template=false")
+    return ChatTemplate(spec.path, inner)
+
+
+def turns_of(prompt: str, meta: Mapping[str, Json]) -> Turns:
+    """Part a prompt into turns: as the task says in `meta`, else before its last word."""
+    user, assistant = meta.get("user"), meta.get("assistant")
+    if isinstance(user, str) and isinstance(assistant, str):
+        return Turns(user, assistant)
+    last = _LAST.search(prompt)
+    at = last.start() if last else len(prompt)
+    return Turns(prompt[:at].rstrip(), prompt[at:])
+
+
+__all__ = ["ChatTemplate", "Turns", "load_template", "turns_of"]

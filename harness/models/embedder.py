@@ -1,0 +1,351 @@
+"""From texts to what metrics read: tokens, embeddings, token losses.
+
+Rows keep their order; both sides go through the same functions with the same options. Texts are cut on the right, and
+how many were is returned.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.contract import Spec, Tokenizer
+from openended.harness.errors import DataError, MissingExtra, SpecError
+from openended.harness.models import forward as _forward
+from openended.harness.models.forward import Advance, Job, Pool, Pooling
+from openended.harness.types import F64, I64, Json, Ragged
+
+if TYPE_CHECKING:
+    from openended.harness.models.transformers import LanguageModel, ModelSpec
+
+log = logging.getLogger(__name__)
+# Texts handed to a batch tokenizer at once: bounds its memory.
+_TOKENIZE = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedderSpec(Spec):
+    """What turns a text into a vector: a model, a layer, a pooling and a maximum length."""
+
+    name: ClassVar[str] = "embedder"
+
+    path: str
+    """Hub id, folder or `bundled:docs-m`, as for a model."""
+    label: str | None = None
+    revision: str | None = None
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    kind: Literal["causal", "masked", "sentence"] = "causal"
+    """`causal`: a GPT; `masked`: a BERT, with its special tokens; `sentence`: a sentence-transformers model."""
+    layer: int = -1
+    """Index of the hidden states, 0 the input embeddings, -1 the last (MAUVE, section 4: the terminal state)."""
+    pooling: Pooling = "last"
+    """The text's last token (MAUVE), its first, or the mean; a sentence model has its own."""
+    max_length: int | None = None
+    """Tokens, special ones included; equal for both sides. null: the model's context."""
+    lengths: tuple[int, ...] = ()
+    """All the maximum lengths of a study of length (MAUVE, Figure 4), of which `max_length` is one: embedded at once,
+    in one pass where the model is causal. In the key, for the vectors are those of a pass for one length alone only up
+    to float noise."""
+
+    def check(self) -> None:
+        """Lengths are positive and in order; a sentence model's own layers are not chosen here."""
+        self.require(bool(self.path.strip()), "path", "a hub id, a folder or bundled:<name>")
+        self.require(self.max_length is None or self.max_length >= 1, "max_length", "at least 1, or null")
+        self.require(self.kind != "sentence" or self.layer == -1, "layer", "-1 for a sentence model")
+        if self.lengths:
+            rising = list(self.lengths) == sorted({n for n in self.lengths if n >= 1})
+            self.require(rising, "lengths", "lengths of 1 or more, each longer than the one before")
+            self.require(self.max_length in self.lengths, "max_length", f"one of embedder.lengths, {self.lengths}")
+            self.require(self.kind != "sentence", "lengths", "none for a sentence model")
+
+    def model_spec(self) -> ModelSpec:
+        """Return the model alone."""
+        from openended.harness.models.transformers import ModelSpec
+
+        return ModelSpec(path=self.path, label=self.label, revision=self.revision, dtype=self.dtype)
+
+    @property
+    def title(self) -> str:
+        """Name in tables."""
+        return self.model_spec().title
+
+    def identity(self) -> dict[str, Json]:
+        """What makes two embedders the same one: the model's identity, layer, pooling and length."""
+        options: dict[str, Json] = {"kind": self.kind, "layer": self.layer, "pooling": self.pooling}
+        together: dict[str, Json] = {"lengths": list(self.lengths)} if self.lengths else {}
+        return {**self.model_spec().identity(), **options, "max_length": self.max_length, **together}
+
+    def limit(self, context_length: int | None) -> int | None:
+        """Return the length at which texts are cut.
+
+        Raises:
+            SpecError: If `max_length` is more than the model can read.
+        """
+        if self.max_length is not None and context_length is not None:
+            self.require(self.max_length <= context_length, "max_length", f"at most the context, {context_length}")
+        return self.max_length if self.max_length is not None else context_length
+
+
+class Embedded(NamedTuple):
+    """Vectors of texts, and how many texts were cut."""
+
+    vectors: NDArray[np.float32]
+    """Shape (n, d), rows in the order of the texts. The model's start token stands for a text without a token."""
+    truncated: int
+    """Number of texts that were cut on the right."""
+
+
+def word_ids(texts: Iterable[str]) -> Ragged:
+    """Return ids of whitespace words, numbered by first occurrence over all texts; dense, from 0."""
+    known: dict[str, int] = {}
+    return Ragged.from_rows(([known.setdefault(w, len(known)) for w in text.split()] for text in texts), np.int64)
+
+
+def token_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
+    """Return token ids of texts, no special tokens added."""
+    inner = getattr(tokenizer, "inner", None)
+    batch = getattr(inner, "encode_batch_fast", None)
+    if batch is None or getattr(tokenizer, "pieces", None) is not None:
+        return Ragged.from_rows((tokenizer.encode(text) for text in texts), np.int64)
+    parts = (texts[i : i + _TOKENIZE] for i in range(0, len(texts), _TOKENIZE))
+    rows = (np.asarray(e.ids, np.int64) for part in parts for e in batch(list(part), add_special_tokens=False))
+    return Ragged.from_rows(rows, np.int64)
+
+
+def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: ANN401 - a model or a sentence encoder
+    """Load what `embed` needs: a `LanguageModel`, or a sentence encoder for `embed_texts`.
+
+    Raises:
+        DataError: If files are missing.
+        MissingExtra: If sentence-transformers is asked for and not installed.
+    """
+    from openended.harness.models.transformers import load_model
+
+    if spec.kind == "causal":
+        return load_model(spec.model_spec(), device=device)
+    if spec.kind == "masked":
+        from openended.harness.models.masked import load_masked
+
+        return load_masked(spec.model_spec(), device=device)
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as err:
+        raise MissingExtra("sentence-transformers", "embedders") from err
+    encoder = SentenceTransformer(spec.path, revision=spec.revision, device=device, trust_remote_code=False)
+    if spec.max_length is not None:
+        encoder.max_seq_length = spec.max_length
+    return encoder
+
+
+def embed(
+    lm: LanguageModel,
+    spec: EmbedderSpec,
+    prompts: Ragged,
+    continuations: Ragged,
+    *,
+    batch_size: int,
+    advance: Advance | None = None,
+) -> Embedded:
+    """Embed prompt + continuation, cut on the right.
+
+    Args:
+        lm: From `load_embedder`; `spec.kind` is `causal` or `masked`.
+        spec: Layer, pooling, maximum length.
+        prompts: Token ids under the model's own tokenizer; rows may be empty.
+        continuations: Token ids, as many rows.
+        batch_size: Texts at once; changes nothing but float noise (1e-5) and time.
+        advance: Called with the number of texts done.
+
+    Returns:
+        Float32 vectors (n, d); deterministic.
+    """
+    limit = spec.limit(lm.context_length)
+    return _embed(lm, spec, prompts, continuations, (limit,), batch_size=batch_size, advance=advance)[0]
+
+
+def embed_lengths(
+    lm: LanguageModel,
+    spec: EmbedderSpec,
+    prompts: Ragged,
+    continuations: Ragged,
+    *,
+    max_lengths: Sequence[int],
+    batch_size: int,
+    advance: Advance | None = None,
+) -> dict[int, Embedded]:
+    """Embed at several maximum lengths; one pass where the model is causal (its states do not see what follows).
+
+    Returns:
+        Maximum length → what `embed` gives with it.
+    """
+    import dataclasses
+
+    for length in max_lengths:
+        dataclasses.replace(spec, max_length=length).limit(lm.context_length)
+    if spec.kind == "causal":
+        made = _embed(lm, spec, prompts, continuations, tuple(max_lengths), batch_size=batch_size, advance=advance)
+        return dict(zip(max_lengths, made, strict=True))
+    specs = {length: dataclasses.replace(spec, max_length=length) for length in max_lengths}
+    return {n: embed(lm, s, prompts, continuations, batch_size=batch_size, advance=advance) for n, s in specs.items()}
+
+
+def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch_size: int) -> Embedded:  # noqa: ANN401
+    """Embed with a sentence-transformers model (`spec.kind == "sentence"`), which tokenises and pools itself."""
+    if spec.kind != "sentence":
+        raise SpecError("embedder.kind: embed_texts is for sentence models; use embed")
+    vectors = np.asarray(encoder.encode(list(texts), batch_size=batch_size, show_progress_bar=False), np.float32)
+    limit = encoder.max_seq_length
+    lengths = [len(encoder.tokenizer(text, truncation=False)["input_ids"]) for text in texts]
+    truncated = sum(length > limit for length in lengths) if limit else 0
+    return Embedded(vectors, truncated)
+
+
+def token_nll(
+    lm: LanguageModel,
+    prompts: Ragged,
+    continuations: Ragged,
+    *,
+    include_prompt: bool = False,
+    bos: bool = False,
+    batch_size: int,
+    advance: Advance | None = None,
+) -> Ragged:
+    """Score texts: -log p(token | what stands before it), in nats.
+
+    The continuation is conditioned on the prompt; its tokens are scored and counted, the end of text is not. A first
+    token with nothing before it has no prediction and no score, unless `bos` puts the start token there. Texts longer
+    than the context are read in windows that overlap by half, every token scored once.
+
+    Args:
+        lm: The scorer.
+        prompts: Token ids under the scorer's own tokenizer; rows may be empty.
+        continuations: Token ids, as many rows.
+        include_prompt: Score the prompt's tokens too.
+        bos: Put the model's start token before the text.
+        batch_size: Texts at once; changes nothing but float noise and time.
+        advance: Called with the number of texts done.
+
+    Returns:
+        Float64 rows, one value a scored token.
+    """
+    jobs, out = _scoring(lm, prompts, continuations, include_prompt=include_prompt, bos=bos)
+    _forward.run(lm, jobs, rows=len(out), pool=None, nll=out.values, batch_size=batch_size, advance=advance)
+    _forward.check_finite(out.values, f"token losses of {lm.spec.title}")
+    return out
+
+
+def embed_and_nll(
+    lm: LanguageModel,
+    spec: EmbedderSpec,
+    prompts: Ragged,
+    continuations: Ragged,
+    *,
+    include_prompt: bool = False,
+    batch_size: int,
+    advance: Advance | None = None,
+) -> tuple[Embedded, Ragged]:
+    """Do what `embed` and `token_nll` do in one pass, where scorer and embedder are one causal model.
+
+    Raises:
+        SpecError: If the embedder is not causal.
+    """
+    if spec.kind != "causal":
+        raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {spec.kind!r}")
+    limit = spec.limit(lm.context_length)
+    jobs, out = _scoring(lm, prompts, continuations, include_prompt=include_prompt, bos=False)
+    lengths = prompts.lengths + continuations.lengths
+    pool = Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
+    _forward.run(lm, jobs, rows=len(out), pool=pool, nll=out.values, batch_size=batch_size, advance=advance)
+    _forward.check_finite(out.values, f"token losses of {lm.spec.title}")
+    return _embedded(lm, pool, lengths, (limit,))[0], out
+
+
+def _embed(
+    lm: LanguageModel,
+    spec: EmbedderSpec,
+    prompts: Ragged,
+    continuations: Ragged,
+    limits: tuple[int | None, ...],
+    *,
+    batch_size: int,
+    advance: Advance | None,
+) -> list[Embedded]:
+    causal = spec.kind == "causal"
+    before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
+    special = len(before) + len(after)
+    rows = _joined(prompts, continuations)
+    longest = max((len(row) for row in rows), default=0) + special
+    cuts = tuple(longest if limit is None else limit for limit in limits)
+    room = max(cuts, default=0) - special
+    if room < 1:
+        raise SpecError(f"embedder.max_length: expected more than the {special} special tokens, got {max(cuts)}")
+    jobs = []
+    for i, row in enumerate(rows):
+        ids = row[:room] if causal else np.concatenate([before, row[:room], after]).astype(np.int64)
+        ids = ids if len(ids) else np.array([lm.start_id])
+        jobs.append(Job(i, ids, len(ids)))
+    pool = Pool(spec.layer, spec.pooling, cuts, causal=causal)
+    _forward.run(lm, jobs, rows=len(rows), pool=pool, nll=None, batch_size=batch_size, advance=advance)
+    return _embedded(lm, pool, np.array([len(row) + special for row in rows]), limits)
+
+
+def _embedded(lm: LanguageModel, pool: Pool, lengths: I64, limits: Sequence[int | None]) -> list[Embedded]:
+    if empty := int((lengths == 0).sum()):
+        log.warning("%d of %d texts have no token; the start token stands for each", empty, len(lengths))
+    vectors = pool.vectors or [np.zeros((0, 0), dtype=np.float32) for _ in limits]
+    for array in vectors:
+        _forward.check_finite(array, f"embeddings of {lm.spec.title}")
+    cut = [0 if limit is None else int((lengths > limit).sum()) for limit in limits]
+    return [Embedded(v, c) for v, c in zip(vectors, cut, strict=True)]
+
+
+def _joined(prompts: Ragged, continuations: Ragged) -> list[I64]:
+    if len(prompts) != len(continuations):
+        raise ValueError(f"{len(prompts)} prompts, {len(continuations)} continuations: the rows must pair")
+    pairs = zip(prompts, continuations, strict=True)
+    return [_forward.as_ids(np.concatenate([prompt, continuation])) for prompt, continuation in pairs]
+
+
+def _scoring(
+    lm: LanguageModel, prompts: Ragged, continuations: Ragged, *, include_prompt: bool, bos: bool
+) -> tuple[list[Job], Ragged]:
+    """Return the sequences to run and the array that their scores fill."""
+    rows = _joined(prompts, continuations)
+    lead = np.array([lm.start_id]) if bos else np.zeros(0, dtype=np.int64)
+    jobs: list[Job] = []
+    counts = []
+    total = 0
+    for i, (row, prompt) in enumerate(zip(rows, prompts.lengths, strict=True)):
+        ids = np.concatenate([lead, row])
+        first = max(1, len(lead) + (0 if include_prompt else int(prompt)))
+        counts.append(max(0, len(ids) - first))
+        jobs += _windows(i, ids if len(ids) else np.array([lm.start_id]), first, total, lm.context_length)
+        total += counts[-1]
+    offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+    values: F64 = np.full(total, np.nan)
+    return jobs, Ragged(values, offsets)
+
+
+def _windows(row: int, ids: I64, first: int, out: int, context: int | None) -> list[Job]:
+    """Cut a sequence into windows of the context; each later window scores what the ones before have not."""
+    if context is None or len(ids) <= context:
+        return [Job(row, ids, min(first, len(ids)), out)]
+    if context < 2:
+        raise DataError(f"a scorer with a context of {context} cannot score texts")
+    jobs = [Job(row, ids[:context], min(first, context), out)]
+    done = max(first, context)
+    if first < context:
+        out += context - first
+    step = max(1, context // 2)
+    while done < len(ids):
+        end = min(len(ids), done + step)
+        start = end - context
+        jobs.append(Job(-1, ids[start:end], done - start, out))
+        out += end - done
+        done = end
+    return jobs

@@ -1,0 +1,245 @@
+"""One forward pass over many texts: vectors and token losses, in batches of like length, padded on the right.
+
+A causal model never looks to the right, so what pads a row may pass for text: with a mask of ones attention needs no
+mask of its own, which is the fast way. A model that looks both ways gets the true mask.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.errors import DataError, SpecError
+from openended.harness.types import F64, I64, Floats
+
+if TYPE_CHECKING:
+    import torch
+
+    from openended.harness.models.transformers import LanguageModel
+
+Pooling = Literal["last", "first", "mean"]
+Advance = Callable[[int], None]
+log = logging.getLogger(__name__)
+# Logits held at once, in numbers: 64 MiB of float32.
+_LOGITS = 1 << 24
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """One sequence for the model."""
+
+    row: int
+    """The row of the vectors that the sequence begins; -1 where it is a later window of a long text."""
+    ids: I64
+    first: int
+    """Tokens from here on are scored, from the ones before them; `len(ids)`: none is."""
+    out: int = 0
+    """Where the first score goes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """Which vectors a pass keeps."""
+
+    layer: int
+    pooling: Pooling
+    lengths: tuple[int, ...]
+    """Each gives vectors of the texts cut at so many tokens; several need a causal model."""
+    causal: bool = True
+    vectors: list[NDArray[np.float32]] = field(default_factory=list)
+    """One array (n, d) a length, filled by the pass."""
+
+
+def run(
+    lm: LanguageModel,
+    jobs: Sequence[Job],
+    *,
+    rows: int,
+    pool: Pool | None,
+    nll: F64 | None,
+    batch_size: int,
+    advance: Advance | None = None,
+) -> None:
+    """Run the model over all jobs; fills `pool.vectors` and `nll` in place.
+
+    Args:
+        lm: The model; in eval mode.
+        jobs: Sequences of at least one token.
+        rows: Number of rows of the vectors.
+        pool: Which vectors to keep, if any.
+        nll: Where the scores go, nats, if tokens are scored.
+        batch_size: Sequences at once; halved when memory runs out.
+        advance: Called with the number of sequences done.
+    """
+    import torch
+
+    plain = nll is None or _head_is_plain(lm)
+    causal = pool is None or pool.causal
+
+    def step(part: I64) -> None:
+        batch = [jobs[i] for i in part]
+        ids, mask = _pad(lm, batch, causal=causal)
+        states, logits = _forward(lm, ids, mask, pool.layer if pool else -1, causal=causal, body=plain)
+        if pool is not None:
+            _keep_vectors(pool, states[1], batch, rows)
+        if nll is not None:
+            _score(lm, states[0], logits, batch, nll)
+
+    lengths = np.array([len(job.ids) for job in jobs], dtype=np.int64)
+    with torch.inference_mode():
+        in_batches(lengths, batch_size, step, advance)
+
+
+def in_batches(lengths: I64, batch_size: int, step: Callable[[I64], None], advance: Advance | None = None) -> None:
+    """Call `step` on parts of the rows, longest first; a part that runs out of memory is halved and tried again.
+
+    The new size is kept for the rest: rows that follow are no longer than the ones that failed.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    start, size = 0, batch_size
+    while start < len(order):
+        part = order[start : start + size]
+        try:
+            step(part)
+        except (RuntimeError, MemoryError) as err:
+            if not out_of_memory(err) or len(part) == 1:
+                raise
+            size = len(part) // 2
+            log.warning(
+                "out of memory at %d rows of up to %d tokens; going on with %d", len(part), lengths[part[0]], size
+            )
+        else:
+            start += len(part)
+            if advance is not None:
+                advance(len(part))
+            continue
+        _free_memory()
+
+
+def out_of_memory(err: BaseException) -> bool:
+    """Say whether an error means that memory ran out, on a GPU or on the CPU."""
+    text = str(err).lower()
+    return isinstance(err, MemoryError) or "out of memory" in text or "not enough memory" in text
+
+
+def _free_memory() -> None:
+    """Give cached blocks back; outside the handler, where the failed call's tensors are no longer held."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _pad(lm: LanguageModel, batch: Sequence[Job], *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    import torch
+
+    filler = getattr(lm.model.config, "pad_token_id", None) or 0
+    shape = (len(batch), max(len(job.ids) for job in batch))
+    ids = np.full(shape, filler, dtype=np.int64)
+    mask = np.full(shape, int(causal), dtype=np.int64)
+    for i, job in enumerate(batch):
+        ids[i, : len(job.ids)] = job.ids
+        mask[i, : len(job.ids)] = 1
+    return torch.from_numpy(ids).to(lm.device), torch.from_numpy(mask).to(lm.device)
+
+
+def _forward(
+    lm: LanguageModel, ids: torch.Tensor, mask: torch.Tensor, layer: int, *, causal: bool, body: bool
+) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor | None]:
+    """Return ((last states, states of `layer`), logits where the whole model ran)."""
+    model = lm.model.base_model if body else lm.model
+    every = layer != -1 or not body
+    options = {"use_cache": False} if causal else {}
+    out = model(input_ids=ids, attention_mask=mask, output_hidden_states=every, **options)
+    if not every:
+        return (out.last_hidden_state, out.last_hidden_state), None
+    found = out.hidden_states
+    if not -len(found) <= layer < len(found):
+        raise SpecError(f"embedder.layer: expected {-len(found)} … {len(found) - 1}, got {layer}")
+    return (found[-1], found[layer]), None if body else out.logits
+
+
+def _keep_vectors(pool: Pool, states: torch.Tensor, batch: Sequence[Job], rows: int) -> None:
+    import torch
+
+    if not pool.vectors:
+        pool.vectors.extend(np.zeros((rows, states.shape[-1]), dtype=np.float32) for _ in pool.lengths)
+    kept = [i for i, job in enumerate(batch) if job.row >= 0]
+    if not kept:
+        return
+    targets = np.array([batch[i].row for i in kept])
+    index = torch.tensor(kept, device=states.device)
+    for limit, vectors in zip(pool.lengths, pool.vectors, strict=True):
+        ends = torch.tensor([min(len(batch[i].ids), limit) for i in kept], device=states.device)
+        if pool.pooling == "first":
+            made = states[index, 0].float()
+        elif pool.pooling == "last":
+            made = states[index, ends - 1].float()
+        else:
+            inside = torch.arange(states.shape[1], device=states.device)[None, :] < ends[:, None]
+            made = (states[index].float() * inside[:, :, None]).sum(dim=1) / ends[:, None]
+        vectors[targets] = made.cpu().numpy()
+
+
+def _score(
+    lm: LanguageModel, states: torch.Tensor, logits: torch.Tensor | None, batch: Sequence[Job], nll: F64
+) -> None:
+    """Write -log p of the scored tokens; logits are made for them alone, a bounded number at a time."""
+    import torch
+
+    scored = [(i, job) for i, job in enumerate(batch) if job.first < len(job.ids)]
+    if not scored:
+        return
+    rows = np.concatenate([np.full(len(job.ids) - job.first, i) for i, job in scored])
+    places = np.concatenate([np.arange(job.first - 1, len(job.ids) - 1) for _, job in scored])
+    golds = np.concatenate([job.ids[job.first :] for _, job in scored])
+    where = np.concatenate([np.arange(job.out, job.out + len(job.ids) - job.first) for _, job in scored])
+    at = (torch.from_numpy(rows).to(lm.device), torch.from_numpy(places).to(lm.device))
+    gold = torch.from_numpy(golds).to(lm.device)
+    head = lm.model.get_output_embeddings()
+    chunk = max(1, _LOGITS // lm.vocab_size)
+    for start in range(0, len(rows), chunk):
+        part = slice(start, start + chunk)
+        source = states if logits is None else logits
+        picked = source[at[0][part], at[1][part]]
+        scores = (head(picked) if logits is None else picked).float()
+        losses = torch.nn.functional.cross_entropy(scores, gold[part], reduction="none")
+        nll[where[part]] = losses.cpu().numpy()
+
+
+def _head_is_plain(lm: LanguageModel) -> bool:
+    """Say whether logits are the output layer on the last states: some models scale or cap them afterwards."""
+    import torch
+
+    size = min(4, lm.vocab_size)
+    ids = torch.arange(size, device=lm.device)[None, :]
+    with torch.inference_mode():
+        options = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
+        whole = lm.model(**options).logits.float()
+        states = lm.model.base_model(**options).last_hidden_state
+        head = lm.model.get_output_embeddings()
+        if head is None or head.weight.shape[-1] != states.shape[-1]:
+            return False
+        made = head(states).float()
+    tolerance = 1e-4 if lm.dtype == torch.float32 else 1e-2
+    return bool((whole - made).abs().max() <= tolerance * max(1.0, float(whole.abs().max())))
+
+
+def check_finite(values: Floats, what: str) -> None:
+    """Raise `DataError` if a model gave numbers that are none: broken weights or a dtype too small."""
+    if values.size and not np.isfinite(values).all():
+        bad = int((~np.isfinite(values)).reshape(len(values), -1).any(axis=1).sum())
+        raise DataError(f"{what}: {bad} of {len(values)} are not finite; try dtype=float32")
+
+
+def as_ids(row: Any) -> I64:  # noqa: ANN401 - any sequence of ints
+    """Return a row of token ids as int64."""
+    return np.asarray(row, dtype=np.int64)

@@ -1,0 +1,58 @@
+"""Loads models that look both ways (BERT and its kin) as embedders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from openended.harness.errors import DataError
+
+if TYPE_CHECKING:
+    from openended.harness.models.transformers import LanguageModel, ModelSpec
+
+# A text that every tokenizer knows, to see which special tokens are put around it.
+_PROBE = "a"
+
+
+def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
+    """Load the body of a masked language model; `openended_before` and `openended_after` hold its special tokens.
+
+    Raises:
+        DataError: If files are missing or cannot be read.
+    """
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    from openended.harness.models.transformers import LanguageModel, load_tokenizer
+
+    spec.check_ready()
+    where, revision = str(spec.folder or spec.path), None if spec.folder else spec.revision
+    dtype = getattr(torch, spec.dtype)
+    try:
+        model = AutoModel.from_pretrained(
+            where, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True
+        )
+        slow = AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
+    except Exception as err:
+        raise DataError(f"embedder {spec.path}: cannot be loaded ({str(err).splitlines()[0][:200]})") from err
+    model = model.to(device).eval().requires_grad_(requires_grad=False)
+    bare = slow.encode(_PROBE, add_special_tokens=False)
+    whole = slow.encode(_PROBE, add_special_tokens=True)
+    at = next((i for i in range(len(whole)) if whole[i : i + len(bare)] == bare), 0)
+    model.openended_before, model.openended_after = whole[:at], whole[at + len(bare) :]
+    tokenizer = load_tokenizer(spec)
+    return LanguageModel(
+        model=model,
+        tokenizer=tokenizer,
+        device=torch.device(device),
+        dtype=dtype,
+        eos_id=tokenizer.eos_id,
+        vocab_size=int(model.config.vocab_size),
+        context_length=_context(spec, slow.model_max_length),
+        spec=spec,
+    )
+
+
+def _context(spec: ModelSpec, tokenizer_limit: int) -> int | None:
+    """The smaller of the two limits: RoBERTa's config counts two positions that no text can use."""
+    found = [n for n in (spec.context_length(), tokenizer_limit) if n is not None and n < 10**9]
+    return min(found) if found else None

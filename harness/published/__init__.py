@@ -1,0 +1,1 @@
+"""Texts that others generated: their file forms, and which prompt each answers."""

@@ -1,0 +1,228 @@
+"""Texts that somebody else generated, as a system: no model is needed.
+
+| form | told by | texts | paired by |
+| --- | --- | --- | --- |
+| JSON lines, gzip allowed | one of the fields below | its own | `id`, else `prompt`, else line |
+| GPT-2 output dataset | `text`, `ended`, `length` | documents without a prompt | nothing: row by row |
+| Grover's generation files | `article`, `label` | the machine articles | `ind30k` |
+| output of Grover's generator | `gens_article` | each of its articles | `inst_index`, else line |
+| MAUVE authors' archive | `.p`, or `ARCHIVE.tgz#MEMBER.p` | GPT-2 token ids, prompts included | line |
+
+Fields of the text: `text`, `generation`, `generated_text`, `gen_text`, `completion`, `continuation`. A prompt that
+stands at the start of every text is cut off. A member of the MAUVE authors' archive is read from the archive itself,
+whose MD5 is the one that they state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from openended.harness.contract import Tokenizer
+from openended.harness.errors import DataError
+from openended.harness.io import file_digest
+from openended.harness.published.forms import Published, read_generations, split_member
+from openended.harness.rows import Row, Rows, sort_rows
+from openended.harness.signature import digest
+from openended.harness.types import Generation, Stop
+
+MAUVE_MD5 = "63bae977e3ce5f3c86d9e35188c1b8e6"  # of mauve_generations.tgz, stated by its authors
+__all__ = ["MAUVE_MD5", "Published", "file_fingerprint", "import_rows", "import_texts", "read_generations", "resolve"]
+
+
+def resolve(generations: str, *, fetch: bool) -> Path:
+    """Return the file of the option `generations`: a path, or the name of a public one.
+
+    `gpt2-output:xl-1542M-k40.test` is a file of the GPT-2 output dataset, `grover:mega-p0.94` Grover's; they are
+    downloaded into the cache folder of the tasks.
+
+    Args:
+        generations: The option.
+        fetch: False while planning: nothing is downloaded.
+
+    Raises:
+        DataError: If a public file is not there and is not to be, or can not be, fetched; says from where.
+    """
+    from openended.tasks import download
+    from openended.tasks.realnews import RealNews
+    from openended.tasks.webtext import gpt2_output
+
+    kind, _, name = generations.partition(":")
+    if kind == "gpt2-output" and name:
+        remote = gpt2_output(name)
+    elif kind == "grover" and name:
+        model, _, decoder = name.partition("-")
+        remote = RealNews(file=f"generator={model}~dataset={decoder}.jsonl").remotes()[0]
+    else:
+        return Path(generations)
+    if fetch:
+        return download.fetch(remote)
+    if not remote.place().is_file():
+        download.refuse_missing(remote, remote.place(), planning=True)
+    return remote.place()
+
+
+def file_fingerprint(path: Path) -> str:
+    """SHA-256 that names the texts of a file, or of an archive's member.
+
+    Raises:
+        DataError: If there is no such file, or an archive is not the one its authors published.
+    """
+    archive, member = split_member(path)
+    if not archive.is_file():
+        what = "expected a file, got a folder" if archive.is_dir() else "no such file"
+        raise DataError(f"generations: {what}: {archive}")
+    if member is None:
+        return file_digest(archive)
+    with archive.open("rb") as handle:
+        found = hashlib.file_digest(handle, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if found != MAUVE_MD5:
+        raise DataError(f"{archive}: its MD5 is {found}, its authors state {MAUVE_MD5}; fetch it again")
+    return digest(["mauve archive", found, member])
+
+
+def import_rows(
+    path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
+) -> tuple[list[Row], list[str]]:
+    """Pair a published system with the examples of a run.
+
+    Args:
+        path: The published file.
+        prompts: Rows with the example ids and prompts of the run.
+        tokenizer: Makes the token ids, and cuts at `max_new_tokens`; None: texts alone.
+        max_new_tokens: As for generations of our own.
+
+    Returns:
+        Rows by example id and sample, and what a reader of the table must know.
+
+    Raises:
+        DataError: If an example has no text, or a text comes twice.
+    """
+    return _import(list(read_generations(path)), path, prompts, tokenizer, max_new_tokens)
+
+
+def import_texts(
+    texts: Sequence[str], name: str, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
+) -> tuple[list[Row], list[str]]:
+    """Set texts that answer no prompt beside the examples of a run, row by row; otherwise as `import_rows`."""
+    found = [Published(f"{name}, text {i}", i, text, paired=False) for i, text in enumerate(texts)]
+    return _import(found, Path(name), prompts, tokenizer, max_new_tokens)
+
+
+def _import(
+    found: Sequence[Published], path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
+) -> tuple[list[Row], list[str]]:
+    examples = list(Rows(prompts))
+    if not found:
+        raise DataError(f"{path}: holds no generation")
+    notes: list[str] = []
+    decoded = [_with_text(one, tokenizer) for one in found]
+    pairs, how = _pair(decoded, examples, path)
+    notes += how
+    if _prompts_included(pairs):
+        pairs = [(example, _without_prompt(one, example.prompt)) for example, one in pairs]
+        if any(one.token_ids is None for one in found):
+            notes.append("every text began with its prompt, which was cut off")
+    elif any(one.token_ids is not None for one in found):
+        raise DataError(f"{path}: the texts do not begin with the prompts of the task; use its official prompt length")
+    rows = [_row(example, one, tokenizer, max_new_tokens) for example, one in pairs]
+    cut = sum(r.generation.stop == "length" and one.stop is None for r, (_, one) in zip(rows, pairs, strict=True))
+    if cut:
+        notes.append(f"{cut} of {len(rows)} texts were cut at {max_new_tokens} tokens")
+    if all(one.stop is None for one in found):
+        notes.append("the file does not say how texts ended: those not cut here count as ended")
+    empty = sum(not r.generation.text.strip() for r in rows)
+    if empty:
+        notes.append(f"{empty} of {len(rows)} generations are empty")
+    return _numbered(rows, pairs), notes
+
+
+def _with_text(one: Published, tokenizer: Tokenizer | None) -> Published:
+    if one.token_ids is None:
+        return one
+    if tokenizer is None:
+        raise DataError(f"{one.where}: token ids need a GPT-2 tokenizer; set scorer=gpt2 (or another GPT-2)")
+    return replace(one, text=tokenizer.decode(one.token_ids))
+
+
+def _pair(
+    found: Sequence[Published], examples: Sequence[Row], path: Path
+) -> tuple[list[tuple[Row, Published]], list[str]]:
+    """Return (example, text) pairs, and how they were found."""
+    if not found[0].paired:
+        _enough(len(found), len(examples), path)
+        pairs = [(replace(e, prompt="", prompt_ids=()), one) for e, one in zip(examples, found, strict=False)]
+        return pairs, ["the texts answer no prompt: set beside the human texts row by row, the prompts left out"]
+    keys = {key: e for e in examples for key in _names(e.generation.example_id)}
+    by_prompt = {e.prompt: e for e in examples}
+    named = [(keys[one.identity], one) for one in found if one.identity in keys]
+    # Ids that count from elsewhere would pair wrongly: where prompts are given, they must agree.
+    if named and all(one.prompt in (None, e.prompt) for e, one in named):
+        pairs = named
+    elif found[0].prompt is not None and len(by_prompt) == len(examples):
+        pairs = [(by_prompt[one.prompt], one) for one in found if one.prompt in by_prompt]
+        if not pairs:
+            raise DataError(f"{path}: neither its ids nor its prompts are those of the task")
+    else:
+        _enough(len(found), len(examples), path)
+        numbers = {str(one.line): one for one in found}
+        tails = [_names(e.generation.example_id)[-1] for e in examples]
+        if not all(tail in numbers for tail in tails):
+            return list(zip(examples, found, strict=False)), ["paired with the examples line by line"]
+        pairs = [(e, numbers[tail]) for e, tail in zip(examples, tails, strict=True)]
+    missing = {e.generation.example_id for e in examples} - {e.generation.example_id for e, _ in pairs}
+    if missing:
+        raise DataError(f"{path}: no text for {len(missing)} of {len(examples)} examples, the first {min(missing)!r}")
+    left = len(found) - len(pairs)
+    return pairs, [f"{left} texts of the file answer no example of this run"] if left else []
+
+
+def _enough(found: int, wanted: int, path: Path) -> None:
+    if found < wanted:
+        raise DataError(f"{path}: holds {found} texts for {wanted} examples; set num_examples={found}")
+
+
+def _names(example_id: str) -> list[str]:
+    """Return what a file may call an example: its id, the part after the task's name, and that without zeros."""
+    short = example_id.partition("/")[2] or example_id
+    plain = short.lstrip("0") or "0" if short.isdigit() else short
+    return [example_id, short, plain]
+
+
+def _prompts_included(pairs: Sequence[tuple[Row, Published]]) -> bool:
+    """Say whether every text begins with its prompt; one that does by chance is no proof."""
+    return all(e.prompt and (one.text or "").startswith(e.prompt) for e, one in pairs)
+
+
+def _without_prompt(one: Published, prompt: str) -> Published:
+    return replace(one, text=(one.text or "")[len(prompt) :])
+
+
+def _row(example: Row, one: Published, tokenizer: Tokenizer | None, max_new_tokens: int | None) -> Row:
+    text = one.text or ""
+    ids: tuple[int, ...] = ()
+    stop: Stop = one.stop or "eos"
+    if tokenizer is not None:
+        size = len(example.prompt_ids)
+        own = one.token_ids is not None and one.token_ids[:size] == example.prompt_ids
+        ids = one.token_ids[size:] if own and one.token_ids is not None else tuple(tokenizer.encode(text))
+        if max_new_tokens is not None and len(ids) > max_new_tokens:
+            ids, stop = ids[:max_new_tokens], "length"
+            text = tokenizer.decode(ids)
+    generation = Generation(example.generation.example_id, one.sample or 0, text, ids, stop, float("nan"))
+    return Row(example.prompt, example.prompt_ids, generation)
+
+
+def _numbered(rows: list[Row], pairs: Sequence[tuple[Row, Published]]) -> list[Row]:
+    """Sort rows; several for one example are its samples only where the file says so."""
+    times = Counter((row.generation.example_id, row.generation.sample) for row in rows)
+    for row, (_, one) in zip(rows, pairs, strict=True):
+        key = (row.generation.example_id, row.generation.sample)
+        if times[key] > 1:
+            raise DataError(
+                f"{one.where}: a second text for {key[0]!r}; number draws of one prompt by `sample`: 0, 1, …"
+            )
+    return sort_rows(rows)

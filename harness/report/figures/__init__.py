@@ -1,0 +1,1 @@
+"""Figures: each a function of folded values."""

@@ -1,0 +1,105 @@
+"""Divergence curves of all systems in one panel, and rank-frequency curves of human and systems."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from openended.harness.report.figures.drawing import (
+    COLUMN,
+    HUMAN_COLOUR,
+    MOST,
+    legend_below,
+    legend_height,
+    look,
+    new_figure,
+)
+from openended.harness.report.read.fold import Folded
+from openended.harness.report.read.frame import Results
+from openended.harness.report.read.systems import by_data, systems_of
+from openended.harness.report.tables.systems import slug
+from openended.harness.types import F64
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+CURVE = "arrays/divergence_curve"
+
+
+def divergence_curves(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
+    """Draw the MAUVE curve of every system: missed text against implausible text (MAUVE Fig. 2)."""
+    groups = by_data(items)
+    drawn = {}
+    for (task,), part in groups.items():
+        figure = _divergence(results, part)
+        if figure is not None:
+            drawn["divergence" if len(groups) == 1 else f"divergence-{slug(task)}"] = figure
+    return drawn
+
+
+def _divergence(results: Results, items: Sequence[Folded]) -> Figure | None:
+    curves: list[tuple[str, float, F64]] = []
+    for system in systems_of(items):
+        for value in (i for i in system.items if (i.metric, i.key) == ("mauve", "mauve") and math.isfinite(i.mean)):
+            arrays = next((a for s in value.sources if CURVE in (a := results.arrays(*s))), None)
+            if arrays is not None:
+                label = f"{system.label} ({value.mean:.3f})"
+                curves.append((label, value.mean, np.asarray(arrays[CURVE], dtype=np.float64)))
+                break
+    if not curves:
+        return None
+    if len(curves) > MOST:  # the ones that a reader asks about first: the best
+        curves = sorted(curves, key=lambda c: -c[1])[:MOST]
+    figure, (panel,) = new_figure(COLUMN, 3.0 + legend_height([c[0] for c in curves], COLUMN, 2))
+    for index, (label, _, curve) in enumerate(curves):
+        style = look(index) | {"marker": ""}
+        panel.plot(*curve.T, label=label, **style)
+    panel.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    panel.set_xlabel("less implausible text →\nexp(−c KL(model, mixture))")
+    panel.set_ylabel("exp(−c KL(human, mixture))\nless missed text →")
+    legend_below(figure, panel, columns=2)
+    return figure
+
+
+def rank_frequency(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
+    """Draw token rank against frequency of the human text and of each system, on logarithmic axes (Zipf)."""
+    groups = by_data(items)
+    drawn = {}
+    for (task,), part in groups.items():
+        figure = _ranks(results, part)
+        if figure is not None:
+            drawn["zipf" if len(groups) == 1 else f"zipf-{slug(task)}"] = figure
+    return drawn
+
+
+def _ranks(results: Results, items: Sequence[Folded]) -> Figure | None:
+    lines: list[tuple[str, F64]] = []
+    for system in systems_of(items)[:MOST]:
+        value = system.value("zipf", "zipf")
+        stored = (_points(results.arrays(*s)) for s in value.sources) if value else iter(())
+        points = next((p for p in stored if p is not None), None)
+        if points is not None:
+            lines.append((system.label, points))
+    if not lines:
+        return None
+    humans = (_points(results.arrays(*i.sources[0])) for i in items if i.system == "human" and i.metric == "zipf")
+    human = next((h for h in humans if h is not None), None)
+    figure, (panel,) = new_figure(COLUMN, 2.6 + legend_height([label for label, _ in lines] + ["human"], COLUMN, 2))
+    for index, (label, points) in enumerate(lines):
+        panel.plot(*points, label=label, **(look(index) | {"marker": "", "linewidth": 1.0}))
+    if human is not None:
+        panel.plot(*human, label="human", color=HUMAN_COLOUR, linewidth=1.4)
+    panel.set(xscale="log", yscale="log", xlabel="rank of the token", ylabel="occurrences")
+    legend_below(figure, panel, columns=2)
+    return figure
+
+
+def _points(arrays: Mapping[str, Any]) -> F64 | None:
+    """Return ranks and counts, shape (2, points), of the line that the metric fitted."""
+    if "arrays/log_rank" not in arrays or "arrays/log_frequency" not in arrays:
+        return None
+    return np.exp(np.stack([arrays["arrays/log_rank"], arrays["arrays/log_frequency"]]).astype(np.float64))

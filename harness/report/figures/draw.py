@@ -1,0 +1,46 @@
+"""The figures of a report: each a function of the results that returns nothing where the data is missing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from openended.harness.report.figures.drawing import save, styled
+from openended.harness.report.read.frame import Results
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+log = logging.getLogger(__name__)
+
+Draw = Callable[[Results], "Mapping[str, Figure]"]
+
+
+def draw_all(results: Results, folder: Path) -> list[Path]:
+    """Draw every figure that the runs have data for; returns the files."""
+    from openended.harness.report.read.fold import fold
+
+    items = fold(results)
+    paths: list[Path] = []
+    with styled():
+        for draw in _makers():
+            for name, figure in draw(results, items).items():
+                paths += save(figure, folder, name)
+    return paths
+
+
+def _makers() -> list[Callable[..., Mapping[str, Figure]]]:
+    from openended.harness.report.figures import curves, frontiers, panels, sweeps
+    from openended.harness.report.figures import people as people_figures
+
+    return [
+        curves.divergence_curves,
+        panels.metric_panels,
+        sweeps.sweeps,
+        frontiers.precision_recall,
+        frontiers.quality_diversity,
+        curves.rank_frequency,
+        people_figures.people_figures,
+    ]

@@ -1,0 +1,123 @@
+"""What the figures share: style, colours, sizes, and files whose bytes depend on the data alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from openended.harness.io import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMN, PAGE = 3.4, 7.0  # inches: one column, both columns of a two-column paper
+# Okabe and Ito's palette (safe for colour-blind readers), black kept for the human side; then the same with other
+# markers and dashes, so that no two of 21 systems look alike in grey either.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C6D00")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", "--", "-.")
+HUMAN_COLOUR = "#222222"
+RESOLUTION = 200  # dots an inch of the PNG
+LINE, LETTER, HANDLE = 0.14, 0.066, 0.42  # inches of a legend: a line, a letter, the mark with its spaces
+CHARACTERS = 42  # of a label in a legend: what one column of a paper holds
+MOST = 20  # systems that one figure can tell apart
+STYLE: dict[str, Any] = {
+    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 7.5, "axes.titlesize": 8,
+    "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 6.5, "legend.frameon": False,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.6, "lines.linewidth": 1.2,
+    "lines.markersize": 3.5, "grid.linewidth": 0.4, "grid.color": "#dddddd", "axes.grid": True, "axes.axisbelow": True,
+    "xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.major.size": 2.5, "ytick.major.size": 2.5,
+    "pdf.fonttype": 42, "svg.hashsalt": "openended", "errorbar.capsize": 1.5,
+    "axes.formatter.useoffset": False,
+}  # fmt: skip
+
+
+def new_figure(
+    width: float,
+    height: float,
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    sharey: bool = False,
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure of a size in inches and its axes, row by row; no global state is touched."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharey=sharey)
+    return figure, list(axes.flat)
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Use the report's style, whatever the user's matplotlib settings are."""
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        cast("Any", mpl.rcParams).update(STYLE)
+        yield
+
+
+def look(index: int) -> dict[str, Any]:
+    """Return colour, marker and dash of the n-th system."""
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "linestyle": DASHES[index // len(COLOURS) % len(DASHES)],
+    }
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write a figure as PNG and PDF, without dates or program versions.
+
+    The canvases are called directly: `savefig` would draw everything once more for each format, and drawing is what a
+    report spends its time on. The layout of the first drawing is kept for the second.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
+
+    png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
+    figure.set_dpi(RESOLUTION)
+    with replacing(png, "wb") as handle:
+        cast("Any", FigureCanvasAgg(figure)).print_png(handle, metadata={"Software": None})
+    figure.set_layout_engine("none")
+    with replacing(pdf, "wb") as handle:
+        quiet = {"CreationDate": None, "Producer": None, "Creator": None}
+        cast("Any", FigureCanvasPdf(figure)).print_pdf(handle, metadata=quiet)
+    return [png, pdf]
+
+
+def plain(text: str) -> str:
+    """Return text that is drawn as it stands: dollar signs start no formula."""
+    return text.replace("$", r"\$")
+
+
+def legend_columns(labels: Sequence[str], width: float, most: int) -> int:
+    """Return how many columns of a legend fit a width in inches."""
+    longest = max((min(len(label), CHARACTERS) for label in labels), default=1)
+    return max(1, min(most, len(labels), int(width / (HANDLE + LETTER * longest))))
+
+
+def legend_height(labels: Sequence[str], width: float, most: int) -> float:
+    """Return the inches that `legend_below` will take."""
+    return LINE * math.ceil(len(labels) / legend_columns(labels, width, most)) if labels else 0.0
+
+
+def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
+    """Put one legend under the whole figure, in as many columns as fit."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        fitting = legend_columns(labels, figure.get_figwidth(), columns)
+        short = [label if len(label) <= CHARACTERS else f"{label[: CHARACTERS - 1]}…" for label in labels]
+        figure.legend(handles, short, loc="outside lower center", ncols=fitting)
+
+
+def hide_rest(axes: Sequence[Axes], used: int) -> None:
+    """Switch off the axes that no panel needs."""
+    for empty in axes[used:]:
+        empty.set_visible(False)

@@ -1,0 +1,258 @@
+"""Figures about people's judgments: the HUSE discriminator, its two parts, its stability; metrics against metrics."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.report.figures.drawing import (
+    COLOURS,
+    COLUMN,
+    HUMAN_COLOUR,
+    MOST,
+    PAGE,
+    legend_below,
+    look,
+    new_figure,
+    plain,
+)
+from openended.harness.report.read.fold import Folded
+from openended.harness.report.read.frame import Results
+from openended.harness.report.read.systems import System, by_data, systems_of
+from openended.harness.report.tables.systems import slug
+from openended.harness.signature import parse_signature
+from openended.harness.types import F64
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from openended.metrics._huse_join import Rated
+
+MODEL_COLOUR = COLOURS[0]
+RECALL = ("knn_precision_recall", "recall")  # not its metric's primary value, but its other half
+GRID = 160  # points a side of the picture of the regions
+LEAST_SYSTEMS = 5  # of a cell of the agreement map; see `agreement_map`
+_WHY = "Fewer than five systems make no cell: four are in the same order, or the opposite, by chance in 1 of 12."
+_DRAWS = 20
+_MANY = 2000  # examples: above, the stability curves take too long for a report
+
+
+def people_figures(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
+    """Draw what there is data for: `huse-<system>`, `huse-stability-<system>`, `huse-parts`, `metric-agreement`."""
+    drawn: dict[str, Figure] = {}
+    groups = by_data(items)
+    for (task,), part in groups.items():
+        tail = "" if len(groups) == 1 else f"-{slug(task)}"
+        systems = systems_of(part)
+        for system in systems:
+            drawn |= _huse_of(results, system, f"{tail}-{slug(system.label)}")
+        parts = {s.label: (_mean(s, "huse_q"), _mean(s, "huse_d")) for s in systems}
+        parts = {name: both for name, both in parts.items() if all(map(math.isfinite, both))}
+        if parts:
+            drawn[f"huse-parts{tail}"] = huse_parts(parts)
+        values = _primary_values(systems)
+        if len(values) > 1 and _comparable(values):
+            drawn[f"metric-agreement{tail}"] = agreement_map(values)
+    return drawn
+
+
+def _mean(system: System, key: str) -> float:
+    value = system.value("huse", key)
+    return math.nan if value is None else value.mean
+
+
+def _huse_of(results: Results, system: System, tail: str) -> dict[str, Figure]:
+    from openended.metrics._huse_join import Rated
+
+    value = system.value("huse", "huse")
+    stored = results.arrays(*value.sources[0]) if value is not None else {}
+    arrays = {k.removeprefix("arrays/"): v for k, v in stored.items() if k.startswith("arrays/")}
+    if value is None or not {"ratings", "log_probs", "lengths"} <= set(arrays):
+        return {}
+    rated = Rated.from_arrays(arrays)
+    fields = parse_signature(value.signature)
+    floor = fields.get("log_prob_floor", "none")
+    options: dict[str, Any] = {
+        "k": int(fields["k"]),
+        "ties": fields["ties"],
+        "vote_tie": fields["vote_tie"],
+        "log_prob_floor": None if floor == "none" else float(floor),
+    }
+    drawn = {f"huse{tail}": huse_regions(rated, options)}
+    if rated.n <= _MANY:
+        drawn[f"huse-stability{tail}"] = huse_stability(rated, options)
+    return drawn
+
+
+def _primary_values(systems: Sequence[System]) -> dict[str, list[float]]:
+    """Metric → its primary value (and recall) of every system, where five systems or more have it."""
+    shown = [i for s in systems for i in s.items if i.primary or (i.metric, i.key) == RECALL]
+    titles = {(i.metric, i.key): i.title for i in shown}
+    table = {}
+    for pair, title in titles.items():
+        column = [value.mean if (value := s.value(*pair)) is not None else math.nan for s in systems]
+        if sum(map(math.isfinite, column)) >= LEAST_SYSTEMS:
+            table[title] = column
+    return table
+
+
+def huse_regions(rated: Rated, options: Mapping[str, Any]) -> Figure:
+    """Draw both texts of all examples, the regions of the k-NN discriminator and both margins (HUSE Fig. 4).
+
+    Args:
+        rated: Pairs of rated texts.
+        options: `k, ties, vote_tie, log_prob_floor` as `openended.metrics.huse.huse` takes them.
+    """
+    from matplotlib.figure import Figure
+
+    columns = rated.columns()
+    floor = options.get("log_prob_floor")
+    logp = np.where(np.isneginf(columns["log_probs"]), -1000.0 if floor is None else floor, columns["log_probs"])
+    points = np.column_stack([columns["judgments"], logp / columns["lengths"]])
+    labels: NDArray[np.bool_] = columns["is_model"]
+    figure = Figure(figsize=(COLUMN, 3.5), layout="constrained")
+    panels = figure.subplot_mosaic(
+        [["top", "."], ["main", "right"]], height_ratios=[1, 4], width_ratios=[4, 1], empty_sentinel="."
+    )
+    main: Axes = panels["main"]
+    _shade(main, points, labels, options)
+    for is_model, name, colour, marker in ((False, "human", HUMAN_COLOUR, "o"), (True, "model", MODEL_COLOUR, "^")):
+        own = points[labels == is_model]
+        main.plot(*own.T, marker, color=colour, label=name, markersize=2.6, alpha=0.8, markeredgewidth=0)
+        edges = [np.histogram_bin_edges(points[:, axis], 20).tolist() for axis in (0, 1)]
+        panels["top"].hist(own[:, 0], edges[0], color=colour, alpha=0.5)
+        panels["right"].hist(own[:, 1], edges[1], color=colour, alpha=0.5, orientation="horizontal")
+    for panel, side in ((panels["top"], "x"), (panels["right"], "y")):
+        panel.grid(visible=False)
+        getattr(panel, f"share{side}")(main)
+        panel.tick_params(labelbottom=False, labelleft=False)
+    main.set_xlabel("mean rating (typicality)")
+    main.set_ylabel("log-probability a word, nats")
+    legend_below(figure, main)
+    return figure
+
+
+def _shade(panel: Axes, points: F64, labels: NDArray[np.bool_], options: Mapping[str, Any]) -> None:
+    """Colour the plane by what the discriminator says there."""
+    from openended.metrics._huse_knn import knn_margins
+
+    spread = points.std(axis=0)
+    spread[spread == 0] = 1.0
+    low, high = points.min(axis=0), points.max(axis=0)
+    pad = 0.05 * np.maximum(high - low, spread)
+    axes = [np.linspace(low[i] - pad[i], high[i] + pad[i], GRID) for i in (0, 1)]
+    grid = np.column_stack([g.ravel() for g in np.meshgrid(*axes)])
+    k = min(int(options["k"]), len(points))
+    margins = knn_margins(points / spread, labels, k=k, ties=options.get("ties", "include"), queries=grid / spread)
+    tie = 1 if options.get("vote_tie", "human") == "model" else 0
+    said = np.where(margins == 0, tie, margins > 0).reshape(GRID, GRID).astype(float)
+    colours = ["#ececec", "#d3e6f3"]  # tints of the human and the model colour
+    panel.contourf(axes[0], axes[1], said, levels=[-0.5, 0.5, 1.5], colors=colours)
+    panel.grid(visible=False)
+
+
+def huse_parts(parts: Mapping[str, tuple[float, float]]) -> Figure:
+    """Draw HUSE-D against HUSE-Q with lines of equal HUSE = HUSE-Q + HUSE-D − 1 (HUSE Fig. 3).
+
+    Args:
+        parts: System → (HUSE-Q, HUSE-D).
+    """
+    shown = dict(list(parts.items())[:MOST])
+    figure, (panel,) = new_figure(COLUMN, 3.1 + 0.14 * math.ceil(len(shown) / 2))
+    every = np.array(list(shown.values()))
+    top = max(1.05, float(every.max()) + 0.05)
+    bottom = min(-0.02, float(every.min()) - 0.05)
+    for value in np.arange(0.2, 1.01, 0.2):
+        # On this line HUSE-D = value + 1 − HUSE-Q.
+        panel.plot([bottom, top], [value + 1 - bottom, value + 1 - top], ":", color="#999999", linewidth=0.7)
+        at = min(top, value + 1 - bottom)
+        panel.annotate(
+            f"HUSE {value:.1f}",
+            (value + 1 - at, at),
+            xytext=(3, -8),
+            textcoords="offset points",
+            fontsize=5.5,
+            color="#777777",
+        )
+    for index, (name, (quality, diversity)) in enumerate(shown.items()):
+        panel.plot(quality, diversity, label=plain(name), **(look(index) | {"linestyle": "none"}))
+    panel.set(xlim=(bottom, top), ylim=(bottom, top), aspect="equal")
+    panel.set_xlabel("HUSE-Q (quality) →")
+    panel.set_ylabel("HUSE-D (diversity) →")
+    legend_below(figure, panel, columns=2)
+    return figure
+
+
+def huse_stability(rated: Rated, options: Mapping[str, Any], *, draws: int = _DRAWS, seed: int = 0) -> Figure:
+    """Draw HUSE against the number of ratings a text and of examples, with intervals of 90 percent (HUSE Fig. 5)."""
+    from matplotlib.ticker import MaxNLocator
+
+    from openended.metrics._huse_stability import example_curve, rater_curve
+
+    most = int((~np.isnan(rated.ratings)).sum(axis=1).max())
+    counts = sorted({c for c in (1, 2, 5, 10, 15, 20, 30, most) if c <= most})
+    sizes = sorted({round(rated.n * share) for share in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)} - {0})
+    figure, panels = new_figure(PAGE, 2.3, 1, 2, sharey=True)
+    curves = (
+        (rater_curve(rated, options, counts=counts, draws=draws, seed=seed), "ratings a text"),
+        (example_curve(rated, options, sizes=sizes, draws=draws, seed=seed), "examples"),
+    )
+    for panel, (curve, what) in zip(panels, curves, strict=True):
+        good = ~np.isnan(curve.huse)
+        at = curve.sizes[good]
+        panel.fill_between(at, curve.low[good], curve.high[good], color=MODEL_COLOUR, alpha=0.18, linewidth=0)
+        panel.plot(at, curve.huse[good], "o-", color=MODEL_COLOUR, label="HUSE")
+        panel.plot(at, curve.huse_q[good], "s--", color=COLOURS[1], label="HUSE-Q")
+        panel.set_xlabel(what)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panels[0].set_ylabel("HUSE, HUSE-Q")
+    legend_below(figure, panels[0])
+    return figure
+
+
+def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
+    """Draw Spearman's ρ of every metric with every other over systems (Le Bronnec et al. 2024, Fig. 7).
+
+    Args:
+        values: Metric → one value a system, NaN where it has none. Cells with fewer than `LEAST_SYSTEMS` systems that
+            have both values are empty: the smallest two-sided p-value is 2/4! = 0.083 for four, 2/5! = 0.017 for five.
+    """
+    from openended.metrics._correlation import correlation_matrix
+
+    shared = _shared(values)
+    matrix = np.where(shared >= LEAST_SYSTEMS, correlation_matrix(values), np.nan)
+    size = min(PAGE, max(COLUMN, 1.6 + 0.34 * len(values)))
+    figure, (panel,) = new_figure(size, size)
+    image = panel.imshow(np.ma.masked_invalid(matrix), cmap="RdBu", vmin=-1, vmax=1)
+    panel.grid(visible=False)
+    names = [plain(name) for name in values]
+    panel.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
+    panel.set_yticks(range(len(names)), names)
+    for (i, j), value in np.ndenumerate(matrix):
+        text = "–" if math.isnan(value) else f"{value:.2f}"
+        ink = "white" if abs(value) > 0.6 else "black"
+        panel.text(j, i, text, ha="center", va="center", fontsize=5, color=ink)
+    counts = sorted({int(n) for n in shared[np.isfinite(matrix)]})
+    over = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else "".join(map(str, counts))
+    figure.colorbar(image, ax=panel, shrink=0.7, label=f"Spearman's ρ over {over} systems")
+    figure.supxlabel("\n".join(textwrap.wrap(_WHY, round(size * 20))), fontsize=5.5)
+    return figure
+
+
+def _shared(values: Mapping[str, Sequence[float]]) -> NDArray[np.int64]:
+    """Return how many systems have both values, shape (metrics, metrics)."""
+    known = np.isfinite(np.array([list(v) for v in values.values()], dtype=np.float64)).astype(np.int64)
+    both: NDArray[np.int64] = known @ known.T
+    return both
+
+
+def _comparable(values: Mapping[str, Sequence[float]]) -> bool:
+    """Say whether enough systems have both values of any two metrics."""
+    shared = _shared(values)
+    return bool((shared[~np.eye(len(shared), dtype=bool)] >= LEAST_SYSTEMS).any())

@@ -1,0 +1,200 @@
+"""A metric against whatever was swept: length, N, a decoder's parameter, a metric's own option."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from openended.harness.report.figures.drawing import (
+    COLUMN,
+    HUMAN_COLOUR,
+    MOST,
+    PAGE,
+    hide_rest,
+    legend_below,
+    legend_height,
+    look,
+    new_figure,
+    plain,
+)
+from openended.harness.report.read.fold import Folded, natural
+from openended.harness.report.read.frame import Results
+from openended.harness.report.read.layout import Layout
+from openended.harness.report.read.systems import human_value
+from openended.harness.report.tables.systems import slug, wanted
+from openended.harness.report.tables.table import ARROWS
+from openended.harness.signature import parse_signature
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLES = {
+    "max_new_tokens": "maximum length (tokens)", "max_length": "maximum length (tokens of the embedder)",
+    "num_examples": "N (examples)", "p": "nucleus p", "k": "top-k k", "option.k": "neighbours k",
+    "option.num_buckets": "number of clusters k", "option.scaling_factor": "scaling constant c",
+}  # fmt: skip
+FIELDS = {"num_examples": "n", "max_new_tokens": "length", "embedder.max_length": "embedder"}  # of the signature
+CROWDED = 30  # points: with more, markers hide the line
+LEAST = 3  # points that make a curve
+PER_ROW = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One curve: a system that differs from point to point in the swept value alone."""
+
+    label: str
+    points: tuple[tuple[float, Folded], ...]
+
+
+def sweeps(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
+    """Draw every axis or option that takes three or more numbers while all else stays the same."""
+    drawn: dict[str, Figure] = {}
+    models = [i for i in items if i.system == "model" and math.isfinite(i.mean)]
+    for axis in _numeric_axes(models):
+        figure = sweep(items, axis)
+        if figure is not None:
+            drawn[f"sweep-{slug(axis)}"] = figure
+    for metric in dict.fromkeys(i.metric for i in models):
+        own = [i for i in models if i.metric == metric]
+        for option in _numeric_options(own):
+            figure = sweep([i for i in items if i.metric == metric], f"option.{option}")
+            if figure is not None:
+                drawn[f"sweep-{metric}-{slug(option)}"] = figure
+    return drawn
+
+
+def sweep(items: Sequence[Folded], axis: str, metrics: Sequence[str] = ()) -> Figure | None:
+    """Draw metrics against one axis (`max_new_tokens`, `decoder.p`, …) or one option (`option.scaling_factor`).
+
+    One line a system, bands of one standard deviation over seeds, the human value dashed. Nothing is drawn where no
+    system has three values of the axis.
+    """
+    panels: list[tuple[tuple[str, str], list[Line]]] = []
+    for pair in wanted(items, Layout(metrics=tuple(metrics))):
+        own = [i for i in items if i.system == "model" and (i.metric, i.key) == pair and math.isfinite(i.mean)]
+        lines = list(lines_of(own, axis))
+        if lines:
+            panels.append((pair, lines))
+    if not panels:
+        return None
+    labels = sorted({line.label for _, lines in panels for line in lines}, key=natural)[:MOST]
+    columns = min(PER_ROW, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    width = COLUMN if columns == 1 else PAGE
+    legend = 2 if columns == 1 else 4
+    figure, axes = new_figure(
+        width, rows * 1.75 + 0.1 + legend_height([*labels, "human"], width, legend), rows, columns
+    )
+    humans = [i for i in items if i.system == "human"]
+    for panel, (_, lines) in zip(axes, panels, strict=False):
+        _panel(panel, axis, [line for line in lines if line.label in labels], labels, humans)
+    hide_rest(axes, len(panels))
+    most = max(axes[: len(panels)], key=lambda a: len(a.get_legend_handles_labels()[1]))
+    legend_below(figure, most, columns=legend)
+    return figure
+
+
+def _panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str], sides: Sequence[Folded]) -> None:
+    """Draw the lines of one value; `sides` are the human values."""
+    humans: dict[float, float] = {}
+    for line in lines:
+        x, y = [p for p, _ in line.points], [i.mean for _, i in line.points]
+        spread = [i.sd if math.isfinite(i.sd) else 0.0 for _, i in line.points]
+        style = look(labels.index(line.label)) | ({"marker": ""} if len(x) > CROWDED else {})
+        panel.plot(x, y, label=line.label, **style)
+        if any(spread):
+            low, high = [a - s for a, s in zip(y, spread, strict=True)], [a + s for a, s in zip(y, spread, strict=True)]
+            panel.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
+        for place, item in line.points:
+            human = human_value(sides, item)
+            if human is not None and math.isfinite(human.mean):
+                humans[place] = human.mean
+    first = lines[0].points[0][1]
+    places = sorted({p for line in lines for p, _ in line.points})
+    if humans:
+        panel.plot(
+            sorted(humans), [humans[p] for p in sorted(humans)], color=HUMAN_COLOUR, linestyle="--", label="human"
+        )
+    if places[0] > 0 and places[-1] / places[0] >= 20:
+        panel.set_xscale("log")
+    panel.set_title(f"{first.title} {ARROWS[first.direction]}".rstrip())
+    short = axis.rpartition(".")[2]
+    panel.set_xlabel(plain(TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))))
+
+
+def lines_of(items: Sequence[Folded], axis: str) -> Iterator[Line]:
+    """Group points that share all but the swept value."""
+    groups: dict[tuple[tuple[str, str], ...], dict[float, Folded]] = {}
+    for item in items:
+        value = _number(_swept(item, axis))
+        if value is not None:
+            groups.setdefault(_rest(item, axis), {})[value] = item
+    long = {rest: points for rest, points in groups.items() if len(points) >= LEAST}
+    differ = _differing([dict(rest) for rest in long])
+    for rest, points in sorted(long.items()):
+        yield Line(plain(_label(dict(rest), differ, next(iter(points.values())), axis)), tuple(sorted(points.items())))
+
+
+def _swept(item: Folded, axis: str) -> str:
+    if axis.startswith("option."):
+        return parse_signature(item.signature).get(axis.removeprefix("option."), "")
+    return item.axes.get(axis, "")
+
+
+def _rest(item: Folded, axis: str) -> tuple[tuple[str, str], ...]:
+    """Return what stays the same along a line; what the signature says of the axis moves along with it."""
+    skip = {axis.removeprefix("option."), FIELDS.get(axis, "")}
+    options = {f"option.{k}": v for k, v in parse_signature(item.signature).items() if k not in skip}
+    axes = {k: v for k, v in item.axes.items() if k != axis}
+    return tuple(sorted((axes | options).items()))
+
+
+def _differing(all_rests: Sequence[Mapping[str, str]]) -> dict[str, set[str]]:
+    """Return decoder → what differs among the lines of that decoder; of the empty name: among all lines."""
+    groups: dict[str, list[Mapping[str, str]]] = {"": list(all_rests)}
+    for rest in all_rests:
+        groups.setdefault(rest.get("decoder") or "none", []).append(rest)
+    names = {key for rest in all_rests for key in rest}
+    return {d: {k for k in names if len({r.get(k) for r in part}) > 1} for d, part in groups.items()}
+
+
+def _label(own: Mapping[str, str], differ: Mapping[str, set[str]], item: Folded, axis: str) -> str:
+    """Name a line by model and decoder, and by the other axes in which the lines differ."""
+    model, decoder = item.titles
+    name = own.get("decoder", "") if axis.startswith("decoder.") else decoder
+    parts = [p for p in ((model if "model" in differ[""] or not name else ""), name) if p]
+    of_decoder = differ[own.get("decoder") or "none"]
+    for key, value in own.items():
+        named = key in ("model", "decoder") or (key.startswith("decoder.") and not axis.startswith("decoder."))
+        own_option = key.startswith("decoder.") and key not in of_decoder
+        if key in differ[""] and value and not named and not own_option:
+            parts.append(f"{key.rpartition('.')[2]}={value}")
+    return " ".join(parts)
+
+
+def _numeric_axes(models: Sequence[Folded]) -> list[str]:
+    names = list(models[0].axes) if models else []
+    return [n for n in names if len(_numbers(i.axes.get(n, "") for i in models)) >= LEAST]
+
+
+def _numeric_options(models: Sequence[Folded]) -> list[str]:
+    """Return the metric's own options that were swept; facts of the data (`n`, `task`) are axes already."""
+    fields = [parse_signature(s) for s in dict.fromkeys(i.signature for i in models)]
+    names = [n for n in fields[0] if n not in ("v", "n")] if fields else []
+    return [n for n in names if len(_numbers(f.get(n, "") for f in fields)) >= LEAST]
+
+
+def _numbers(values: Iterable[str]) -> set[float]:
+    return {n for n in map(_number, values) if n is not None}
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

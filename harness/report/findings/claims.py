@@ -1,0 +1,87 @@
+"""The claims of the three papers: where each stands, and what checks it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from openended.harness.report.findings.checks import (
+    ALIKE_EMBEDDERS,
+    CLOSE,
+    FAR,
+    KNN,
+    TEMPERATURE,
+    Check,
+    adversarial,
+    annealing,
+    best_inside,
+    best_with_size,
+    discriminator,
+    gaps,
+    hidden,
+    order,
+    ranking,
+    sizes,
+    steady,
+    trend,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One finding of a paper."""
+
+    text: str
+    source: str
+    check: Check
+    needs: str
+    """What these runs would have to hold for the claim to be checked."""
+
+
+M, PR, HUSE = "MAUVE 2021", "P&R 2024", "HUSE 2019"
+SCORE = ("mauve", "mauve")
+THREE = ("greedy", "ancestral", "nucleus")
+LENGTHS = ("max_new_tokens", "embedder.max_length")
+CLAIMS = (
+    Claim("MAUVE falls with length", f"{M}, Fig. 4", trend(LENGTHS, *SCORE, -1), "three lengths"),
+    Claim("MAUVE rises with model size", f"{M}, Table 4", sizes(*SCORE), "two models whose names say their sizes"),
+    Claim("By MAUVE greedy ≪ ancestral < nucleus", f"{M}, Table 3",
+          order(*SCORE, THREE, lambda g, a, n: g < FAR * a and a < n), "the three decoders"),
+    Claim("Adversarial fools Gen. PPL, not MAUVE", f"{M}, Table 3", adversarial, "adversarial and nucleus"),
+    Claim("Gen. PPL: nucleus is nearest to human, ancestral farthest", f"{M}, Table 3",
+          gaps(THREE, lambda g, a, n: n < g < a), "gen_ppl of the three decoders"),
+    Claim("ε-perplexity ranks ancestral before nucleus before greedy", f"{M}, Table 3",
+          order("eps_ppl", "eps_ppl", THREE, lambda g, a, n: a < n < g), "eps_ppl of the three decoders"),
+    Claim("Token JS ranks greedy before nucleus before ancestral", f"{M}, Table 3",
+          order("jensen_shannon", "jensen_shannon", THREE, lambda g, a, n: g < n < a), "jensen_shannon of the three"),
+    Claim("Sparsemax score: greedy lowest, ancestral and nucleus alike", f"{M}, Table 3",
+          order("sparsemax_score", "sparsemax_score", THREE,
+                lambda g, a, n: g < min(a, n) and abs(a - n) < CLOSE * (n - g)), "sparsemax_score of the three"),
+    Claim("Beam search is close to greedy", f"{M}, Table 11",
+          order(*SCORE, ("greedy", "beam", "nucleus"), lambda g, b, n: abs(b - g) < CLOSE * abs(n - g)),
+          "greedy, beam and nucleus"),
+    Claim("The best nucleus p lies inside its range", f"{M}, Fig. 8", best_inside, "three p"),
+    Claim("A larger model's best p is not smaller", f"{M}, Table 4", best_with_size, "three values of p for two sizes"),
+    Claim("MAUVE agrees best with a discriminator", f"{M}, Table 10", discriminator,
+          "discriminator_accuracy of three systems"),
+    Claim("Rankings survive the number of clusters", f"{M}, 4.2", ranking("num_buckets", *SCORE), "several of them"),
+    Claim("Rankings survive another quantizer", f"{M}, 4.2", ranking("quantizer", *SCORE), "two quantizers"),
+    Claim("Rankings survive the scaling c", f"{M}, Fig. 5", ranking("scaling_factor", *SCORE), "several values"),
+    Claim("Rankings survive the embedder", f"{M}, Table 12", ranking("embedder", *SCORE), "several embedders"),
+    Claim("Rankings survive the number of texts", f"{M}, Fig. 7",
+          ranking("n", *SCORE, axis="num_examples"), "several values of num_examples"),
+    Claim("Precision falls with temperature", f"{PR}, Fig. 1",
+          trend([TEMPERATURE], KNN, "precision", -1), "three values"),
+    Claim("Recall rises with temperature", f"{PR}, Fig. 1", trend([TEMPERATURE], KNN, "recall", 1), "three values"),
+    Claim("Precision and recall rise with model size", f"{PR}, Table 1",
+          sizes(KNN, "precision", "recall"), "two models whose names say their sizes"),
+    Claim("Precision and recall agree across embedders", f"{PR}, Table B.1",
+          ranking("embedder", KNN, "precision", "recall", least=ALIKE_EMBEDDERS), "several embedders"),
+    Claim("Precision and recall are steady over seeds", f"{PR}, Table B.5", steady, "three seeds"),
+    Claim("Rankings by precision and recall survive k", f"{PR}, Fig. 6",
+          ranking("k", KNN, "precision", "recall"), "several k"),
+    Claim("Rankings by precision and recall survive N", f"{PR}, Fig. 6",
+          ranking("n", KNN, "precision", "recall", axis="num_examples"), "several values of num_examples"),
+    Claim("A lower temperature trades diversity for quality", f"{HUSE}, Table 1", annealing, "three temperatures"),
+    Claim("The model's probability shows what ratings hide", f"{HUSE}, Table 1", hidden,
+          "people's ratings of the texts"),
+)  # fmt: skip

@@ -1,0 +1,42 @@
+"""What the papers claim, what these runs measure, and whether it holds here: honest either way."""
+
+from __future__ import annotations
+
+import math
+
+from openended.harness.report.findings.checks import ALIKE, ALIKE_EMBEDDERS, CLOSE, FAR, STEADY
+from openended.harness.report.findings.claims import CLAIMS
+from openended.harness.report.read.fold import fold
+from openended.harness.report.read.frame import Results
+from openended.harness.report.read.layout import Layout
+from openended.harness.report.tables.table import Cell, Column, Row, Table
+
+
+def findings_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+    """Build the table of claims: source, what was measured, whether it holds."""
+    items = [i for i in fold(results) if math.isfinite(i.mean)]
+    rows = []
+    for claim in CLAIMS:
+        verdict = claim.check(items)
+        if verdict is None:
+            cells = (Cell(words=claim.source), Cell(note=f"Needs {claim.needs}."), Cell(words="not measured"))
+        else:
+            cells = (
+                Cell(words=claim.source),
+                Cell(words=verdict.measured),
+                Cell(words="yes" if verdict.holds else "no"),
+            )
+        rows.append(Row(claim.text, "claim", cells))
+    columns = (
+        Column("", "source", "source", "none"),
+        Column("", "measured", "measured", "none"),
+        Column("", "holds", "holds", "none"),
+    )
+    remark = (
+        f"≪: less than {FAR:g} times; close, alike: within {CLOSE:g} of the distance to nucleus sampling; rankings "
+        f"survive: Spearman's ρ of at least {ALIKE:g}; agree across embedders: of at least {ALIKE_EMBEDDERS:g}, the "
+        f"lowest in the paper's table; steady: a standard deviation of at most {STEADY:g}, the largest in the paper's "
+        "table. Means over seeds; compared only where all other settings are the same. Invented judgments count for "
+        "nothing."
+    )
+    return [Table(name, layout.title, columns, tuple(rows), (remark,), head="Claim", show_seeds=False)]

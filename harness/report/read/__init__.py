@@ -1,0 +1,1 @@
+"""From records to values: one tidy frame, folded over seeds."""

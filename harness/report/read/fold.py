@@ -1,0 +1,150 @@
+"""Folding of seeds: one value a system, metric and setting with mean, spread and count; names and order of rows."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from openended.harness.report.read.frame import INTERNAL, Results, axis_text, of_human
+
+# From search to sampling to the decoder that aims at a number, as the papers' tables go; others follow by name.
+DECODERS = (
+    *("greedy", "beam", "diverse_beam", "beam_sample", "contrastive_search", "contrastive_decoding", "adversarial"),
+    *("ancestral", "temperature", "top_k", "nucleus", "typical", "epsilon", "eta", "min_p"),
+)
+
+SHORT = {"max_new_tokens": "length", "num_examples": "N"}  # in labels
+IDENTITY = ("system", "setting", "metric", "key", "signature")  # what makes two values the same but for the seed
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """One value of one system, over its seeds."""
+
+    system: str
+    metric: str
+    key: str
+    mean: float
+    """NaN where it is undefined for every seed."""
+    sd: float
+    """Sample standard deviation over seeds (n − 1); NaN for one seed."""
+    seeds: int
+    signature: str
+    direction: str
+    title: str
+    reason: str
+    """Why there is no value; empty where there is one."""
+    note: str
+    """What the reader must know about the value although there is one."""
+    primary: bool
+    family: str
+    axes: Mapping[str, str]
+    """All axes but the seed, as text; empty for those that do not apply."""
+    titles: tuple[str, str]
+    """Display names of model and decoder."""
+    values: Mapping[str, float]
+    """Seed → value."""
+    sources: tuple[tuple[int, str | None], ...]
+    """(index of the run, artefact) of each seed."""
+    error: float = math.nan
+    """Standard error or deviation that the metric itself states; NaN where it states none, or for several seeds."""
+
+
+def fold(results: Results) -> list[Folded]:
+    """Group values by everything but the seed, in the order of the frame."""
+    return results.memo("folded", lambda: _fold(results))
+
+
+def _fold(results: Results) -> list[Folded]:
+    names = [a for a in results.axes if a != "seed"]
+    columns = {str(c): results.frame[c].tolist() for c in results.frame.columns}
+    groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place, key in enumerate(zip(*(columns[c] for c in IDENTITY), strict=True)):
+        groups[key].append(place)
+    texts: dict[str, dict[str, str]] = {}  # the axes of a setting are written once, not for every value
+    folded = []
+    for key, places in groups.items():
+        rows = [{c: v[i] for c, v in columns.items() if c not in names} for i in places]
+        if key[1] not in texts:
+            texts[key[1]] = {n: axis_text(columns[n][places[0]]) for n in names}
+        folded.append(_folded(rows, texts[key[1]]))
+    return folded
+
+
+def _folded(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, str]) -> Folded:
+    first = rows[0]
+    values = [float(r["value"]) for r in rows]
+    finite = [v for v in values if math.isfinite(v)]
+    seeds = [axis_text(r.get("seed")) or str(i) for i, r in enumerate(rows)]
+    return Folded(
+        system=first["system"],
+        metric=first["metric"],
+        key=first["key"],
+        mean=math.fsum(finite) / len(finite) if finite else math.nan,
+        sd=statistics.stdev(finite) if len(finite) > 1 else math.nan,
+        seeds=len(finite),
+        signature=first["signature"],
+        direction=first["direction"],
+        title=first["title"],
+        reason="" if finite else next((r["reason"] for r in rows if r["reason"]), "no value"),
+        note=next((r["reason"] for r in rows if r["reason"]), "") if finite else "",
+        primary=bool(first["primary"]),
+        family=first["family"],
+        axes=axes,
+        titles=(first["model_title"], first["decoder_title"]),
+        values=dict(zip(seeds, values, strict=True)),
+        sources=tuple((int(r[INTERNAL]), r["artefact"]) for r in rows),
+        error=float(first["sd"]) if len(rows) == 1 else math.nan,
+    )
+
+
+def varying(items: Iterable[Folded]) -> list[str]:
+    """Return the axes (model and decoder options aside) in which the model rows differ."""
+    rows = [f.axes for f in items if f.system == "model"]
+    names = list(rows[0]) if rows else []
+    plain = [n for n in names if n not in {"model", "decoder"} and not n.startswith("decoder.")]
+    return [n for n in plain if len({r[n] for r in rows}) > 1]
+
+
+def natural(text: str) -> tuple[tuple[int, float, str], ...]:
+    """Return a sorting key in which numbers count as numbers: `top_k k=5` before `top_k k=40`."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", text)
+    return tuple((0, float(p), "") if i % 2 else (1, 0.0, p) for i, p in enumerate(parts))
+
+
+def order_key(axis: str, item: Folded) -> tuple[Any, ...]:
+    """Return a sorting key of a row's value of one axis."""
+    value = item.axes.get(axis, "")
+    if axis == "decoder":
+        rank = DECODERS.index(value) if value in DECODERS else len(DECODERS)
+        return (rank, natural(value), natural(item.titles[1]))
+    if axis == "model":
+        return (0, natural(item.titles[0]), natural(value))
+    return (0, natural(value), ())
+
+
+def label_of(item: Folded, axes: Sequence[str], *, several_models: bool) -> str:
+    """Name a row: its decoder, its model where there are several, and the other axes that differ."""
+    if item.system != "model":
+        base = "human"
+    else:
+        model, decoder = item.titles
+        published = item.axes.get("decoder") == "imported"  # a system with a name of its own
+        shown = (model, "") if published and model else (model if several_models else "", decoder)
+        base = " ".join(p for p in shown if p) or model or item.axes.get("system", "")
+    rest = [
+        f"{SHORT.get(a, a.rpartition('.')[2])}={item.axes[a]}" for a in axes if item.axes.get(a) and _named(item, a)
+    ]
+    return ", ".join([base or "model", *rest])
+
+
+def _named(item: Folded, axis: str) -> bool:
+    """Say whether an axis is written out in a row's label."""
+    if axis in {"model", "decoder"} or axis.startswith("decoder."):
+        return False
+    return item.system == "model" or of_human(axis)

@@ -1,0 +1,110 @@
+"""What a table shows: a layout is a small YAML in `conf/report`, or a user's own file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from openended.harness.contract import Spec
+from openended.harness.errors import SpecError, suggest
+
+TARGET = "openended.harness.report.read.layout.Layout"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout(Spec):
+    """Which rows, columns and values a table has."""
+
+    name: ClassVar[str] = "report"
+
+    title: str = "Results"
+    kind: Literal["values", "correlation", "embedders", "spread", "findings"] = "values"
+    """`values`: systems × metrics; `correlation`: metrics × human scores; `embedders`: agreement of the scores under
+    several embedders; `spread`: standard deviations over seeds; `findings`: the papers' claims on these runs."""
+    metrics: tuple[str, ...] = ()
+    """`metric`, `metric.key` or `metric.*`, in order; those not measured are left out; none: every metric."""
+    companions: bool = True
+    """Without `metrics`: show beside a primary value those that must not be read without each other."""
+    gaps: bool = False
+    """Print |model − human| for the values whose target is the human value (MAUVE's Tables 3 and 4)."""
+    human: bool = True
+    rows: tuple[str, ...] = ()
+    """Axes that name the rows, outermost first; none: model, then decoder, then whatever else differs."""
+    columns: tuple[str, ...] = ()
+    """Axes that make columns of their own beside the metric (for example `embedder`)."""
+    split: tuple[str, ...] = ()
+    """Axes for each value of which there is a table of its own; `auto`: those of the data in which the runs differ."""
+    allow: tuple[str, ...] = ()
+    """Signature fields that may differ within a column, because the rows are about them."""
+    differing: Literal["refuse", "columns"] = "refuse"
+    """What to do with two signatures of one metric: refuse them, naming the field, or give each a column of its own."""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """Axis → accepted value, or several joined by `|`."""
+    targets: tuple[str, ...] = ("bradley_terry.*", "huse.huse", "discriminator_accuracy", "mauve")
+    """`correlation`: what the metrics are correlated with; those not measured are left out."""
+
+    def check(self) -> None:
+        """Refuse an axis in two places at once."""
+        both = (
+            set(self.rows) & set(self.columns) | set(self.rows) & set(self.split) | set(self.columns) & set(self.split)
+        )
+        if both:
+            raise SpecError(f"report: axis {min(both)!r} is in more than one of rows, columns and split")
+
+
+def layout_names() -> list[str]:
+    """Return the names of the layouts that ship with the harness."""
+    folder = resources.files("openended.conf") / "report"
+    return sorted(p.name.removesuffix(".yaml") for p in folder.iterdir() if p.name.endswith(".yaml"))
+
+
+def load_layout(name: str | Path | Layout, **changes: Any) -> Layout:  # noqa: ANN401
+    """Read a layout by name (`conf/report/<name>.yaml`) or from a YAML file of the user's.
+
+    Raises:
+        SpecError: If there is no such layout, it has an unknown option, or a value is not accepted.
+    """
+    if isinstance(name, Layout):
+        return dataclasses.replace(name, **changes)
+    text, where = _layout_text(str(name))
+    return layout_of(_parse(text, where), where, changes)
+
+
+def layout_of(node: Mapping[str, Any], where: str, changes: Mapping[str, Any] | None = None) -> Layout:
+    """Make a layout from a YAML node."""
+    options = {str(k): v for k, v in node.items() if k != "_target_"} | dict(changes or {})
+    if node.get("_target_", TARGET) != TARGET:
+        raise SpecError(f"{where}: expected _target_ {TARGET}, got {node['_target_']!r}")
+    known = {f.name for f in dataclasses.fields(Layout)}
+    for key in options:
+        if key not in known:
+            raise SpecError(f"{where}: no option {key!r}{suggest(key, known)}")
+    return Layout(**options)
+
+
+def _layout_text(name: str) -> tuple[str, str]:
+    if name.endswith((".yaml", ".yml")):
+        path = Path(name)
+        if not path.is_file():
+            raise SpecError(f"no such layout file: {path}")
+        return path.read_text(encoding="utf-8"), name
+    known = layout_names()
+    if name not in known:
+        raise SpecError(f"no layout {name!r}{suggest(name, known)}, or the path of a .yaml")
+    return (resources.files("openended.conf") / "report" / f"{name}.yaml").read_text(encoding="utf-8"), f"layout {name}"
+
+
+def _parse(text: str, where: str) -> Mapping[str, Any]:
+    import yaml
+
+    try:
+        node = yaml.safe_load(text)
+    except yaml.YAMLError as err:
+        raise SpecError(f"{where}: not YAML ({str(err).splitlines()[0]})") from err
+    if not isinstance(node, Mapping):
+        raise SpecError(f"{where}: expected options, got {type(node).__name__}")
+    return node

@@ -1,0 +1,1 @@
+"""Tables of values, and their renderers."""

@@ -1,0 +1,61 @@
+"""What people prefer: the Bradley-Terry scores of all players of a file of comparisons, a column a criterion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from openended.harness.report.read.fold import Folded, fold
+from openended.harness.report.read.frame import Results
+from openended.harness.report.tables.table import Cell, Column, Row, Table
+
+METRIC = "bradley_terry"
+REMARK = (
+    "Bradley-Terry scores, mean 0 over the players of a criterion; a score difference d says that the better one is "
+    "preferred with probability 1 / (1 + exp(−d)). ± standard error (observed information)."
+)
+
+
+def ability_tables(results: Results) -> list[Table]:
+    """Build a table of players × criteria for every set of comparisons, best player of the first criterion first."""
+    sets: dict[tuple[str, tuple[tuple[str, str], ...]], list[Folded]] = {}
+    for item in fold(results):
+        # A run of a system under test has that system's scores alone.
+        alone = item.axes.get("decoder") == "rated"
+        if alone and item.metric == METRIC and item.system == "model" and item.key != METRIC:
+            sets.setdefault((item.signature, tuple(sorted(item.axes.items()))), []).append(item)
+    many = len(sets) > 1
+    return [_table(items, f"abilities-{i}" if many else "abilities") for i, items in enumerate(sets.values(), 1)]
+
+
+def _table(items: Sequence[Folded], name: str) -> Table:
+    scores = {_parts(item.key): item for item in items}
+    criteria = list(dict.fromkeys(criterion for criterion, _ in scores))
+    players = list(dict.fromkeys(player for _, player in scores))
+
+    def rank(player: str) -> tuple[float, str]:
+        own = [scores[c, player].mean for c in criteria if (c, player) in scores]
+        return -own[0], player
+
+    columns = tuple(
+        Column(METRIC, c, c.replace("_", " ") or "preferred", "higher", 2, items[0].signature) for c in criteria
+    )
+    rows = []
+    for player in sorted(players, key=rank):
+        cells = [_cell(scores.get((criterion, player)), criterion, items) for criterion in criteria]
+        rows.append(Row(player, "human" if player == "human" else "model", tuple(cells)))
+    title = f"Preferred by people ({items[0].axes.get('task', 'comparisons')})"
+    return Table(name, title, columns, tuple(rows), (REMARK,), head="Player", show_seeds=False)
+
+
+def _parts(key: str) -> tuple[str, str]:
+    """Criterion and player of a key; the criterion is empty where the comparisons name none."""
+    criterion, slash, player = key.partition("/")
+    return (criterion, player) if slash else ("", key)
+
+
+def _cell(item: Folded | None, criterion: str, items: Sequence[Folded]) -> Cell:
+    if item is None:
+        return Cell(note=f"Not compared by the criterion {criterion}.")
+    parts = [(_parts(i.key), i.mean) for i in items]
+    best = max((mean for (c, player), mean in parts if c == criterion and player != "human"), default=item.mean)
+    return Cell(item.mean, item.error, 1, best=item.mean == best and _parts(item.key)[1] != "human")

@@ -1,0 +1,183 @@
+"""Tables about metrics: how they agree with people, across embedders, and how they spread over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from openended.harness.errors import DataError
+from openended.harness.report.read.fold import Folded, fold, natural
+from openended.harness.report.read.frame import Results
+from openended.harness.report.read.layout import Layout
+from openended.harness.report.read.systems import System, human_value, systems_of
+from openended.harness.report.tables.systems import (
+    check_signatures,
+    slug,
+    split_axes,
+    split_items,
+    value_tables,
+    wanted,
+)
+from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals
+
+Pair = tuple[str, str]
+Make = Callable[[Sequence[Folded], Layout, str, str], Table]
+FEW = "Fewer than three systems have both values, or one of them is the same for all."
+ORIENTED = (
+    "Values are turned so that a positive correlation is agreement: larger is better; where lower is, the sign is "
+    "changed; where the human value is the target, it is minus the distance to it."
+)
+
+
+def correlation_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+    """Build metrics × human scores (or discriminator): Spearman's ρ over systems (MAUVE's Tables 5, 10, 14)."""
+    return _for_each_part(results, layout, name, _correlation)
+
+
+def _correlation(items: Sequence[Folded], layout: Layout, name: str, title: str) -> Table:
+    from openended.metrics._correlation import correlate
+
+    targets = wanted(items, Layout(metrics=layout.targets, companions=False))
+    pairs = [p for p in wanted(items, layout) if p not in targets]
+    systems = systems_of(items)
+    for pair in (*pairs, *targets):
+        check_signatures(pair[0], [i for s in systems if (i := s.value(*pair))], name, layout.allow)
+    targets = [t for t in targets if len(_known(systems, t)) > 2]
+    if not targets or not pairs:
+        raise DataError(f"table {name}: none of {', '.join(layout.targets)} was measured on three systems or more")
+    rows, notes = [], set()
+    for pair in pairs:
+        cells = []
+        for target in targets:
+            both = [(_turned(s, pair, items), _turned(s, target, items)) for s in systems]
+            both = [(a, b) for a, b in both if math.isfinite(a) and math.isfinite(b)]
+            found = correlate(*zip(*both, strict=True)) if len(both) > 2 else None
+            if found is None or not math.isfinite(found.value):
+                cells.append(Cell(note=FEW))
+                continue
+            notes.add(found.n)
+            cells.append(Cell(found.value, suffix=stars(found.p_value), signed=True))
+        rows.append(Row(_title(items, pair), "metric", tuple(cells)))
+    columns = tuple(Column(*t, f"{_title(items, t)}", "higher", 3, _signature(items, t)) for t in targets)
+    remarks = (
+        f"Spearman's ρ over {' or '.join(map(str, sorted(notes)))} systems, the human side left out. {ORIENTED}",
+        "* p < 0.05, ** p < 0.01, *** p < 0.001: two-sided permutation test over systems, each cell by itself.",
+    )
+    return Table(name, title, columns, tuple(rows), remarks, head="Metric", show_seeds=False)
+
+
+def embedder_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+    """Build the scores under several embedders and how their rankings agree (MAUVE's Table 12, P&R's Table B.1)."""
+    if "embedder" not in results.axes:
+        raise DataError(f"table {name}: these runs have no embedder")
+    made = Layout(
+        title=layout.title,
+        metrics=layout.metrics,
+        columns=("embedder",),
+        human=False,
+        split=layout.split,
+        allow=("embedder",),
+    )
+    return [*value_tables(results, made, name), *_for_each_part(results, layout, f"{name}-agreement", _embedders)]
+
+
+def _embedders(items: Sequence[Folded], layout: Layout, name: str, title: str) -> Table:
+    """Correlate every embedder's scores with those of the first one that the systems share."""
+    from openended.metrics._correlation import rank_correlation
+
+    pairs = wanted(items, layout)
+    own = [i for i in items if i.system == "model" and (i.metric, i.key) in set(pairs)]
+    embedders = sorted({i.axes["embedder"] for i in own}, key=natural)
+    scores: dict[tuple[Pair, str], dict[tuple[tuple[str, str], ...], float]] = {}
+    for item in own:
+        system = tuple(sorted((a, v) for a, v in item.axes.items() if a != "embedder"))
+        scores.setdefault(((item.metric, item.key), item.axes["embedder"]), {})[system] = item.mean
+    rows = []
+    for embedder in embedders:
+        cells = []
+        for pair in pairs:
+            a, b = scores.get((pair, embedders[0]), {}), scores.get((pair, embedder), {})
+            shared = [s for s in a if math.isfinite(a[s]) and math.isfinite(b.get(s, math.nan))]
+            value = rank_correlation([a[s] for s in shared], [b[s] for s in shared]) if len(shared) > 2 else math.nan
+            cells.append(Cell(value) if math.isfinite(value) else Cell(note=FEW))
+        rows.append(Row(embedder, "embedder", tuple(cells)))
+    columns = tuple(Column(*p, _title(items, p), "higher", 3) for p in pairs)
+    remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
+    return Table(
+        name, f"{title}: agreement of embedders", columns, tuple(rows), (remark,), head="Embedder", show_seeds=False
+    )
+
+
+def spread_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+    """Build the standard deviation of every value over seeds, averaged over systems (P&R's Table B.5)."""
+    return _for_each_part(results, layout, name, _spread)
+
+
+def _spread(items: Sequence[Folded], layout: Layout, name: str, title: str) -> Table:
+    pairs = wanted(items, layout)
+    rows, columns, cells = systems_of(items), [], []
+    for pair in pairs:
+        values = [s.value(*pair) for s in rows]
+        column = [Cell(v.sd, n=v.seeds) if v and math.isfinite(v.sd) else Cell(note="One seed alone.") for v in values]
+        spreads = [c.value for c in column if math.isfinite(c.value)]
+        mean = math.fsum(spreads) / len(spreads) if spreads else math.nan
+        column.append(Cell(mean) if spreads else Cell(note="One seed alone."))
+        columns.append(
+            Column(
+                *pair, f"sd {_title(items, pair)}", "none", min(4, column_decimals(column) + 1), _signature(items, pair)
+            )
+        )
+        cells.append(column)
+    labels = [(s.label, "model", max(i.seeds for i in s.items)) for s in rows] + [("mean over systems", "summary", 0)]
+    made = [
+        Row(label, system, tuple(c[i] for c in cells), seeds, rule=system == "summary")
+        for i, (label, system, seeds) in enumerate(labels)
+    ]
+    return Table(name, title, tuple(columns), tuple(made), ("Sample standard deviation (n − 1) over seeds.",))
+
+
+def _for_each_part(results: Results, layout: Layout, name: str, make: Make) -> list[Table]:
+    items = fold(results)
+    axes = split_axes(items, layout)
+    tables = []
+    for values, part in split_items(items, axes).items():
+        tasks = sorted({i.axes.get("task", "") for i in part if i.system == "model"})
+        title = f"{layout.title} on {', '.join(filter(None, tasks))}" if any(tasks) else layout.title
+        tables.append(make(part, layout, f"{name}{''.join('-' + slug(v) for v in values)}", title))
+    return tables
+
+
+def _turned(system: System, pair: Pair, items: Iterable[Folded]) -> float:
+    """Return a system's value, turned so that larger is better."""
+    value = system.value(*pair)
+    return math.nan if value is None else turned(value, items)
+
+
+def turned(value: Folded, items: Iterable[Folded]) -> float:
+    """Return a value turned so that larger is better: as it is, negated, or minus the distance to the human value."""
+    from openended.metrics._correlation import agreement_scores
+
+    if not math.isfinite(value.mean):
+        return math.nan
+    human = human_value(items, value)
+    if value.direction == "match_human" and (human is None or not math.isfinite(human.mean)):
+        return math.nan
+    target = human.mean if human is not None else None
+    return float(agreement_scores([value.mean], direction=value.direction, human=target)[0])  # type: ignore[arg-type]
+
+
+def _known(systems: Iterable[System], pair: Pair) -> list[System]:
+    return [s for s in systems if (v := s.value(*pair)) is not None and math.isfinite(v.mean)]
+
+
+def _title(items: Iterable[Folded], pair: Pair) -> str:
+    return next((i.title for i in items if (i.metric, i.key) == pair), pair[1])
+
+
+def _signature(items: Iterable[Folded], pair: Pair) -> str:
+    return next((i.signature for i in items if (i.metric, i.key) == pair and i.system == "model"), "")
+
+
+def stars(p_value: float) -> str:
+    """Return the stars of a p-value: * below 0.05, ** below 0.01, *** below 0.001."""
+    return "*" * sum(p_value < level for level in (0.05, 0.01, 0.001))

@@ -1,0 +1,97 @@
+"""Tables in the terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from openended.harness.report.tables.table import Cell, Column, Table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 150  # characters where the output is no terminal
+GAP = 3  # characters between columns
+PROSE = 45  # characters that a cell of words claims: what is longer is folded
+
+
+def print_table(table: Table, console: Console | None = None) -> None:
+    """Write a table with its notes and signatures to the terminal; columns that do not fit follow below."""
+    from rich.text import Text
+
+    out = console or make_console()
+    marks = {note: table.mark(Cell(note=note)) for note in table.notes()}
+    for part in _parts(table, out.width):
+        _print_part(part, marks, out)
+    for line in foot(table):
+        out.print(Text(line, style="dim"))
+
+
+def make_console() -> Console:
+    """Return a console that is wide enough when its output goes into a file."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=max(WIDTH, console.width))
+
+
+def foot(table: Table) -> list[str]:
+    """Return everything that is said under a table, as plain lines."""
+    marks = [f"[{table.mark(Cell(note=note))}] {note}" for note in table.notes()]
+    signatures = [f"signature  {s}" for s in table.signatures()]
+    return [*([table.legend()] if table.legend() else []), *marks, *table.remarks, *signatures]
+
+
+def _parts(table: Table, width: int) -> Iterator[Table]:
+    """Cut a table into pieces of columns that fit the width; at least one column a piece."""
+    label = max(len(table.head), *(len(row.label) for row in table.rows)) + (5 + GAP if table.show_seeds else 0)
+    start, used = 0, label
+    for i, column in enumerate(table.columns):
+        cells = (_cell(table, row.cells[i], column, {row.cells[i].note: "aa"}) for row in table.rows)
+        most = PROSE if _words(table, i) else WIDTH
+        wide = max(len(column.heading), *(min(len(cell), most) for cell in cells)) + GAP
+        if used + wide > width and i > start:
+            yield _piece(table, start, i)
+            start, used = i, label
+        used += wide
+    yield _piece(table, start, len(table.columns))
+
+
+def _piece(table: Table, start: int, stop: int) -> Table:
+    rows = tuple(dataclasses.replace(row, cells=row.cells[start:stop]) for row in table.rows)
+    title = table.title if start == 0 else f"{table.title} (more columns)"
+    return dataclasses.replace(table, title=title, columns=table.columns[start:stop], rows=rows)
+
+
+def _print_part(table: Table, marks: dict[str, str], out: Console) -> None:
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    grid = RichTable(title=Text(table.title), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    grid.add_column(Text(table.head), overflow="fold")
+    if table.show_seeds:
+        grid.add_column("seeds", justify="right")
+    for i, column in enumerate(table.columns):
+        grid.add_column(Text(column.heading), justify="left" if _words(table, i) else "right", overflow="fold")
+    for i, row in enumerate(table.rows):
+        seeds = [str(row.seeds or "")] if table.show_seeds else []
+        cells = [
+            Text(_cell(table, cell, column, marks), style="bold" if cell.best else "")
+            for cell, column in zip(row.cells, table.columns, strict=True)
+        ]
+        last = i + 1 < len(table.rows) and table.rows[i + 1].rule
+        grid.add_row(Text(row.label), *seeds, *cells, end_section=last, style="italic" if row.system == "human" else "")
+    out.print(grid)
+
+
+def _words(table: Table, column: int) -> bool:
+    """Say whether a column holds words."""
+    return any(row.cells[column].words for row in table.rows)
+
+
+def _cell(table: Table, cell: Cell, column: Column, marks: dict[str, str]) -> str:
+    number, spread = table.text(cell, column)
+    mark = f"\N{NO-BREAK SPACE}[{marks[cell.note]}]" if cell.note else ""
+    return f"{number}±{spread}{mark}" if spread else f"{number}{mark}"

@@ -1,0 +1,75 @@
+"""Tables as Markdown and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+from openended.harness.report.tables.table import Cell, Column, Table
+
+
+def _align(table: Table, column: int) -> str:
+    """Words begin at the left, numbers end at the right."""
+    cells = [row.cells[column] for row in table.rows]
+    return "---" if any(cell.words for cell in cells) else "---:"
+
+
+def to_markdown(table: Table) -> str:
+    """Write a table as GitHub Markdown, notes and signatures under it."""
+    heads = [table.head, *(["seeds"] if table.show_seeds else []), *(c.heading for c in table.columns)]
+    aligns = ["---", *(["---:"] if table.show_seeds else []), *(_align(table, i) for i in range(len(table.columns)))]
+    lines = [f"**{_escaped(table.title)}**", "", _line([_escaped(h) for h in heads]), _line(aligns)]
+    for row in table.rows:
+        seeds = [str(row.seeds or "")] if table.show_seeds else []
+        cells = [_cell(table, cell, column) for cell, column in zip(row.cells, table.columns, strict=True)]
+        label = f"*{_escaped(row.label)}*" if row.system == "human" else _escaped(row.label)
+        lines.append(_line([label, *seeds, *cells]))
+    lines.append("")
+    if table.legend():
+        lines += [table.legend(), ""]
+    for note in table.notes():
+        lines += [f"<sup>{table.mark(Cell(note=note))}</sup> {_escaped(note)}", ""]
+    for remark in table.remarks:
+        lines += [_escaped(remark), ""]
+    if table.signatures():
+        lines += ["Signatures:", "", *(f"- `{s}`" for s in table.signatures()), ""]
+    return "\n".join(lines)
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(text: str) -> str:
+    for char in "\\|*_`<>[]":
+        text = text.replace(char, f"\\{char}")
+    return text.replace("\n", " ")
+
+
+def _cell(table: Table, cell: Cell, column: Column) -> str:
+    number, spread = table.text(cell, column)
+    number = _escaped(number) if cell.words else number.replace("*", "\\*")
+    text = f"**{number}**" if cell.best else number
+    mark = f" <sup>{table.mark(cell)}</sup>" if cell.note else ""
+    return f"{text} ± {spread}{mark}" if spread else f"{text}{mark}"
+
+
+def to_csv(table: Table) -> str:
+    """Write a table as CSV at full precision: each column with its standard deviation and number of seeds."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = [f"|{c.key} - human|" if c.gap else c.key for c in table.columns]
+    twice = {n for n in names if names.count(n) > 1}
+    names = [c.title if n in twice else n for n, c in zip(names, table.columns, strict=True)]
+    writer.writerow(
+        [table.head.lower(), "kind", *(x for n in names for x in (n, f"{n} sd", f"{n} seeds", f"{n} note"))]
+    )
+    for row in table.rows:
+        cells = (x for c in row.cells for x in (c.words or _number(c.value), _number(c.sd), c.n or "", c.note))
+        writer.writerow([row.label, row.system, *cells])
+    return out.getvalue()
+
+
+def _number(value: float) -> str:
+    return repr(float(value)) if math.isfinite(value) else ""

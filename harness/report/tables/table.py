@@ -1,0 +1,133 @@
+"""A finished table, ready for any renderer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openended.harness.report.tables.numbers import DASH, decimals, fixed
+
+ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
+LEGEND = {
+    "higher": "↑ higher is better",
+    "lower": "↓ lower is better",
+    "match_human": "≈ nearest to the human row is best",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of numbers: one value of one metric under one signature."""
+
+    metric: str
+    key: str
+    title: str
+    direction: str
+    """`higher`, `lower`, `match_human` or `none`; of what is printed (a gap is `lower`)."""
+    decimals: int = 3
+    signature: str = ""
+    gap: bool = False
+    """True if |model − human| is printed."""
+
+    @property
+    def heading(self) -> str:
+        """Title with its arrow."""
+        return f"{self.title} {ARROWS[self.direction]}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One number, or the reason why there is none."""
+
+    value: float = math.nan
+    sd: float = math.nan
+    n: int = 0
+    """Seeds behind it."""
+    best: bool = False
+    note: str = ""
+    """Shown under the table, with a mark in the cell: why there is no value, or what is special about it."""
+    suffix: str = ""
+    """Stands after the number (stars of a test)."""
+    signed: bool = False
+    """Print a plus sign too."""
+    decimals: int | None = None
+    """In place of the column's."""
+    words: str = ""
+    """Stands in place of a number."""
+    blank: bool = False
+    """Nothing belongs here, and nothing needs saying about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One system."""
+
+    label: str
+    system: str
+    """`model`, `human`, or another word for a row that does not compete."""
+    cells: tuple[Cell, ...]
+    seeds: int = 0
+    rule: bool = False
+    """True if a line stands above this row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows × columns with everything that is said under them."""
+
+    name: str
+    """The stem of its files."""
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    remarks: tuple[str, ...] = ()
+    head: str = "System"
+    show_seeds: bool = True
+
+    def notes(self) -> list[str]:
+        """Return the distinct notes of the cells, in reading order; the first has mark `a`."""
+        return list(dict.fromkeys(cell.note for row in self.rows for cell in row.cells if cell.note))
+
+    def mark(self, cell: Cell) -> str:
+        """Return the mark of a cell's note."""
+        return letters(self.notes().index(cell.note)) if cell.note else ""
+
+    def signatures(self) -> list[str]:
+        """Return the signatures of the columns, each once."""
+        return list(dict.fromkeys(c.signature for c in self.columns if c.signature))
+
+    def text(self, cell: Cell, column: Column) -> tuple[str, str]:
+        """Return a cell's number and its spread (empty if there is none) as text."""
+        if cell.words:
+            return cell.words, ""
+        if not math.isfinite(cell.value):
+            return ("" if cell.blank else DASH), ""
+        places = column.decimals if cell.decimals is None else cell.decimals
+        number = fixed(cell.value, places)
+        sign = "+" if cell.signed and cell.value > 0 and number.strip("0.,") else ""
+        return f"{sign}{number}{cell.suffix}", fixed(cell.sd, places) if math.isfinite(cell.sd) else ""
+
+    def legend(self) -> str:
+        """Explain the arrows that occur, and the bold face."""
+        used = [text for direction, text in LEGEND.items() if any(c.direction == direction for c in self.columns)]
+        if any(cell.best for row in self.rows for cell in row.cells):
+            used.append("bold: best (all that print the same)")
+        if any(math.isfinite(cell.sd) for row in self.rows for cell in row.cells):
+            used.append("± standard deviation over seeds")
+        return "; ".join(used) + "." if used else ""
+
+
+def letters(index: int) -> str:
+    """Return a, b, …, z, aa, ab, …."""
+    text = ""
+    index += 1
+    while index:
+        index, digit = divmod(index - 1, 26)
+        text = chr(ord("a") + digit) + text
+    return text
+
+
+def column_decimals(cells: Sequence[Cell]) -> int:
+    """Return the decimals of a column from its cells."""
+    return decimals([c.value for c in cells], [c.sd for c in cells])

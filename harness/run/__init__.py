@@ -1,0 +1,1 @@
+"""One run, stage by stage: examples, generate, featurize, measure, record."""

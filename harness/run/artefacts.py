@@ -1,0 +1,259 @@
+"""What each stage makes: functions that write the files of one artefact into a folder and return its facts.
+
+Nothing here knows keys or the store; `openended.harness.run.pipeline` decides what has to be made.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from openended.harness.contract import Task, Tokenizer
+from openended.harness.errors import DataError, SpecError
+from openended.harness.io import read_json, replacing, write_json
+from openended.harness.models.chat import turns_of
+from openended.harness.rows import Row, Rows, read_examples, sort_rows, write_examples, write_rows
+from openended.harness.types import Example, Generation, MetricResult, NextToken, Ragged, Stop
+
+if TYPE_CHECKING:
+    from openended.harness.decoding.base import Decoder
+    from openended.harness.models.chat import ChatTemplate
+    from openended.harness.models.embedder import Embedded
+    from openended.harness.models.transformers import LanguageModel
+
+log = logging.getLogger(__name__)
+
+EXAMPLES, SPARE = "examples.arrow", "spare.arrow"
+PROMPTS, HUMAN_ROWS = "prompts.arrow", "human.arrow"
+CEILING = ("ceiling_a.arrow", "ceiling_b.arrow")
+DATA = "data.arrow"
+CHAT = "chat.arrow"
+
+
+def make_examples(folder: Path, task: Task, tokenizer: Tokenizer | None, count: int) -> Mapping[str, Any]:
+    """Draw `count` examples, and up to as many more for the human ceiling; sorted by id.
+
+    Raises:
+        SpecError: If the task holds fewer than `count`.
+        DataError: If an example has an empty prompt id or an empty human side, or an id comes twice.
+    """
+    skipped: Counter[str] = Counter()
+    drawn = [_checked(e, task) for e in islice(task.examples(tokenizer, skipped), 2 * count)]
+    if len(drawn) < count:
+        lost = f" ({sum(skipped.values())} records were passed over: {dict(skipped)})" if skipped else ""
+        raise SpecError(f"num_examples: task {task.name} holds {len(drawn)} examples, got num_examples={count}{lost}")
+    repeated = [name for name, times in Counter(e.id for e in drawn).items() if times > 1]
+    if repeated:
+        raise DataError(f"task {task.name}: example id {repeated[0]!r} comes more than once")
+    write_examples(folder / EXAMPLES, sorted(drawn[:count], key=lambda e: e.id))
+    write_examples(folder / SPARE, sorted(drawn[count:], key=lambda e: e.id))
+    return {"n": count, "spare": len(drawn) - count, "skipped": dict(sorted(skipped.items()))}
+
+
+def _checked(example: Example, task: Task) -> Example:
+    if task.has_human() and not example.human.strip():
+        raise DataError(f"task {task.name}: example {example.id} has an empty human continuation")
+    return example
+
+
+def make_human(
+    folder: Path, examples: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
+) -> Mapping[str, Any]:
+    """Write the prompts, and the human continuations cut to the length that the model may use."""
+
+    def rows(file: Path) -> list[Row]:
+        return [human_row(e, tokenizer, max_new_tokens) for e in read_examples(file)]
+
+    made = rows(examples / EXAMPLES)
+    nothing = [Generation(r.generation.example_id, 0, "", (), "length", float("nan")) for r in made]
+    prompts = [Row(r.prompt, r.prompt_ids, g) for r, g in zip(made, nothing, strict=True)]
+    write_rows(folder / PROMPTS, prompts)
+    write_rows(folder / HUMAN_ROWS, made)
+    halves = _halves(made, rows(examples / SPARE))
+    for name, half in zip(CEILING, halves, strict=True):
+        write_rows(folder / name, half)
+    cut = sum(r.generation.stop == "length" for r in made)
+    longest = max((len(r.prompt_ids) for r in made), default=0)
+    return {"n": len(made), "cut": cut, "longest_prompt": longest, "ceiling": len(halves[0])}
+
+
+def make_chat(folder: Path, examples: Path, template: ChatTemplate, tokenizer: Tokenizer) -> Mapping[str, Any]:
+    """Write what the model under test reads in place of each prompt: the chat template's text, and its token ids."""
+    rows = []
+    for e in read_examples(examples / EXAMPLES):
+        text = template.render(turns_of(e.prompt, e.meta))
+        nothing = Generation(e.id, 0, "", (), "length", float("nan"))
+        rows.append(Row(text, tuple(tokenizer.encode(text)), nothing))
+    write_rows(folder / CHAT, rows)
+    return {"n": len(rows), "longest_prompt": max((len(r.prompt_ids) for r in rows), default=0)}
+
+
+def _halves(made: list[Row], spare: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Two disjoint sets of human rows of one size: the human side and its spare, or halves of all there is."""
+    if len(spare) >= len(made):
+        return made, spare[: len(made)]
+    everything = sort_rows([*made, *spare])
+    half = len(everything) // 2
+    return everything[0 : 2 * half : 2], everything[1 : 2 * half : 2]
+
+
+def human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int | None) -> Row:
+    """Tokenise an example's human side and cut it; `stop` says whether it was cut."""
+    text = example.human
+    stop: Stop = "eos"
+    ids: tuple[int, ...] = ()
+    prompt_ids: tuple[int, ...] = ()
+    if tokenizer is not None:
+        prompt_ids = tuple(tokenizer.encode(example.prompt))
+        ids = tuple(tokenizer.encode(example.human))
+        if max_new_tokens is not None and len(ids) > max_new_tokens:
+            ids, stop = ids[:max_new_tokens], "length"
+            text = tokenizer.decode(ids)
+    return Row(example.prompt, prompt_ids, Generation(example.id, 0, text, ids, stop, float("nan")))
+
+
+def make_generations(
+    folder: Path,
+    lm: LanguageModel,
+    decoder: Decoder,
+    prompts: Path,
+    *,
+    chat: Path | None = None,
+    seed: int,
+    samples: int,
+    max_new_tokens: int,
+    min_new_tokens: int,
+    batch_size: int,
+    flush_seconds: float,
+    advance: Callable[[int], None],
+) -> Mapping[str, Any]:
+    """Generate for every prompt; finished rows of an interrupted call found in `folder` are kept.
+
+    The final bytes do not depend on interruptions: rows are merged in canonical order at the end. With `chat`, the
+    model reads the token ids of that file; the rows keep the plain prompts, which scorer and embedder read.
+    """
+    from openended.harness.decoding.loop import Prompt, generate
+
+    asked = {(r.generation.example_id, s): r for r in Rows(prompts) for s in range(samples)}
+    parts = sorted(folder.glob("part-*.arrow"))
+    done = [row for part in parts for row in Rows(part)]
+    have = {(row.generation.example_id, row.generation.sample) for row in done}
+    if done:
+        log.info("going on after %d of %d generations that an interrupted run left", len(done), len(asked))
+        advance(sum(len(row.generation.token_ids) for row in done))
+    read = {row.generation.example_id: row.prompt_ids for row in Rows(chat or prompts)}
+    todo = [Prompt(i, s, read[i]) for i, s in asked if (i, s) not in have]
+    writer = _PartWriter(folder, len(parts), asked, done, flush_seconds)
+    generate(
+        lm, decoder, todo, seed=seed, max_new_tokens=max_new_tokens, min_new_tokens=min_new_tokens,
+        batch_size=batch_size, emit=writer.emit, advance=advance,
+    )  # fmt: skip
+    write_rows(folder / DATA, sort_rows(done))
+    for part in folder.glob("part-*.arrow"):
+        part.unlink()
+    lengths = [len(row.generation.token_ids) for row in done]
+    ended = sum(row.generation.stop == "eos" for row in done)
+    return {"n": len(done), "tokens": sum(lengths), "ended": ended, "batch_size": batch_size, "device": str(lm.device)}
+
+
+class _PartWriter:
+    """Collects finished rows and writes them to numbered part files every few seconds."""
+
+    def __init__(
+        self, folder: Path, number: int, asked: Mapping[tuple[str, int], Row], done: list[Row], seconds: float
+    ) -> None:
+        self._folder, self._number, self._asked, self._done, self._seconds = folder, number, asked, done, seconds
+        self._waiting: list[Row] = []
+        self._last = time.monotonic()
+
+    def emit(self, generations: list[Generation]) -> None:
+        for g in generations:
+            prompt = self._asked[g.example_id, g.sample]
+            self._waiting.append(Row(prompt.prompt, prompt.prompt_ids, g))
+        self._done += self._waiting[len(self._waiting) - len(generations) :]
+        if time.monotonic() - self._last > self._seconds:
+            write_rows(self._folder / f"part-{self._number:06d}.arrow", self._waiting)
+            self._number += 1
+            self._waiting = []
+            self._last = time.monotonic()
+
+
+def save_ragged(folder: Path, ragged: Ragged) -> None:
+    """Write a ragged array as two `.npy` files."""
+    save_array(folder / "values.npy", ragged.values)
+    save_array(folder / "offsets.npy", ragged.offsets)
+
+
+def load_ragged(folder: Path) -> Ragged:
+    """Read what `save_ragged` wrote, by memory map."""
+    return Ragged(load_array(folder / "values.npy"), load_array(folder / "offsets.npy"))
+
+
+def save_embedded(folder: Path, made: Embedded) -> Mapping[str, Any]:
+    """Write vectors as a `.npy` file; returns their shape and how many texts were cut."""
+    save_array(folder / "embeddings.npy", made.vectors)
+    return {"n": len(made.vectors), "d": int(made.vectors.shape[1]), "truncated": made.truncated}
+
+
+def save_array(path: Path, array: np.ndarray[Any, Any]) -> None:
+    """Write one `.npy` file atomically."""
+    with replacing(path, "wb") as handle:
+        np.save(handle, array, allow_pickle=False)
+
+
+def load_array(path: Path) -> np.ndarray[Any, Any]:
+    """Map one `.npy` file into memory."""
+    array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array
+
+
+_NEXT = ("offsets", "gold_prob", "sum_sq", "support", "argmax", "gold")
+
+
+def save_next_token(folder: Path, stats: NextToken) -> Mapping[str, Any]:
+    """Write the statistics of Q as `.npy` files; returns the facts that are no arrays."""
+    for name in _NEXT:
+        save_array(folder / f"{name}.npy", getattr(stats, name))
+    save_ragged(folder, stats.context)
+    (folder / "values.npy").rename(folder / "context_values.npy")
+    (folder / "offsets.npy").rename(folder / "context_offsets.npy")
+    save_array(folder / "offsets.npy", stats.offsets)
+    return {"vocab_size": stats.vocab_size, "n": len(stats.offsets) - 1}
+
+
+def load_next_token(folder: Path, meta: Mapping[str, Any]) -> NextToken:
+    """Read what `save_next_token` wrote."""
+    arrays = {name: load_array(folder / f"{name}.npy") for name in _NEXT}
+    context = Ragged(load_array(folder / "context_values.npy"), load_array(folder / "context_offsets.npy"))
+    return NextToken(**arrays, context=context, vocab_size=int(meta["vocab_size"]))
+
+
+def save_result(folder: Path, result: MetricResult) -> Mapping[str, Any]:
+    """Write a metric's result as strict JSON and its arrays as safetensors."""
+    from safetensors.numpy import save
+
+    arrays = {f"arrays/{k}": np.ascontiguousarray(v) for k, v in result.arrays.items()}
+    arrays |= {f"per_example/{k}": np.ascontiguousarray(v) for k, v in result.per_example.items()}
+    with replacing(folder / "arrays.safetensors", "wb") as handle:
+        handle.write(save(dict(sorted(arrays.items()))))
+    row = {name: getattr(result, name) for name in _RESULT}
+    write_json(folder / "result.json", row)
+    return {"metric": result.metric}
+
+
+_RESULT = ("metric", "signature", "primary", "values", "sd", "n_human", "n_model", "status", "notes")
+
+
+def load_result(folder: Path) -> MetricResult:
+    """Read what `save_result` wrote, without the arrays; null becomes NaN."""
+    row = read_json(folder / "result.json")
+    values = {k: float("nan") if v is None else v for k, v in row["values"].items()}
+    sd = {k: float("nan") if v is None else v for k, v in row["sd"].items()}
+    return MetricResult(**{**row, "values": values, "sd": sd, "notes": tuple(row["notes"])})

@@ -1,0 +1,95 @@
+"""What the jobs of one process share: the store, loaded models, and the features of the human side."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from openended.harness.contract import Side, Tokenizer
+from openended.harness.models.transformers import ModelSpec, load_tokenizer
+from openended.harness.run.settings import Runtime
+from openended.harness.signature import digest
+from openended.harness.store import Store
+from openended.harness.types import Json
+
+if TYPE_CHECKING:
+    from openended.harness.models.embedder import EmbedderSpec
+    from openended.harness.models.transformers import LanguageModel
+
+log = logging.getLogger(__name__)
+
+
+class Session:
+    """Keeps the last used models loaded; consecutive jobs of one process load each model once."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.loads: list[str] = []
+        """Title of every model loaded so far, in order."""
+        self._models: OrderedDict[str, Any] = OrderedDict()
+        self._tokenizers: dict[str, Tokenizer] = {}
+        self.sides: dict[str, Side] = {}
+
+    def model(self, spec: ModelSpec, runtime: Runtime) -> LanguageModel:
+        """Return a loaded causal model; the least recently used one is freed when too many are kept."""
+        from openended.harness.models.transformers import load_model
+
+        spread = runtime.device_map
+
+        def load(device: str) -> LanguageModel:
+            return load_model(spec, device=device, device_map=spread)
+
+        lm: LanguageModel = self._load([spec.identity(), spread], spec.title, runtime, load)
+        return lm
+
+    def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
+        """Return what `features.embed` needs; a causal embedder shares its weights with a scorer of the same model."""
+        from openended.harness.models.embedder import load_embedder
+
+        if spec.kind == "causal":
+            return self.model(spec.model_spec(), runtime)
+        return self._load(spec.identity(), spec.title, runtime, lambda d: load_embedder(spec, device=d))
+
+    def _load(self, identity: Json, title: str, runtime: Runtime, load: Callable[[str], Any]) -> Any:  # noqa: ANN401
+        device = pick_device(runtime.device)
+        key = digest([identity, device])
+        if key in self._models:
+            self._models.move_to_end(key)
+            return self._models[key]
+        while len(self._models) >= runtime.keep_models:
+            self._models.popitem(last=False)
+        set_threads(runtime.threads)
+        started = time.monotonic()
+        self._models[key] = load(device)
+        self.loads.append(title)
+        log.info("loaded     %-34s on %s in %.1f s", title, device, time.monotonic() - started)
+        return self._models[key]
+
+    def tokenizer(self, spec: ModelSpec) -> Tokenizer:
+        """Return a model's tokenizer; no weights are loaded."""
+        key = digest(spec.identity())
+        if key not in self._tokenizers:
+            self._tokenizers[key] = load_tokenizer(spec)
+        return self._tokenizers[key]
+
+
+def pick_device(name: str) -> str:
+    """Resolve `auto` to cuda, mps or cpu, in this order of preference."""
+    if name != "auto":
+        return name
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def set_threads(threads: int | None) -> None:
+    """Bound the CPU threads of torch; None leaves them as they are."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)

@@ -1,0 +1,156 @@
+"""The typed root configuration: what one run is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
+
+from openended.harness.contract import Metric, Spec, Task
+from openended.harness.decoding.base import Decoder
+from openended.harness.errors import SpecError, suggest
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.placement import DeviceMap
+from openended.harness.models.transformers import ModelSpec
+from openended.harness.registry import build, construct
+from openended.harness.signature import canonical
+from openended.harness.types import Json
+
+# Config keys of the tree that are not settings of a run: Hydra's own composition.
+_GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime(Spec):
+    """How a run is carried out; can change no number, so it enters no key."""
+
+    name: ClassVar[str] = "runtime"
+
+    device: str = "auto"
+    """`auto` (cuda, then mps, then cpu), or a torch device name."""
+    device_map: DeviceMap | None = None
+    """Spreads each causal model over all devices by accelerate (extra `large`), for models that no device holds."""
+    batch_size: int = 64
+    """Rows generated at a time; halved when memory runs out."""
+    feature_batch_size: int = 64
+    """Rows embedded or scored at a time."""
+    flush_seconds: float = 3.0
+    """Finished generations are written at least this often: what a kill can cost."""
+    threads: int | None = None
+    """CPU threads of the numerical libraries; null leaves them as they are."""
+    keep_models: int = 2
+    """Models kept loaded between the jobs of one process."""
+    locking: bool = True
+    """File locks in the store; switch off on file systems that have none."""
+    on_error: Literal["continue", "stop"] = "continue"
+    """What a grid does after a job failed."""
+    progress: bool = True
+    """Progress bars."""
+
+    def check(self) -> None:
+        """Sizes and counts are positive."""
+        self.require(self.batch_size >= 1, "batch_size", "1 or more")
+        self.require(self.feature_batch_size >= 1, "feature_batch_size", "1 or more")
+        self.require(self.keep_models >= 1, "keep_models", "1 or more")
+        whole = self.device_map is None or self.device == "auto"
+        self.require(whole, "device_map", "null where a device is given (device=auto leaves the choice)")
+        self.require(self.threads is None or self.threads >= 1, "threads", "1 or more, or null")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Spec):
+    """One run: task × model × decoder × seed, and the metrics over it."""
+
+    name: ClassVar[str] = "settings"
+
+    experiment: str
+    """Names the folder of the run and of the report."""
+    task: Task
+    model: ModelSpec | None
+    decoder: Decoder | None
+    scorer: ModelSpec | None
+    embedder: EmbedderSpec | None
+    metrics: tuple[Metric, ...]
+    num_examples: int
+    max_new_tokens: int | None
+    min_new_tokens: int | None
+    """The end of text is forbidden before; null is 0."""
+    samples: int
+    seed: int
+    generations: str | None
+    judgments: str | None
+    runtime: Runtime
+    report: Mapping[str, Any] = field(default_factory=dict)
+    outputs_dir: Path
+    plan_only: bool
+
+    def check(self) -> None:
+        """Counts are positive; who generates has a model, a decoder and a length."""
+        self.require(self.num_examples >= 1, "num_examples", "1 or more")
+        self.require(self.samples >= 1, "samples", "1 or more")
+        self.require(self.max_new_tokens is None or self.max_new_tokens >= 1, "max_new_tokens", "1 or more, or null")
+        fits = self.least >= 0 and (self.max_new_tokens is None or self.least <= self.max_new_tokens)
+        self.require(fits, "min_new_tokens", "0 (a text may end at once) to max_new_tokens")
+        plain = self.scorer is None or not self.scorer.chat_template
+        self.require(plain, "scorer", "chat_template=false: the scorer reads texts, only the model under test chats")
+        if self.generations is None and self.judgments is None:
+            for option in ("model", "decoder", "max_new_tokens"):
+                self.require(getattr(self, option) is not None, option, "a value when the harness generates")
+
+    @property
+    def least(self) -> int:
+        """Tokens that a generated text has at least."""
+        return self.min_new_tokens or 0
+
+    @property
+    def chat_model(self) -> ModelSpec | None:
+        """The model under test if it reads its prompts through a chat template, else None."""
+        chats = self.model is not None and self.model.chat_template and self.generations is None
+        return self.model if chats else None
+
+    def spec(self) -> dict[str, Json]:
+        """Everything that can change a number, as plain JSON."""
+        out: dict[str, Json] = {"experiment": self.experiment, "metric": {m.name: canonical(m) for m in self.metrics}}
+        for name in ("task", "model", "decoder", "scorer", "embedder"):
+            part = getattr(self, name)
+            unused = self.generations is not None and name in ("model", "decoder")
+            node = cast("dict[str, Json]", canonical(part)) if part is not None and not unused else None
+            if node is not None:
+                node["name"] = part.name
+                title = getattr(part, "title", None)
+                node["title"] = title if isinstance(title, str) else part.name
+            out[name] = node
+        for name in ("num_examples", "max_new_tokens", "min_new_tokens", "samples", "seed", "generations", "judgments"):
+            out[name] = getattr(self, name)
+        return out
+
+
+def settings_from(config: Mapping[str, Any]) -> Settings:
+    """Build the typed settings from the composed configuration (plain containers, interpolations resolved).
+
+    Raises:
+        SpecError: Names the option, its value and what is accepted.
+    """
+    known = {*Settings.__dataclass_fields__, *_GROUPS} - {"metrics"}
+    for key in config:
+        if key not in known:
+            raise SpecError(f"no option {key!r}{suggest(key, known)}")
+    metrics = config.get("metric") or {}
+    values = {k: v for k, v in config.items() if k not in _GROUPS}
+    values |= {
+        "task": build("task", config["task"], "task"),
+        "model": _model(config.get("model"), "model"),
+        "decoder": build("decoder", config["decoder"], "decoder") if config.get("decoder") else None,
+        "scorer": _model(config.get("scorer"), "scorer"),
+        "embedder": construct(EmbedderSpec, config["embedder"], "embedder") if config.get("embedder") else None,
+        "metrics": tuple(build("metric", metrics[name], f"metric.{name}") for name in sorted(metrics)),
+        "runtime": construct(Runtime, config["runtime"], "runtime"),
+        "report": dict(config.get("report") or {}),
+        "outputs_dir": Path(str(config.get("outputs_dir", "outputs"))),
+    }
+    return construct(Settings, values, "config")
+
+
+def _model(node: Mapping[str, Any] | None, where: str) -> ModelSpec | None:
+    return construct(ModelSpec, node, where) if node else None

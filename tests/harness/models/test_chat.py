@@ -1,0 +1,108 @@
+"""Chat templates: where a prompt parts, what the model reads, what ends a turn, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from openended.harness.errors import DataError
+from openended.harness.models.chat import Turns, load_template, turns_of
+from openended.harness.models.transformers import ModelSpec, bundled_models, load_model, load_tokenizer
+
+pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+PLAIN = (
+    "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}<|endoftext|>{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+
+
+def folder(tmp_path: Path, template: str | None = PLAIN, *, in_config: bool = False) -> ModelSpec:
+    """Copy the bundled model and give its tokenizer a chat template."""
+    source = ModelSpec(path="bundled:docs-s").folder
+    assert source is not None
+    target = tmp_path / "chatty"
+    shutil.copytree(source, target)
+    if template is not None and in_config:
+        path = target / "tokenizer_config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
+    elif template is not None:
+        (target / "chat_template.jinja").write_text(template)
+    return ModelSpec(path=str(target), chat_template=True)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "turns"),
+    [
+        ("Alice went to the", ("Alice went to", "the")),
+        ("Two lines\n\nBiography of", ("Two lines\n\nBiography", "of")),
+        ("ends in space \n", ("ends in", "space \n")),
+        ("one", ("", "one")),
+        ("", ("", "")),
+        (" \n", ("", "")),
+    ],
+)
+def test_the_last_word_opens_the_assistants_turn(prompt: str, turns: tuple[str, str]) -> None:
+    assert turns_of(prompt, {}) == Turns(*turns)
+
+
+def test_a_task_may_part_its_prompts_itself() -> None:
+    assert turns_of("a b c", {"user": "A", "assistant": ""}) == Turns("A", "")
+    assert turns_of("a b c", {"user": "A"}) == Turns("a b", "c")
+
+
+@pytest.mark.parametrize("in_config", [True, False])
+def test_the_continuation_starts_within_the_assistants_turn(tmp_path: Path, in_config: bool) -> None:
+    template = load_template(folder(tmp_path, in_config=in_config))
+    assert template.render(Turns("Alice went to", "the")) == "[user]Alice went to<|endoftext|>[assistant]the"
+    assert template.render(Turns("Tell a story.", "")) == "[user]Tell a story.<|endoftext|>[assistant]"
+    assert len(template.digest) == 64
+
+
+def test_special_tokens_of_the_template_are_tokens(tmp_path: Path) -> None:
+    spec = folder(tmp_path)
+    tokenizer = load_tokenizer(spec)
+    ids = tokenizer.encode(load_template(spec).render(Turns("Alice went to", "the")))
+    assert ids.count(tokenizer.eos_id) == 1
+    assert tokenizer.decode(ids).endswith("[assistant]the")
+
+
+def test_a_turn_ends_with_the_token_that_the_template_writes(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer
+
+    spec = folder(tmp_path, PLAIN.replace("<|endoftext|>", "\n<|end|>"))
+    path = Path(spec.path) / "tokenizer.json"
+    inner = Tokenizer.from_file(str(path))
+    word = inner.id_to_token(7)
+    inner.add_special_tokens([word])  # a token of the vocabulary, so that the model need not grow
+    inner.save(str(path))
+    (Path(spec.path) / "chat_template.jinja").write_text(PLAIN.replace("<|endoftext|>", f"\n{word}"))
+    assert load_template(spec).end() == 7
+    assert load_model(spec).eos_id == 7
+    assert load_model(ModelSpec(path=spec.path)).eos_id != 7
+
+
+def test_a_template_that_ends_turns_with_words_leaves_the_end_of_text(tmp_path: Path) -> None:
+    spec = folder(tmp_path, PLAIN.replace("<|endoftext|>", "\n"))
+    assert load_template(spec).end() is None
+    assert load_model(spec).eos_id == load_tokenizer(spec).eos_id
+
+
+def test_what_goes_wrong_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no chat template; set model\.chat_template=false"):
+        load_template(ModelSpec(path="bundled:docs-s", chat_template=True))
+    spec = folder(tmp_path, "{{ raise_exception('only users may speak') }}{{ messages[0]['content'] }}")
+    with pytest.raises(DataError, match=r"does not take the prompt .*only users may speak"):
+        load_template(spec).render(Turns("a", "b"))
+    (Path(spec.path) / "chat_template.jinja").write_text("{% for m in messages %}x{% endfor %}")
+    with pytest.raises(DataError, match=r"does not take the prompt|changes the assistant's turn"):
+        load_template(spec).render(Turns("a", "b"))
+    with pytest.raises(DataError, match="cannot load its tokenizer"):
+        load_template(ModelSpec(path=str(tmp_path / "none" / "at" / "all"), chat_template=True))
+
+
+def test_the_title_says_so() -> None:
+    assert ModelSpec(path="bundled:docs-s", chat_template=True).title == "docs-s (chat)"
+    assert ModelSpec(path="bundled:docs-s", chat_template=True, label="x").title == "x (chat)"

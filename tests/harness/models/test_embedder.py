@@ -1,0 +1,355 @@
+"""Tokens, embeddings and token losses: hand values, an oracle that runs one text at a time, and the edges."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from openended.harness.errors import DataError, MissingExtra, SpecError
+from openended.harness.models import embedder as f
+from openended.harness.models import forward as _forward
+from openended.harness.types import Ragged
+from tests.helpers import ragged
+
+torch = pytest.importorskip("torch")
+VOCAB, CONTEXT = 97, 32
+EMPTY: list[int] = []
+
+
+def spec(**options: Any) -> f.EmbedderSpec:
+    return f.EmbedderSpec(**{"path": "tiny/model", **options})
+
+
+def _wrap(model: Any, context: int | None = CONTEXT) -> Any:
+    from openended.harness.models.transformers import LanguageModel, ModelSpec
+
+    return LanguageModel(
+        model=model.eval().requires_grad_(False),
+        tokenizer=None,  # type: ignore[arg-type]
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+        eos_id=VOCAB - 1,
+        vocab_size=VOCAB,
+        context_length=context,
+        spec=ModelSpec(path="tiny/model"),
+    )
+
+
+@pytest.fixture(scope="module")
+def lm() -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=VOCAB, n_positions=CONTEXT, n_embd=16, n_layer=2, n_head=2, bos_token_id=96, eos_token_id=96,
+        initializer_range=0.4,
+    )  # fmt: skip
+    return _wrap(GPT2LMHeadModel(config))
+
+
+@pytest.fixture(scope="module")
+def masked() -> Any:
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=CONTEXT,
+    )  # fmt: skip
+    made = _wrap(BertModel(config))
+    made.model.openended_before, made.model.openended_after = [1], [2]
+    return made
+
+
+def rows(seed: int, n: int, low: int, high: int) -> Ragged:
+    rng = np.random.default_rng(seed)
+    return ragged([rng.integers(0, VOCAB, rng.integers(low, high + 1)).tolist() for _ in range(n)])
+
+
+def oracle_nll(lm: Any, ids: list[int], first: int) -> list[float]:
+    """-log p(ids[t]) from one unpadded pass a token, in float64."""
+    out = []
+    for t in range(first, len(ids)):
+        with torch.no_grad():
+            logits = lm.model(torch.tensor([ids[:t]])).logits[0, -1].double().numpy()
+        logits -= logits.max()
+        out.append(float(np.log(np.exp(logits).sum()) - logits[ids[t]]))
+    return out
+
+
+def test_word_ids_are_dense_and_shared_between_texts() -> None:
+    # "a b a" → a=0, b=1; " c\tb" → c=2, b=1; nothing; so 0 1 0 | 2 1 | .
+    got = f.word_ids(["a b a", " c\tb\n", ""])
+    assert [row.tolist() for row in got] == [[0, 1, 0], [2, 1], []]
+
+
+def test_token_ids_in_a_batch_are_those_of_one_text_at_a_time() -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    from openended.harness.models.transformers import TextTokenizer
+
+    inner = Tokenizer(models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = TextTokenizer(inner, None, byte_level=False)
+    texts = ["a b a", "", "b zzz"] * 400
+    got = f.token_ids(tokenizer, texts)
+    assert [row.tolist() for row in got] == [tokenizer.encode(t) for t in texts]
+
+    class Slow:
+        encode, decode = tokenizer.encode, tokenizer.decode
+
+    assert np.array_equal(f.token_ids(Slow(), texts).values, got.values)
+    assert len(f.token_ids(tokenizer, [])) == 0
+
+
+def test_uniform_model_costs_log_vocabulary(lm: Any) -> None:
+    # An output layer of zeros gives every token the probability 1/97: each token costs ln 97 nats.
+    import copy
+
+    model = copy.deepcopy(lm.model)
+    model.lm_head.weight = torch.nn.Parameter(torch.zeros_like(model.lm_head.weight), requires_grad=False)
+    got = f.token_nll(_wrap(model), ragged([[1, 2]]), ragged([[3, 4, 5]]), batch_size=2)
+    assert got.lengths.tolist() == [3]
+    assert got.values == pytest.approx([math.log(97)] * 3, abs=1e-6)
+    assert got.values.dtype == np.float64
+
+
+@given(st.integers(0, 10**6), st.booleans(), st.booleans(), st.integers(1, 5))
+@settings(max_examples=12, deadline=None)
+def test_nll_is_the_oracles(lm: Any, seed: int, include_prompt: bool, bos: bool, batch_size: int) -> None:
+    prompts, texts = rows(seed, 4, 0, 6), rows(seed + 1, 4, 0, 8)
+    got = f.token_nll(lm, prompts, texts, include_prompt=include_prompt, bos=bos, batch_size=batch_size)
+    for i in range(4):
+        ids = [96] * bos + prompts[i].tolist() + texts[i].tolist()
+        first = max(1, bos + (0 if include_prompt else len(prompts[i])))
+        want = oracle_nll(lm, ids, first)
+        # float32 model, sums of 16 products: 1e-4 nats.
+        assert got[i] == pytest.approx(want, abs=1e-4)
+
+
+def test_nll_of_a_text_longer_than_the_context_scores_each_token_once(lm: Any) -> None:
+    prompts, texts = rows(3, 2, 5, 5), rows(4, 2, 80, 90)
+    got = f.token_nll(lm, prompts, texts, batch_size=3)
+    assert got.lengths.tolist() == texts.lengths.tolist()
+    ids = np.concatenate([prompts[0], texts[0]]).tolist()
+    # Tokens 5…31 see all before them; token 32 opens the second window, which begins at 16.
+    assert got[0][:27] == pytest.approx(oracle_nll(lm, ids[:CONTEXT], 5), abs=1e-4)
+    assert got[0][27] == pytest.approx(oracle_nll(lm, ids[16:33], 16)[0], abs=1e-4)
+    assert np.isfinite(got.values).all()
+
+
+def test_nll_with_a_prompt_longer_than_the_context(lm: Any) -> None:
+    got = f.token_nll(lm, rows(5, 1, 50, 50), rows(6, 1, 4, 4), batch_size=1)
+    assert got.lengths.tolist() == [4]
+    assert np.isfinite(got.values).all()
+
+
+def test_nll_of_nothing_is_nothing(lm: Any) -> None:
+    empty = ragged([EMPTY, EMPTY])
+    assert f.token_nll(lm, empty, empty, batch_size=2).lengths.tolist() == [0, 0]
+    assert f.token_nll(lm, empty, ragged([EMPTY, [3]]), batch_size=2).lengths.tolist() == [0, 0]
+    assert f.token_nll(lm, empty, ragged([EMPTY, [3]]), bos=True, batch_size=2).lengths.tolist() == [0, 1]
+    assert len(f.token_nll(lm, ragged([]), ragged([]), batch_size=2)) == 0
+
+
+def test_rows_must_pair(lm: Any) -> None:
+    with pytest.raises(ValueError, match="2 prompts, 1 continuations"):
+        f.token_nll(lm, ragged([[1], [2]]), ragged([[1]]), batch_size=1)
+
+
+@pytest.mark.parametrize("pooling", ["last", "first", "mean"])
+@pytest.mark.parametrize("layer", [-1, 1, 0])
+def test_embedding_is_that_of_one_text_at_a_time(lm: Any, pooling: Any, layer: int) -> None:
+    prompts, texts = rows(7, 6, 0, 5), rows(8, 6, 1, 20)
+    vectors, truncated = f.embed(lm, spec(pooling=pooling, layer=layer, max_length=16), prompts, texts, batch_size=4)
+    assert vectors.dtype == np.float32
+    assert truncated == int((prompts.lengths + texts.lengths > 16).sum())
+    for i in range(6):
+        ids = np.concatenate([prompts[i], texts[i]])[:16]
+        with torch.no_grad():
+            out = lm.model.base_model(torch.from_numpy(ids)[None], output_hidden_states=True).hidden_states[layer][0]
+        want = {"last": out[-1], "first": out[0], "mean": out.mean(dim=0)}[pooling]
+        np.testing.assert_allclose(vectors[i], want.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["last", "mean"])
+def test_a_model_that_looks_both_ways_gets_its_special_tokens_and_a_mask(masked: Any, pooling: Any) -> None:
+    texts = rows(9, 5, 1, 20)
+    none = ragged([EMPTY] * 5)
+    vectors, truncated = f.embed(masked, spec(kind="masked", pooling=pooling, max_length=12), none, texts, batch_size=5)
+    assert truncated == int((texts.lengths + 2 > 12).sum())
+    for i in range(5):
+        ids = torch.tensor([[1, *texts[i][:10].tolist(), 2]])
+        with torch.no_grad():
+            out = masked.model(ids).last_hidden_state[0]
+        want = out[-1] if pooling == "last" else out.mean(dim=0)
+        np.testing.assert_allclose(vectors[i], want.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["causal", "masked"])
+def test_several_lengths_are_those_of_one_at_a_time(lm: Any, masked: Any, kind: Any) -> None:
+    model = lm if kind == "causal" else masked
+    prompts, texts = rows(10, 4, 1, 4), rows(11, 4, 3, 25)
+    got = f.embed_lengths(model, spec(kind=kind), prompts, texts, max_lengths=(4, 9, 30), batch_size=2)
+    assert list(got) == [4, 9, 30]
+    for length, made in got.items():
+        want = f.embed(model, spec(kind=kind, max_length=length), prompts, texts, batch_size=3)
+        np.testing.assert_allclose(made.vectors, want.vectors, atol=1e-5)
+        assert made.truncated == want.truncated
+
+
+def test_one_pass_for_both_gives_the_same(lm: Any) -> None:
+    prompts, texts = rows(12, 7, 1, 4), rows(13, 7, 0, 45)
+    embedded, nll = f.embed_and_nll(lm, spec(max_length=20), prompts, texts, batch_size=3)
+    alone = f.embed(lm, spec(max_length=20), prompts, texts, batch_size=3)
+    np.testing.assert_allclose(embedded.vectors, alone.vectors, atol=1e-5)
+    assert embedded.truncated == alone.truncated
+    np.testing.assert_allclose(nll.values, f.token_nll(lm, prompts, texts, batch_size=3).values, atol=1e-5)
+    with pytest.raises(SpecError, match="causal"):
+        f.embed_and_nll(lm, spec(kind="masked"), prompts, texts, batch_size=3)
+
+
+def test_batch_size_changes_float_noise_alone_and_a_repeat_nothing(lm: Any) -> None:
+    prompts, texts = rows(14, 9, 1, 4), rows(15, 9, 1, 20)
+    first = f.embed(lm, spec(), prompts, texts, batch_size=9).vectors
+    assert np.array_equal(first, f.embed(lm, spec(), prompts, texts, batch_size=9).vectors)
+    for size in (1, 4):
+        np.testing.assert_allclose(first, f.embed(lm, spec(), prompts, texts, batch_size=size).vectors, atol=1e-5)
+
+
+def test_a_text_without_a_token_is_the_start_token(lm: Any) -> None:
+    vectors, truncated = f.embed(lm, spec(), ragged([EMPTY, [96]]), ragged([EMPTY, EMPTY]), batch_size=2)
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
+    assert truncated == 0
+    assert f.embed(lm, spec(), ragged([]), ragged([]), batch_size=2).vectors.shape[0] == 0
+
+
+def test_progress_counts_every_text(lm: Any) -> None:
+    done: list[int] = []
+    f.embed(lm, spec(), rows(1, 7, 1, 2), rows(2, 7, 1, 9), batch_size=3, advance=done.append)
+    assert done == [3, 3, 1]
+
+
+def test_scaled_logits_are_the_models_own(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some models scale or cap their logits after the output layer; then the whole model runs."""
+    prompts, texts = rows(16, 3, 1, 3), rows(17, 3, 1, 9)
+    plain = f.token_nll(lm, prompts, texts, batch_size=2)
+    forward = lm.model.forward
+
+    def halved(*args: Any, **kwargs: Any) -> Any:
+        out = forward(*args, **kwargs)
+        out.logits = out.logits / 2
+        return out
+
+    monkeypatch.setattr(lm.model, "forward", halved)
+    got = f.token_nll(lm, prompts, texts, batch_size=2)
+    assert not np.allclose(got.values, plain.values)
+    ids = np.concatenate([prompts[0], texts[0]]).tolist()
+    assert got[0] == pytest.approx(oracle_nll(lm, ids, len(prompts[0])), abs=1e-4)
+
+
+def test_out_of_memory_halves_the_batch_and_goes_on() -> None:
+    sizes: list[int] = []
+    done: list[int] = []
+
+    def step(part: Any) -> None:
+        sizes.append(len(part))
+        if len(part) > 2:
+            raise RuntimeError("CUDA out of memory. Tried to allocate")
+        done.extend(part.tolist())
+
+    _forward.in_batches(np.array([5, 9, 1, 7, 3]), 5, step)
+    assert sizes == [5, 2, 2, 1]
+    assert done == [1, 3, 0, 4, 2]  # longest first
+
+
+def test_memory_that_does_not_suffice_for_one_text_is_an_error() -> None:
+    def step(part: Any) -> None:
+        raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate")
+
+    with pytest.raises(RuntimeError, match="not enough memory"):
+        _forward.in_batches(np.array([1, 2]), 2, step)
+
+
+def test_other_errors_are_not_retried() -> None:
+    calls: list[int] = []
+
+    def step(part: Any) -> None:
+        calls.append(1)
+        raise RuntimeError("shapes do not agree")
+
+    with pytest.raises(RuntimeError, match="shapes"):
+        _forward.in_batches(np.array([1, 2]), 2, step)
+    assert calls == [1]
+
+
+def test_a_model_of_nan_is_an_error(lm: Any) -> None:
+    import copy
+
+    model = copy.deepcopy(lm.model)
+    model.transformer.ln_f.weight = torch.nn.Parameter(torch.full((16,), math.nan), requires_grad=False)
+    with pytest.raises(DataError, match="3 of 3 are not finite"):
+        f.embed(_wrap(model), spec(), rows(1, 3, 1, 2), rows(2, 3, 1, 3), batch_size=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_length": 0}, "max_length: expected at least 1"),
+        ({"pooling": "max"}, "pooling"),
+        ({"path": " "}, "path"),
+        ({"kind": "sentence", "layer": 3}, "layer: expected -1"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        spec(**options)
+
+
+def test_lengths_and_layers_beyond_the_model(lm: Any, masked: Any) -> None:
+    one = ragged([[1, 2]])
+    with pytest.raises(SpecError, match="at most the context, 32"):
+        f.embed(lm, spec(max_length=33), one, one, batch_size=1)
+    with pytest.raises(SpecError, match="layer: expected -3 … 2, got 7"):
+        f.embed(lm, spec(layer=7), one, one, batch_size=1)
+    with pytest.raises(SpecError, match="special tokens"):
+        f.embed(masked, spec(kind="masked", max_length=2), one, one, batch_size=1)
+
+
+def test_sentence_models_are_an_extra() -> None:
+    try:
+        import sentence_transformers  # noqa: F401
+    except ImportError:
+        with pytest.raises(MissingExtra, match=r"openended\[embedders\]"):
+            f.load_embedder(spec(kind="sentence"))
+    with pytest.raises(SpecError, match="sentence models"):
+        f.embed_texts(None, spec(), ["a"], batch_size=1)
+
+
+def test_sentence_model_counts_what_it_cuts() -> None:
+    class Encoder:
+        max_seq_length = 3
+
+        def encode(self, texts: list[str], batch_size: int, show_progress_bar: bool) -> Any:
+            return np.array([[len(t)] for t in texts], dtype=np.float64)
+
+        def tokenizer(self, text: str, truncation: bool) -> dict[str, list[int]]:
+            return {"input_ids": list(range(len(text.split())))}
+
+    got = f.embed_texts(Encoder(), spec(kind="sentence"), ["a b", "a b c d"], batch_size=2)
+    assert got.vectors.tolist() == [[3.0], [7.0]]
+    assert got.truncated == 1
+
+
+def test_importing_features_imports_no_torch() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, openended.harness.models.embedder; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).parents[2]).returncode == 0

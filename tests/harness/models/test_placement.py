@@ -1,0 +1,116 @@
+"""Device maps: accelerate spreads a model; what is read from it is the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openended.harness.decoding.base import Decoder
+from openended.harness.decoding.loop import Prompt, generate
+from openended.harness.decoding.teacher import next_token_stats
+from openended.harness.errors import MissingExtra, SpecError
+from openended.harness.models.embedder import EmbedderSpec, embed_and_nll
+from openended.harness.models.placement import gather, is_spread
+from openended.harness.models.transformers import LanguageModel, ModelSpec, bundled_models, load_model
+from openended.harness.registry import build
+from openended.harness.run.session import Session
+from openended.harness.run.settings import Runtime
+from openended.harness.store import Store
+from openended.harness.types import Generation, Ragged
+
+pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+accelerate = pytest.importorskip("accelerate")
+SPEC = ModelSpec(path="bundled:docs-s")
+
+
+@pytest.fixture(scope="module")
+def whole() -> LanguageModel:
+    return load_model(SPEC)
+
+
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+    """The model with a part of its weights on disk, brought in when their module runs."""
+    lm = load_model(SPEC)
+    blocks = {f"transformer.h.{i}": "disk" if i % 2 else "cpu" for i in range(len(lm.model.transformer.h))}
+    places = {
+        "transformer.wte": "cpu",
+        "transformer.wpe": "cpu",
+        **blocks,
+        "transformer.ln_f": "disk",
+        "lm_head": "cpu",
+    }
+    folder = str(tmp_path_factory.mktemp("offloaded"))
+    model = accelerate.dispatch_model(lm.model, device_map=places, offload_dir=folder, main_device="cpu")
+    assert is_spread(model)
+    return dataclasses.replace(lm, model=model, device=gather(model), memo={})
+
+
+def texts(lm: LanguageModel) -> tuple[Ragged, Ragged]:
+    pairs = [
+        ("Return the", " sum of the array."),
+        ("The mean", " is over all axes, unless one is given."),
+        ("If", " not"),
+    ]
+    halves = [[lm.encode(pair[side]) for pair in pairs] for side in (0, 1)]
+    return Ragged.from_rows(halves[0], np.int64), Ragged.from_rows(halves[1], np.int64)
+
+
+def generated(lm: LanguageModel, decoder: Decoder) -> dict[str, tuple[int, ...]]:
+    made: list[Generation] = []
+    prompts = [Prompt(str(i), 0, tuple(int(t) for t in row)) for i, row in enumerate(texts(lm)[0])]
+    generate(lm, decoder, prompts, seed=3, max_new_tokens=8, batch_size=4, emit=made.extend)
+    return {g.example_id: g.token_ids for g in made}
+
+
+@pytest.mark.parametrize("name", ["greedy", "nucleus", "beam", "contrastive_search"])
+def test_a_spread_model_generates_the_same(whole: LanguageModel, spread: LanguageModel, name: str) -> None:
+    decoder: Any = build("decoder", {"_target_": _target(name)}, "decoder")
+    assert generated(spread, decoder) == generated(whole, decoder)
+
+
+def _target(name: str) -> str:
+    from openended.harness.registry import members
+
+    cls = members("decoder")[name]
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def test_a_spread_model_scores_and_embeds_the_same(whole: LanguageModel, spread: LanguageModel) -> None:
+    spec = EmbedderSpec(path="bundled:docs-s")
+    prompts, rest = texts(whole)
+    (first, nll), (second, other) = (embed_and_nll(lm, spec, prompts, rest, batch_size=2) for lm in (whole, spread))
+    np.testing.assert_allclose(first.vectors, second.vectors, atol=1e-5)
+    np.testing.assert_allclose(nll.values, other.values, atol=1e-5)
+    greedy: Any = build("decoder", {"_target_": _target("ancestral")}, "decoder")
+    stats = [next_token_stats(lm, [greedy], prompts, rest, batch_size=2)[0].gold_prob for lm in (whole, spread)]
+    np.testing.assert_allclose(stats[0], stats[1], rtol=1e-4)
+
+
+def test_auto_on_one_device_is_that_device(tmp_path: Path, whole: LanguageModel) -> None:
+    session = Session(Store(tmp_path))
+    lm = session.model(SPEC, Runtime(device_map="auto"))
+    assert not is_spread(lm.model)
+    greedy: Any = build("decoder", {"_target_": _target("greedy")}, "decoder")
+    if lm.device == whole.device:
+        assert generated(lm, greedy) == generated(whole, greedy)
+    assert session.model(SPEC, Runtime(device_map="auto")) is lm
+    assert session.model(SPEC, Runtime(device="cpu")) is not lm
+
+
+def test_without_accelerate_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(MissingExtra, match=r"accelerate is not installed; pip install 'openended\[large\]'"):
+        load_model(SPEC, device_map="auto")
+
+
+def test_a_device_and_a_map_exclude_each_other() -> None:
+    with pytest.raises(SpecError, match=r"runtime\.device_map: expected null where a device is given"):
+        Runtime(device="cpu", device_map="auto")
+    with pytest.raises(SpecError, match=r"runtime\.device_map: expected .*auto"):
+        Runtime(device_map="evenly")  # type: ignore[arg-type]

@@ -1,0 +1,89 @@
+"""`openended-report` from end to end: files, exit codes, one-line errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tests.report.synthetic import quickstart, result, write_run
+
+from openended.harness.report import build_report
+from openended.harness.report.cli import main
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return quickstart(tmp_path_factory.mktemp("grid"), decoders=("greedy", "nucleus"))
+
+
+def test_everything_is_written_and_the_same_again(runs, tmp_path, capsys):
+    assert main([str(runs), "--out", str(tmp_path / "a")]) == 0
+    shown = capsys.readouterr().out
+    files = sorted(p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*") if p.is_file())
+    names = [str(f) for f in files]
+    for name in ("tables/full.md", "tables/full.tex", "tables/full.csv", "report.html", "results.csv", "results.parquet",
+                 "figures/divergence.pdf", "figures/divergence.png", "figures/metrics.pdf"):  # fmt: skip
+        assert name in names
+    assert "nucleus p=0.95" in shown
+    assert "full.tex" in shown
+    report = build_report([runs], tmp_path / "b", layout="full")
+    assert sorted(p.relative_to(tmp_path / "b") for p in report.paths) == files
+    for file in files:
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
+
+
+def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
+    more = ["--no-figures", "--no-page", "--out", str(tmp_path)]
+    assert (
+        main([str(runs), "--layout", "decoders,lm", "--baseline", "greedy", "--compare", "mauve2021/table3", *more])
+        == 0
+    )
+    made = {p.name for p in (tmp_path / "tables").glob("*.md")}
+    assert made == {"decoders.md", "lm.md", "significance.md", "significance-p.md", "compare-mauve2021-table3.md"}
+    assert main([str(runs), "--metrics", "mauve,zipf", "--where", "decoder=nucleus", *more]) == 0
+    assert "greedy" not in (tmp_path / "tables" / "full.csv").read_text()
+    node = {"_target_": "openended.harness.report.read.layout.Layout", "title": "Mine", "metrics": ["mauve"]}
+    report = build_report([runs], tmp_path, figures=False, page=False, **node)  # as a grid calls it
+    assert (report.tables[0].name, report.tables[0].title) == ("results", "Mine on docs")
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["nowhere"], "no such run folder: nowhere"),
+        (["{runs}", "--layout", "decoder"], "did you mean 'decoders'"),
+        (["{runs}", "--compare", "mauve/3"], "no published numbers 'mauve'"),
+        (["{runs}", "--where", "p0.95"], "expected AXIS=VALUE"),
+        (["{runs}", "--baseline", "greed"], "did you mean 'greedy'"),
+        (["{runs}", "--out", "{runs}/../store/measure/file/x"], "cannot write"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(runs, tmp_path, capsys, options, message):
+    (runs.parent / "store" / "measure").mkdir(parents=True, exist_ok=True)
+    (runs.parent / "store" / "measure" / "file").write_text("a file, not a folder")
+    args = [o.format(runs=runs) for o in options]
+    assert main([*args, "--no-figures", "--no-page", *([] if "--out" in args else ["--out", str(tmp_path)])]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+    assert err.startswith("error: ")
+
+
+def test_different_signatures_exit_2_and_write_no_table(tmp_path, capsys):
+    for k, decoder in ((4, "greedy"), (5, "nucleus")):
+        write_run(tmp_path, decoder, 0, results=[result("model", "m", {"m": 1.0}, options=f"|k:{k}")])
+    assert main([str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert "differ in k (4 and 5)" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_report_imports_no_model():
+    code = (
+        "import sys; import openended.harness.report.cli as c, openended.harness.report.build\n"
+        "c.parser()\n"
+        "print([m for m in ('torch', 'transformers', 'datasets', 'pandas', 'matplotlib', 'hydra') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

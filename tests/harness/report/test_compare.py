@@ -1,0 +1,104 @@
+"""Published numbers beside ours."""
+
+from __future__ import annotations
+
+import csv
+from importlib import resources
+
+import pytest
+from tests.report.synthetic import result, write_run
+
+from openended.harness.errors import SpecError
+from openended.harness.report.read.frame import read_results
+from openended.harness.report.tables.compare import METRICS, NO_RUN, OTHER_MODEL, comparison, read_published
+
+COLUMNS = [
+    "paper",
+    "table",
+    "domain",
+    "model",
+    "decoder",
+    "decoder_params",
+    "metric",
+    "value",
+    "sd",
+    "direction",
+    "note",
+]
+
+
+def mauve(folder, decoder, value, **run):
+    lines = [result("model", "mauve", {"mauve": value}, direction="higher"),
+             result("model", "gen_ppl", {"gen_ppl": 30.0}), result("human", "gen_ppl", {"gen_ppl": 32.5})]  # fmt: skip
+    write_run(folder, decoder, run.pop("seed", 0), results=lines, **run)
+
+
+def cells(table):
+    return {row.label: [c.value for c in row.cells] for row in table.rows}
+
+
+def test_the_published_value_stands_beside_ours_with_difference_and_rank_correlation(tmp_path):
+    for decoder, value in (("greedy", 0.1), ("ancestral", 0.5), ("nucleus", 0.9)):
+        mauve(tmp_path, decoder, value, model="gpt2-xl")
+    table = comparison(read_results([tmp_path]), "mauve2021/table3")
+    found = cells(table)
+    assert found["MAUVE: nucleus p=0.95"] == pytest.approx([0.94, 0.9, -0.04])
+    assert found["MAUVE: greedy"] == pytest.approx([0.02, 0.1, 0.08])
+    assert found["MAUVE: Spearman ρ of the rankings"][2] == 1.0  # greedy < ancestral < nucleus in both
+    assert found["|Δ Gen. PPL|: greedy"] == pytest.approx([11.3, 2.5, -8.8])  # |30 - 32.5|, as the paper prints it
+    assert OTHER_MODEL not in table.remarks
+    assert table.rows[0].cells[1].note == NO_RUN  # adversarial
+    assert "zipf_gap" in table.remarks[1]
+
+
+def test_another_model_is_compared_only_where_it_is_clear_which(tmp_path):
+    mauve(tmp_path, "nucleus", 0.9)
+    results = read_results([tmp_path])
+    table = comparison(results, "mauve2021/3")
+    assert cells(table)["MAUVE: nucleus p=0.95"][1] == 0.9
+    assert OTHER_MODEL in table.remarks
+    sizes = comparison(results, "mauve2021/table4")  # four models with nucleus: ours is none of them
+    assert all(row.cells[1].note for row in sizes.rows if row.label.startswith("MAUVE: gpt2"))
+
+
+def test_parameters_must_agree(tmp_path):
+    mauve(tmp_path, "nucleus", 0.9, options={"p": 0.9})
+    row = next(
+        r for r in comparison(read_results([tmp_path]), "mauve2021/3").rows if r.label == "MAUVE: nucleus p=0.95"
+    )
+    assert row.cells[1].note == NO_RUN
+
+
+def test_seeds_of_a_published_system_are_one_row():
+    published = read_published("hewitt2022_mauve_seeds/cached_outputs/test-mauves.json")
+    nucleus = [p for p in published if (p.decoder, p.params) == ("nucleus", "p=0.9")]
+    assert len(nucleus) == 1
+    assert nucleus[0].sd > 0
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("mauve2020/3", r"no published numbers 'mauve2020'; did you mean 'mauve2021'\?"),
+        ("mauve2021/table33", r"mauve2021 has no table 'table33'; did you mean 'table3'\?"),
+        ("huse2019/2", "holds no metric that the harness measures"),
+    ],
+)
+def test_what_is_not_there_is_an_error(tmp_path, reference, message):
+    mauve(tmp_path, "nucleus", 0.9)
+    with pytest.raises(SpecError, match=message):
+        comparison(read_results([tmp_path]), reference)
+
+
+def test_the_files_keep_one_set_of_columns_and_hold_numbers():
+    names = set()
+    for path in (resources.files("openended.harness") / "reference").iterdir():
+        if path.name.endswith(".csv"):
+            rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+            assert list(rows[0]) == COLUMNS, path.name
+            for row in rows:
+                if row["metric"] in METRICS:
+                    float(row["value"])
+                assert row["sd"] == "" or float(row["sd"]) >= 0
+                names.add(row["metric"])
+    assert set(METRICS) <= names

@@ -1,0 +1,111 @@
+"""Each figure is drawn from the stored set of runs, twice to the same bytes, and not at all without data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.report.synthetic import result, stored, write_run
+
+from openended.harness.report.figures import curves, frontiers, panels, sweeps
+from openended.harness.report.figures.drawing import COLOURS, MOST, look, save, styled
+from openended.harness.report.read.fold import fold
+from openended.harness.report.read.frame import read_results
+
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "report"
+
+
+@pytest.fixture(scope="module")
+def results():
+    return read_results([FIXTURE])
+
+
+def test_the_stored_set_is_what_the_builder_writes(tmp_path):
+    stored(tmp_path)
+    files = sorted(p.relative_to(tmp_path) for p in tmp_path.rglob("*") if p.is_file())
+    assert files == sorted(p.relative_to(FIXTURE) for p in FIXTURE.rglob("*") if p.is_file())
+    records = [p for p in files if p.name == "record.json"]
+    assert len(records) > 10
+    for path in records:
+        assert (tmp_path / path).read_bytes() == (FIXTURE / path).read_bytes()
+
+
+MAKERS = {
+    "divergence": (
+        curves.divergence_curves,
+        {"decoder": "greedy|ancestral|nucleus", "max_new_tokens": "96", "num_examples": "500"},
+    ),
+    "zipf": (curves.rank_frequency, {"num_examples": "500"}),
+    "metrics": (panels.metric_panels, {"num_examples": "500", "max_new_tokens": "96"}),
+    "precision_recall": (frontiers.precision_recall, {"experiment": "decoders"}),
+    "quality_diversity": (frontiers.quality_diversity, {"experiment": "decoders|p"}),
+    "sweep-max_new_tokens": (sweeps.sweeps, {"experiment": "lengths|decoders", "num_examples": "500"}),
+    "sweep-num_examples": (sweeps.sweeps, {"experiment": "sizes|decoders", "max_new_tokens": "96"}),
+    "sweep-decoder.p": (sweeps.sweeps, {"num_examples": "500", "max_new_tokens": "96"}),
+    "sweep-mauve-scaling_factor": (sweeps.sweeps, {}),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_each_figure_is_drawn(name, tmp_path):
+    make, where = MAKERS[name]
+    results = read_results([FIXTURE], where)
+    with styled():
+        figure = make(results, fold(results))[name]
+        for panel in figure.axes:
+            assert panel.has_data() or not panel.get_visible()
+        paths = save(figure, tmp_path, name)
+    assert [p.suffix for p in paths] == [".png", ".pdf"]
+    assert paths[0].read_bytes().startswith(b"\x89PNG")
+    assert paths[1].read_bytes().startswith(b"%PDF")
+
+
+def test_the_same_runs_give_the_same_bytes(results, tmp_path):
+    with styled():
+        first, second = (
+            save(curves.divergence_curves(results, fold(results))["divergence"], tmp_path / n, "x") for n in "ab"
+        )
+    for a, b in zip(first, second, strict=True):
+        assert a.read_bytes() == b.read_bytes()
+    assert b"CreationDate" not in first[1].read_bytes()
+
+
+def test_no_data_no_figure(tmp_path):
+    write_run(tmp_path, "nucleus", 0, results=[result("model", "m", {"m": float("nan")})])
+    empty = read_results([tmp_path])
+    with styled():
+        for make, _ in MAKERS.values():
+            assert not make(empty, fold(empty))
+
+
+def test_the_human_value_is_a_line_and_systems_are_points(results):
+    with styled():
+        figure = panels.metric_panels(results, fold(results))["metrics"]
+    titled = {p.get_title().split(" ")[0]: p for p in figure.axes}
+    human = [line for line in titled["Gen."].lines if line.get_linestyle() == "--"]
+    assert np.allclose(human[0].get_xdata(), 36.4)
+
+
+def test_a_sweep_joins_the_points_of_a_system_in_order():
+    results = read_results([FIXTURE], {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"})
+    with styled():
+        figure = sweeps.sweep(fold(results), "max_new_tokens", ["gen_ppl.entropy"])
+    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    assert list(lines["nucleus p=0.95"].get_xdata()) == [32.0, 64.0, 96.0]
+    assert list(lines["human"].get_xdata()) == [32.0, 64.0, 96.0]
+    assert "tokens" in figure.axes[0].get_xlabel()
+    assert sweeps.sweep(fold(results), "num_examples") is None
+
+
+def test_no_two_systems_of_a_figure_look_alike():
+    looks = {tuple(sorted(look(i).items())) for i in range(MOST)}
+    assert len(looks) == MOST
+    assert len(set(COLOURS)) == len(COLOURS)
+
+
+def test_a_dollar_in_a_name_is_no_formula(tmp_path):
+    write_run(tmp_path, "nucleus", 0, title="p=$x_{", arrays=True)
+    results = read_results([tmp_path])
+    with styled():
+        save(panels.metric_panels(results, fold(results))["metrics"], tmp_path / "out", "m")

@@ -1,0 +1,129 @@
+"""The papers' claims on made-up runs: yes, no, and not measured."""
+
+from __future__ import annotations
+
+import pytest
+from tests.report.synthetic import result, write_run
+
+from openended.harness.report.build import make_tables
+from openended.harness.report.read.frame import read_results
+from openended.harness.report.read.layout import load_layout
+
+
+def run(folder, decoder, mauve=None, ppl=None, seed=0, options="", model="docs-s", **more):
+    lines = []
+    if mauve is not None:
+        lines.append(result("model", "mauve", {"mauve": mauve}, direction="higher", options=options))
+    if ppl is not None:
+        lines += [result("model", "gen_ppl", {"gen_ppl": ppl}), result("human", "gen_ppl", {"gen_ppl": 30.0})]
+    if "precision" in more:
+        values = {k: more.pop(k) for k in ("precision", "recall")}
+        lines.append(result("model", "knn_precision_recall", values, direction="higher"))
+    write_run(folder, decoder, seed, results=lines, model=model, **more)
+
+
+def findings(folder):
+    (table,) = make_tables(read_results([folder]), load_layout("findings"), "f")
+    return {row.label: row.cells[-1].words for row in table.rows}
+
+
+@pytest.mark.parametrize(("nucleus", "holds"), [(0.9, "yes"), (0.5, "no")])
+def test_claims_about_decoders(tmp_path, nucleus, holds):
+    for decoder, value in (("greedy", 0.05), ("beam", 0.08), ("ancestral", 0.8), ("nucleus", nucleus)):
+        run(tmp_path, decoder, value, 32.0)
+    run(tmp_path, "adversarial", 0.1, 30.1)
+    found = findings(tmp_path)
+    assert found["By MAUVE greedy ≪ ancestral < nucleus"] == holds
+    assert found["Beam search is close to greedy"] == "yes"
+    assert found["Adversarial fools Gen. PPL, not MAUVE"] == "yes"  # gaps 0.1 and 2, MAUVE 0.1 and more than 0.2
+    assert found["MAUVE falls with length"] == "not measured"
+
+
+def test_claims_about_lengths_sizes_and_temperatures(tmp_path):
+    for length, value in ((32, 0.9), (64, 0.8), (96, 0.7)):
+        run(tmp_path, "nucleus", value, axes={"max_new_tokens": length})
+    run(tmp_path, "nucleus", 0.6, model="docs-m", axes={"max_new_tokens": 96})
+    for t, p, r in ((0.5, 0.9, 0.3), (0.7, 0.8, 0.2), (1.0, 0.7, 0.1)):
+        run(tmp_path, "temperature", precision=p, recall=r, options="", axes={"decoder.temperature": t})
+    found = findings(tmp_path)
+    assert found["MAUVE falls with length"] == "yes"
+    assert found["MAUVE rises with model size"] == "no"  # 0.7 for docs-s, 0.6 for docs-m
+    assert found["Precision falls with temperature"] == "yes"
+    assert found["Recall rises with temperature"] == "no"
+
+
+def test_claims_about_rankings(tmp_path):
+    for c, values in (("1", (0.1, 0.5, 0.9)), ("5", (0.0, 0.2, 0.7))):
+        for decoder, value in zip(("greedy", "ancestral", "nucleus"), values, strict=True):
+            run(tmp_path, decoder, value, options=f"|scaling_factor:{c}|num_buckets:{10 * int(c)}", experiment=f"c{c}")
+    assert findings(tmp_path)["Rankings survive the scaling c"] == "not measured"  # the buckets differ too
+    for decoder, value in zip(("greedy", "ancestral", "nucleus"), (0.9, 0.1, 0.5), strict=True):
+        run(tmp_path, decoder, value, options="|scaling_factor:5|num_buckets:10", experiment="c10")
+    found = findings(tmp_path)
+    assert found["Rankings survive the scaling c"] == "no"
+    assert found["Rankings survive the number of clusters"] == "no"
+
+
+def measured(folder):
+    (table,) = make_tables(read_results([folder]), load_layout("findings"), "f")
+    return {row.label: (row.cells[1].words, row.cells[-1].words) for row in table.rows}
+
+
+def test_every_claim_says_its_source_and_what_it_needs(tmp_path):
+    run(tmp_path, "greedy", 0.1)
+    (table,) = make_tables(read_results([tmp_path]), load_layout("findings"), "f")
+    assert {row.cells[0].words.split(",")[0] for row in table.rows} == {"MAUVE 2021", "P&R 2024", "HUSE 2019"}
+    assert all(row.cells[1].note.startswith("Needs ") for row in table.rows if row.cells[-1].words == "not measured")
+
+
+def test_parameters_are_compared_within_the_setting_that_most_systems_share(tmp_path):
+    for p, small, large in ((0.5, 0.3, 0.4), (0.9, 0.8, 0.7), (0.99, 0.6, 0.9), (1.0, 0.5, 0.85)):
+        for model, value in (("docs-s", small), ("docs-m", large)):
+            run(tmp_path, "nucleus", value, model=model, axes={"decoder.p": p})
+    for decoder, value in (("greedy", 0.9), ("ancestral", 0.1), ("nucleus", 0.2)):  # of another length: not the setting
+        run(tmp_path, decoder, value, axes={"max_new_tokens": 8})
+    found = measured(tmp_path)
+    said, holds = found["The best nucleus p lies inside its range"]
+    assert "best at p=0.9 of 0.5 to 1" in said
+    assert "best at p=0.99 of 0.5 to 1" in said
+    assert holds == "yes"
+    assert found["A larger model's best p is not smaller"] == ("docs-s p=0.9, docs-m p=0.99", "yes")
+    assert found["By MAUVE greedy ≪ ancestral < nucleus"][1] == "not measured"
+
+
+def test_agreement_with_a_discriminator(tmp_path):
+    # MAUVE orders the systems as the discriminator does (lower accuracy is better), generation perplexity does not.
+    rows = (("greedy", 0.1, 31.0, 0.9), ("ancestral", 0.6, 50.0, 0.7), ("nucleus", 0.8, 40.0, 0.6))
+    for decoder, mauve, ppl, accuracy in rows:
+        lines = [result("model", "mauve", {"mauve": mauve}, direction="higher")]
+        lines += [result("model", "gen_ppl", {"gen_ppl": ppl}), result("human", "gen_ppl", {"gen_ppl": 30.0})]
+        lines += [result("model", "discriminator_accuracy", {"accuracy": accuracy}, direction="lower")]
+        write_run(tmp_path, decoder, 0, results=lines)
+    said, holds = measured(tmp_path)["MAUVE agrees best with a discriminator"]
+    assert said == "ρ over 3 systems: mauve 1.000, gen_ppl -0.500"
+    assert holds == "yes"
+
+
+@pytest.mark.parametrize(("step", "holds"), [(0.01, "yes"), (0.05, "no")])
+def test_spread_over_seeds(tmp_path, step, holds):
+    for seed in range(3):  # standard deviations: step and 0
+        run(tmp_path, "nucleus", seed=seed, precision=0.8 + step * seed, recall=0.5)
+    assert measured(tmp_path)["Precision and recall are steady over seeds"][1] == holds
+
+
+def rate(folder, temperature, quality, diversity, file):
+    values = {"huse": quality + diversity - 1, "huse_q": quality, "huse_d": diversity}
+    line = result("model", "huse", values, direction="higher", facts=f"judgments:{file}@abc|task:docs@9f31c0")
+    write_run(folder, "temperature", 0, results=[line], axes={"decoder.temperature": temperature}, experiment="rated")
+
+
+@pytest.mark.parametrize(("file", "rated"), [("ours.csv", True), ("example_ratings.csv", False)])
+def test_only_real_ratings_count(tmp_path, file, rated):
+    for t, q, d in ((0.5, 0.9, 0.3), (0.7, 0.8, 0.5), (1.0, 0.6, 0.9)):
+        rate(tmp_path, t, q, d, file)
+        run(tmp_path, "temperature", precision=0.5, recall=0.5, axes={"decoder.temperature": t})
+    found = measured(tmp_path)
+    said, holds = found["A lower temperature trades diversity for quality"]
+    assert holds == ("yes" if rated else "no")  # precision and recall stay where they are
+    assert ("HUSE-Q" in said) == rated
+    assert found["The model's probability shows what ratings hide"][1] == ("yes" if rated else "not measured")

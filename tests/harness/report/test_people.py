@@ -1,0 +1,93 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.report.synthetic import result, write_run
+
+from openended.harness.report.figures.drawing import save, styled
+from openended.harness.report.figures.people import (
+    agreement_map,
+    huse_parts,
+    huse_regions,
+    huse_stability,
+    people_figures,
+)
+from openended.harness.report.read.fold import fold
+from openended.harness.report.read.frame import read_results
+from openended.metrics._huse_join import Rated
+from openended.metrics.huse import Huse
+
+EXAMPLE = Path(__file__).parents[2] / "tasks/data/example_ratings.csv"
+OPTIONS = {"k": 16, "ties": "include", "vote_tie": "human", "log_prob_floor": -1000.0}
+
+
+@pytest.fixture(autouse=True)
+def style():
+    with styled():
+        yield
+
+
+@pytest.fixture
+def rated():
+    metric, features = Huse(draws=0).from_file(EXAMPLE)
+    return Rated.from_arrays(metric.compute(features).arrays)
+
+
+def test_regions_show_every_text_and_both_margins(rated, tmp_path):
+    figure = huse_regions(rated, OPTIONS)
+    main = next(a for a in figure.axes if a.get_xlabel())
+    human, model = main.get_lines()
+    assert len(human.get_xdata()) == len(model.get_xdata()) == 100
+    margins = [a for a in figure.axes if a.patches]
+    assert [round(sum(p.get_height() for p in a.patches)) for a in margins[:1]] == [200]
+    assert round(sum(p.get_width() for p in margins[1].patches)) == 200
+    first = [p.read_bytes() for p in save(figure, tmp_path, "a")]
+    again = [p.read_bytes() for p in save(huse_regions(rated, OPTIONS), tmp_path, "b")]
+    assert first == again
+
+
+def test_the_regions_are_what_the_discriminator_says(rated):
+    """All human texts rated near 5, all model texts near 1: the middle of the rating axis parts the two regions."""
+    near = np.repeat([[5.0], [1.0]], 100, axis=0) + 0.1 * rated.ratings
+    figure = huse_regions(Rated(rated.ids, near, rated.log_probs, rated.lengths), OPTIONS)
+    main = next(a for a in figure.axes if a.get_xlabel())
+    human, model = main.collections[0].get_paths()
+    for at, said, other in (((5.3, -3.5), human, model), ((1.3, -3.5), model, human)):
+        assert said.contains_point(at)
+        assert not other.contains_point(at)
+
+
+def test_lines_of_equal_huse():
+    """On every dotted line HUSE-Q + HUSE-D − 1 is its value."""
+    figure = huse_parts({"a": (0.58, 0.95), "b $x$": (0.92, 0.34)})
+    (panel,) = figure.axes
+    lines = [line for line in panel.get_lines() if line.get_linestyle() == ":"]
+    for line, value in zip(lines, (0.2, 0.4, 0.6, 0.8, 1.0), strict=True):
+        assert (np.asarray(line.get_xdata()) + line.get_ydata() - 1).tolist() == pytest.approx([value] * 2)
+
+
+def test_stability_and_agreement(rated, tmp_path):
+    figure = huse_stability(rated, OPTIONS, draws=3)
+    assert [a.get_xlabel() for a in figure.axes] == ["ratings a text", "examples"]
+    assert figure.axes[0].get_lines()[0].get_xdata().tolist() == [1, 2, 5]
+    save(figure, tmp_path, "stability")
+    nan = math.nan
+    values = {"a": [1, 2, 3, 4, 5], "b": [5, 4, 3, 2, 1], "four": [1, 2, 3, 4, nan], "none": [nan] * 5}
+    table = agreement_map(values)
+    words = [t.get_text() for t in table.axes[0].texts]
+    # "four" shares four systems with the others and itself: no cell of it is shown.
+    assert words == ["1.00", "-1.00", "–", "–", "-1.00", "1.00", *["–"] * 10]
+    assert table.axes[1].get_ylabel() == "Spearman's ρ over 5 systems"
+    assert "Fewer than five" in table.get_supxlabel().replace("\n", " ")
+    save(table, tmp_path, "agreement")
+
+
+def test_the_agreement_map_needs_five_systems(tmp_path):
+    for n in range(5):
+        drawn = people_figures(read_results([tmp_path]), fold(read_results([tmp_path]))) if n else {}
+        assert "metric-agreement" not in drawn
+        lines = [result("model", name, {name: float(n)}, primary=name) for name in ("a", "b")]
+        write_run(tmp_path, "nucleus", None, results=lines, options={"p": n}, title=f"p={n}")
+    results = read_results([tmp_path])
+    assert "metric-agreement" in people_figures(results, fold(results))

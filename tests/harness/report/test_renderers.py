@@ -1,0 +1,126 @@
+"""The same table as Markdown, LaTeX, CSV and in the terminal; nothing in a name can break it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from openended.harness.report.tables.console import print_table
+from openended.harness.report.tables.latex import escape, to_latex
+from openended.harness.report.tables.markdown import to_csv, to_markdown
+from openended.harness.report.tables.table import Cell, Column, Row, Table
+
+NASTY = r"a_b & c% $d$ {e} #f ~g ^h \i <j> |k| *l* `m` ε τ é 中"
+
+TABLE = Table(
+    "nasty name",
+    f"Title {NASTY}",
+    (Column("mauve", "mauve", f"MAUVE {NASTY}", "higher", 3, "mauve|v:1|n:5/5"), Column("p", "p", "PPL", "match_human", 1, "p|v:1")),
+    (
+        Row("human", "human", (Cell(0.957, note="The ceiling."), Cell(36.4))),
+        Row(f"x {NASTY}", "model", (Cell(0.9, 0.01, 3, best=True), Cell(1234.5, signed=True, suffix="**")), seeds=3, rule=True),
+        Row("beam", "model", (Cell(note=f"Reason {NASTY}"), Cell(-2.0)), seeds=1),
+    ),
+    (f"Remark {NASTY}",),
+)  # fmt: skip
+
+
+def test_markdown_has_one_line_a_row_and_as_many_cells_as_heads():
+    lines = to_markdown(TABLE).splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    assert len(rows) == 5
+    assert {len(re.split(r"(?<!\\)\|", row)) for row in rows} == {6}
+    assert "**0.900** ± 0.010" in rows[3]
+    assert "+1,234.5\\*\\*" in rows[3]
+    assert "– <sup>b</sup>" in rows[4]
+    assert "*human*" in rows[2]
+    assert "- `mauve|v:1|n:5/5`" in lines
+    assert "<sup>a</sup> The ceiling." in lines
+    assert "<j>" not in to_markdown(TABLE)
+
+
+def test_csv_keeps_full_precision_and_reasons():
+    heads, human, model, beam = csv.reader(io.StringIO(to_csv(TABLE)))
+    assert heads == [
+        "system",
+        "kind",
+        "mauve",
+        "mauve sd",
+        "mauve seeds",
+        "mauve note",
+        "p",
+        "p sd",
+        "p seeds",
+        "p note",
+    ]
+    assert model[2:5] == ["0.9", "0.01", "3"]
+    assert human[1] == "human"
+    assert beam[2] == ""
+    assert beam[5].startswith("Reason")
+
+
+def test_latex_structure():
+    text = to_latex(TABLE)
+    body = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
+    rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+    assert len(rows) == 4
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {3}
+    assert r"\textbf{0.900} {\scriptsize $\pm$ 0.010}" in body
+    assert r"$-$2.0" in body
+    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
+    assert text.isascii() or set(text) - {"é"} <= set(map(chr, range(128)))
+
+
+def test_latex_escapes_everything():
+    assert escape("a_b%") == r"a\_b\%"
+    assert escape("\\") == r"\textbackslash{}"
+    assert escape("τ≤½中\n") == r"$\tau$$\leq$12? ".replace("12", "12")
+    assert escape("ŵ") == "w"
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
+def test_latex_compiles(tmp_path):
+    packages = re.findall(r"\\usepackage(?:\[\w+\])?\{\w+\}", to_latex(TABLE).splitlines()[0])
+    document = ["\\documentclass{article}", *packages, "\\begin{document}", to_latex(TABLE), "\\end{document}"]
+    (tmp_path / "t.tex").write_text("\n".join(document), encoding="utf-8")
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+    assert (tmp_path / "t.pdf").stat().st_size > 1000
+
+
+def test_the_terminal_shows_table_notes_and_signatures():
+    from rich.console import Console
+
+    out = io.StringIO()
+    print_table(TABLE, Console(file=out, width=160, no_color=True))
+    text = out.getvalue()
+    for part in ("human", "0.900±0.010", "The ceiling.", "[b]", "mauve|v:1|n:5/5", "↑ higher is better"):
+        assert part in text
+    print_table(TABLE, Console(file=(narrow := io.StringIO()), width=60, no_color=True))
+    assert "(more columns)" in narrow.getvalue()
+
+
+def test_a_cell_without_a_value_is_a_dash_unless_nothing_belongs_there():
+    column = Column("m", "m", "m", "none", 2)
+    assert TABLE.text(Cell(math.nan), column) == ("–", "")
+    assert TABLE.text(Cell(blank=True), column) == ("", "")
+    assert TABLE.text(Cell(0.001, signed=True), column) == ("0.00", "")
+    assert TABLE.text(Cell(1.0, 0.5, decimals=1), column) == ("1.0", "0.5")
+
+
+def test_words_begin_at_the_left_in_markdown():
+    columns = (Column("", "source", "source", "none"), Column("m", "m", "M", "higher"))
+    rows = (Row("one", "claim", (Cell(words="said"), Cell(0.5, n=1))),)
+    table = Table("t", "T", columns, rows, head="Claim", show_seeds=False)
+    assert to_markdown(table).splitlines()[3] == "| --- | --- | ---: |"

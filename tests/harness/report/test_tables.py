@@ -1,0 +1,191 @@
+"""What stands in a table: values, best ones, dashes, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from tests.report.synthetic import result, write_run
+
+from openended.harness.errors import DataError, SpecError
+from openended.harness.report.read.frame import read_results
+from openended.harness.report.read.layout import Layout, layout_names, layout_of, load_layout
+from openended.harness.report.tables.numbers import decimals, fixed, printed
+from openended.harness.report.tables.systems import value_tables
+from openended.harness.report.tables.table import letters
+
+
+def write(folder, decoder, values, seed=0, human=None, direction="match_human", metric="m", **more):
+    axes = more.pop("run", {})
+    lines = [result("model", metric, values, direction=direction, **more)]
+    if human is not None:
+        lines.append(result("human", metric, human, direction=direction, **more))
+    write_run(folder, decoder, seed, results=lines, **axes)
+
+
+def table(folder, **options):
+    (made,) = value_tables(read_results([folder]), Layout(**options), "t")
+    return made
+
+
+def best(made, column=0):
+    return [row.label for row in made.rows if row.cells[column].best]
+
+
+def test_the_human_row_is_first_and_its_value_decides(tmp_path):
+    # human 10: distances 4, 1 and 1.004, of which the last two both print as 1.00
+    for decoder, value in (("greedy", 6.0), ("ancestral", 11.0), ("nucleus", 8.996)):
+        write(tmp_path, decoder, {"m": value}, human={"m": 10.0})
+    made = table(tmp_path)
+    assert [r.label for r in made.rows] == ["human", "greedy", "ancestral", "nucleus p=0.95"]
+    assert made.columns[0].heading == "m ≈"
+    assert best(made) == ["ancestral", "nucleus p=0.95"]
+
+
+@pytest.mark.parametrize(
+    ("direction", "winner", "arrow"), [("higher", "nucleus p=0.95", "↑"), ("lower", "greedy", "↓")]
+)
+def test_arrows_and_best_follow_the_direction(tmp_path, direction, winner, arrow):
+    for decoder, value in (("greedy", 1.0), ("nucleus", 2.0)):
+        write(tmp_path, decoder, {"m": value}, human={"m": 9.0}, direction=direction)
+    made = table(tmp_path)
+    assert best(made) == [winner]
+    assert made.columns[0].heading.endswith(arrow)
+
+
+def test_without_direction_or_human_value_nothing_is_best(tmp_path):
+    for decoder, value in (("greedy", 1.0), ("nucleus", 2.0)):
+        write(tmp_path, decoder, {"m": value, "k": value}, directions={"k": "none"})
+    made = table(tmp_path, metrics=("m.*",))
+    assert best(made, 0) == best(made, 1) == []
+    assert [r.label for r in made.rows] == ["greedy", "nucleus p=0.95"]  # no human row without human values
+
+
+def test_a_dash_has_its_reason(tmp_path):
+    write(tmp_path, "greedy", {"m": 1.0}, human={"m": 1.0})
+    write(tmp_path, "beam", {}, primary="m", status="undefined", notes=["no Q"])
+    write_run(tmp_path, "nucleus", 0, results=[result("model", "other", {"other": 3.0})])
+    made = table(tmp_path)
+    cells = {r.label: r.cells for r in made.rows}
+    assert cells["beam b=4"][0].note == "m: no Q"
+    assert cells["nucleus p=0.95"][0].note == "Not measured for this system."
+    assert made.text(cells["beam b=4"][0], made.columns[0]) == ("–", "")
+    assert made.mark(cells["beam b=4"][0]) in "abc"
+
+
+def test_the_ceiling_stands_in_the_human_row_and_says_so(tmp_path):
+    lines = [result("model", "mauve", {"mauve": 0.8}, family="two_sample", direction="higher"),
+             result("ceiling", "mauve", {"mauve": 0.96}, family="two_sample", direction="higher", n=250)]  # fmt: skip
+    write_run(tmp_path, "nucleus", 0, results=lines)
+    cell = table(tmp_path).rows[0].cells[0]
+    assert cell.value == 0.96
+    assert "ceiling" in cell.note
+    assert "n 250/250" in cell.note
+    assert not cell.best
+
+
+def test_different_signatures_in_one_column_are_refused_with_the_field(tmp_path):
+    write(tmp_path, "greedy", {"m": 1.0}, options="|k:4")
+    write(tmp_path, "nucleus", {"m": 2.0}, options="|k:5")
+    with pytest.raises(SpecError, match=r"column m: .* differ in k \(4 and 5\): .*greedy and .*nucleus p=0.95"):
+        table(tmp_path)
+    made = table(tmp_path, allow=("k",))
+    assert len(made.rows) == 2
+    made = table(tmp_path, differing="columns", human=False)
+    assert [c.title for c in made.columns] == ["m (k=4)", "m (k=5)"]
+    assert [[math.isnan(c.value) for c in r.cells] for r in made.rows] == [[False, True], [True, False]]
+
+
+def test_runs_of_another_size_are_refused_or_split(tmp_path):
+    for n in (100, 500):
+        write(tmp_path, "greedy", {"m": 1.0}, human={"m": n / 100}, n=n, run={"axes": {"num_examples": n}})
+    results = read_results([tmp_path])
+    with pytest.raises(SpecError, match=r"n \(100/100 and 500/500\)"):
+        value_tables(results, Layout(), "t")
+    for split in (("num_examples",), ("auto",)):
+        tables = value_tables(results, Layout(split=split), "t")
+        assert [t.name for t in tables] == ["t-100", "t-500"]
+        assert [t.rows[0].cells[0].value for t in tables] == [1.0, 5.0]  # each with its own human row
+    with pytest.raises(SpecError, match="no axis 'sise'"):
+        value_tables(results, Layout(split=("sise",)), "t")
+
+
+def test_gaps_to_human(tmp_path):
+    for seed, value in enumerate((6.0, 8.0)):
+        write(tmp_path, "nucleus", {"m": value, "up": 1.0}, seed=seed, human={"m": 10.0}, directions={"up": "higher"})
+    write(tmp_path, "greedy", {"m": 11.5, "up": 2.0}, seed=None, human={"m": 10.0}, directions={"up": "higher"})
+    made = table(tmp_path, gaps=True, metrics=("m.*",))
+    assert [c.heading for c in made.columns] == ["|Δ m| ↓", "up ↑"]
+    assert [[c.value for c in r.cells] for r in made.rows] == [[1.5, 2.0], [3.0, 1.0]]  # |11.5 - 10|; |mean(6, 8) - 10|
+    assert [r.seeds for r in made.rows] == [1, 2]
+    assert best(made) == ["greedy"]
+
+
+def test_perplexity_is_never_alone(tmp_path):
+    write(tmp_path, "greedy", {"gen_ppl": 4.0, "entropy": 2.0, "other": 1.0}, metric="gen_ppl")
+    assert [c.key for c in table(tmp_path, metrics=("gen_ppl",)).columns] == ["gen_ppl", "entropy"]
+    assert [c.key for c in table(tmp_path, metrics=("gen_ppl.*",)).columns] == ["gen_ppl", "entropy", "other"]
+    assert [c.key for c in table(tmp_path, metrics=("gen_ppl.other",)).columns] == ["other"]
+
+
+def test_rows_of_several_models_and_columns_of_several_embedders(tmp_path):
+    for model in ("docs-s", "docs-m"):
+        for embedder in ("e1", "e2"):
+            facts = f"embedder:{embedder}@1|task:docs@1"
+            run = {"model": model, "axes": {"embedder": embedder}}
+            write(tmp_path, "nucleus", {"m": 1.0}, direction="higher", facts=facts, run=run)
+    made = table(tmp_path, columns=("embedder",), human=False)
+    assert [c.title for c in made.columns] == ["m (e1)", "m (e2)"]
+    assert len(made.rows) == 2
+    with pytest.raises(SpecError, match="into one cell"):
+        table(tmp_path, rows=("decoder",), columns=("embedder",), human=False)
+
+
+def test_notes_of_values_are_said_under_the_table(tmp_path):
+    write(tmp_path, "greedy", {"m": 1.0}, notes=["few texts"])
+    write(tmp_path, "nucleus", {"m": 1.0})
+    assert table(tmp_path).remarks[0] == "m: few texts (greedy)"
+
+
+def test_a_layout_whose_metrics_nobody_measured_is_an_error(tmp_path):
+    write(tmp_path, "greedy", {"m": 1.0})
+    with pytest.raises(DataError, match="none of the runs measured huse"):
+        table(tmp_path, metrics=("huse",))
+
+
+@pytest.mark.parametrize(
+    ("values", "spreads", "places"),
+    [([0.5, 1.9], [], 3), ([2.0], [], 2), ([99.9], [], 2), ([100.0], [], 1), ([1000.0], [], 0), ([math.nan], [], 3),
+     ([38.2], [3.2], 1), ([38.2], [12.0], 0), ([0.9], [0.012], 3), ([0.9], [0.12], 2), ([0.9], [0.0], 3)],
+)  # fmt: skip
+def test_decimals_follow_size_and_spread(values, spreads, places):
+    assert decimals(values, spreads) == places
+
+
+def test_numbers_are_written_without_minus_zero():
+    assert fixed(-0.0001, 3) == "0.000"
+    assert fixed(12345.678, 1) == "12,345.7"
+    assert printed(12345.678, 1) == 12345.7
+    assert [letters(i) for i in (0, 25, 26, 27, 51, 52)] == ["a", "z", "aa", "ab", "az", "ba"]
+
+
+@pytest.mark.parametrize("name", layout_names())
+def test_every_layout_that_ships_loads(name):
+    assert load_layout(name).title
+
+
+def test_layouts_are_checked(tmp_path):
+    with pytest.raises(SpecError, match=r"no layout 'decoder'; did you mean 'decoders'\?"):
+        load_layout("decoder")
+    with pytest.raises(SpecError, match=r"no option 'metric'; did you mean 'metrics'\?"):
+        layout_of({"metric": ["mauve"]}, "here")
+    with pytest.raises(SpecError, match="more than one of rows, columns and split"):
+        Layout(rows=("task",), split=("task",))
+    with pytest.raises(SpecError, match="no such layout file"):
+        load_layout("nowhere.yaml")
+    own = tmp_path / "own.yaml"
+    own.write_text("title: Mine\nmetrics: [mauve]\n")
+    assert load_layout(own, gaps=True) == Layout(title="Mine", metrics=("mauve",), gaps=True)
+    own.write_text("- a\n")
+    with pytest.raises(SpecError, match="expected options, got list"):
+        load_layout(own)
