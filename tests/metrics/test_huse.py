@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from openended.harness.contract import Features, Side
 from openended.harness.errors import DataError, SpecError, UndefinedMetric
+from openended.harness.report.figures.people import huse_regions
 from openended.harness.types import Ragged
 from openended.metrics._huse_join import NLL, RATINGS, WORDS, Rated
 from openended.metrics._huse_stability import (
@@ -428,3 +429,17 @@ def test_agreement_between_raters():
     # 2 × 2 units by hand: ratings (1, 1), (2, 2), (1, 2). Ordinal distance of levels 1 and 2 is one constant, so alpha =
     # 1 − (n − 1) × o12 / (n1 × n2) with n = 6 values, n1 = n2 = 3, and one mixed unit giving o12 = 1: 1 − 5/9 = 4/9.
     assert agreement(np.array([[1.0, 1.0], [2.0, 2.0], [1.0, 2.0]])) == pytest.approx(4 / 9)
+
+
+def test_without_a_floor_probability_zero_is_undefined_everywhere():
+    """The metric, its bootstrap and its figure share one statistic: none of them makes up a floor."""
+    data = columns(30)
+    data["log_probs"][3] = -np.inf
+    rated = Rated(tuple(map(str, range(30))), data["judgments"][:, None], data["log_probs"], data["lengths"])
+    rule = Rule(log_prob_floor=None)
+    with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
+        huse(**data, log_prob_floor=None)
+    draws = bootstrap_huse(rated, rule, draws=20)
+    assert 0 < np.isnan(draws.huse).sum() < 20, "a draw has a value where it leaves the text out, and only there"
+    with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
+        huse_regions(rated, rule)
