@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import types as pytypes
 import typing
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -15,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.errors import DataError, SpecError
+from openended.harness.options import fitted
 from openended.harness.signature import signature
-from openended.harness.types import F64, HUMAN, Example, MetricResult, NextToken, Ragged
+from openended.harness.types import F64, Example, MetricResult, NextToken, Ragged
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Spec:
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = _coerce(getattr(self, f.name), hints[f.name], f"{self.name}.{f.name}")
+            value = fitted(getattr(self, f.name), hints[f.name], f"{self.name}.{f.name}")
             object.__setattr__(self, f.name, value)
         self.check()
 
@@ -52,47 +52,6 @@ class Spec:
         if not claim:
             value = getattr(self, option)
             raise SpecError(f"{self.name}.{option}: expected {accepted}, got {value!r}")
-
-
-def _coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
-    """Fit a YAML value to an annotation (int → float, list → tuple) or raise `SpecError`."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return value
-    if origin in (typing.Union, pytypes.UnionType):
-        return _coerce_union(value, args, where)
-    if origin is Literal:
-        if value not in args or isinstance(value, bool) != isinstance(args[args.index(value)], bool):
-            raise SpecError(f"{where}: expected one of {', '.join(map(str, args))}, got {value!r}")
-        return value
-    if origin is tuple and isinstance(value, (list, tuple)):
-        item = args[0] if args else Any
-        return tuple(_coerce(v, item, f"{where}[{i}]") for i, v in enumerate(value))
-    if origin in (Mapping, dict) and isinstance(value, Mapping):
-        return dict(value)
-    kind = origin or hint
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    wrong_bool = isinstance(value, bool) and kind is not bool
-    if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
-        return value
-    raise SpecError(f"{where}: expected {kind.__name__}, got {value!r}")
-
-
-def _coerce_union(value: Any, options: tuple[Any, ...], where: str) -> Any:  # noqa: ANN401
-    for option in options:
-        try:
-            return _coerce(value, option, where)
-        except SpecError:
-            continue
-    wanted = " or ".join(_title(option) for option in options)
-    raise SpecError(f"{where}: expected {wanted}, got {value!r}")
-
-
-def _title(hint: Any) -> str:  # noqa: ANN401
-    if typing.get_origin(hint) is Literal:
-        return f"one of {', '.join(map(str, typing.get_args(hint)))}"
-    return str(getattr(hint, "__name__", hint)).replace("NoneType", "null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +201,6 @@ class Metric(Spec):
             arrays=arrays or {},
             sd={k: float(v) for k, v in (sd or {}).items()},
         )
-
-
-def human_side_of(features: Features) -> Features:
-    """Return the features with the human side as the system under test."""
-    return Features(features.human, dataclasses.replace(features.human, system=HUMAN), features.facts)
 
 
 class Tokenizer(Protocol):

@@ -29,6 +29,7 @@ from openended.harness.registry import register
 from openended.harness.signature import digest
 from openended.harness.types import Example
 from openended.tasks import _docstrings, _prompts, _prose
+from openended.tasks._order import by_hash
 from openended.tasks.download import cache_root
 
 log = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ class Docs(Task):
         """Yield passages of the split; the shorter ones are counted in `skipped`."""
         cutter = _prompts.Cutter(self.prompt_unit, self.prompt_length, None, tokenizer)
         passages = (p for p in _corpus(self.fingerprint()) if p.split == self.split)
-        for passage in sorted(passages, key=lambda p: hashlib.sha256(p.id.encode()).digest()):
+        for passage in by_hash(passages, lambda p: p.id):
             words = len(passage.text.split())
             if words < self.min_words:
                 skipped[f"shorter than {self.min_words} words"] += 1

@@ -8,7 +8,6 @@ Either `text_field` is cut into prompt and continuation, or `prompt_field` and `
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from openended.harness.io import file_digest
 from openended.harness.registry import register
 from openended.harness.signature import digest
 from openended.harness.types import Example
+from openended.tasks._order import by_hash
 from openended.tasks._prompts import Cutter, PromptUnit
 from openended.tasks._records import id_field, usable_text
 from openended.tasks.download import LEDGER, cache_root, editing_ledger, is_offline, read_ledger
@@ -98,7 +98,7 @@ class Hub(Task):
         cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer) if self.text_field else None
         numbers: Any = range(len(rows))
         if self.order == "hash":
-            numbers = sorted(numbers, key=lambda i: hashlib.sha256(str(i).encode()).digest())
+            numbers = by_hash(numbers, str)
         for number in numbers:
             made = self._example(rows[number], number, cutter, skipped)
             if made is not None:

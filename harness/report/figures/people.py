@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +26,14 @@ from openended.harness.report.read.frame import Results
 from openended.harness.report.read.systems import System, by_data, systems_of
 from openended.harness.report.tables.systems import slug
 from openended.harness.signature import parse_signature
-from openended.harness.types import F64
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from openended.metrics._huse_join import Rated
+    from openended.metrics._huse_knn import Ties, VoteTie
+    from openended.metrics._huse_statistic import Points, Rule
 
 MODEL_COLOUR = COLOURS[0]
 RECALL = ("knn_precision_recall", "recall")  # not its metric's primary value, but its other half
@@ -69,6 +70,7 @@ def _mean(system: System, key: str) -> float:
 
 def _huse_of(results: Results, system: System, tail: str) -> dict[str, Figure]:
     from openended.metrics._huse_join import Rated
+    from openended.metrics._huse_statistic import Rule
 
     value = system.value("huse", "huse")
     stored = results.arrays(*value.sources[0]) if value is not None else {}
@@ -78,15 +80,15 @@ def _huse_of(results: Results, system: System, tail: str) -> dict[str, Figure]:
     rated = Rated.from_arrays(arrays)
     fields = parse_signature(value.signature)
     floor = fields.get("log_prob_floor", "none")
-    options: dict[str, Any] = {
-        "k": int(fields["k"]),
-        "ties": fields["ties"],
-        "vote_tie": fields["vote_tie"],
-        "log_prob_floor": None if floor == "none" else float(floor),
-    }
-    drawn = {f"huse{tail}": huse_regions(rated, options)}
+    rule = Rule(
+        k=int(fields["k"]),
+        ties=cast("Ties", fields["ties"]),
+        vote_tie=cast("VoteTie", fields["vote_tie"]),
+        log_prob_floor=None if floor == "none" else float(floor),
+    )
+    drawn = {f"huse{tail}": huse_regions(rated, rule)}
     if rated.n <= _MANY:
-        drawn[f"huse-stability{tail}"] = huse_stability(rated, options)
+        drawn[f"huse-stability{tail}"] = huse_stability(rated, rule)
     return drawn
 
 
@@ -102,26 +104,25 @@ def _primary_values(systems: Sequence[System]) -> dict[str, list[float]]:
     return table
 
 
-def huse_regions(rated: Rated, options: Mapping[str, Any]) -> Figure:
+def huse_regions(rated: Rated, rule: Rule) -> Figure:
     """Draw both texts of all examples, the regions of the k-NN discriminator and both margins (HUSE Fig. 4).
 
     Args:
         rated: Pairs of rated texts.
-        options: `k, ties, vote_tie, log_prob_floor` as `openended.metrics.huse.huse` takes them.
+        rule: How the discriminator decides.
     """
     from matplotlib.figure import Figure
 
-    columns = rated.columns()
-    floor = options.get("log_prob_floor")
-    logp = np.where(np.isneginf(columns["log_probs"]), -1000.0 if floor is None else floor, columns["log_probs"])
-    points = np.column_stack([columns["judgments"], logp / columns["lengths"]])
-    labels: NDArray[np.bool_] = columns["is_model"]
+    from openended.metrics._huse_statistic import Points
+
+    texts = Points.of(**rated.columns(), rule=rule)
+    points, labels = texts.raw, texts.is_model
     figure = Figure(figsize=(COLUMN, 3.5), layout="constrained")
     panels = figure.subplot_mosaic(
         [["top", "."], ["main", "right"]], height_ratios=[1, 4], width_ratios=[4, 1], empty_sentinel="."
     )
     main: Axes = panels["main"]
-    _shade(main, points, labels, options)
+    _shade(main, texts, rule)
     for is_model, name, colour, marker in ((False, "human", HUMAN_COLOUR, "o"), (True, "model", MODEL_COLOUR, "^")):
         own = points[labels == is_model]
         main.plot(*own.T, marker, color=colour, label=name, markersize=2.6, alpha=0.8, markeredgewidth=0)
@@ -138,19 +139,14 @@ def huse_regions(rated: Rated, options: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _shade(panel: Axes, points: F64, labels: NDArray[np.bool_], options: Mapping[str, Any]) -> None:
+def _shade(panel: Axes, texts: Points, rule: Rule) -> None:
     """Colour the plane by what the discriminator says there."""
-    from openended.metrics._huse_knn import knn_margins
-
-    spread = points.std(axis=0)
-    spread[spread == 0] = 1.0
-    low, high = points.min(axis=0), points.max(axis=0)
-    pad = 0.05 * np.maximum(high - low, spread)
+    low, high = texts.raw.min(axis=0), texts.raw.max(axis=0)
+    pad = 0.05 * np.maximum(high - low, texts.spread)
     axes = [np.linspace(low[i] - pad[i], high[i] + pad[i], GRID) for i in (0, 1)]
     grid = np.column_stack([g.ravel() for g in np.meshgrid(*axes)])
-    k = min(int(options["k"]), len(points))
-    margins = knn_margins(points / spread, labels, k=k, ties=options.get("ties", "include"), queries=grid / spread)
-    tie = 1 if options.get("vote_tie", "human") == "model" else 0
+    margins = texts.margins_at(grid, rule)
+    tie = 1 if rule.vote_tie == "model" else 0
     said = np.where(margins == 0, tie, margins > 0).reshape(GRID, GRID).astype(float)
     colours = ["#ececec", "#d3e6f3"]  # tints of the human and the model colour
     panel.contourf(axes[0], axes[1], said, levels=[-0.5, 0.5, 1.5], colors=colours)
@@ -189,7 +185,7 @@ def huse_parts(parts: Mapping[str, tuple[float, float]]) -> Figure:
     return figure
 
 
-def huse_stability(rated: Rated, options: Mapping[str, Any], *, draws: int = _DRAWS, seed: int = 0) -> Figure:
+def huse_stability(rated: Rated, rule: Rule, *, draws: int = _DRAWS, seed: int = 0) -> Figure:
     """Draw HUSE against the number of ratings a text and of examples, with intervals of 90 percent (HUSE Fig. 5)."""
     from matplotlib.ticker import MaxNLocator
 
@@ -200,8 +196,8 @@ def huse_stability(rated: Rated, options: Mapping[str, Any], *, draws: int = _DR
     sizes = sorted({round(rated.n * share) for share in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)} - {0})
     figure, panels = new_figure(PAGE, 2.3, 1, 2, sharey=True)
     curves = (
-        (rater_curve(rated, options, counts=counts, draws=draws, seed=seed), "ratings a text"),
-        (example_curve(rated, options, sizes=sizes, draws=draws, seed=seed), "examples"),
+        (rater_curve(rated, rule, counts=counts, draws=draws, seed=seed), "ratings a text"),
+        (example_curve(rated, rule, sizes=sizes, draws=draws, seed=seed), "examples"),
     )
     for panel, (curve, what) in zip(panels, curves, strict=True):
         good = ~np.isnan(curve.huse)
