@@ -43,7 +43,15 @@ def prompts(n: int = 9, vocab_size: int = 300) -> list[Prompt]:
 
 
 def texts(
-    lm: Any, decoder: Any, rows: list[Prompt], batch_size: int, *, limit: int = 12, seed: int = 5, least: int = 0
+    lm: Any,
+    decoder: Any,
+    rows: list[Prompt],
+    batch_size: int,
+    *,
+    limit: int = 12,
+    seed: int = 5,
+    least: int = 0,
+    companions: Any = None,
 ) -> list[Generation]:
     out: list[Generation] = []
     counted: list[int] = []
@@ -57,6 +65,7 @@ def texts(
         batch_size=batch_size,
         emit=out.extend,
         advance=counted.append,
+        companions=companions,
     )
     assert len(out) == len({(g.example_id, g.sample) for g in out}) == len(rows)
     return sorted(out, key=lambda g: (g.example_id, g.sample))
@@ -212,8 +221,9 @@ def test_contrastive_decoding_by_definition():
     lm, amateur = gpt2(), gpt2(seed=1)
     rows = prompts()
     decoder = ContrastiveDecoding(alpha=0.2, amateur_temperature=0.5)
-    whole = texts(lm, decoder, rows, 64, limit=6)
-    assert plain(texts(lm, decoder, rows, 2, limit=6)) == plain(whole)
+    pair = {"amateur": amateur}
+    whole = texts(lm, decoder, rows, 64, limit=6, companions=pair)
+    assert plain(texts(lm, decoder, rows, 2, limit=6, companions=pair)) == plain(whole)
     ids = list(rows[0].token_ids)
     for token in whole[0].token_ids:
         expert = torch.log_softmax(lm.model(torch.tensor([ids])).logits[0, -1], -1)
