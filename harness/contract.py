@@ -36,11 +36,13 @@ class Spec:
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
+    error_name: ClassVar[str] = ""
+    """What errors call it; empty: its name."""
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = fitted(getattr(self, f.name), hints[f.name], f"{self.name}.{f.name}")
+            value = fitted(getattr(self, f.name), hints[f.name], f"{self.error_name or self.name}.{f.name}")
             object.__setattr__(self, f.name, value)
         self.check()
 
@@ -51,7 +53,7 @@ class Spec:
         """Raise a `SpecError` that names the option, its value and what is accepted."""
         if not claim:
             value = getattr(self, option)
-            raise SpecError(f"{self.name}.{option}: expected {accepted}, got {value!r}")
+            raise SpecError(f"{self.error_name or self.name}.{option}: expected {accepted}, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,9 @@ from numpy.typing import NDArray
 from openended.harness.contract import Spec, Task, Tokenizer
 from openended.harness.errors import DataError, HarnessError, MissingExtra, SpecError
 from openended.harness.io import read_json, write_json
-from openended.harness.models.embedder import token_ids
-from openended.harness.models.transformers import LanguageModel, ModelSpec, load_model
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import token_ids
+from openended.harness.models.transformers import LanguageModel, load_model
 from openended.harness.registry import build
 from openended.harness.signature import canonical
 
@@ -119,7 +120,7 @@ def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output:
         raise SpecError(
             f"finetune.block_size: expected at most the context, {lm.context_length}, got {spec.block_size}"
         )
-    data = blocks(lm.tokenizer, texts, end_id=lm.start_id if lm.eos_id is None else lm.eos_id, size=spec.block_size)
+    data = blocks(lm.tokenizer, texts, end_id=next(iter(lm.eos_ids), lm.start_id), size=spec.block_size)
     if not len(data):
         raise DataError(f"the texts do not fill one block of {spec.block_size} tokens; set finetune.block_size")
     log.info("%d blocks of %d tokens", len(data), spec.block_size)

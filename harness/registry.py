@@ -16,7 +16,12 @@ T = TypeVar("T", bound=type)
 S = TypeVar("S", bound=Spec)
 
 # Group → package whose modules hold our own members.
-_HOMES = {"metric": "openended.metrics", "task": "openended.tasks", "decoder": "openended.harness.decoding"}
+_HOMES = {
+    "metric": "openended.metrics",
+    "task": "openended.tasks",
+    "decoder": "openended.harness.decoding",
+    "model": "openended.harness.models",
+}
 _members: dict[str, dict[str, type]] = {group: {} for group in _HOMES}
 _loaded: set[str] = set()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from openended.harness.contract import Task, Tokenizer
-from openended.harness.errors import DataError, suggest
+from openended.harness.errors import DataError, first_line, suggest
 from openended.harness.io import file_digest
 from openended.harness.registry import register
 from openended.harness.signature import digest
@@ -144,7 +144,7 @@ class Hub(Task):
         try:
             commit = HfApi().dataset_info(self.path, revision=self.revision).sha
         except Exception as err:
-            raise DataError(f"dataset {self.path}: the hub does not answer for it ({_line(err)}); {url}") from err
+            raise DataError(f"dataset {self.path}: the hub does not answer for it ({first_line(err)}); {url}") from err
         if not commit:
             raise DataError(f"dataset {self.path}: the hub names no commit; set task.revision")
         with editing_ledger(ledger) as entries:
@@ -158,8 +158,6 @@ class Hub(Task):
             return datasets.load_dataset(self.path, self.config, split=self.split, revision=commit)
         except Exception as err:
             state = " and the hub is off" if is_offline(offline=self.offline) else ""
-            raise DataError(f"dataset {self.path}, split {self.split}: cannot be loaded{state} ({_line(err)})") from err
-
-
-def _line(err: Exception) -> str:
-    return (str(err).strip().splitlines() or [type(err).__name__])[0][:200]
+            raise DataError(
+                f"dataset {self.path}, split {self.split}: cannot be loaded{state} ({first_line(err)})"
+            ) from err

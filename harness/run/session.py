@@ -9,15 +9,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.contract import Side, Tokenizer
-from openended.harness.models.transformers import ModelSpec, load_tokenizer
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.run.settings import Runtime
 from openended.harness.signature import digest
 from openended.harness.store import Store
 from openended.harness.types import Json
 
 if TYPE_CHECKING:
+    from openended.harness.decoding.base import Decoder
     from openended.harness.models.embedder import EmbedderSpec
-    from openended.harness.models.transformers import LanguageModel
+    from openended.harness.models.local import TransformersBackend
 
 log = logging.getLogger(__name__)
 
@@ -33,17 +35,19 @@ class Session:
         self._tokenizers: dict[str, Tokenizer] = {}
         self.sides: dict[str, Side] = {}
 
-    def model(self, spec: ModelSpec, runtime: Runtime) -> LanguageModel:
-        """Return a loaded causal model; the least recently used one is freed when too many are kept."""
-        from openended.harness.models.transformers import load_model
-
+    def model(self, spec: ModelSpec, runtime: Runtime) -> TransformersBackend:
+        """Return a model, loaded by its backend; the least recently used one is freed when too many are kept."""
         spread = runtime.device_map
 
-        def load(device: str) -> LanguageModel:
-            return load_model(spec, device=device, device_map=spread)
+        def load(device: str) -> Any:  # noqa: ANN401
+            return spec.load(device=device, device_map=spread)
 
-        lm: LanguageModel = self._load([spec.identity(), spread], spec.title, runtime, load)
-        return lm
+        backend: TransformersBackend = self._load([spec.identity(), spread], spec.title, runtime, load)
+        return backend
+
+    def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, TransformersBackend]:
+        """Return the models that a decoder needs beside the one under test."""
+        return {name: self.model(spec, runtime) for name, spec in decoder.companions().items()}
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
         """Return what `features.embed` needs; a causal embedder shares its weights with a scorer of the same model."""

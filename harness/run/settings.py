@@ -12,7 +12,7 @@ from openended.harness.decoding.base import Decoder
 from openended.harness.errors import SpecError, suggest
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.placement import DeviceMap
-from openended.harness.models.transformers import ModelSpec
+from openended.harness.models.spec import ModelSpec
 from openended.harness.registry import build, construct
 from openended.harness.signature import canonical
 from openended.harness.types import Json
@@ -153,4 +153,9 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
 
 
 def _model(node: Mapping[str, Any] | None, where: str) -> ModelSpec | None:
-    return construct(ModelSpec, node, where) if node else None
+    if not node:
+        return None
+    made = build("model", node, where)
+    if not isinstance(made, ModelSpec):
+        raise SpecError(f"{where}: expected a model that runs in this process, got {made.name}")
+    return made

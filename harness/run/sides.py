@@ -13,7 +13,8 @@ import numpy as np
 from openended.harness.contract import Need, Side
 from openended.harness.decoding.base import Decoder, QDecoder
 from openended.harness.errors import SpecError, UndefinedMetric
-from openended.harness.models.transformers import ModelSpec, tokenizer_digest
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import tokenizer_digest
 from openended.harness.progress import progress
 from openended.harness.rows import Rows, join_ragged
 from openended.harness.run import artefacts as stages
@@ -24,7 +25,8 @@ from openended.harness.store import Entry, Recipe
 from openended.harness.types import HUMAN, Ragged
 
 if TYPE_CHECKING:
-    from openended.harness.models.embedder import Embedded, EmbedderSpec
+    from openended.harness.models.backend import Embedded
+    from openended.harness.models.embedder import EmbedderSpec
 
 # A feature: how to load it, and the digest that enters the metric's key (None while it is still to be made).
 Made = tuple[Callable[[], Any], str | None]
@@ -91,7 +93,7 @@ class SideMaker:
         return lambda: Rows(source.path).stops, source.digest
 
     def _tokens(self, source: Source, need: Need) -> Made:
-        from openended.harness.models.embedder import token_ids, word_ids
+        from openended.harness.models.tokenizer import token_ids, word_ids
 
         if need.by == "words":
             return lambda: word_ids(self._texts(source, need)[0]()), source.digest
@@ -159,7 +161,7 @@ class SideMaker:
 
     def scored(self, source: Source, need: Need, spec: ModelSpec) -> Made:
         """Token NLL under a language model's full distribution."""
-        from openended.harness.models.embedder import embed_and_nll, token_nll
+        from openended.harness.models.score import embed_and_nll, token_nll
 
         options: dict[str, Any] = dict(need.options)
 
@@ -238,7 +240,7 @@ class SideMaker:
 
     def _ids(self, source: Source, spec: ModelSpec) -> tuple[Ragged, Ragged]:
         """Token ids of prompts and continuations under a model's tokenizer; kept ids where it is the same one."""
-        from openended.harness.models.embedder import token_ids
+        from openended.harness.models.tokenizer import token_ids
 
         rows = Rows(source.path)
         if source.tokenizer == tokenizer_digest(spec):

@@ -9,7 +9,7 @@ from typing import Any
 
 from openended.harness.errors import SpecError
 from openended.harness.models.chat import load_template
-from openended.harness.models.transformers import tokenizer_digest
+from openended.harness.models.tokenizer import tokenizer_digest
 from openended.harness.progress import progress
 from openended.harness.rows import write_rows
 from openended.harness.run import artefacts as stages
@@ -135,13 +135,15 @@ class Texts:
         def build(folder: Path) -> Mapping[str, Any]:
             if human is None:
                 raise SpecError("prompts were not made yet")
-            lm = self.steps.session.model(model, s.runtime)
+            session = self.steps.session
+            lm, others = session.model(model, s.runtime), session.companions(decoder, s.runtime)
             total = s.num_examples * s.samples * length
             with progress(f"{decoder.title}", total, unit="tokens", enabled=s.runtime.progress) as advance:
                 return stages.make_generations(
                     folder, lm, decoder, human.path / stages.PROMPTS, chat=chat.path / stages.CHAT if chat else None,
                     seed=s.seed, samples=s.samples, max_new_tokens=length, min_new_tokens=s.least,
                     batch_size=s.runtime.batch_size, flush_seconds=s.runtime.flush_seconds, advance=advance,
+                    companions=others,
                 )  # fmt: skip
 
         entry = self.steps.step(

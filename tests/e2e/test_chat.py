@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from openended.harness.contract import Need
 from openended.harness.errors import DataError, SpecError
 from openended.harness.io import read_json
-from openended.harness.models.transformers import ModelSpec, bundled_models
+from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.rows import Rows
 from openended.harness.run import artefacts as stages
 from openended.harness.run.pipeline import make_texts, plan, run
@@ -126,7 +126,7 @@ def test_the_scorer_reads_the_plain_prompt(tmp_path: Path, model: str, session: 
 def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(
     tmp_path: Path, model: str, session: Session
 ) -> None:
-    from openended.harness.models.embedder import token_nll
+    from openended.harness.models.score import token_nll
 
     made = settings(tmp_path, model, "model.chat_template=true", "decoder=adversarial")
     texts, _ = made_of(made, session)

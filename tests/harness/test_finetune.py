@@ -14,7 +14,8 @@ import pytest
 from openended.harness import finetune as ft
 from openended.harness.errors import DataError, MissingExtra, SpecError
 from openended.harness.io import read_json
-from openended.harness.models.transformers import ModelSpec, load_model
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.transformers import load_model
 
 pytest.importorskip("accelerate")
 torch = pytest.importorskip("torch")
