@@ -6,7 +6,7 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from openended.harness.hydra_app.union import all_jobs, axes_of
+from openended.harness.hydra_app.sweeper import all_jobs, axes_of
 
 
 def config(sweeper, *words):
