@@ -23,7 +23,8 @@ def progress(title: str, total: int | None = None, *, unit: str = "", enabled: b
         unit: What is counted, for the rate.
         enabled: False, or a standard error that is no terminal, draws nothing.
     """
-    if not enabled or not sys.stderr.isatty():
+    # While a display is open, rich stands in for standard error.
+    if not enabled or not (_shown or sys.stderr.isatty()):
         yield lambda _: None
         return
     with _display() as bar:
