@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +24,6 @@ from openended.harness.run.texts import Texts
 from openended.harness.signature import canonical, digest
 from openended.harness.store import Entry
 from openended.harness.types import HUMAN, Json
-
-log = logging.getLogger(__name__)
 
 RECORD = "record.json"
 RECORD_SCHEMA = 1
@@ -88,7 +85,6 @@ def run(settings: Settings, session: Session, overrides: Sequence[str] = (), oth
         overrides=overrides,
     )
     count = sum(step.state == "make" for step in steps.plan)
-    log.info("run        %s  (%d artefacts made, %d found)", folder, count, len(steps.plan) - count)
     return Outcome(folder, count, tuple(steps.plan))
 
 

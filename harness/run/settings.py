@@ -39,8 +39,9 @@ class Runtime(Spec):
     """Finished generations are written at least this often: what a kill can cost."""
     threads: int | None = None
     """CPU threads of the numerical libraries; null leaves them as they are."""
-    keep_models: int = 2
-    """Models kept loaded between the jobs of one process."""
+    keep_models: int = 4
+    """Models kept loaded between the jobs of one process: as many as a run has at most (under test, scorer, embedder,
+    amateur). The jobs of one model stand side by side in a grid, so none is loaded twice."""
     locking: bool = True
     """File locks in the store; switch off on file systems that have none."""
     on_error: Literal["continue", "stop"] = "continue"
