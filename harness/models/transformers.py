@@ -19,6 +19,7 @@ from openended.harness.io import file_digest, read_json
 from openended.harness.models.hub import offline
 from openended.harness.models.pieces import Pieces, are_exact
 from openended.harness.models.placement import DeviceMap, gather, require_accelerate
+from openended.harness.registry import register
 from openended.harness.signature import digest
 from openended.harness.types import Json
 
@@ -33,11 +34,13 @@ _POSITIONS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_l
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
+@register("model")
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec(Spec):
     """A causal language model by Hugging Face hub id, by folder, or one that comes with the harness."""
 
-    name: ClassVar[str] = "model"
+    name: ClassVar[str] = "transformers"
+    called: ClassVar[str] = "model"
 
     path: str
     """Hub id (`gpt2-large`), folder, or `bundled:docs-s`."""
