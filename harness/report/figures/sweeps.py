@@ -19,11 +19,11 @@ from openended.harness.report.figures.drawing import (
     new_figure,
     plain,
 )
-from openended.harness.report.read.axes import head_of, said, telling
+from openended.harness.report.read.axes import by_name, fewest, head_of, is_word, said, telling
 from openended.harness.report.read.fold import Folded, natural
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import human_value
+from openended.harness.report.read.systems import FACTS, human_value
 from openended.harness.report.tables.systems import slug, wanted
 from openended.harness.report.tables.table import ARROWS
 from openended.harness.signature import parse_signature
@@ -161,8 +161,12 @@ def _labels(rests: Sequence[Mapping[str, str]], items: Sequence[Folded], axis: s
     several = len({i.titles[0] for i in items}) > 1
     by_decoder = axis.startswith("decoder.")
     # The title of a decoder says its options; along one of them it is named alone, and the others tell lines apart.
-    names = dict.fromkeys(n for rest in rests for n in rest if n not in ("model", "decoder"))
-    shown = telling(rests, [n for n in names if by_decoder or head_of(n) != "decoder"])
+    known = {"model", "decoder", *(f"option.{fact}" for fact in FACTS)}
+    names = [n for n in dict.fromkeys(n for rest in rests for n in rest) if n not in known]
+    titled = [{**r, "title": " ".join(i.titles)} for r, i in zip(rests, items, strict=True)]
+    shown = telling(rests, [n for n in names if is_word(n) and (by_decoder or head_of(n) != "decoder")])
+    rest_of = fewest(titled, by_name(n for n in names if n not in shown), ["title", *shown])
+    shown += [n for n in rest_of if n not in {"title", *shown}]
     made = []
     for rest, item in zip(rests, items, strict=True):
         model, decoder = item.titles
@@ -174,7 +178,7 @@ def _labels(rests: Sequence[Mapping[str, str]], items: Sequence[Folded], axis: s
 
 def _numeric_axes(models: Sequence[Folded]) -> list[str]:
     names = list(models[0].axes) if models else []
-    return [n for n in names if len(_numbers(i.axes.get(n, "") for i in models)) >= LEAST]
+    return [n for n in names if is_word(n) and len(_numbers(i.axes.get(n, "") for i in models)) >= LEAST]
 
 
 def _numeric_options(models: Sequence[Folded]) -> list[str]:
