@@ -31,9 +31,12 @@ Unit = Literal["tokens", "words"]
 class Spec:
     """Base of every frozen options class: checks types on construction, by the annotations.
 
-    Subclasses are `@dataclass(frozen=True, kw_only=True)`; `check` holds their own rules and raises `SpecError`.
+    Subclasses are `@dataclass(frozen=True, kw_only=True)`; `check` holds their own rules and raises `SpecError`. Group,
+    name, version and options identify a spec, in keys as in signatures.
     """
 
+    group: ClassVar[str] = ""
+    """The registry's group; `register` sets it where the base of the group has not."""
     name: ClassVar[str]
     version: ClassVar[int] = 1
     error_name: ClassVar[str] = ""
@@ -151,6 +154,7 @@ class Metric(Spec):
     row is the human ceiling where `ceiling` is true); `human` reads statistics of Q on human text.
     """
 
+    group: ClassVar[str] = "metric"
     family: ClassVar[Family]
     direction: ClassVar[Direction]
     bounds: ClassVar[tuple[float, float]]
@@ -236,6 +240,7 @@ class SourceFile:
 class Task(Spec):
     """Where prompts and human continuations come from."""
 
+    group: ClassVar[str] = "task"
     source: ClassVar[str] = ""
     """Address of the data, for the README's table of tasks."""
     size: ClassVar[str] = ""

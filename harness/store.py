@@ -27,7 +27,7 @@ from openended.harness.types import Json
 
 log = logging.getLogger(__name__)
 
-KEY_SCHEME = 1
+KEY_SCHEME = 2  # 1 named a spec by the path of its class
 MANIFEST = "manifest.json"
 
 

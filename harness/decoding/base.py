@@ -57,6 +57,7 @@ class Job:
 class Decoder(Spec):
     """Base of all decoders; subclasses are registered frozen dataclasses."""
 
+    group: ClassVar[str] = "decoder"
     stochastic: ClassVar[bool]
     """False: two runs with different seeds give the same texts."""
     has_q: ClassVar[bool]
@@ -69,12 +70,13 @@ class Decoder(Spec):
     @property
     def title(self) -> str:
         """Short display name, for example `nucleus p=0.95`."""
-        parts = [self.name]
+        parts = []
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, f.name)
             if f.name in self.shown or (f.name not in _HIDDEN and value != f.default):
                 parts.append(f"{f.name}={value:g}" if isinstance(value, float) else f"{f.name}={value}")
-        return " ".join(parts)
+        said = any(part.startswith(f"{self.name}=") for part in parts)  # `temperature=0.6` names the decoder too
+        return " ".join(parts if said else [self.name, *parts])
 
     @property
     def needs_human_ppl(self) -> bool:

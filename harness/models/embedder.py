@@ -33,6 +33,7 @@ _TOKENIZE = 1024
 class EmbedderSpec(Spec):
     """What turns a text into a vector: a model, a layer, a pooling and a maximum length."""
 
+    group: ClassVar[str] = "embedder"
     name: ClassVar[str] = "embedder"
 
     path: str

@@ -57,5 +57,5 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
     if settings.plan_only:
         return Outcome(settings.outputs_dir, 0, tuple(steps.plan))
     bare = replace(settings, model=None, decoder=None, scorer=None, embedder=None)
-    folder = write_record(bare, steps, measured, decoder=None, task=sha, notes=(), overrides=overrides)
+    folder = write_record(bare, steps, measured, decoder=None, human=None, task=sha, notes=(), overrides=overrides)
     return Outcome(folder, sum(step.state == "make" for step in steps.plan), tuple(steps.plan))

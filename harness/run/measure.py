@@ -12,9 +12,10 @@ from openended.harness.errors import DataError, UndefinedMetric
 from openended.harness.io import file_digest
 from openended.harness.rows import Rows
 from openended.harness.run import artefacts as stages
+from openended.harness.run.identity import facts
 from openended.harness.run.sides import SideMaker
 from openended.harness.run.steps import Source
-from openended.harness.signature import canonical, digest, signature
+from openended.harness.signature import canonical, signature
 from openended.harness.types import HUMAN, Json, MetricResult
 from openended.metrics._judgments import JudgmentMetric
 
@@ -60,24 +61,24 @@ class Measure:
 
     def measure(self, metric: Metric, system: System, human: Source, model: Source) -> Measured | None:
         """Return the metric's result for a system; None while planning what is not made yet."""
-        facts = self.steps.ask(lambda: self.facts(metric, human, model))
-        if facts is None:
+        known = self.steps.ask(lambda: self._facts(metric, human, model))
+        if known is None:
             self.steps.wait("measure", f"{metric.name} {system}")
             return None
         try:
             inputs = self._inputs(metric, human, model)
         except UndefinedMetric as err:
-            return Measured(system, metric, _undefined(metric, facts, human, model, err), None)
+            return Measured(system, metric, _undefined(metric, known, human, model, err), None)
 
         def build(folder: Path) -> Mapping[str, Any]:
-            features = self._features(metric, human, model, facts)
+            features = self._features(metric, human, model, known)
             try:
                 result = metric.compute(features)
             except UndefinedMetric as err:
-                result = _undefined(metric, facts, human, model, err)
+                result = _undefined(metric, known, human, model, err)
             return stages.save_result(folder, result)
 
-        spec = {"metric": canonical(metric), "facts": dict(facts), "system": "model" if system == HUMAN else system}
+        spec = {"metric": canonical(metric), "facts": dict(known), "system": "model" if system == HUMAN else system}
         entry = self.steps.step("measure", f"{metric.name} {system}", 1, spec, inputs, build)
         if entry is None:
             return None
@@ -85,28 +86,11 @@ class Measure:
 
     def undefined(self, metric: Metric, system: System, human: Source, model: Source, reason: str) -> Measured:
         """Return the "–" of a metric that has no value here."""
-        facts = self.steps.ask(lambda: self.facts(metric, human, model)) or {}
-        return Measured(system, metric, _undefined(metric, facts, human, model, UndefinedMetric(reason)), None)
+        known = self.steps.ask(lambda: self._facts(metric, human, model)) or {}
+        return Measured(system, metric, _undefined(metric, known, human, model, UndefinedMetric(reason)), None)
 
-    def facts(self, metric: Metric, human: Source, model: Source) -> dict[str, str]:
-        """Facts of the data that identify a number beside the metric's options; same for all systems of a column."""
-        s = self.sides.settings
-        needs = metric.needs()
-        roles = {need.by for need in needs} | {need.kind for need in needs}
-        facts: dict[str, str] = {}
-        if "embeddings" in roles and s.embedder is not None:
-            e = s.embedder
-            place = f"{e.pooling}/{e.layer}/{e.max_length or 'full'}"
-            facts["embedder"] = f"{e.title}@{digest(e.identity())[:6]}/{place}"
-        if "scorer" in roles and s.scorer is not None:
-            facts["scorer"] = f"{s.scorer.title}@{digest(s.scorer.identity())[:6]}"
-        n_human, n_model = _count(human), _count(model)
-        facts["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
-        if "judgments" in roles and s.judgments is not None and Path(s.judgments).is_file():
-            facts["judgments"] = f"{Path(s.judgments).name}@{file_digest(Path(s.judgments))[:6]}"
-        facts["length"] = str(s.max_new_tokens)
-        facts["task"] = f"{s.task.name}@{(self.fingerprint or '')[:6]}"
-        return facts
+    def _facts(self, metric: Metric, human: Source, model: Source) -> dict[str, str]:
+        return facts(self.sides.settings, metric, human, model, self.fingerprint)
 
     def _inputs(self, metric: Metric, human: Source, model: Source) -> dict[str, str | None]:
         needs = _from_texts(metric)
@@ -150,10 +134,6 @@ class Measure:
 
     def _side(self, source: Source, needs: Sequence[Need]) -> Side:
         return self.sides.side(source, needs)
-
-
-def _count(source: Source) -> str:
-    return str(len(Rows(source.path))) if source.entry is not None else "?"
 
 
 def _undefined(

@@ -15,6 +15,7 @@ from openended.harness.errors import DataError
 from openended.harness.io import read_json, to_json, write_json
 from openended.harness.provenance import git_state, hardware, package_versions
 from openended.harness.run import artefacts as stages
+from openended.harness.run.identity import axes
 from openended.harness.run.measure import Measure, Measured
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
@@ -80,6 +81,7 @@ def run(settings: Settings, session: Session, overrides: Sequence[str] = (), oth
         steps,
         measured,
         decoder=made.decoder,
+        human=made.human,
         task=str(texts.fingerprint),
         notes=_notes(made, settings),
         overrides=overrides,
@@ -155,6 +157,7 @@ def write_record(
     measured: Sequence[Measured],
     *,
     decoder: Decoder | None,
+    human: Entry | None,
     task: str,
     notes: Sequence[str],
     overrides: Sequence[str],
@@ -164,7 +167,7 @@ def write_record(
     if decoder is not None and isinstance(spec["decoder"], dict):
         resolved = canonical(decoder)
         spec["decoder"] |= resolved if isinstance(resolved, dict) else {}
-    facts = axes(settings, decoder)
+    facts = axes(settings, decoder, fingerprint=task, human=human)
     spec["seed"] = facts["seed"]  # null where it changes nothing, so that such runs are one run
     results = [to_json(m.row()) for m in measured]
     runs = settings.outputs_dir / "runs" / settings.experiment
@@ -191,32 +194,6 @@ def _same(folder: Path, spec: Mapping[str, Json], results: Sequence[Json]) -> bo
     except DataError:
         return False
     return bool(record.get("spec") == to_json(spec) and record.get("results") == list(results))
-
-
-def axes(settings: Settings, decoder: Decoder | None) -> dict[str, Json]:
-    """What tells this run from the others of a grid, flat."""
-    s = settings
-    out: dict[str, Json] = {"task": s.task.name, "model": s.model.title if s.model else None}
-    if s.generations is not None:
-        out |= {"model": Path(s.generations).name.removesuffix(".gz").removesuffix(".jsonl"), "decoder": "imported"}
-    if s.judgments is not None and decoder is None and s.generations is None:
-        out |= {"task": Path(s.judgments).name, "model": None, "decoder": "rated"}
-    if decoder is not None:
-        fields = canonical(decoder)
-        out["decoder"] = decoder.name
-        options = fields.items() if isinstance(fields, dict) else ()
-        out |= {f"decoder.{k}": v for k, v in options if k not in ("_target_", "version")}
-    out["seed"] = s.seed if decoder is not None and decoder.stochastic else None
-    out |= {"num_examples": s.num_examples, "max_new_tokens": s.max_new_tokens, "samples": s.samples}
-    if decoder is not None and s.model is not None:
-        # One word for "always full length": a sweep over lengths then differs in the length alone.
-        full = s.least == s.max_new_tokens
-        out["min_new_tokens"] = "max_new_tokens" if full else s.least
-    out["scorer"] = s.scorer.title if s.scorer else None
-    out["embedder"] = s.embedder.title if s.embedder else None
-    # The axis of a study of length; elsewhere it goes with the embedder.
-    out["embedder.max_length"] = s.embedder.max_length if s.embedder and s.embedder.lengths else None
-    return out
 
 
 def _notes(made: Made, settings: Settings) -> list[str]:

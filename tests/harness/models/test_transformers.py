@@ -13,8 +13,6 @@ from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.models.transformers import load_model
 from tests.helpers import tiny_model
 
-ROOT = Path(__file__).parents[3]
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from openended.harness.errors import DataError
+from openended.harness.report.read.axes import axis_text
 from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import axis_text, filtered, read_results, with_options, write_frame
+from openended.harness.report.read.frame import filtered, read_results, write_frame
 from tests.harness.report.synthetic import result, write_run
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "report"
@@ -140,12 +141,6 @@ def test_the_exported_files_hold_the_same_and_do_not_depend_on_order_or_time(tmp
     assert len(table) == len(pd.read_csv(first[1])) == 6
     assert "at" not in table.columns
     assert table["seed"].notna().sum() == 4
-
-
-def test_options_of_a_metric_become_columns():
-    results = read_results([FIXTURE])
-    options = with_options(results.frame, "mauve")
-    assert set(options["option.scaling_factor"]) == {"1", "5", "10"}
 
 
 @pytest.mark.parametrize(
