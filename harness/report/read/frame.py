@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from openended.harness.errors import DataError
-from openended.harness.io import read_json, replacing
+from openended.harness.io import replacing
+from openended.harness.record import RECORD, ResultRow, RunRecord, read_record
 from openended.harness.signature import parse_signature
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-RECORD = "record.json"
-SCHEMA = 1
 # Columns of the frame that are not axes, in the order of the exported files.
 FIXED = (
     *(
@@ -69,7 +68,7 @@ class Run:
     store: Path | None
     inputs: Mapping[str, str]
     """Name of a stage's artefact → `stage/ab/key` in the store."""
-    results: Sequence[Mapping[str, Any]]
+    results: Sequence[ResultRow]
     notes: tuple[str, ...]
     """What the reader must know about its texts."""
 
@@ -185,35 +184,28 @@ def _looks_like_a_run(name: str) -> bool:
 
 
 def _read_run(path: Path) -> Run:
-    record = read_json(path)
-    try:
-        if record["schema"] != SCHEMA:
-            raise DataError(f"{path}: expected record schema {SCHEMA}, got {record['schema']!r}")
-        spec, folder = record["spec"], path.parent
-        experiment = str(spec.get("experiment") or folder.parent.name)
-        titles = {role: str((spec.get(role) or {}).get("title") or "") for role in ("model", "decoder")}
-        store = record.get("store")
-        return Run(
-            folder=folder,
-            created=str(record["created"]),
-            name=f"{experiment}/{folder.name.rpartition('-')[2]}",
-            experiment=experiment,
-            axes={str(k): _plain(v) for k, v in record["axes"].items()},
-            titles=titles,
-            store=(folder / store).resolve() if store else None,
-            inputs=record.get("inputs") or {},
-            results=[_checked(r) for r in record["results"]],
-            notes=tuple(map(str, record.get("notes") or ())),
-        )
-    except (KeyError, TypeError, AttributeError) as err:
-        raise DataError(f"{path}: not a run record ({type(err).__name__}: {err})") from err
+    record, folder = read_record(path), path.parent
+    experiment = str(record.spec.get("experiment") or folder.parent.name)
+    return Run(
+        folder=folder,
+        created=record.created,
+        name=f"{experiment}/{folder.name.rpartition('-')[2]}",
+        experiment=experiment,
+        axes={name: _plain(value) for name, value in record.axes.items()},
+        titles={role: _title(path, record, role) for role in ("model", "decoder")},
+        store=(folder / record.store).resolve() if record.store else None,
+        inputs=record.inputs,
+        results=record.results,
+        notes=record.notes,
+    )
 
 
-def _checked(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    for name in ("system", "metric", "signature", "primary", "values", "status"):
-        if name not in result:
-            raise KeyError(name)
-    return result
+def _title(path: Path, record: RunRecord, role: str) -> str:
+    """Display name of the model or the decoder; empty where the record has none."""
+    part = record.spec.get(role) or {}
+    if not isinstance(part, Mapping):
+        raise DataError(f"{path}: spec.{role}: expected an object, got {part!r}")
+    return str(part.get("title") or "")
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
@@ -256,11 +248,11 @@ def _rows(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
     for at, run in enumerate(runs):
         human = _canonical({k: v for k, v in run.axes.items() if of_human(k)})
         for result in run.results:
-            metric, system = str(result["metric"]), str(result["system"])
+            metric, system = result.metric, result.system
             if (at, metric) in old:  # its human side does not count either
                 continue
             if system != "model":
-                key = (system, human, metric, str(result["signature"]), json.dumps(result["values"], sort_keys=True))
+                key = (system, human, metric, result.signature, json.dumps(dict(result.values), sort_keys=True))
                 if key in humans:
                     continue
                 humans.add(key)
@@ -274,16 +266,16 @@ def _superseded(runs: Sequence[Run]) -> set[tuple[int, str]]:
     old: set[tuple[int, str]] = set()
     for at in sorted(range(len(runs)), key=lambda i: (runs[i].created, runs[i].folder.name), reverse=True):
         own = _canonical(runs[at].axes)
-        for result in (r for r in runs[at].results if r["system"] == "model"):
-            key = (own, str(result["metric"]), str(result["signature"]))
+        for result in (r for r in runs[at].results if r.system == "model"):
+            key = (own, result.metric, result.signature)
             if key in seen:
                 old.add((at, key[1]))
             seen.add(key)
     return old
 
 
-def _result_rows(run: Run, at: int, result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    system, primary, signature = str(result["system"]), str(result["primary"]), str(result["signature"])
+def _result_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any]]:
+    system = result.system
     axes = run.axes if system == "model" else {k: v for k, v in run.axes.items() if of_human(k)}
     setting = _canonical({k: v for k, v in axes.items() if k != "seed"})
     shared = {
@@ -294,28 +286,27 @@ def _result_rows(run: Run, at: int, result: Mapping[str, Any]) -> Iterator[dict[
         "model_title": run.titles["model"] or str(axes.get("model") or ""),
         "decoder_title": run.titles["decoder"] or str(axes.get("decoder") or ""),
         "setting": hashlib.sha256(setting.encode()).hexdigest()[:12],
-        "metric": str(result["metric"]),
-        "status": str(result["status"]),
-        "reason": "; ".join(map(str, result.get("notes") or ())),
-        "n_human": result.get("n_human"),
-        "n_model": result.get("n_model"),
-        "signature": signature,
-        "family": str(result.get("family") or ""),
-        "resampling": str(result.get("resampling") or "none"),
-        "artefact": result.get("artefact"),
+        "metric": result.metric,
+        "status": result.status,
+        "reason": "; ".join(result.notes),
+        "n_human": result.n_human,
+        "n_model": result.n_model,
+        "signature": result.signature,
+        "family": result.family,
+        "resampling": result.resampling,
+        "artefact": result.artefact,
         **axes,
     }
     if system != "model":
         shared |= {"model_title": "", "decoder_title": ""}
-    directions, titles, spread = (result.get(name) or {} for name in ("directions", "titles", "sd"))
-    for key, value in (result["values"] or {primary: None}).items():
+    for key, value in (result.values or {result.primary: math.nan}).items():
         yield shared | {
             "key": key,
-            "title": str(titles.get(key) or key),
-            "value": float("nan") if value is None else float(value),
-            "sd": float("nan") if spread.get(key) is None else float(spread[key]),
-            "primary": key == primary,
-            "direction": str(directions.get(key) or result.get("direction") or "none"),
+            "title": result.titles.get(key) or key,
+            "value": value,
+            "sd": result.sd.get(key, math.nan),
+            "primary": key == result.primary,
+            "direction": result.directions.get(key) or result.direction,
         }
 
 
