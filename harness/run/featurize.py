@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.contract import Need, Side
+from openended.harness.contract import Need, Scope, Side
 from openended.harness.decoding.base import Decoder, QDecoder
 from openended.harness.errors import SpecError, UndefinedMetric
 from openended.harness.models.embedder import EmbedderSpec
@@ -29,7 +29,7 @@ from openended.harness.signature import canonical, digest
 from openended.harness.store import Entry
 from openended.harness.types import HUMAN, Ragged
 
-WHOLE = "prompt_and_continuation"
+WHOLE: Scope = "prompt_and_continuation"
 # What a decoder that aims at the perplexity of human text needs: under the model's whole softmax, not under a Q.
 FOR_DECODER = Need("token_nll", by="decoder")
 
