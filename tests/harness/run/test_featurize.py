@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def test_one_pass_a_source_scores_and_embeds(tmp_path: Path, passes: list[tuple[
 
 
 def test_two_models_pass_once_each(tmp_path: Path, passes: list[tuple[bool, bool]]) -> None:
-    words = ("embedder.path=bundled:docs-s", "scorer.path=bundled:docs-s", "scorer.dtype=bfloat16")
+    words = ("embedder.path=bundled:docs-s", "scorer.path=bundled:docs-m")
     made = settings(tmp_path, *words, "metric=[frechet,gen_ppl,kid]")
     run(made, new_session(tmp_path))
     assert Counter(passes) == {(True, False): 2, (False, True): 4}
@@ -98,7 +99,7 @@ def test_sides_are_shared_by_contents(tmp_path: Path) -> None:
 
 
 def test_what_a_source_cannot_have_is_a_reason(tmp_path: Path) -> None:
-    made = settings(tmp_path, "embedder=null", "decoder=beam", "metric=[zipf]")
+    made = replace(settings(tmp_path, "decoder=beam", "metric=[zipf]"), embedder=None)
     texts = make_texts(made, Steps(new_session(tmp_path), plan_only=False))
     vectors, q = Need("embeddings", by="embedder"), Need("next_token", by="decoder")
     texts.featurizer.make([(texts.human_source, (vectors, q))], texts.decoder)
