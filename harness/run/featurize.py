@@ -88,9 +88,9 @@ class Featurizer:
         return self.steps.session.sides.get(key, load, lasting=source.system == HUMAN)
 
     def value(self, source: Source, need: Need) -> Any:  # noqa: ANN401 - each kind has its own
-        """Return one feature, or None while it is only planned."""
+        """Return one feature, or None while it is still to be made."""
         feature = self._feature(source, need)
-        return feature.value if feature.content is not None and not self.steps.plan_only else None
+        return feature.value if feature.content is not None else None
 
     def make(self, wanted: Sequence[tuple[Source, Sequence[Need]]], decoder: Decoder | None) -> None:
         """Make (or plan) the union of what is needed of each source; what is there already is not asked for again.

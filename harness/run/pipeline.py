@@ -60,7 +60,7 @@ class Made:
         return self.drawn.source
 
 
-class Job(NamedTuple):
+class Measurement(NamedTuple):
     """One metric of one system."""
 
     metric: Metric
@@ -151,23 +151,23 @@ def measure_all(settings: Settings, made: Made, others: Sequence[Source] = ()) -
     return [m for m in out if m is not None]
 
 
-def _jobs(settings: Settings, made: Made) -> list[Job]:
+def _jobs(settings: Settings, made: Made) -> list[Measurement]:
     """Every metric of every system, in the order of the record."""
     human, model = made.human_source, made.model_source
     if not settings.task.has_human():
-        return [Job(metric, "model", human, model) for metric in settings.metrics if metric.sides == "one"]
+        return [Measurement(metric, "model", human, model) for metric in settings.metrics if metric.sides == "one"]
     jobs = []
     halves = made.drawn.ceiling()
     for metric in settings.metrics:
         if metric.sides == "one":
-            jobs.append(Job(metric, "human", human, human))
+            jobs.append(Measurement(metric, "human", human, human))
         if metric.sides == "two" and metric.ceiling and halves is not None:
-            jobs.append(Job(metric, "ceiling", *halves))
-        jobs.append(Job(metric, "model", human, model))
+            jobs.append(Measurement(metric, "ceiling", *halves))
+        jobs.append(Measurement(metric, "model", human, model))
     return jobs
 
 
-def _read_by(job: Job) -> list[Source]:
+def _read_by(job: Measurement) -> list[Source]:
     """The sides that a metric reads."""
     return [s for s, unread in ((job.human, "one"), (job.model, "human")) if job.metric.sides != unread]
 
