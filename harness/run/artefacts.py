@@ -35,6 +35,7 @@ PROMPTS, HUMAN_ROWS = "prompts.arrow", "human.arrow"
 CEILING = ("ceiling_a.arrow", "ceiling_b.arrow")
 DATA = "data.arrow"
 CHAT = "chat.arrow"
+VECTORS = "embeddings.npy"
 
 
 def make_examples(folder: Path, task: Task, tokenizer: Tokenizer | None, count: int) -> Mapping[str, Any]:
@@ -199,7 +200,7 @@ def load_ragged(folder: Path) -> Ragged:
 
 def save_embedded(folder: Path, made: Embedded) -> Mapping[str, Any]:
     """Write vectors as a `.npy` file; returns their shape and how many texts were cut."""
-    save_array(folder / "embeddings.npy", made.vectors)
+    save_array(folder / VECTORS, made.vectors)
     return {"n": len(made.vectors), "d": int(made.vectors.shape[1]), "truncated": made.truncated}
 
 

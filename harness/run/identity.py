@@ -15,7 +15,7 @@ from openended.harness.contract import Metric, Need, Spec
 from openended.harness.decoding.base import Decoder
 from openended.harness.io import file_digest
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.transformers import ModelSpec
+from openended.harness.models.spec import ModelSpec
 from openended.harness.rows import Rows
 from openended.harness.run.artefacts import HUMAN_ROWS
 from openended.harness.run.settings import Settings

@@ -7,16 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from openended.harness.contract import Features, Metric, Need, Side
+from openended.harness.contract import Features, Metric, Need
 from openended.harness.errors import DataError, UndefinedMetric
 from openended.harness.io import file_digest
+from openended.harness.record import ResultRow
 from openended.harness.rows import Rows
 from openended.harness.run import artefacts as stages
+from openended.harness.run.featurize import Featurizer
 from openended.harness.run.identity import facts
-from openended.harness.run.sides import SideMaker
 from openended.harness.run.steps import Source
 from openended.harness.signature import canonical, signature
-from openended.harness.types import HUMAN, Json, MetricResult
+from openended.harness.types import HUMAN, MetricResult
 from openended.metrics._judgments import JudgmentMetric
 
 System = Literal["human", "model", "ceiling"]
@@ -31,29 +32,21 @@ class Measured:
     result: MetricResult
     artefact: str | None
 
-    def row(self) -> dict[str, Json]:
+    def row(self) -> ResultRow:
         """Return the line of the run record."""
-        r, m = self.result, self.metric
-        directions = {name: m.directions.get(name, m.direction) for name in r.values}
-        return {
-            "system": self.system, "metric": r.metric, "signature": r.signature, "primary": r.primary,
-            "values": dict(r.values), "sd": dict(r.sd), "n_human": r.n_human, "n_model": r.n_model,
-            "status": r.status, "notes": list(r.notes), "family": m.family, "direction": m.direction,
-            "directions": dict(directions), "titles": dict(m.titles), "bounds": list(m.bounds),
-            "resampling": m.resampling, "artefact": self.artefact,
-        }  # fmt: skip
+        return ResultRow.of(self.system, self.metric, self.result, self.artefact)
 
 
 class Measure:
-    """Computes metrics from sources through the store.
+    """Computes metrics from finished sides through the store.
 
     Args:
-        sides: Makes features.
+        sides: Has made all that the metrics need.
         fingerprint: Digest of the task's data, for the signature.
         others: All systems of a grid, for metrics that fit something on all of them.
     """
 
-    def __init__(self, sides: SideMaker, fingerprint: str | None, others: Sequence[Source] = ()) -> None:
+    def __init__(self, sides: Featurizer, fingerprint: str | None, others: Sequence[Source] = ()) -> None:
         self.sides = sides
         self.steps = sides.steps
         self.fingerprint = fingerprint
@@ -79,7 +72,7 @@ class Measure:
             return stages.save_result(folder, result)
 
         spec = {"metric": canonical(metric), "facts": dict(known), "system": "model" if system == HUMAN else system}
-        entry = self.steps.step("measure", f"{metric.name} {system}", 1, spec, inputs, build)
+        entry = self.steps.step("measure", f"{metric.name} {system}", spec, inputs, build)
         if entry is None:
             return None
         return Measured(system, metric, stages.load_result(entry.path), entry.name)
@@ -93,7 +86,7 @@ class Measure:
         return facts(self.sides.settings, metric, human, model, self.fingerprint)
 
     def _inputs(self, metric: Metric, human: Source, model: Source) -> dict[str, str | None]:
-        needs = _from_texts(metric)
+        needs = needs_of_texts(metric)
         inputs: dict[str, str | None] = {}
         if len(needs) < len(metric.needs()):
             inputs["judgments"] = file_digest(self._judgments())
@@ -106,9 +99,9 @@ class Measure:
         return inputs
 
     def _features(self, metric: Metric, human: Source, model: Source, facts: Mapping[str, str]) -> Features:
-        needs = _from_texts(metric)
-        theirs = self._side(model, needs) if metric.sides != "human" else None
-        ours = self._side(human, needs) if metric.sides != "one" else None
+        needs = needs_of_texts(metric)
+        theirs = self.sides.side(model, needs) if metric.sides != "human" else None
+        ours = self.sides.side(human, needs) if metric.sides != "one" else None
         human_side = ours or theirs
         model_side = theirs or ours
         if human_side is None or model_side is None:
@@ -118,7 +111,7 @@ class Measure:
             human_side = replace(human_side, data={**human_side.data, **judged})
             model_side = replace(model_side, data={**model_side.data, **judged})
         return Features(
-            human_side, model_side, facts, tuple(self._side(other, needs) for other in self._others(metric))
+            human_side, model_side, facts, tuple(self.sides.side(other, needs) for other in self._others(metric))
         )
 
     def _others(self, metric: Metric) -> tuple[Source, ...]:
@@ -132,9 +125,6 @@ class Measure:
             raise DataError(f"judgments: no such file: {path}")
         return Path(path)
 
-    def _side(self, source: Source, needs: Sequence[Need]) -> Side:
-        return self.sides.side(source, needs)
-
 
 def _undefined(
     metric: Metric, facts: Mapping[str, str], human: Source, model: Source, reason: UndefinedMetric
@@ -146,6 +136,6 @@ def _undefined(
     )  # fmt: skip
 
 
-def _from_texts(metric: Metric) -> tuple[Need, ...]:
-    """The needs that are made of texts; judgments come from their file."""
+def needs_of_texts(metric: Metric) -> tuple[Need, ...]:
+    """Return the needs that are made of texts; judgments come from their file."""
     return tuple(need for need in metric.needs() if need.kind != "judgments")

@@ -24,6 +24,39 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+# Human sides kept between the runs of a session: those of two tasks, with all that a paper's metrics need of them.
+_LASTING = 32
+
+
+class Sides:
+    """Finished sides by the contents of their features, so that what a metric derives from one is shared.
+
+    The human ones are kept for the next runs, the last used of them; the others go when a run ends that used none.
+    """
+
+    def __init__(self) -> None:
+        self._sides: OrderedDict[str, tuple[Side, bool]] = OrderedDict()
+        self._used: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._sides)
+
+    def get(self, key: str, make: Callable[[], Side], *, lasting: bool) -> Side:
+        """Return the side of a key, made if it is not kept."""
+        if key not in self._sides:
+            self._sides[key] = make(), lasting
+        self._sides.move_to_end(key)
+        self._used.add(key)
+        return self._sides[key][0]
+
+    def end_run(self) -> None:
+        """Let go of what the run that ends did not use and the next ones will hardly."""
+        lasting = [key for key, (_, lasts) in self._sides.items() if lasts]
+        kept = self._used.union(lasting[-_LASTING:])
+        self._sides = OrderedDict((key, value) for key, value in self._sides.items() if key in kept)
+        self._used = set()
+
+
 class Session:
     """Keeps the last used models loaded; consecutive jobs of one process load each model once."""
 
@@ -33,7 +66,7 @@ class Session:
         """Title of every model loaded so far, in order."""
         self._models: OrderedDict[str, Any] = OrderedDict()
         self._tokenizers: dict[str, Tokenizer] = {}
-        self.sides: dict[str, Side] = {}
+        self.sides = Sides()
 
     def model(self, spec: ModelSpec, runtime: Runtime) -> TransformersBackend:
         """Return a model, loaded by its backend; the least recently used one is freed when too many are kept."""

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LAYERS = [
-    {"harness.errors", "harness.exitcodes", "harness.types", "harness.signature", "harness.rng", "harness.options", "harness.contract", "harness.registry", "harness.io"},
+    {"harness.errors", "harness.exitcodes", "harness.types", "harness.signature", "harness.rng", "harness.options", "harness.contract", "harness.registry", "harness.io", "harness.record"},
     {"harness.store", "harness.provenance", "harness.rows", "harness.progress"},
     {"metrics", "tasks", "harness.models", "harness.decoding", "harness.published"},
     {"harness.run", "harness.report"},

@@ -18,7 +18,7 @@ from openended.harness.report.figures.drawing import (
     look,
     new_figure,
 )
-from openended.harness.report.figures.naming import named
+from openended.harness.report.figures.naming import Told, named
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.systems import System, human_value, parts_of, systems_of
@@ -33,7 +33,7 @@ PRECISION_RECALL = "knn_precision_recall"
 
 def precision_recall(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw precision against recall, with ellipses of two standard deviations over seeds (P&R Fig. 1)."""
-    drawn = {}
+    drawn: dict[Told, Figure | None] = {}
     for told, part in parts_of(items, PRECISION_RECALL).items():
         both = [
             (s, s.value(PRECISION_RECALL, "recall"), s.value(PRECISION_RECALL, "precision")) for s in systems_of(part)
@@ -76,7 +76,7 @@ def _ellipse(panel: Axes, points: F64, colour: str) -> None:
 
 def quality_diversity(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw generation perplexity against entropy; decoders of one kind are joined along their parameter."""
-    drawn = {}
+    drawn: dict[Told, Figure | None] = {}
     for told, part in parts_of(items, "gen_ppl").items():
         both = [(s, s.value("gen_ppl", "gen_ppl"), s.value("gen_ppl", "entropy")) for s in systems_of(part)]
         known = [(s, x, y) for s, x, y in both if x and y and math.isfinite(x.mean) and math.isfinite(y.mean)]

@@ -10,8 +10,10 @@ from openended.harness.report.tables.systems import stems
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Told = tuple[str, ...]
 
-def named(name: str, figures: Mapping[tuple[str, ...], Figure | None], *, always: bool = False) -> dict[str, Figure]:
+
+def named(name: str, figures: Mapping[Told, Figure | None], *, always: bool = False) -> dict[str, Figure]:
     """Name those figures that were drawn: by what they show, and where there are several, by what tells them apart.
 
     Args:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from openended.harness.errors import DataError
-from openended.harness.io import read_json, replacing
+from openended.harness.io import replacing
+from openended.harness.record import RECORD, ResultRow, RunRecord, read_record
 from openended.harness.report.read.axes import axis_text, in_order, of_human
 from openended.harness.report.read.tidy import FIXED, INTERNAL, canonical_axes, rows_of, to_frame
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-RECORD = "record.json"
-SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class Run:
     store: Path | None
     inputs: Mapping[str, str]
     """Name of a stage's artefact → `stage/ab/key` in the store."""
-    results: Sequence[Mapping[str, Any]]
+    results: Sequence[ResultRow]
     notes: tuple[str, ...]
     """What the reader must know about its texts."""
 
@@ -155,35 +153,28 @@ def _looks_like_a_run(name: str) -> bool:
 
 
 def _read_run(path: Path) -> Run:
-    record = read_json(path)
-    try:
-        if record["schema"] != SCHEMA:
-            raise DataError(f"{path}: expected record schema {SCHEMA}, got {record['schema']!r}")
-        spec, folder = record["spec"], path.parent
-        experiment = str(spec.get("experiment") or folder.parent.name)
-        titles = {role: str((spec.get(role) or {}).get("title") or "") for role in ("model", "decoder")}
-        store = record.get("store")
-        return Run(
-            folder=folder,
-            created=str(record["created"]),
-            name=f"{experiment}/{folder.name.rpartition('-')[2]}",
-            experiment=experiment,
-            axes={str(k): _plain(v) for k, v in record["axes"].items()},
-            titles=titles,
-            store=(folder / store).resolve() if store else None,
-            inputs=record.get("inputs") or {},
-            results=[_checked(r) for r in record["results"]],
-            notes=tuple(map(str, record.get("notes") or ())),
-        )
-    except (KeyError, TypeError, AttributeError) as err:
-        raise DataError(f"{path}: not a run record ({type(err).__name__}: {err})") from err
+    record, folder = read_record(path), path.parent
+    experiment = str(record.spec.get("experiment") or folder.parent.name)
+    return Run(
+        folder=folder,
+        created=record.created,
+        name=f"{experiment}/{folder.name.rpartition('-')[2]}",
+        experiment=experiment,
+        axes={name: _plain(value) for name, value in record.axes.items()},
+        titles={role: _title(path, record, role) for role in ("model", "decoder")},
+        store=(folder / record.store).resolve() if record.store else None,
+        inputs=record.inputs,
+        results=record.results,
+        notes=record.notes,
+    )
 
 
-def _checked(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    for name in ("system", "metric", "signature", "primary", "values", "status"):
-        if name not in result:
-            raise KeyError(name)
-    return result
+def _title(path: Path, record: RunRecord, role: str) -> str:
+    """Display name of the model or the decoder; empty where the record has none."""
+    part = record.spec.get(role) or {}
+    if not isinstance(part, Mapping):
+        raise DataError(f"{path}: spec.{role}: expected an object, got {part!r}")
+    return str(part.get("title") or "")
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401

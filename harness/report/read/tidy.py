@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from openended.harness.record import ResultRow
 from openended.harness.report.read.axes import of_human
 
 if TYPE_CHECKING:
@@ -37,28 +39,33 @@ def rows_of(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
     a grid ended first must not move a row.
     """
     old = _superseded(runs)
-    sides: dict[Key, list[tuple[int, Mapping[str, Any]]]] = {}
+    sides: dict[Key, list[tuple[int, ResultRow]]] = {}
     rows: list[dict[str, Any]] = []
     for at, run in enumerate(runs):
         for result in run.results:
-            if (at, str(result["metric"])) in old:  # its human side does not count either
+            if (at, result.metric) in old:  # its human side does not count either
                 continue
-            if result["system"] == "model":
+            if result.system == "model":
                 rows += _result_rows(run, at, result)
             else:
                 sides.setdefault(_side_key(run, result), []).append((at, result))
     count = len(old)
     for shared in sides.values():
         newest = max(shared, key=lambda one: (runs[one[0]].created, runs[one[0]].folder.name))
-        first = next(one for one in shared if one[1]["values"] == newest[1]["values"])
+        first = next(one for one in shared if _told(one[1]) == _told(newest[1]))
         rows += _result_rows(runs[first[0]], *first)
-        count += sum(one[1]["values"] != newest[1]["values"] for one in shared)
+        count += sum(_told(one[1]) != _told(newest[1]) for one in shared)
     return rows, count
 
 
-def _side_key(run: Run, result: Mapping[str, Any]) -> Key:
+def _told(result: ResultRow) -> str:
+    """The values as text, in which NaN equals NaN."""
+    return json.dumps(dict(result.values), sort_keys=True)
+
+
+def _side_key(run: Run, result: ResultRow) -> Key:
     human = canonical_axes({k: v for k, v in run.axes.items() if of_human(k)})
-    return human, str(result["system"]), str(result["metric"]), str(result["signature"])
+    return human, result.system, result.metric, result.signature
 
 
 def _superseded(runs: Sequence[Run]) -> set[tuple[int, str]]:
@@ -67,16 +74,16 @@ def _superseded(runs: Sequence[Run]) -> set[tuple[int, str]]:
     old: set[tuple[int, str]] = set()
     for at in sorted(range(len(runs)), key=lambda i: (runs[i].created, runs[i].folder.name), reverse=True):
         own = canonical_axes(runs[at].axes)
-        for result in (r for r in runs[at].results if r["system"] == "model"):
-            key = (own, str(result["metric"]), str(result["signature"]))
+        for result in (r for r in runs[at].results if r.system == "model"):
+            key = (own, result.metric, result.signature)
             if key in seen:
                 old.add((at, key[1]))
             seen.add(key)
     return old
 
 
-def _result_rows(run: Run, at: int, result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    system, primary, signature = str(result["system"]), str(result["primary"]), str(result["signature"])
+def _result_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any]]:
+    system, primary = result.system, result.primary
     axes = run.axes if system == "model" else {k: v for k, v in run.axes.items() if of_human(k)}
     setting = canonical_axes({k: v for k, v in axes.items() if k != "seed"})
     shared = {
@@ -87,28 +94,27 @@ def _result_rows(run: Run, at: int, result: Mapping[str, Any]) -> Iterator[dict[
         "model_title": run.titles["model"] or str(axes.get("model") or ""),
         "decoder_title": run.titles["decoder"] or str(axes.get("decoder") or ""),
         "setting": hashlib.sha256(setting.encode()).hexdigest()[:12],
-        "metric": str(result["metric"]),
-        "status": str(result["status"]),
-        "reason": "; ".join(map(str, result.get("notes") or ())),
-        "n_human": result.get("n_human"),
-        "n_model": result.get("n_model"),
-        "signature": signature,
-        "family": str(result.get("family") or ""),
-        "resampling": str(result.get("resampling") or "none"),
-        "artefact": result.get("artefact"),
+        "metric": result.metric,
+        "status": result.status,
+        "reason": "; ".join(result.notes),
+        "n_human": result.n_human,
+        "n_model": result.n_model,
+        "signature": result.signature,
+        "family": result.family,
+        "resampling": result.resampling,
+        "artefact": result.artefact,
         **axes,
     }
     if system != "model":
         shared |= {"model_title": "", "decoder_title": ""}
-    directions, titles, spread = (result.get(name) or {} for name in ("directions", "titles", "sd"))
-    for key, value in (result["values"] or {primary: None}).items():
+    for key, value in (result.values or {primary: math.nan}).items():
         yield shared | {
             "key": key,
-            "title": str(titles.get(key) or key),
-            "value": float("nan") if value is None else float(value),
-            "sd": float("nan") if spread.get(key) is None else float(spread[key]),
+            "title": result.titles.get(key) or key,
+            "value": value,
+            "sd": result.sd.get(key, math.nan),
             "primary": key == primary,
-            "direction": str(directions.get(key) or result.get("direction") or "none"),
+            "direction": result.directions.get(key) or result.direction,
         }
 
 
