@@ -81,8 +81,8 @@ def _ranks(results: Results, items: Sequence[Folded]) -> Figure | None:
     figure, (panel,) = new_figure(COLUMN, 2.6 + legend_height([label for label, _ in lines] + ["human"], COLUMN, 2))
     for index, (label, points) in enumerate(lines):
         panel.plot(*points, label=label, **(look(index) | {"marker": "", "linewidth": 1.0}))
-    for place, human in enumerate(humans):  # systems of several lengths have several human sides
-        panel.plot(*human, label="_" if place else "human", color=HUMAN_COLOUR, linewidth=1.4)
+    for place, line in enumerate(humans):  # systems of several lengths have several human sides
+        panel.plot(*line, label="_" if place else "human", color=HUMAN_COLOUR, linewidth=1.4)
     panel.set(xscale="log", yscale="log", xlabel="rank of the token", ylabel="occurrences")
     legend_below(figure, panel, columns=2)
     return figure

@@ -33,7 +33,7 @@ PRECISION_RECALL = "knn_precision_recall"
 
 def precision_recall(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw precision against recall, with ellipses of two standard deviations over seeds (P&R Fig. 1)."""
-    drawn = {}
+    drawn: dict[tuple[str, ...], Figure | None] = {}
     for told, part in parts_of(items, PRECISION_RECALL).items():
         both = [
             (s, s.value(PRECISION_RECALL, "recall"), s.value(PRECISION_RECALL, "precision")) for s in systems_of(part)
@@ -76,7 +76,7 @@ def _ellipse(panel: Axes, points: F64, colour: str) -> None:
 
 def quality_diversity(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw generation perplexity against entropy; decoders of one kind are joined along their parameter."""
-    drawn = {}
+    drawn: dict[tuple[str, ...], Figure | None] = {}
     for told, part in parts_of(items, "gen_ppl").items():
         both = [(s, s.value("gen_ppl", "gen_ppl"), s.value("gen_ppl", "entropy")) for s in systems_of(part)]
         known = [(s, x, y) for s, x, y in both if x and y and math.isfinite(x.mean) and math.isfinite(y.mean)]

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from openended.harness.report.read.axes import axis_text
-from openended.harness.report.read.frame import INTERNAL, Results
+from openended.harness.report.read.frame import Results
+from openended.harness.report.read.tidy import INTERNAL
 
 # From search to sampling to the decoder that aims at a number, as the papers' tables go; others follow by name.
 DECODERS = (
