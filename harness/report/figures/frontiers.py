@@ -21,7 +21,7 @@ from openended.harness.report.figures.drawing import (
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.systems import System, by_data, human_value, systems_of
-from openended.harness.report.tables.systems import slug
+from openended.harness.report.tables.selection import slug
 from openended.harness.types import F64
 
 if TYPE_CHECKING:

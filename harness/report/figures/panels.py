@@ -11,7 +11,7 @@ from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import System, by_data, human_value, systems_of
-from openended.harness.report.tables.systems import slug, wanted
+from openended.harness.report.tables.selection import slug, wanted
 from openended.harness.report.tables.table import ARROWS
 
 if TYPE_CHECKING:

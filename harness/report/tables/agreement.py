@@ -10,14 +10,8 @@ from openended.harness.report.read.fold import Folded, fold, natural
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import System, human_value, systems_of
-from openended.harness.report.tables.systems import (
-    check_signatures,
-    slug,
-    split_axes,
-    split_items,
-    value_tables,
-    wanted,
-)
+from openended.harness.report.tables.selection import check_signatures, slug, split_axes, split_items, wanted
+from openended.harness.report.tables.systems import value_tables
 from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals
 
 Pair = tuple[str, str]

@@ -24,7 +24,7 @@ from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import System, human_value, systems_of
 from openended.harness.report.tables.agreement import stars
-from openended.harness.report.tables.systems import check_signatures, wanted
+from openended.harness.report.tables.selection import check_signatures, wanted
 from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals
 from openended.harness.rng import stream
 from openended.harness.types import F64
