@@ -13,7 +13,7 @@ from openended.harness.report.figures.drawing import COLOURS, MOST, look, save, 
 from openended.harness.report.read.fold import fold
 from openended.harness.report.read.frame import read_results
 
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "report"
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "report"
 
 
 @pytest.fixture(scope="module")
