@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.report.synthetic import result, stored, write_run
+from tests.harness.report.synthetic import result, stored, write_run
 
 from openended.harness.report.figures import curves, frontiers, panels, sweeps
 from openended.harness.report.figures.drawing import COLOURS, MOST, look, save, styled

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.report.synthetic import result, write_run
+from tests.harness.report.synthetic import result, write_run
 
 from openended.harness.report.figures.drawing import save, styled
 from openended.harness.report.figures.people import (
