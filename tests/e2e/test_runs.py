@@ -14,19 +14,13 @@ import numpy as np
 import pytest
 
 from openended.harness.rows import Rows
+from tests.helpers import ROOT, openended
 
-ROOT = Path(__file__).parents[2]
 WORDS = (
     "the of a to and in is for that this with as be are by on not or from at it an if which can will array value "
     "function returns object given input output number when used data each other first last index model file list "
     "string name type class method parameter result default set new all any one two before after between"
 ).split()
-
-
-def openended(*words: str, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "2"}
-    command = [sys.executable, "-m", "openended", *words]
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -110,28 +104,21 @@ def test_one_clustering_over_all_systems_of_a_grid(tmp_path, texts):
 
 
 def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):
-    words = small(
-        texts,
-        "num_examples=90",
-        "max_new_tokens=64",
-        "runtime.batch_size=2",
-        "runtime.flush_seconds=0",
-        "metric=[distinct_n]",
-    )
+    rows = ["num_examples=40", "max_new_tokens=48", "runtime.batch_size=2", "runtime.flush_seconds=0"]
+    words = small(texts, *rows, "metric=[distinct_n]")
     calm = openended(*words, "outputs_dir=calm", cwd=tmp_path)
     assert calm.returncode == 0, calm.stderr
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "openended", *words, "outputs_dir=killed"]
+
+    def parts() -> list[Path]:
+        return list((tmp_path / "killed").glob("store/generate/*/*.partial/part-*.arrow"))
+
     with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as run:
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and run.poll() is None:
-            if list((tmp_path / "killed").glob("store/generate/*/*.partial/part-*.arrow")):
-                break
+        while not parts() and run.poll() is None:
             time.sleep(0.01)
         run.send_signal(signal.SIGKILL)
-    assert list((tmp_path / "killed").glob("store/generate/*/*.partial/part-*.arrow")), (
-        "it was killed too late or too early"
-    )
+    assert parts(), "it ended before it was killed"
     again = openended(*words, "outputs_dir=killed", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "going on after" in again.stderr
