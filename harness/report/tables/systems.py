@@ -13,7 +13,7 @@ from openended.harness.report.read.frame import Results, Run, of_human
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.tables.numbers import RULE, printed
 from openended.harness.report.tables.selection import check_signatures, slug, split_axes, split_items, wanted
-from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 from openended.harness.signature import parse_signature
 
 NOT_HUMAN = {
@@ -79,7 +79,7 @@ class _ValueTable:
         columns, cells = [b[0] for b in built], [b[1] for b in built]
         labels = self.row_names = self._labels(rows, several)
         table_rows = [
-            Row(labels[key], "model", tuple(c[key] for c in cells), max((i.seeds for i in rows[key]), default=0))
+            TableRow(labels[key], "model", tuple(c[key] for c in cells), max((i.seeds for i in rows[key]), default=0))
             for key in rows
         ]
         if self.layout.human and not self.layout.gaps:
@@ -212,7 +212,7 @@ class _ValueTable:
 
     def _human_rows(
         self, humans: Sequence[Folded], models: Sequence[Folded], columns: Sequence[Column], several: bool
-    ) -> list[Row]:
+    ) -> list[TableRow]:
         axes = [a for a in self.axes if of_human(a)]
         groups: dict[tuple[str, ...], list[Folded]] = {}
         for item in sorted(humans, key=lambda i: tuple(order_key(a, i) for a in axes)):
@@ -223,7 +223,7 @@ class _ValueTable:
             rows.setdefault(cells, label_of(items[0], axes, several_models=several))
         if len(rows) == 1:
             rows = dict.fromkeys(rows, "human")
-        return [Row(label, "human", cells) for cells, label in rows.items()]
+        return [TableRow(label, "human", cells) for cells, label in rows.items()]
 
     def _human_cell(self, items: Sequence[Folded], column: Column, models: Sequence[Folded]) -> Cell:
         mine = [i for i in items if (i.metric, i.key) == (column.metric, column.key)]

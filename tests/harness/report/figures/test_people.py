@@ -18,7 +18,7 @@ from openended.metrics._huse_join import Rated
 from openended.metrics.huse import Huse
 from tests.harness.report.synthetic import result, write_run
 
-EXAMPLE = Path(__file__).parents[3] / "tasks/data/example_ratings.csv"
+EXAMPLE = Path(__file__).parents[4] / "tasks/data/example_ratings.csv"
 OPTIONS = {"k": 16, "ties": "include", "vote_tie": "human", "log_prob_floor": -1000.0}
 
 
