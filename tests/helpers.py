@@ -63,7 +63,7 @@ def tiny_model(where: Path) -> Path:
 
 def exit_code(main: Callable[[], object], *words: str) -> int:
     """Call a command in this process with these words; returns its exit code."""
-    with _as_a_process(("command", *words), Path.cwd()):
+    with as_a_process(("command", *words), Path.cwd()):
         try:
             main()
         except SystemExit as left:
@@ -81,7 +81,7 @@ def openended(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     out, err = io.StringIO(), io.StringIO()
     code = 0
     with (
-        _as_a_process(("openended", "-v", *words), cwd),
+        as_a_process(("openended", "-v", *words), cwd),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
@@ -95,7 +95,7 @@ def openended(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @contextlib.contextmanager
-def _as_a_process(argv: Sequence[str], cwd: Path) -> Iterator[None]:
+def as_a_process(argv: Sequence[str], cwd: Path) -> Iterator[None]:
     """Give the block a process's state as it is at the start, and put back everything that a run changes of it."""
     import torch
     from hydra.core.global_hydra import GlobalHydra

@@ -14,12 +14,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LAYERS = [
-    {"errors", "types", "signature", "rng", "io", "contract", "registry", "record"},
+    {"errors", "types", "signature", "rng", "io", "contract", "options", "registry", "record", "exitcodes"},
     {"store", "rows", "provenance", "progress"},
     {"metrics", "tasks", "models", "decoding", "published"},
     {"run"},
-    {"report", "rating", "hydra_app", "finetune"},
-    {"cli", "__main__"},
+    {"report", "rating", "hydra_app"},
+    {"cli"},
+    {"finetune", "__main__"},
 ]
 MAX_FILE, MAX_FUNCTION = 300, 50
 HEAVY = (

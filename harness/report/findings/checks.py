@@ -10,13 +10,13 @@ from openended.harness.report.figures.sweeps import Line, lines_of
 from openended.harness.report.findings.values import (
     Check,
     Verdict,
-    _rated,
     by_decoder,
     grouped,
     joined,
     listed,
     main_setting,
     number,
+    rated_values,
     size_of,
     values_of,
 )
@@ -234,7 +234,7 @@ def steady(items: Sequence[Folded]) -> Verdict | None:
 
 def annealing(items: Sequence[Folded]) -> Verdict | None:
     """Check that a lower temperature raises quality and lowers diversity: by ratings, else by their stand-ins."""
-    rated = _rated(items)
+    rated = rated_values(items)
     pairs = (("huse", "huse_q"), ("huse", "huse_d")) if rated else ((KNN, "precision"), (KNN, "recall"))
     axis = [TEMPERATURE]
     quality, diversity = (trend(axis, *pair, sign)(rated or items) for pair, sign in zip(pairs, (-1, 1), strict=True))
@@ -248,7 +248,7 @@ def annealing(items: Sequence[Folded]) -> Verdict | None:
 
 def hidden(items: Sequence[Folded]) -> Verdict | None:
     """Check that the model's own probability tells texts apart that people's ratings do not."""
-    systems = systems_of(_rated(items))
+    systems = systems_of(rated_values(items))
     both = [
         (s.label, a.mean, b.mean)
         for s in systems

@@ -89,7 +89,7 @@ def size_of(model: str) -> int | None:
     return SIZES.index(last) if last in SIZES else None
 
 
-def _rated(items: Sequence[Folded]) -> list[Folded]:
+def rated_values(items: Sequence[Folded]) -> list[Folded]:
     """Return the HUSE values that rest on people's ratings."""
     own = [i for i in items if i.metric == "huse" and i.system == "model"]
     return [i for i in own if not any(name in (i.axes.get("task", ""), *_file(i)) for name in INVENTED)]

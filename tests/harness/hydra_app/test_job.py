@@ -99,7 +99,7 @@ def test_a_twin_of_a_paper_loads_each_model_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     job = grid.Job()
     words = ["experiment=mauve_table6_docs", "num_examples=4", "max_new_tokens=3", "seed=0", "metric=[gen_ppl,frechet]"]
-    assert exit_code(lambda: cli.start("openended", "config", job), monkeypatch, *words) == 0, capsys.readouterr().err
+    assert exit_code(lambda: cli.start("openended", "config", job), *words) == 0, capsys.readouterr().err
     (session,) = job._sessions.values()
     assert sorted(session.loads) == ["docs-m", "docs-s"]
     assert len(list(tmp_path.glob("outputs/runs/mauve_table6_docs/*"))) == 6

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from openended.harness.models.transformers import ModelSpec
+from openended.harness.models.spec import ModelSpec
 from openended.harness.registry import members
 from openended.harness.rows import Row, write_rows
 from openended.harness.run.artefacts import HUMAN_ROWS
