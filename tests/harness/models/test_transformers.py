@@ -23,7 +23,7 @@ from openended.harness.registry import build, members
 from openended.harness.signature import canonical, digest
 from tests.helpers import tiny_model
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

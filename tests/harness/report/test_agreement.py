@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from tests.report.synthetic import quickstart, result, write_run
+from tests.harness.report.synthetic import quickstart, result, write_run
 
 from openended.harness.errors import DataError
 from openended.harness.report.build import make_tables

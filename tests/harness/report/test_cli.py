@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.report.synthetic import quickstart, result, write_run
+from tests.harness.report.synthetic import quickstart, result, write_run
 
 from openended.harness.report import build_report
 from openended.harness.report.cli import main

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.report.synthetic import result, write_run
+from tests.harness.report.synthetic import result, write_run
 
 from openended.harness.report.build import make_tables
 from openended.harness.report.read.frame import read_results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.report.synthetic import write_run
+from tests.harness.report.synthetic import write_run
 
 from openended.harness.report.build import make_tables
 from openended.harness.report.page.page import collect_samples, write_page

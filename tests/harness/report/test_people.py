@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.report.synthetic import result, write_run
+from tests.harness.report.synthetic import result, write_run
 
 from openended.harness.report.figures.drawing import save, styled
 from openended.harness.report.figures.people import (
@@ -18,7 +18,7 @@ from openended.harness.report.read.frame import read_results
 from openended.metrics._huse_join import Rated
 from openended.metrics.huse import Huse
 
-EXAMPLE = Path(__file__).parents[2] / "tasks/data/example_ratings.csv"
+EXAMPLE = Path(__file__).parents[3] / "tasks/data/example_ratings.csv"
 OPTIONS = {"k": 16, "ties": "include", "vote_tie": "human", "log_prob_floor": -1000.0}
 
 

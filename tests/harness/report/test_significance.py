@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.report.synthetic import result, write_run
+from tests.harness.report.synthetic import result, write_run
 
 from openended.harness.errors import SpecError
 from openended.harness.report.read.frame import read_results

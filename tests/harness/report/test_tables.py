@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from tests.report.synthetic import result, write_run
+from tests.harness.report.synthetic import result, write_run
 
 from openended.harness.errors import DataError, SpecError
 from openended.harness.report.read.frame import read_results
