@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from tests.harness.report.synthetic import quickstart, result, write_run
 
 from openended.harness.report import build_report
 from openended.harness.report.cli import main
+from tests.harness.report.synthetic import quickstart, result, write_run
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from tests.harness.report.synthetic import result, write_run
 
 from openended.harness.errors import DataError
 from openended.harness.report.read.fold import fold
 from openended.harness.report.read.frame import axis_text, filtered, read_results, with_options, write_frame
+from tests.harness.report.synthetic import result, write_run
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "report"
 

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.harness.report.synthetic import result, write_run
 
 from openended.harness.report.figures.drawing import save, styled
 from openended.harness.report.figures.people import (
@@ -17,6 +16,7 @@ from openended.harness.report.read.fold import fold
 from openended.harness.report.read.frame import read_results
 from openended.metrics._huse_join import Rated
 from openended.metrics.huse import Huse
+from tests.harness.report.synthetic import result, write_run
 
 EXAMPLE = Path(__file__).parents[3] / "tasks/data/example_ratings.csv"
 OPTIONS = {"k": 16, "ties": "include", "vote_tie": "human", "log_prob_floor": -1000.0}
