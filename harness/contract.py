@@ -196,17 +196,11 @@ class Metric(Spec):
     ) -> MetricResult:
         """Wrap values with everything that identifies them."""
         return MetricResult(
-            metric=self.name,
-            signature=signature(self, features.facts),
-            primary=primary,
-            values={k: float(v) for k, v in values.items()},
-            n_human=len(features.human),
-            n_model=len(features.model),
-            notes=tuple(notes),
-            per_example=per_example or {},
-            arrays=arrays or {},
+            metric=self.name, signature=signature(self, features.facts), primary=primary,
+            values={k: float(v) for k, v in values.items()}, n_human=len(features.human), n_model=len(features.model),
+            notes=tuple(notes), per_example=per_example or {}, arrays=arrays or {},
             sd={k: float(v) for k, v in (sd or {}).items()},
-        )
+        )  # fmt: skip
 
 
 class Tokenizer(Protocol):
@@ -233,8 +227,8 @@ class SourceFile:
 
     @property
     def present(self) -> bool:
-        """True if the file is there."""
-        return self.path.is_file()
+        """True if the file (or the user's folder) is there."""
+        return self.path.exists()
 
 
 class Task(Spec):
@@ -251,6 +245,8 @@ class Task(Spec):
     """A command that runs it; what the user puts in is written in capitals."""
     no_human: ClassVar[str] = ""
     """What to do about a missing human side, where `has_human` can be false."""
+    paired: ClassVar[bool] = True
+    """False: nothing is generated for one text; a system's texts stand beside the human ones as a whole."""
 
     def files(self) -> list[SourceFile]:
         """Return the files that the task reads, present or not; cheap, touches no network."""

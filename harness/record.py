@@ -58,9 +58,9 @@ class ResultRow:
     n_model: int
     """Texts of the system under test."""
     status: str
-    """`ok` or `undefined`."""
+    """`ok`; `undefined`, it has no value here; `failed`, its code raised."""
     notes: tuple[str, ...] = ()
-    """What the reader of a table must know; the reason where the metric is undefined."""
+    """What the reader of a table must know; the reason where the metric has no value."""
     family: str = ""
     """Family of the metric, which groups tables."""
     direction: str = "none"

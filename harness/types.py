@@ -107,10 +107,10 @@ class NextToken:
     """Size of the logits."""
 
 
-Status = Literal["ok", "undefined"]
+Status = Literal["ok", "undefined", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MetricResult:
     """One metric of one system."""
 
@@ -132,3 +132,8 @@ class MetricResult:
     """Curves and histograms for the figures."""
     sd: Mapping[str, float] = field(default_factory=dict)
     """Spread of a value over the metric's own repetitions (for example clustering seeds)."""
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())
+        said = values if self.status == "ok" else f"{self.status}: {'; '.join(self.notes)}"
+        return f"<{self.metric}: {said}>"

@@ -30,7 +30,7 @@ _SAME = 1e-12  # correlations this close are equal: sums of a few dozen float64 
 _BLOCK = 1_000_000  # numbers in one block of orders
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Correlation(Values):
     """A rank correlation over systems."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from openended.harness.errors import DataError
-from openended.harness.io import file_digest, open_text, read_jsonl
+from openended.harness.io import file_digest, read_csv, read_jsonl
 
 _MISSING = frozenset({"", "na", "nan", "null", "none"})
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "model", "1.0"}), frozenset({"0", "false", "no", "human", "0.0"})
@@ -74,37 +73,13 @@ def read_rows(path: Path) -> tuple[list[str], list[Row]]:
         rows = [Row(f"{path}:{line}", cells) for line, cells in read_jsonl(path)]
         columns = list(dict.fromkeys(name for row in rows for name in row.cells))
     elif kind in ("csv", "tsv"):
-        columns, rows = _read_csv(path, "," if kind == "csv" else "\t")
+        columns, found = read_csv(path)
+        rows = [Row(f"{path}:{line}", cells) for line, cells in found]
     else:
         raise DataError(f"{path}: expected a .csv, .tsv or .jsonl file")
     if not rows:
         raise DataError(f"{path}: no rows")
     return columns, rows
-
-
-def _read_csv(path: Path, delimiter: str) -> tuple[list[str], list[Row]]:
-    with open_text(path) as handle:
-        reader = csv.reader(handle, delimiter=delimiter, strict=True)
-        try:
-            columns = [name.strip() for name in next(reader, [])]
-            twice = sorted({name for name in columns if columns.count(name) > 1})
-            if twice:
-                raise DataError(f"{path}:1: column {twice[0]!r} is there more than once")
-            return columns, list(_csv_rows(reader, columns, path))
-        except csv.Error as err:
-            raise DataError(f"{path}:{reader.line_num}: not CSV ({err})") from err
-        except UnicodeDecodeError as err:
-            raise DataError(f"{path}:{reader.line_num + 1}: not UTF-8 ({err.reason})") from err
-
-
-def _csv_rows(reader: Any, columns: Sequence[str], path: Path) -> Iterator[Row]:  # noqa: ANN401
-    for cells in reader:
-        if not any(cell.strip() for cell in cells):
-            continue
-        where = f"{path}:{reader.line_num}"
-        if len(cells) != len(columns):
-            raise DataError(f"{where}: expected {len(columns)} cells as in the header, got {len(cells)}")
-        yield Row(where, dict(zip(columns, cells, strict=True)))
 
 
 def pick(columns: Sequence[str], names: Sequence[str], path: Path, *, needed: bool = True) -> str | None:

@@ -36,7 +36,7 @@ PAIRS = Need("judgments", by="pairs")
 _GRADIENT = 1e-9  # largest gradient component a comparison that counts as converged
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BradleyTerryScores(Values):
     """What `bradley_terry` returns; fields by attribute or by key."""
 

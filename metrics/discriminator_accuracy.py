@@ -32,7 +32,7 @@ from openended.metrics._two_sample import TwoSample
 _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DiscriminatorResult(Values):
     """Accuracy on held-out texts and the penalty that was chosen."""
 

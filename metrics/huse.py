@@ -42,7 +42,7 @@ from openended.metrics._judgments import JudgmentMetric, Judgments, file_feature
 from openended.metrics._result import Values
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class HuseScores(Values):
     """What `huse` returns; fields by attribute or by key."""
 

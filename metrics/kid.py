@@ -32,7 +32,7 @@ from openended.metrics._two_sample import TwoSample
 _BLOCK = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class KidResult(Values):
     """The distance and its standard error."""
 

@@ -35,7 +35,7 @@ from openended.metrics._two_sample import TwoSample
 RowScale = Literal["with_pca", "l2", "none"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class KnnResult(Values):
     """The four shares; a field can also be read as `result["precision"]`."""
 

@@ -2,7 +2,7 @@
 
 | form | told by | texts | paired by |
 | --- | --- | --- | --- |
-| JSON lines, gzip allowed | one of the fields below | its own | `id` or `example_id`, else `prompt`, else order |
+| a file of texts (see `files`) | a field below | its own | `id` or `example_id`, else `prompt`, else order |
 | GPT-2 output dataset | `text`, `ended`, `length` | documents without a prompt | nothing: row by row |
 | Grover's generation files | `article`, `label` | the machine articles | `ind30k` |
 | output of Grover's generator | `gens_article` | each of its articles | `inst_index`, else line |
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from openended.harness.contract import Tokenizer
 from openended.harness.errors import DataError
-from openended.harness.io import file_digest
+from openended.harness.published.files import files_digest
 from openended.harness.published.forms import Published, read_generations, split_member
 from openended.harness.rows import Row, Rows, sort_rows
 from openended.harness.signature import digest
@@ -73,11 +73,10 @@ def file_fingerprint(path: Path) -> str:
         DataError: If there is no such file, or an archive is not the one its authors published.
     """
     archive, member = split_member(path)
-    if not archive.is_file():
-        what = "expected a file, got a folder" if archive.is_dir() else "no such file"
-        raise DataError(f"generations: {what}: {archive}")
+    if not archive.is_file() and (member is not None or not archive.is_dir()):
+        raise DataError(f"generations: no such file: {archive}")
     if member is None:
-        return file_digest(archive)
+        return files_digest(archive)
     with archive.open("rb") as handle:
         found = hashlib.file_digest(handle, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     if found != MAUVE_MD5:
@@ -86,7 +85,7 @@ def file_fingerprint(path: Path) -> str:
 
 
 def import_rows(
-    path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
+    path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None, field: str | None = None
 ) -> tuple[list[Row], list[str]]:
     """Pair a published system with the examples of a run.
 
@@ -95,6 +94,7 @@ def import_rows(
         prompts: Rows with the example ids and prompts of the run.
         tokenizer: Makes the token ids, and cuts at `max_new_tokens`; None: texts alone.
         max_new_tokens: As for generations of our own.
+        field: Where a record has its text; None: guessed.
 
     Returns:
         Rows by example id and sample, and what a reader of the table must know.
@@ -102,7 +102,7 @@ def import_rows(
     Raises:
         DataError: If an example has no text, or a text comes twice.
     """
-    return _import(list(read_generations(path)), path, prompts, tokenizer, max_new_tokens)
+    return _import(list(read_generations(path, field)), path, prompts, tokenizer, max_new_tokens)
 
 
 def import_texts(
@@ -120,7 +120,7 @@ def _import(
     if not found:
         raise DataError(f"{path}: holds no generation")
     notes: list[str] = []
-    decoded = [_with_text(one, tokenizer) for one in found]
+    decoded = [with_text(one, tokenizer) for one in found]
     pairs, how = _pair(decoded, examples, path)
     notes += how
     if _prompts_included(pairs):
@@ -129,11 +129,20 @@ def _import(
             notes.append("every text began with its prompt, which was cut off")
     elif any(one.token_ids is not None for one in found):
         raise DataError(f"{path}: the texts do not begin with the prompts of the task; use its official prompt length")
+    rows, more = finished(pairs, tokenizer, max_new_tokens)
+    return rows, [*notes, *more]
+
+
+def finished(
+    pairs: Sequence[tuple[Row, Published]], tokenizer: Tokenizer | None, max_new_tokens: int | None
+) -> tuple[list[Row], list[str]]:
+    """Cut texts that belong to examples, and put them in order; returns them and what a reader must know."""
+    notes: list[str] = []
     rows = [_row(example, one, tokenizer, max_new_tokens) for example, one in pairs]
     cut = sum(r.generation.stop == "length" and one.stop is None for r, (_, one) in zip(rows, pairs, strict=True))
     if cut:
         notes.append(f"{cut} of {len(rows)} texts were cut at {max_new_tokens} tokens")
-    if all(one.stop is None for one in found):
+    if all(one.stop is None for _, one in pairs):
         notes.append("the file does not say how texts ended: those not cut here count as ended")
     empty = sum(not r.generation.text.strip() for r in rows)
     if empty:
@@ -141,7 +150,8 @@ def _import(
     return _numbered(rows, pairs), notes
 
 
-def _with_text(one: Published, tokenizer: Tokenizer | None) -> Published:
+def with_text(one: Published, tokenizer: Tokenizer | None) -> Published:
+    """Return a text with its words, which a file of token ids does not hold."""
     if one.token_ids is None:
         return one
     if tokenizer is None:

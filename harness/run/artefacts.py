@@ -38,15 +38,16 @@ CHAT = "chat.arrow"
 VECTORS = "embeddings.npy"
 
 
-def make_examples(folder: Path, task: Task, tokenizer: Tokenizer | None, count: int) -> Mapping[str, Any]:
-    """Draw `count` examples, and up to as many more for the human ceiling; sorted by id.
+def make_examples(folder: Path, task: Task, tokenizer: Tokenizer | None, count: int | None) -> Mapping[str, Any]:
+    """Draw `count` examples, and up to as many more for the human ceiling; all where it is None; sorted by id.
 
     Raises:
         SpecError: If the task holds fewer than `count`.
         DataError: If an example has an empty prompt id or an empty human side, or an id comes twice.
     """
     skipped: Counter[str] = Counter()
-    drawn = [_checked(e, task) for e in islice(task.examples(tokenizer, skipped), 2 * count)]
+    drawn = [_checked(e, task) for e in islice(task.examples(tokenizer, skipped), 2 * count if count else None)]
+    count = count or max(len(drawn), 1)
     if len(drawn) < count:
         lost = f" ({sum(skipped.values())} records were passed over: {dict(skipped)})" if skipped else ""
         raise SpecError(f"num_examples: task {task.name} holds {len(drawn)} examples, got num_examples={count}{lost}")

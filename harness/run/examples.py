@@ -87,6 +87,7 @@ def _examples(
 ) -> Entry | None:
     """Draw the examples of the task."""
     task, count = settings.task, settings.num_examples
+    wanted = None if count == "all" else count
     inputs = {"source": fingerprint}
     if task.needs_tokenizer():
         if spec is None:
@@ -95,7 +96,7 @@ def _examples(
     cuts = spec if task.needs_tokenizer() else None
     return steps.step(
         "examples", task.name, {"task": canonical(task), "count": count}, inputs,
-        lambda folder: stages.make_examples(folder, task, tokenizer_of(steps, cuts), count),
+        lambda folder: stages.make_examples(folder, task, tokenizer_of(steps, cuts), wanted),
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import tokenizer_digest
 from openended.harness.rows import Rows
 from openended.harness.run import artefacts as stages
+from openended.harness.run.own_vectors import own_vectors
 from openended.harness.run.passes import Passes, own_tokens, texts_of
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Source, Steps, Wanted
@@ -164,7 +165,8 @@ class Featurizer:
         bos = bool(options.pop("bos", False))
         if options:
             raise SpecError(f"token_nll has the option bos alone, got {', '.join(options)}")
-        embedder = self.settings.embedder if vectors in beside and not bos else None
+        wants = vectors in beside and not bos and not self.settings.vectors
+        embedder = self.settings.embedder if wants else None
         if (source.identity, vectors) in self._made or embedder is None or not self._one_model(embedder, spec):
             embedder = None
         wanted = [self._score_of(source, need, spec, bos=bos)]
@@ -185,6 +187,9 @@ class Featurizer:
 
     def _embeddings(self, source: Source, need: Need) -> None:
         """Vectors at the maximum length, and in the same pass at the others that the embedder lists."""
+        if self.settings.vectors:
+            self._set(source, need, *own_vectors(self.settings, source, self.steps))
+            return
         spec = self.settings.embedder
         if spec is None:
             raise UndefinedMetric("needs embeddings: set embedder=…")

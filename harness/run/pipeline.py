@@ -39,6 +39,8 @@ class Outcome:
     plan: tuple[Planned, ...]
     missing: tuple[str, ...] = ()
     """What a plan found to be missing, with how to get it."""
+    failed: tuple[str, ...] = ()
+    """Metrics whose code raised, with what it said; "–" in the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,9 @@ def run(settings: Settings, session: Session, overrides: Sequence[str] = (), oth
         notes=_notes(made, settings),
         overrides=overrides,
     )
-    count = steps.made
-    return Outcome(folder, count, tuple(steps.plan))
+    broken = [m.result for m in measured if m.result.status == "failed"]
+    failed = dict.fromkeys(f"metric {result.metric} {'; '.join(result.notes)}" for result in broken)
+    return Outcome(folder, steps.made, tuple(steps.plan), failed=tuple(failed))
 
 
 def prepare(settings: Settings, session: Session) -> Source:

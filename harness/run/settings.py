@@ -74,14 +74,22 @@ class Settings(Spec):
     scorer: ModelSpec | None
     embedder: EmbedderSpec | None
     metrics: tuple[Metric, ...]
-    num_examples: int
+    num_examples: int | Literal["all"]
     max_new_tokens: int | None
     min_new_tokens: int | None
     """The end of text is forbidden before; null is 0."""
     samples: int
     seed: int
     generations: str | None
+    generations_field: str | None = None
+    """Where a record of that file has its text; null: told by the first record."""
+    system: str | None = None
+    """What tables call it; null: by its file."""
+    features: Mapping[str, str | None] = field(default_factory=dict)
+    """`human` and `model`: files of vectors, one a text, in place of an embedder."""
     judgments: str | None
+    judgment_columns: Mapping[str, str] = field(default_factory=dict)
+    """Our name of a column of that file → the file's."""
     runtime: Runtime
     report: Mapping[str, Any] = field(default_factory=dict)
     outputs_dir: Path
@@ -89,16 +97,29 @@ class Settings(Spec):
 
     def check(self) -> None:
         """Counts are positive; who generates has a model, a decoder and a length."""
-        self.require(self.num_examples >= 1, "num_examples", "1 or more")
+        self.require(self.num_examples == "all" or self.num_examples >= 1, "num_examples", "1 or more, or all")
         self.require(self.samples >= 1, "samples", "1 or more")
         self.require(self.max_new_tokens is None or self.max_new_tokens >= 1, "max_new_tokens", "1 or more, or null")
         fits = self.least >= 0 and (self.max_new_tokens is None or self.least <= self.max_new_tokens)
         self.require(fits, "min_new_tokens", "0 (a text may end at once) to max_new_tokens")
         plain = self.scorer is None or not self.scorer.chat_template
         self.require(plain, "scorer", "chat_template=false: the scorer reads texts, only the model under test chats")
+        self._check_features()
         if self.generations is None and self.judgments is None:
             for option in ("model", "decoder", "max_new_tokens"):
                 self.require(getattr(self, option) is not None, option, "a value when the harness generates")
+
+    def _check_features(self) -> None:
+        given = {name for name, path in self.features.items() if path is not None}
+        self.require(set(self.features) <= {"human", "model"}, "features", "human=FILE.npy and model=FILE.npy")
+        self.require(given in (set(), {"human", "model"}), "features", "a file for human and one for model, or none")
+        loose = not self.task.paired and self.generations is not None
+        self.require(not given or loose, "features", "none, or task=texts and generations=FILE: a row a text")
+
+    @property
+    def vectors(self) -> Mapping[str, Path]:
+        """`human` and `model` → the user's own vectors; empty where an embedder makes them."""
+        return {name: Path(path) for name, path in self.features.items() if path is not None}
 
     @property
     def least(self) -> int:
@@ -125,6 +146,11 @@ class Settings(Spec):
             out[name] = node
         for name in ("num_examples", "max_new_tokens", "min_new_tokens", "samples", "seed", "generations", "judgments"):
             out[name] = getattr(self, name)
+        for name in ("generations_field", "system", "judgment_columns"):
+            if value := getattr(self, name):
+                out[name] = canonical(value)
+        if self.vectors:
+            out["features"] = {name: str(path) for name, path in self.vectors.items()}
         return out
 
 

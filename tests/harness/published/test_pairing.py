@@ -386,7 +386,7 @@ def test_harmless_oddities(tmp_path: Path, prompts: Path, form: str, oddity: str
 def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         g.file_fingerprint(tmp_path / "none.jsonl")
-    with pytest.raises(DataError, match="got a folder"):
+    with pytest.raises(DataError, match="no file of texts in this folder"):
         g.file_fingerprint(tmp_path)
     with pytest.raises(DataError, match="no such file"):
         read_plain_pickle(tmp_path / "none.p")
