@@ -17,7 +17,7 @@ from openended.harness.types import Stop
 _ENDS = {"eos": "eos", "stop": "eos", "length": "length"}
 _GPT2_END = 50256
 _GPT2_OUTPUT = {"ended", "length", "text"}
-_PUBLISHED = {"article", "gens_article"}  # Grover's forms, whose texts are told by other fields too
+PUBLISHED = {"article", "gens_article"}  # Grover's forms, whose texts are told by other fields too
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def read_generations(path: Path, field: str | None = None) -> Iterator[Published
         yield from _mauve(archive, member)
         return
     for record in read_records(path):
-        if field is None and not _PUBLISHED & set(record.cells):
+        if field is None and not PUBLISHED & set(record.cells):
             field = text_field(record.cells, TEXTS, record.where)
         yield from _records(record.cells, field, record.where, record.line)
 

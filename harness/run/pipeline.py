@@ -16,6 +16,7 @@ from openended.harness.errors import DataError
 from openended.harness.io import to_json, write_json
 from openended.harness.provenance import git_state, hardware, package_versions
 from openended.harness.record import RECORD, RunRecord, read_record
+from openended.harness.rows import Rows
 from openended.harness.run.examples import Drawn, draw
 from openended.harness.run.featurize import FOR_DECODER, Featurizer
 from openended.harness.run.generate import generate, take_in
@@ -231,6 +232,9 @@ def _notes(made: Made, settings: Settings) -> list[str]:
     entry = made.model_source.entry
     if entry is not None:
         notes += list(entry.meta.get("notes", ()))
+    sizes = [len(Rows(source.path)) for source in (made.human_source, made.model_source) if source.entry is not None]
+    if not settings.task.paired and len(set(sizes)) > 1:
+        notes.append(f"{sizes[1]} texts beside {sizes[0]} human ones: where the number matters, compare equal ones")
     if settings.least and settings.generations is None:
         notes.append(f"no generated text ends before {settings.least} tokens (min_new_tokens)")
     return notes

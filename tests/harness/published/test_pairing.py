@@ -313,7 +313,10 @@ def test_pickles_of_another_shape_are_refused(tmp_path: Path, prompts: Path, val
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"id": 0, "txt": "a"}], r":1: no field with the text; expected one of text, .*got id, txt"),
+        (
+            [{"id": 0, "txt": "a", "lang": "en"}],
+            r":1: no field with the text; expected one of text, .*got id, txt, lang",
+        ),
         ([{"id": 0, "text": None}], r":1: field 'text': expected text, got null"),
         ([{"id": 0, "text": 5}], r":1: field 'text': expected text, got int"),
         ([{"id": 0, "text": "\ud800"}], r":1: .*surrogate"),
