@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.errors import DataError
+from openended.harness.errors import DataError, suggest
 from openended.harness.io import file_digest, read_csv, read_jsonl
 
 _MISSING = frozenset({"", "na", "nan", "null", "none"})
@@ -62,11 +62,15 @@ def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # no
     return number
 
 
-def read_rows(path: Path) -> tuple[list[str], list[Row]]:
+def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[list[str], list[Row]]:
     """Read a .csv, .tsv or .jsonl file (also .gz): column names in order, and rows with their lines.
 
+    Args:
+        path: The file; a CSV may be separated by commas, semicolons or tabs.
+        renamed: Our name of a column → the file's, where it has one of its own.
+
     Raises:
-        DataError: If the file is missing, empty or malformed; names file and line.
+        DataError: If the file is missing, empty or malformed, or has no column of a given name; names file and line.
     """
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind in ("jsonl", "ndjson"):
@@ -79,7 +83,13 @@ def read_rows(path: Path) -> tuple[list[str], list[Row]]:
         raise DataError(f"{path}: expected a .csv, .tsv or .jsonl file")
     if not rows:
         raise DataError(f"{path}: no rows")
-    return columns, rows
+    ours = {theirs: name for name, theirs in (renamed or {}).items()}
+    for theirs in ours:
+        if theirs not in columns:
+            raise DataError(f"{path}: judgment_columns: no column {theirs!r}{suggest(theirs, columns)}")
+    if ours:
+        rows = [Row(row.where, {ours.get(name, name): cell for name, cell in row.cells.items()}) for row in rows]
+    return [ours.get(name, name) for name in columns], rows
 
 
 def pick(columns: Sequence[str], names: Sequence[str], path: Path, *, needed: bool = True) -> str | None:

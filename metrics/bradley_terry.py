@@ -27,9 +27,11 @@ from openended.harness.contract import Features, Metric, Need
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import F64, HUMAN, MetricResult
-from openended.metrics._comparisons import Comparisons, TieRule, Wins, count_wins, read_comparisons
-from openended.metrics._judgments import JudgmentMetric, file_features, judgments_of
+from openended.metrics._comparisons import Comparisons, TieRule, Wins, count_wins, is_matrix, read_comparisons
+from openended.metrics._judgments import Empty, JudgmentMetric, file_features, judgments_of
+from openended.metrics._layouts import kind_of, places
 from openended.metrics._result import Values
+from openended.metrics._rows import Row
 
 PAIRS = Need("judgments", by="pairs")
 
@@ -221,6 +223,7 @@ class BradleyTerry(JudgmentMetric):
     seed: int = 0  # of `ties=random`
     min_seconds: float = 0.0  # faster judgments are dropped; MAUVE dropped those under 25 seconds
     criterion: str | None = None  # one of the file's criteria; none: each of them by itself
+    empty: Empty = "refuse"  # a row without an outcome; skip: left out, and counted in the notes
     display_scale: float = 1.0  # 100 as MAUVE Table 13 prints
 
     def check(self) -> None:
@@ -232,13 +235,18 @@ class BradleyTerry(JudgmentMetric):
         """Comparisons."""
         return (PAIRS,)
 
-    def read(self, path: Path) -> Comparisons:
-        """Read and check the file of comparisons."""
-        return read_comparisons(path)
+    @classmethod
+    def feeds_on(cls, columns: Sequence[str], rows: Sequence[Row]) -> bool:
+        """Say whether there are comparisons, counts or a matrix of wins."""
+        return kind_of(places(columns)) is not None or is_matrix(columns, rows)
 
-    def from_file(self, path: Path) -> tuple[Metric, Features]:
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Comparisons:
+        """Read and check the file of comparisons."""
+        return read_comparisons(path, renamed=renamed, empty=self.empty)
+
+    def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
         """Score the file alone; a side's ids are the items that a human text, or any other, was compared on."""
-        made = self.read(path)
+        made = self.read(path, renamed)
         human = sorted({c.item for c in made.rows if HUMAN in (c.system_a, c.system_b)})
         model = sorted({c.item for c in made.rows})
         return dataclasses.replace(self), file_features(PAIRS, made, made.source, human, model)
@@ -287,9 +295,10 @@ class BradleyTerry(JudgmentMetric):
 
     def _note(self, wins: Wins, criterion: str | None) -> str:
         about = f"{criterion}: " if criterion else ""
+        unsaid = f", {wins.empty} without an outcome left out" if wins.empty else ""
         return (
             f"{about}{wins.compared} comparisons of {len(wins.players)} players ({', '.join(wins.players)}); "
-            f"{wins.ties} ties ({self.ties}), {wins.too_fast} faster than {self.min_seconds:g} s left out"
+            f"{wins.ties} ties ({self.ties}), {wins.too_fast} faster than {self.min_seconds:g} s left out{unsaid}"
         )
 
 
