@@ -99,7 +99,7 @@ class Evaluation:
         """
         from openended.harness.report import build_report
 
-        return build_report(self.folders, path, **(options or {"layout": "default", **TOGETHER}))
+        return build_report(self.folders, path, **{"layout": "default", **TOGETHER, **options})
 
     def _tables(self, options: Mapping[str, Any]) -> list[Table]:
         from openended.harness.report.build import make_tables

@@ -265,7 +265,7 @@ class BradleyTerry(JudgmentMetric):
         arrays: dict[str, F64] = {}
         notes: list[str] = []
         for criterion in criteria:
-            wins = self._count(made, criterion)
+            wins = count_wins(made, criterion=criterion, ties=self.ties, min_seconds=self.min_seconds, seed=self.seed)
             fit = bradley_terry(wins.matrix, players=wins.players)
             prefix = f"{criterion}/" if criterion and len(criteria) > 1 else ""
             scores, errors = self.display_scale * fit.scores, self.display_scale * fit.std_errors
@@ -276,16 +276,13 @@ class BradleyTerry(JudgmentMetric):
                     values[key], sd[key] = float(score), float(error)
             notes.append(self._note(wins, criterion))
         first = next(iter(arrays)).removesuffix("wins")
-        at = made.players.index(shown) if shown else _best(made.players, arrays[f"{first}scores"])
+        rivals = [i for i, name in enumerate(made.players) if name != HUMAN]  # a file by itself: the best of them
+        at = made.players.index(shown) if shown else max(rivals, key=lambda i: float(arrays[f"{first}scores"][i]))
         values["bradley_terry"] = float(arrays[f"{first}scores"][at])
         sd["bradley_terry"] = float(arrays[f"{first}std_errors"][at])
         of = f"{first}{made.players[at]}"
-        notes.append(f"bradley_terry is the score of {of}; ± is a standard error (observed information)")
+        notes.append(f"bradley_terry is the score of {of}; its sd is a standard error (observed information)")
         return self.result(features, "bradley_terry", values, notes=notes, arrays=arrays, sd=sd)
-
-    def _count(self, made: Comparisons, criterion: str | None) -> Wins:
-        options: dict[str, Any] = {"ties": self.ties, "min_seconds": self.min_seconds, "seed": self.seed}
-        return count_wins(made, criterion=criterion, **options)
 
     def _shown(self, players: Sequence[str], system: str) -> str | None:
         """Return the player under test, None for a file by itself."""
@@ -300,8 +297,3 @@ class BradleyTerry(JudgmentMetric):
             f"{about}{wins.compared} comparisons of {len(wins.players)} players ({', '.join(wins.players)}); "
             f"{wins.ties} ties ({self.ties}), {wins.too_fast} faster than {self.min_seconds:g} s left out{unsaid}"
         )
-
-
-def _best(players: Sequence[str], scores: F64) -> int:
-    """Return the place of the best player that is not the human."""
-    return max((i for i, name in enumerate(players) if name != HUMAN), key=lambda i: float(scores[i]))

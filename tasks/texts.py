@@ -30,8 +30,10 @@ class Texts(Task):
     source: ClassVar[str] = "your own file"
     size: ClassVar[str] = "any"
     licence: ClassVar[str] = "the file's own"
-    obtained: ClassVar[str] = "yours: a text a record"
-    command: ClassVar[str] = "openended score SYSTEM.jsonl --human HUMAN.jsonl"
+    obtained: ClassVar[str] = "yours: a text a record; see `openended score`"
+    command: ClassVar[str] = (
+        "openended task=texts task.path=HUMAN.jsonl generations=SYSTEM.jsonl num_examples=all max_new_tokens=null"
+    )
     paired: ClassVar[bool] = False
 
     path: str

@@ -56,14 +56,19 @@ def facts(settings: Settings, metric: Metric, human: Source, model: Source, fing
     out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
     if "judgments" in roles and s.judgments is not None and Path(s.judgments).is_file():
         out["judgments"] = f"{Path(s.judgments).name}@{file_digest(Path(s.judgments))[:SHORT]}"
-        if s.judgment_columns:
-            out["columns"] = "+".join(f"{ours}={theirs}" for ours, theirs in sorted(s.judgment_columns.items()))
+        out |= columns_fact(s)
     out["length"] = str(s.max_new_tokens)
     if s.model is not None and s.generations is None and any(map(_reads_q, needs)):
         out["min_new_tokens"] = str(s.least)  # Q gives the end of text no probability before
     out["task"] = f"{s.task.name}@{digest([canonical(s.task), fingerprint])[:SHORT]}"
     out["texts"] = (texts_digest(human.entry) or "?")[:SHORT]
     return out
+
+
+def columns_fact(settings: Settings) -> dict[str, str]:
+    """How the columns of a file of judgments are read, where the user says it."""
+    pairs = sorted(settings.judgment_columns.items())
+    return {"columns": "+".join(f"{ours}={theirs}" for ours, theirs in pairs)} if pairs else {}
 
 
 def _reads_q(need: Need) -> bool:

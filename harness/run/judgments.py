@@ -10,6 +10,7 @@ from typing import Any
 from openended.harness.errors import DataError, UndefinedMetric
 from openended.harness.registry import members
 from openended.harness.run import artefacts as stages
+from openended.harness.run.identity import columns_fact
 from openended.harness.run.measure import Measured, judgments_digest
 from openended.harness.run.pipeline import Outcome, write_record
 from openended.harness.run.session import Session
@@ -77,7 +78,8 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
 
         def build(folder: Path, used: JudgmentMetric = used) -> Mapping[str, Any]:
             scored, features = used.from_file(path, settings.judgment_columns)
-            return stages.save_result(folder, scored.compute(features))
+            told = replace(features, facts={**features.facts, **columns_fact(settings)})
+            return stages.save_result(folder, scored.compute(told))
 
         spec = {"metric": canonical(metric), "system": "judgments", "file": path.name}
         entry = steps.step("measure", f"{metric.name} {path.name}", spec, {"judgments": sha}, build)

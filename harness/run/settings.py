@@ -177,6 +177,8 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
         "report": dict(config.get("report") or {}),
         "outputs_dir": Path(str(config.get("outputs_dir", "outputs"))),
         "judgments": _packaged(config.get("judgments")),
+        "judgment_columns": dict(config.get("judgment_columns") or {}),
+        "features": dict(config.get("features") or {}),
     }
     return construct(Settings, values, "config")
 

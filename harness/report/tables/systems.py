@@ -14,6 +14,7 @@ from openended.harness.report.read.frame import Results, Run
 from openended.harness.report.read.labels import labels_of, varying
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import differing, human_value, same_data
+from openended.harness.report.tables.intervals import interval_of
 from openended.harness.report.tables.numbers import RULE, printed
 from openended.harness.report.tables.selection import (
     check_signatures,
@@ -207,7 +208,7 @@ class _ValueTable:
             if not math.isfinite(target):
                 return Cell(note=f"{item.metric}: {NO_HUMAN}")
             value = abs(value - target)
-        return Cell(value, sd, item.seeds)
+        return Cell(value, sd, item.seeds, interval=None if gap else interval_of(item, self.items))
 
     def _crowded(self, items: Sequence[Folded], key: RowKey) -> str:
         """Say why two values would share a cell."""

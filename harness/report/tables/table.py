@@ -47,6 +47,8 @@ class Cell:
     best: bool = False
     note: str = ""
     """Shown under the table, with a mark in the cell: why there is no value, or what is special about it."""
+    interval: tuple[float, float] | None = None
+    """Of the metric itself, over examples: stands after the number as `[low, high]`."""
     suffix: str = ""
     """Stands after the number (stars of a test)."""
     signed: bool = False
@@ -106,15 +108,18 @@ class Table:
         places = column.decimals if cell.decimals is None else cell.decimals
         number = fixed(cell.value, places)
         sign = "+" if cell.signed and cell.value > 0 and number.strip("0.,") else ""
-        return f"{sign}{number}{cell.suffix}", fixed(cell.sd, places) if math.isfinite(cell.sd) else ""
+        around = f" [{', '.join(fixed(end, places) for end in cell.interval)}]" if cell.interval else ""
+        return f"{sign}{number}{cell.suffix}{around}", fixed(cell.sd, places) if math.isfinite(cell.sd) else ""
 
     def legend(self) -> str:
-        """Explain the arrows that occur, and the bold face."""
+        """Explain the arrows, the bold face and the spreads that occur; each sign means one thing in every table."""
         used = [text for direction, text in LEGEND.items() if any(c.direction == direction for c in self.columns)]
         if any(cell.best for row in self.rows for cell in row.cells):
             used.append("bold: best (all that print the same)")
         if any(math.isfinite(cell.sd) for row in self.rows for cell in row.cells):
             used.append("± standard deviation over seeds")
+        if any(cell.interval for row in self.rows for cell in row.cells):
+            used.append("[low, high] 95 % interval of the metric itself (unless its signature names another level)")
         return "; ".join(used) + "." if used else ""
 
 
