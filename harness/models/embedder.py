@@ -17,6 +17,7 @@ from openended.harness.contract import Spec
 from openended.harness.errors import MissingExtra, SpecError
 from openended.harness.models import forward
 from openended.harness.models.backend import Embedded
+from openended.harness.models.finite import check_finite
 from openended.harness.models.forward import Advance, Job, Pool, Pooling
 from openended.harness.types import I64, Json, Ragged
 
@@ -215,7 +216,7 @@ def embedded(lm: LanguageModel, pool: Pool, lengths: I64, limits: Sequence[int |
         log.warning("%d of %d texts have no token; the start token stands for each", empty, len(lengths))
     vectors = pool.vectors or [np.zeros((0, 0), dtype=np.float32) for _ in limits]
     for array in vectors:
-        forward.check_finite(array, f"embeddings of {lm.spec.title}")
+        check_finite(array, f"embeddings of {lm.spec.title}")
     cut = [0 if limit is None else int((lengths > limit).sum()) for limit in limits]
     return [Embedded(v, c) for v, c in zip(vectors, cut, strict=True)]
 

@@ -13,6 +13,7 @@ from openended.harness.errors import DataError, SpecError
 from openended.harness.models import forward
 from openended.harness.models.backend import Embedded
 from openended.harness.models.embedder import EmbedderSpec, embedded, joined
+from openended.harness.models.finite import check_finite
 from openended.harness.types import F64, I64, Ragged
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def token_nll(
     """
     jobs, out = _scoring(lm, prompts, continuations, include_prompt=include_prompt, bos=bos)
     forward.run(lm, jobs, rows=len(out), pool=None, nll=out.values, batch_size=batch_size, advance=advance)
-    forward.check_finite(out.values, f"token losses of {lm.spec.title}")
+    check_finite(out.values, f"token losses of {lm.spec.title}")
     return out
 
 
@@ -75,7 +76,7 @@ def embed_and_nll(
     lengths = prompts.lengths + continuations.lengths
     pool = forward.Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
     forward.run(lm, jobs, rows=len(out), pool=pool, nll=out.values, batch_size=batch_size, advance=advance)
-    forward.check_finite(out.values, f"token losses of {lm.spec.title}")
+    check_finite(out.values, f"token losses of {lm.spec.title}")
     return embedded(lm, pool, lengths, (limit,))[0], out
 
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from openended.harness.errors import DataError, first_line
 from openended.harness.io import read_json
-from openended.harness.models.backend import BackendSpec
+from openended.harness.models.backend import Ability, BackendSpec
+from openended.harness.models.families import refusal
 from openended.harness.models.files import TOKENIZERS, WEIGHTS, digests, model_files
 from openended.harness.models.hub import offline
 from openended.harness.registry import register
 from openended.harness.types import Json
+
+if TYPE_CHECKING:
+    from openended.harness.decoding.base import Decoder
 
 BUNDLED = "bundled:"
 _NO_HUB = "not in the local cache and the hub is off or out of reach"
@@ -76,7 +80,7 @@ class ModelSpec(BackendSpec):
         if folder is None:
             return {**made, "hub": self.path, "commit": self.commit()}
         self.check_ready()
-        return {**made, "files": digests(folder, model_files(folder))}
+        return {**made, "files": digests(folder, model_files(folder, chat=self.chat_template))}
 
     def context_length(self) -> int | None:
         """Number of positions by config.json; None where the config has no such limit."""
@@ -117,6 +121,10 @@ class ModelSpec(BackendSpec):
         folder = self.folder
         path = folder / name if folder is not None else self.hub_file(name, optional=True)
         return _json_object(path) if path is not None and path.is_file() else {}
+
+    def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
+        """Return why not: the family is known not to run from left to right."""
+        return refusal(self.config()) or super().cannot(ability, decoder)
 
     def check_ready(self) -> None:
         """Raise `DataError` if the model cannot be loaded: says which file is missing and how to get it."""
