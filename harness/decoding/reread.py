@@ -18,12 +18,8 @@ class RereadRunner:
     """See `Runner`; keeps the token ids and nothing else."""
 
     def __init__(self, lm: LanguageModel, rows: int, *, floor: int) -> None:
-        self._lm, self._model, self._body, self._floor = (
-            lm,
-            lm.model,
-            body_of(lm.model),
-            floor if lm.device.type == "cpu" else 1,
-        )
+        self._lm, self._model, self._body = lm, lm.model, body_of(lm.model)
+        self._floor = floor if lm.device.type == "cpu" else 1
         self.rows = rows
         self._ids: Tensor | None = None
 

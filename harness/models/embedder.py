@@ -195,6 +195,8 @@ def _embed(
     before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
     special = len(before) + len(after)
     rows = joined(prompts, continuations)
+    if causal:
+        rows = [forward.as_ids(np.concatenate([lm.lead(row), row])) for row in rows]
     longest = max((len(row) for row in rows), default=0) + special
     cuts = tuple(longest if limit is None else limit for limit in limits)
     room = max(cuts, default=0) - special

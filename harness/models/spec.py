@@ -45,6 +45,8 @@ class ModelSpec(BackendSpec):
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     chat_template: bool = False
     """The model under test reads each prompt through its tokenizer's chat template (see `models.chat`)."""
+    bos: bool | None = None
+    """The beginning-of-text token before every text that the model reads; null: as its tokenizer does."""
 
     def check(self) -> None:
         """Refuse what no model can be: an empty path, a revision of a folder, an unknown bundled model."""
@@ -76,6 +78,8 @@ class ModelSpec(BackendSpec):
             DataError: If a file is missing or the hub cannot be asked.
         """
         made: dict[str, Json] = {"dtype": self.dtype, "chat_template": self.chat_template}
+        if self.bos is not None:
+            made["bos"] = self.bos
         folder = self.folder
         if folder is None:
             return {**made, "hub": self.path, "commit": self.commit()}
@@ -93,7 +97,7 @@ class ModelSpec(BackendSpec):
         """The tokens that end a text: all that config.json and generation_config.json name, each once."""
         config = self.config()
         named = [config.get("eos_token_id"), (config.get("text_config") or {}).get("eos_token_id")]
-        named.append(self._generation_config().get("eos_token_id"))
+        named.append(self._optional("generation_config.json").get("eos_token_id"))
         flat = [i for value in named for i in (value if isinstance(value, list) else [value])]
         return tuple(dict.fromkeys(i for i in flat if isinstance(i, int)))
 
@@ -115,9 +119,11 @@ class ModelSpec(BackendSpec):
             raise DataError(f"model {self.path}: no config.json in {path.parent}")
         return _json_object(path)
 
-    def _generation_config(self) -> dict[str, Any]:
-        """generation_config.json, which not every model has."""
-        name = "generation_config.json"
+    def tokenizer_config(self) -> dict[str, Any]:
+        """tokenizer_config.json, empty where there is none."""
+        return self._optional("tokenizer_config.json")
+
+    def _optional(self, name: str) -> dict[str, Any]:
         folder = self.folder
         path = folder / name if folder is not None else self.hub_file(name, optional=True)
         return _json_object(path) if path is not None and path.is_file() else {}

@@ -11,11 +11,12 @@ from openended.harness.models.chat import load_template
 from openended.harness.models.families import attention
 from openended.harness.models.placement import DeviceMap, gather, require_accelerate
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import TextTokenizer, load_tokenizer
+from openended.harness.models.tokenizer import TextTokenizer, continuation_text, load_tokenizer
 from openended.harness.models.weights import check_weights
 
 if TYPE_CHECKING:
     import torch
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +47,12 @@ class LanguageModel:
 
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
         """Return the text that `ids` add after `prompt`: keeps the space that some tokenizers drop at a start."""
-        if self.tokenizer.byte_level or not len(prompt):
-            return self.decode(ids)
-        before, whole = self.decode(prompt), self.decode([*prompt, *ids])
-        return whole[len(before) :] if whole.startswith(before) else self.decode(ids)
+        return continuation_text(self.tokenizer, prompt, ids)
+
+    def lead(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
+        """Return what stands before a text of these ids: the beginning-of-text token, unless it is there already."""
+        first = self.tokenizer.lead
+        return () if tuple(ids[: len(first)]) == first else first
 
     @property
     def start_id(self) -> int:
@@ -110,8 +113,10 @@ def _read(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa: ANN401
     try:
         config = AutoConfig.from_pretrained(source, **where)
         kernels = attention(AutoModelForCausalLM._model_mapping.get(type(config), None))
+        config._attn_implementation = kernels  # whatever config.json asks for
         model, info = AutoModelForCausalLM.from_pretrained(
             source,
+            config=config,
             dtype=getattr(torch, spec.dtype),
             use_safetensors=True,
             attn_implementation=kernels,
@@ -125,7 +130,7 @@ def _read(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa: ANN401
     check_weights(spec.title, info)
     used = model.config._attn_implementation
     if used != kernels:
-        raise DataError(f"model {spec.path}: its config.json asks for the attention {used!r}; take that out of it")
+        raise DataError(f"model {spec.path}: it was loaded with the attention {used!r} in place of {kernels!r}")
     return model
 
 

@@ -93,7 +93,7 @@ class SideMaker:
         return lambda: Rows(source.path).stops, source.digest
 
     def _tokens(self, source: Source, need: Need) -> Made:
-        from openended.harness.models.tokenizer import token_ids, word_ids
+        from openended.harness.models.tokenizer import pair_ids, token_ids, word_ids
 
         if need.by == "words":
             return lambda: word_ids(self._texts(source, need)[0]()), source.digest
@@ -104,7 +104,11 @@ class SideMaker:
 
         def build(folder: Path) -> Mapping[str, Any]:
             tokenizer = self.steps.session.tokenizer(spec)
-            stages.save_ragged(folder, token_ids(tokenizer, self._texts(source, need)[0]()))
+            if need.scope == "continuation":
+                ids = pair_ids(tokenizer, Rows(source.path).prompts, Rows(source.path).texts)[1]
+            else:
+                ids = token_ids(tokenizer, self._texts(source, need)[0]())
+            stages.save_ragged(folder, ids)
             return {}
 
         entry = self._step("tokens", source, need, {"scope": need.scope}, {"tokenizer": wanted}, build)
@@ -240,13 +244,13 @@ class SideMaker:
 
     def _ids(self, source: Source, spec: ModelSpec) -> tuple[Ragged, Ragged]:
         """Token ids of prompts and continuations under a model's tokenizer; kept ids where it is the same one."""
-        from openended.harness.models.tokenizer import token_ids
+        from openended.harness.models.tokenizer import pair_ids
 
         rows = Rows(source.path)
         if source.tokenizer == tokenizer_digest(spec):
             return self._read(source, spec), rows.token_ids
         tokenizer = self.steps.session.tokenizer(spec)
-        return token_ids(tokenizer, rows.prompts), token_ids(tokenizer, rows.texts)
+        return pair_ids(tokenizer, rows.prompts, rows.texts)
 
     def _read(self, source: Source, spec: ModelSpec) -> Ragged:
         """Prompt ids as a model reads them: through its chat template where it is the model under test and has one."""
