@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from openended.harness.contract import Spec
-from openended.harness.errors import MissingExtra, SpecError
+from openended.harness.errors import DataError, MissingExtra, SpecError, first_line
 from openended.harness.models import forward
 from openended.harness.models.backend import Embedded
+from openended.harness.models.files import digests, sentence_files
 from openended.harness.models.finite import check_finite
 from openended.harness.models.forward import Advance, Job, Pool, Pooling
 from openended.harness.types import I64, Json, Ragged
@@ -80,7 +81,19 @@ class EmbedderSpec(Spec):
         """What makes two embedders the same one: the model's identity, layer, pooling and length."""
         options: dict[str, Json] = {"kind": self.kind, "layer": self.layer, "pooling": self.pooling}
         together: dict[str, Json] = {"lengths": list(self.lengths)} if self.lengths else {}
-        return {**self.model_spec().identity(), **options, "max_length": self.max_length, **together}
+        return {**self._weights(), **options, "max_length": self.max_length, **together}
+
+    def _weights(self) -> dict[str, Json]:
+        """Identity of the model alone; of a sentence model's folder all files, those of its modules included."""
+        model = self.model_spec()
+        folder = model.folder
+        if self.kind != "sentence" or folder is None:
+            return model.identity()
+        if not (folder / "modules.json").is_file():
+            raise DataError(
+                f"embedder {self.path}: no modules.json in the folder (expected a sentence-transformers model)"
+            )
+        return {"dtype": self.dtype, "files": digests(folder, sentence_files(folder))}
 
     def limit(self, context_length: int | None) -> int | None:
         """Return the length at which texts are cut.
@@ -112,7 +125,10 @@ def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: A
         from sentence_transformers import SentenceTransformer
     except ImportError as err:
         raise MissingExtra("sentence-transformers", "embedders") from err
-    encoder = SentenceTransformer(spec.path, revision=spec.revision, device=device, trust_remote_code=False)
+    try:
+        encoder = SentenceTransformer(spec.path, revision=spec.revision, device=device, trust_remote_code=False)
+    except Exception as err:
+        raise DataError(f"embedder {spec.path}: cannot be loaded ({first_line(err)})") from err
     if spec.max_length is not None:
         encoder.max_seq_length = spec.max_length
     return encoder

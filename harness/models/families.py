@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 Kind = Literal["fixed", "reread"]
 KINDS: tuple[Kind, ...] = ("fixed", "reread")
 
-# Families that look both ways unless their config says that they are decoders.
+# Families that look both ways; as decoders their output layer is not all that makes their logits.
 ENCODERS = frozenset({
     "bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert",
     "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod",
@@ -60,8 +60,8 @@ class Stepper(Protocol):
 def refusal(config: Mapping[str, Any]) -> str | None:
     """Say why a family is not run from left to right, by its config.json; None: nothing is known against it."""
     kind = str(config.get("model_type"))
-    if kind in ENCODERS and not config.get("is_decoder"):
-        return f"models of the family {kind} look both ways (is_decoder is false in config.json)"
+    if kind in ENCODERS:
+        return f"models of the family {kind} are encoders: they look both ways"
     return f"models of the family {kind} are not run: {REFUSED[kind]}" if kind in REFUSED else None
 
 

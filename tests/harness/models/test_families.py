@@ -22,7 +22,8 @@ from openended.harness.models.score import token_nll
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import load_model
 from openended.harness.types import Generation
-from tests.harness.models.tiny_families import how, table, tiny_family
+from tests.harness.decoding.models import wrap
+from tests.harness.models.tiny_families import how, table, tiny_config, tiny_family
 from tests.helpers import ragged, tiny_model
 
 REREAD = ["mamba", "mamba2", "rwkv", "openai-gpt", "recurrent_gemma", "jamba", "qwen3_next", "granitemoehybrid"]
@@ -137,7 +138,7 @@ def test_a_model_that_looks_both_ways_is_refused_before_its_weights_are_read(tmp
     spec = saved("bert", tmp_path)
     (Path(spec.path) / "model.safetensors").write_bytes(b"never read")
     for call in (spec.load, lambda: load_model(spec)):
-        with pytest.raises(DataError, match=r"family bert look both ways \(is_decoder is false in config\.json\)"):
+        with pytest.raises(DataError, match="family bert are encoders: they look both ways"):
             call()
     assert spec.cannot("generate")
 
@@ -145,3 +146,14 @@ def test_a_model_that_looks_both_ways_is_refused_before_its_weights_are_read(tmp
 def test_the_config_does_not_choose_the_attention(tmp_path):
     spec = saved("llama", tmp_path, _attn_implementation="eager", attn_implementation="eager")
     assert load_model(spec).model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("is_decoder", [False, True])
+def test_an_encoder_given_to_generate_is_refused(is_decoder):
+    from transformers import AutoModelForCausalLM
+
+    config = tiny_config("bert")
+    config.is_decoder = is_decoder
+    lm = wrap(AutoModelForCausalLM.from_config(config))
+    with pytest.raises(DataError, match="family bert cannot be run from left to right: step by step"):
+        texts(lm, Greedy(), [Prompt("a", 0, (5, 9, 30, 2))])

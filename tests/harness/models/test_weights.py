@@ -17,6 +17,7 @@ from openended.harness.decoding.search import Beam, BeamSample
 from openended.harness.decoding.teacher import next_token_stats
 from openended.harness.decoding.truncation import Ancestral, Greedy, Nucleus
 from openended.harness.errors import DataError
+from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.masked import load_masked
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import load_model
@@ -152,3 +153,25 @@ def test_shards_are_those_of_the_index_and_all_of_them_are_digested(original, tm
     (folder / "one.part").unlink()
     with pytest.raises(DataError, match=r"names the shard one\.part, which is not in the folder"):
         spec.identity()
+
+
+SENTENCE = ["modules.json", "config_sentence_transformers.json", "1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors", "0_Transformer/model.safetensors"]  # fmt: skip
+
+
+@pytest.mark.parametrize("file", SENTENCE)
+def test_all_that_a_sentence_model_loads_is_digested(tmp_path, file):
+    for name in [*SENTENCE, "README.md", ".cache/lock"]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    spec = EmbedderSpec(path=str(tmp_path), kind="sentence")
+    before = digest(spec.identity())
+    (tmp_path / "README.md").write_text("another")
+    (tmp_path / ".cache/lock").write_text("another")
+    assert digest(spec.identity()) == before
+    (tmp_path / file).write_text("{} ")
+    assert digest(spec.identity()) != before
+
+
+def test_a_folder_that_is_no_sentence_model_is_refused(original):
+    with pytest.raises(DataError, match=r"no modules\.json in the folder"):
+        EmbedderSpec(path=str(original), kind="sentence").identity()
