@@ -34,6 +34,7 @@ class Texts:
         spec = settings.model if settings.generations is None else None
         if spec is not None:
             steps.ask(spec.check_ready)
+            steps.ask(partial(spec.demand, "generate", settings.decoder))
         self.tokenizer_spec = source = spec or settings.scorer
         """Whose tokens the rows are kept in: the model's under test, else the scorer's; None: texts alone."""
         self.tokenizer = NO_TOKENIZER if source is None else steps.ask(lambda: tokenizer_digest(source))

@@ -71,9 +71,10 @@ def test_another_width_is_refused(original, tmp_path):
 
 
 def test_weights_of_another_family_are_refused(original, tmp_path):
-    spec = changed(original, tmp_path, model_type="bert", is_decoder=True, architectures=["BertLMHeadModel"])
-    with pytest.raises(DataError, match=r"its weights do not fit its config\.json \(.* missing: "):
+    spec = changed(original, tmp_path, model_type="gptj", rotary_dim=4, architectures=["GPTJForCausalLM"])
+    with pytest.raises(DataError, match=r"its weights do not fit its config\.json \(.* missing: .*no use for"):
         load_model(spec)
+    spec = changed(original, tmp_path / "masked", model_type="bert", architectures=["BertModel"])
     with pytest.raises(DataError, match=r"its weights do not fit its config\.json \(.* missing: "):
         load_masked(spec)
 
