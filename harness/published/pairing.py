@@ -24,6 +24,7 @@ from pathlib import Path
 from openended.harness.contract import Tokenizer
 from openended.harness.errors import DataError
 from openended.harness.io import file_digest
+from openended.harness.models.tokenizer import continuation_ids, continuation_text
 from openended.harness.published.forms import Published, read_generations, split_member
 from openended.harness.rows import Row, Rows, sort_rows
 from openended.harness.signature import digest
@@ -269,10 +270,14 @@ def _row(example: Row, one: Published, tokenizer: Tokenizer | None, max_new_toke
     if tokenizer is not None:
         size = len(example.prompt_ids)
         own = one.token_ids is not None and one.token_ids[:size] == example.prompt_ids
-        ids = one.token_ids[size:] if own and one.token_ids is not None else tuple(tokenizer.encode(text))
+        ids = (
+            one.token_ids[size:]
+            if own and one.token_ids is not None
+            else tuple(continuation_ids(tokenizer, example.prompt, example.prompt_ids, text))
+        )
         if max_new_tokens is not None and len(ids) > max_new_tokens:
             ids, stop = ids[:max_new_tokens], "length"
-            text = tokenizer.decode(ids)
+            text = continuation_text(tokenizer, example.prompt_ids, ids)
     generation = Generation(example.generation.example_id, one.sample or 0, text, ids, stop, float("nan"))
     return Row(example.prompt, example.prompt_ids, generation)
 

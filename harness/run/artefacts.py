@@ -19,6 +19,7 @@ from openended.harness.contract import Task, Tokenizer
 from openended.harness.errors import DataError, SpecError
 from openended.harness.io import read_json, replacing, write_json
 from openended.harness.models.chat import turns_of
+from openended.harness.models.tokenizer import continuation_ids, continuation_text
 from openended.harness.rows import Row, Rows, read_examples, sort_rows, write_examples, write_rows
 from openended.harness.types import Example, Generation, MetricResult, NextToken, Ragged, Stop
 
@@ -113,10 +114,10 @@ def human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int
     prompt_ids: tuple[int, ...] = ()
     if tokenizer is not None:
         prompt_ids = tuple(tokenizer.encode(example.prompt))
-        ids = tuple(tokenizer.encode(example.human))
+        ids = tuple(continuation_ids(tokenizer, example.prompt, prompt_ids, example.human))
         if max_new_tokens is not None and len(ids) > max_new_tokens:
             ids, stop = ids[:max_new_tokens], "length"
-            text = tokenizer.decode(ids)
+            text = continuation_text(tokenizer, prompt_ids, ids)
     return Row(example.prompt, prompt_ids, Generation(example.id, 0, text, ids, stop, float("nan")))
 
 
