@@ -8,15 +8,15 @@ import io
 import json
 import math
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from openended.harness import owner
 from openended.harness.errors import DataError, StoreError
 from openended.harness.types import Json
 
@@ -28,31 +28,40 @@ MAX_LINE = 16 << 20
 def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a temporary sibling of `path`; it takes the name only if the block ends well.
 
+    The file's permissions follow the umask, so that a group may share a store.
+
     Raises:
         StoreError: If the folder cannot be made or written.
     """
+    temporary = path.with_name(owner.temporary(f".{path.name[:100]}"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        owner.sweep_once(path.parent)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     except OSError as err:
         raise StoreError(f"cannot write {path}: {err.strerror or err}") from err
-    temporary = Path(name)
+    binary = "b" in mode
     try:
-        with open(
-            fd,
-            mode,
-            encoding=None if "b" in mode else "utf-8",
-            newline=None if "b" in mode else "\n",
-        ) as handle:
+        with open(fd, mode, encoding=None if binary else "utf-8", newline=None if binary else "\n") as handle:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-        temporary.chmod(0o644)
         temporary.replace(path)
+        sync_folder(path.parent)
     except OSError as err:
         raise StoreError(f"cannot write {path}: {err.strerror or err}") from err
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Write a folder's names to the disk, as `fsync` does a file's bytes; nothing where the system has no such call."""
+    with suppress(OSError):  # some file systems refuse it, and a reader of the files loses nothing
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -96,7 +105,11 @@ def read_json(path: Path) -> Any:  # noqa: ANN401
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as err:
         raise DataError(f"no such file: {path}") from err
-    except (json.JSONDecodeError, UnicodeDecodeError) as err:
+    except OSError as err:
+        raise DataError(f"cannot read {path}: {err.strerror or err}") from err
+    except RecursionError as err:
+        raise DataError(f"{path}: JSON nested too deeply") from err
+    except ValueError as err:  # not JSON, not UTF-8, or a number of thousands of digits
         raise DataError(f"{path}: not JSON ({err})") from err
 
 

@@ -88,9 +88,9 @@ class Job:
 
     def _run(self, settings: Settings, overrides: list[str]) -> Path | None:
         """Run or plan; returns the run folder, None after a plan."""
+        from openended.harness.folders import check_writable
         from openended.harness.run.judgments import judged_alone, run_judgments
         from openended.harness.run.pipeline import plan, run
-        from openended.harness.store import check_writable
 
         check_writable(settings.outputs_dir)
         session = self._session(settings)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from openended.harness.errors import StoreError
-from openended.harness.store import MANIFEST, Recipe, Store, check_writable
+from openended.harness.folders import check_writable
+from openended.harness.store import MANIFEST, Recipe, Store
 
 
 def recipe(**change) -> Recipe:
