@@ -110,8 +110,11 @@ def _read(folder: Path, only: str | None) -> tuple[Entry, Json]:
         if only is not None and only not in files:
             raise DataError(f"it holds no {only}")
         wrong = [name for name, sha in files.items() if only in (None, name) and not _matches(folder / name, sha)]
-    except PermissionError as err:
-        raise StoreError(f"cannot read {err.filename}: {err.strerror}; to share a store: chmod -R g+rwX") from err
+    except (DataError, PermissionError) as err:
+        cause = err.__cause__ or err
+        if isinstance(cause, PermissionError):
+            raise StoreError(f"cannot read {cause.filename}: {cause.strerror}; to share: chmod -R g+rwX") from err
+        raise
     except (AttributeError, KeyError, OSError, TypeError, ValueError, RecursionError) as err:
         raise DataError(f"{MANIFEST} ({type(err).__name__}: {err})") from err
     if wrong:

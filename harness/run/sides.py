@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 Made = tuple[Callable[[], Any], str | None]
 
 
+MOST_SIDES = 64  # kept loaded: a long grid over many human sides must not fill the memory
+
+
 class SideMaker:
     """Makes `Side`s with the features that metrics need."""
 
@@ -63,6 +66,9 @@ class SideMaker:
         if key not in kept:
             data = {need: load() for need, (load, _) in made.items()}
             kept[key] = Side(source.system, Rows(source.path).ids, data)
+            while len(kept) > MOST_SIDES:
+                kept.pop(next(iter(kept)))
+        kept[key] = kept.pop(key)  # the last used are the last to go
         return kept[key]
 
     def _feature(self, source: Source, need: Need) -> Made:
