@@ -7,15 +7,19 @@ import os
 import sys
 from typing import Any
 
+from openended.harness import terminal
 from openended.harness.errors import HarnessError, suggest
+from openended.harness.text import plain
 
 log = logging.getLogger("openended")
 
-INTERRUPTED = 130
-
 
 def main() -> None:
-    """Run `openended` with the process's arguments; exit code 0, 1 (a job failed), 2 (bad input) or 130 (Ctrl-C)."""
+    """Run `openended` with the process's arguments.
+
+    Exit code 0, 1 (a job failed), 2 (bad input), 130 (Ctrl-C), 143 (SIGTERM) or 141 (nobody reads standard output).
+    """
+    terminal.start()
     # Hydra would print its own multi-line report and leave with 1; ours is one line and 2.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -33,17 +37,14 @@ def main() -> None:
         _fail(explain(err))
     except OSError as err:
         _fail(f"{err.strerror or err}: {err.filename}" if err.filename else str(err))
-    except KeyboardInterrupt:
-        print(  # noqa: T201
-            "\ninterrupted; everything finished is kept: the same command goes on from here", file=sys.stderr
-        )
-        raise SystemExit(INTERRUPTED) from None
+    except KeyboardInterrupt as err:
+        terminal.interrupted(err, "interrupted; everything finished is kept: the same command goes on from here")
 
 
 def _fail(message: str) -> None:
     from openended.harness.hydra_app.job import USER_ERROR
 
-    print(f"openended: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
+    print(f"openended: {plain(' '.join(message.split()))}", file=sys.stderr)  # noqa: T201
     raise SystemExit(USER_ERROR) from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,11 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.errors import HarnessError
-from openended.harness.hydra_app.jobfile import GRID, JobFile, overview, read_jobs
+from openended.harness.hydra_app.jobfile import GRID, JobFile, overview, own_folder, read_jobs
 from openended.harness.hydra_app.union import all_jobs, axes_of, members
 from openended.harness.io import write_json, write_text
 from openended.harness.run.settings import Settings, settings_from
+from openended.harness.text import plain_line
 
 if TYPE_CHECKING:
     from openended.harness.run.pipeline import Outcome
@@ -92,7 +93,8 @@ class Job:
         from openended.harness.run.judgments import judged_alone, run_judgments
         from openended.harness.run.pipeline import plan, run
 
-        check_writable(settings.outputs_dir)
+        if not settings.plan_only:
+            check_writable(settings.outputs_dir)
         session = self._session(settings)
         if judged_alone(settings):
             outcome = run_judgments(settings, session, overrides)
@@ -115,8 +117,8 @@ class Watch(Callback):  # type: ignore[misc]
         Raises:
             SystemExit: With 2 if the grid's folder cannot be written.
         """
-        grid = Path(config.hydra.sweep.dir)
-        with _no_mere_warning(grid):
+        with _no_mere_warning(Path(config.hydra.sweep.dir)):
+            grid = own_folder(config)
             jobs = all_jobs(config)
             write_json(grid / GRID, {"total": len(jobs), "axes": axes_of(jobs)})
 
@@ -165,7 +167,8 @@ def _no_mere_warning(grid: Path) -> Iterator[None]:
     except Exception as err:
         log.error("openended: the grid's end failed: %s: %s", type(err).__name__, " ".join(str(err).split()))
         log.error("the runs are kept: openended-report reads them; the traceback is in %s", grid / "error.txt")
-        write_text(grid / "error.txt", traceback.format_exc())
+        with suppress(HarnessError):
+            write_text(grid / "error.txt", traceback.format_exc())
         raise SystemExit(FAILED) from None
 
 
@@ -219,19 +222,24 @@ def show_plan(settings: Settings, outcome: Outcome) -> None:
     """Print the plan: stage, what, hit or make, key; and the files that the task still needs."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=f"{settings.experiment}: seed {settings.seed}", title_justify="left", box=None)
+    title = Text(plain_line(f"{settings.experiment}: seed {settings.seed}"))
+    table = Table(title=title, title_justify="left", box=None)
     for name in ("stage", "what", "state", "key"):
         table.add_column(name)
     for step in outcome.plan:
-        table.add_row(step.stage, step.what, step.state, step.key[:16] if step.key else "after the above")
+        table.add_row(
+            step.stage, Text(plain_line(step.what)), step.state, step.key[:16] if step.key else "after the above"
+        )
     console = Console(width=110, soft_wrap=True, highlight=False)
     console.print(table)
     for source in settings.task.files():
         state = "present" if source.present else "missing"
-        console.print(f"file {source.name}: {state} at {source.path}" + (f", from {source.url}" if source.url else ""))
+        where = f"file {source.name}: {state} at {source.path}" + (f", from {source.url}" if source.url else "")
+        console.print(Text(plain_line(where)))
     for reason in outcome.missing:
-        console.print(f"missing: {reason}")
+        console.print(Text(plain_line(f"missing: {reason}")))
 
 
 def write_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from openended.harness import terminal
 from openended.harness.errors import HarnessError, SpecError
+from openended.harness.text import plain
 
 EPILOG = """\
 Layouts: {layouts}, or the path of a YAML with the same options (see conf/report).
@@ -52,15 +54,15 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns 0, or 2 after a one-line error."""
+    terminal.start()
     args = parser().parse_args(argv)
     try:
         return _run(args)
     except HarnessError as err:
-        sys.stderr.write(f"error: {' '.join(str(err).split())}\n")
+        sys.stderr.write(f"error: {plain(' '.join(str(err).split()))}\n")
         return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("stopped; files are replaced whole, nothing is half-written\n")
-        return 130
+    except KeyboardInterrupt as err:
+        terminal.interrupted(err, "stopped; files are replaced whole, nothing is half-written")
 
 
 def _run(args: argparse.Namespace) -> int:

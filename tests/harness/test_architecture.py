@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LAYERS = [
     {"harness.errors", "harness.types", "harness.text", "harness.owner", "harness.signature", "harness.rng", "harness.contract", "harness.registry", "harness.io", "harness.folders"},
-    {"harness.store", "harness.store_check", "harness.provenance", "harness.rows", "harness.progress"},
+    {"harness.store", "harness.store_check", "harness.terminal", "harness.provenance", "harness.rows", "harness.progress"},
     {"metrics", "tasks", "harness.models", "harness.decoding", "harness.published"},
     {"harness.run", "harness.report", "harness.finetune"},
     {"harness.hydra_app", "harness.cli", "harness.__main__"},
