@@ -12,6 +12,7 @@ from openended.harness.errors import SpecError
 from openended.harness.io import write_text
 from openended.harness.report.read.layout import Layout, layout_of, load_layout
 from openended.harness.report.tables.table import Table
+from openended.harness.text import plain_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,7 +52,7 @@ class Report:
         counts += [f"{self.superseded} older values superseded"] if self.superseded else []
         out.print(Text(", ".join(counts)))
         for path in self.listed():
-            out.print(Text(str(path)), soft_wrap=True)
+            out.print(Text(plain_line(str(path))), soft_wrap=True)
 
     def listed(self) -> list[Path]:
         """Return the files worth naming to a reader: tables, figures as PNG, frame, page."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from openended.harness.contract import Need
 from openended.harness.decoding.base import Decoder
@@ -24,6 +24,7 @@ from openended.harness.run.steps import Planned, Source, Steps
 from openended.harness.run.texts import Texts
 from openended.harness.signature import canonical, digest
 from openended.harness.store import Entry
+from openended.harness.text import homeless
 from openended.harness.types import HUMAN, Json
 
 log = logging.getLogger(__name__)
@@ -175,26 +176,27 @@ def write_record(
     key = digest({"spec": to_json(spec), "task": task})[:8]
     stamp = datetime.now(UTC)
     folder = runs / f"{stamp:%Y%m%dT%H%M%S}-{key}"
-    record: dict[str, Any] = {
+    made: dict[str, Any] = {
         "schema": RECORD_SCHEMA, "created": stamp.isoformat(timespec="seconds"), "spec": spec,
         "axes": facts, "overrides": list(overrides), "git": git_state(),
         "packages": package_versions(), "hardware": hardware(), "inputs": {"task": task, **steps.inputs},
         "timings": steps.timings, "store": "../../../store", "notes": list(notes), "results": results,
     }  # fmt: skip
+    record = cast("dict[str, Any]", homeless(to_json(made)))
     with steps.session.store.locked(f"run-{key}", f"run {key}"):  # a greedy decoder and two seeds: one run, two jobs
         for earlier in sorted(runs.glob(f"*-{key}"), reverse=True):
-            if _same(earlier, spec, results):
+            if _same(earlier, record["spec"], record["results"]):
                 return earlier
         write_json(folder / RECORD, record)
     return folder
 
 
-def _same(folder: Path, spec: Mapping[str, Json], results: Sequence[Json]) -> bool:
+def _same(folder: Path, spec: Json, results: Json) -> bool:
     try:
         record = read_json(folder / RECORD)
     except DataError:
         return False
-    return bool(record.get("spec") == to_json(spec) and record.get("results") == list(results))
+    return isinstance(record, dict) and record.get("spec") == spec and record.get("results") == results
 
 
 def axes(settings: Settings, decoder: Decoder | None) -> dict[str, Json]:
