@@ -88,8 +88,9 @@ def make_human(
 def make_chat(folder: Path, examples: Path, template: ChatTemplate, tokenizer: Tokenizer) -> Mapping[str, Any]:
     """Write what the model under test reads in place of each prompt: the chat template's text, and its token ids."""
     rows = []
-    for e in read_examples(examples / EXAMPLES):
-        text = template.render(turns_of(e.prompt, e.meta))
+    drawn = list(read_examples(examples / EXAMPLES))
+    texts = template.render_all([turns_of(e.prompt, e.meta) for e in drawn])
+    for e, text in zip(drawn, texts, strict=True):
         nothing = Generation(e.id, 0, "", (), "length", float("nan"))
         rows.append(Row(text, tuple(tokenizer.encode(text)), nothing))
     write_rows(folder / CHAT, rows)
