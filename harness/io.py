@@ -22,6 +22,9 @@ from openended.harness.types import Json
 
 # Longest line of a JSON-lines file, bytes: a guard for memory, far above any document.
 MAX_LINE = 16 << 20
+# A gzip file may unpack to this many bytes, and beyond that to this many times its size: prose shrinks to a third,
+# texts that loop to a twentieth, a bomb to a thousandth.
+UNZIPPED_FREE, UNZIPPED_RATIO = 16 << 20, 50
 
 
 @contextmanager
@@ -123,7 +126,7 @@ def open_text(path: Path) -> IO[str]:
         if path.is_dir():
             raise DataError(f"expected a file, got a folder: {path}")
         if path.suffix == ".gz":
-            return gzip.open(path, "rt", encoding="utf-8-sig", newline="\n")
+            return io.TextIOWrapper(io.BufferedReader(_Unzipped(path)), encoding="utf-8-sig", newline="\n")
         return path.open(encoding="utf-8-sig", newline="\n")
     except FileNotFoundError as err:
         raise DataError(f"no such file: {path}") from err
@@ -163,6 +166,8 @@ def _object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
         raise DataError(f"{where}: not JSON ({err.msg} at column {err.colno})") from err
     except RecursionError as err:
         raise DataError(f"{where}: JSON nested too deeply") from err
+    except ValueError as err:
+        raise DataError(f"{where}: not JSON (a number of thousands of digits)") from err
     if unwrap and isinstance(row, list) and len(row) == 1:
         row = row[0]
     if not isinstance(row, dict):
@@ -170,11 +175,38 @@ def _object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     return row
 
 
-def _open_bytes(path: Path) -> gzip.GzipFile | io.BufferedReader:
+class _Unzipped(io.RawIOBase):
+    """The bytes of a gzip file, of which there must not be absurdly many."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._made = path, 0
+        self._most = max(UNZIPPED_FREE, UNZIPPED_RATIO * path.stat().st_size)
+        self._file = gzip.GzipFile(path, "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer
+        count = self._file.readinto(buffer)
+        self._made += count
+        if self._made > self._most:
+            raise DataError(
+                f"{self._path}: unpacks to more than {UNZIPPED_RATIO} times its size, as no text does; "
+                "if it is meant, give it unpacked"
+            )
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+def _open_bytes(path: Path) -> io.BufferedReader:
     try:
         if path.is_dir():
             raise DataError(f"expected a file, got a folder: {path}")
-        return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+        return io.BufferedReader(_Unzipped(path), 1 << 17) if path.suffix == ".gz" else path.open("rb")
     except FileNotFoundError as err:
         raise DataError(f"no such file: {path}") from err
     except OSError as err:

@@ -47,6 +47,13 @@ def dead(path: Path) -> bool:
     return not running(int(found[3]), int(found[4]))
 
 
+def alive(path: Path) -> bool:
+    """Say whether something temporary is a living process's of this machine."""
+    found = _TAG.search(path.name)
+    here = found is not None and (found[1], found[2]) == (_machine(), _boot())
+    return here and found is not None and running(int(found[3]), int(found[4]))
+
+
 def running(pid: int, start: int) -> bool:
     """Say whether the process of this machine that began at `start` (clock ticks since the boot; 0: any) still runs."""
     now = _started(pid)
