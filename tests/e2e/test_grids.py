@@ -207,7 +207,7 @@ def test_a_killed_worker_has_its_job_tried_once_more(times, launcher, tmp_path):
         large = [p for p in new if p.is_running() and p.memory_info().rss > 300 << 20]
         return large[0].pid if large and "running" in states else None
 
-    with grid_process([*words, "num_examples=200"], tmp_path) as run:
+    with grid_process([*words, "num_examples=40"], tmp_path) as run:
         for _ in range(times):
             wait_for(worker_at_work, run)
             everyone = [p.pid for p in psutil.Process(run.pid).children(recursive=True)]
@@ -215,7 +215,7 @@ def test_a_killed_worker_has_its_job_tried_once_more(times, launcher, tmp_path):
                 os.kill(heaviest(run.pid), signal.SIGKILL)
             killed.update(everyone)
             wait_for(lambda n=len(killed): "once more" in (tmp_path / "err.txt").read_text(), run)
-        code = run.wait(timeout=300)
+        code = run.wait(timeout=600)
     said = (tmp_path / "err.txt").read_text()
     if times == 1:
         assert code == 0, said
