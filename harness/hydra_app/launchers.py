@@ -195,8 +195,8 @@ class Submitit(_Launcher):
         if left:
             log.warning("%d processes were killed, or ran out of time; trying their jobs once more", len(left))
             left = self._round(executor, [part for part, _ in left])
-        for part, err in left:
-            lose(part, f"its process ended twice before it was done (killed, or out of time); see {err}")
+        for part, said in left:
+            lose(part, f"its process ended twice before it was done (killed, or out of time); see {said}")
 
     def _round(self, executor: Any, parts: Sequence[Jobs]) -> list[tuple[Jobs, str]]:  # noqa: ANN401
         """Run parts as cluster jobs; returns what is left of each, the job that ran last, and its error file."""
@@ -208,7 +208,7 @@ class Submitit(_Launcher):
         except BaseException:
             _cancel(jobs)
             raise
-        unfinished = []
+        unfinished: list[tuple[Jobs, str]] = []
         for part, job in zip(parts, jobs, strict=True):
             if job.exception() is not None:
                 log.debug("%s", job.exception())
