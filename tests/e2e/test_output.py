@@ -18,7 +18,7 @@ def openended(*words: str, cwd: Path, redirect: str = "") -> subprocess.Complete
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TERM": "dumb"}
     line = f'"$0" -m openended "$@" {redirect}'
     return subprocess.run(
-        ["bash", "-c", line, sys.executable, *SMALL, *words],
+        ["bash", "-c", line, sys.executable, *words, *SMALL],
         cwd=cwd, env=env, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
 
