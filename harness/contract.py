@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import types as pytypes
 import typing
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -15,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.errors import DataError, SpecError
+from openended.harness.options import fitted
 from openended.harness.signature import signature
-from openended.harness.types import F64, HUMAN, Example, MetricResult, NextToken, Ragged
+from openended.harness.types import F64, Example, MetricResult, NextToken, Ragged
 
 T = TypeVar("T")
 
@@ -31,16 +31,21 @@ Unit = Literal["tokens", "words"]
 class Spec:
     """Base of every frozen options class: checks types on construction, by the annotations.
 
-    Subclasses are `@dataclass(frozen=True, kw_only=True)`; `check` holds their own rules and raises `SpecError`.
+    Subclasses are `@dataclass(frozen=True, kw_only=True)`; `check` holds their own rules and raises `SpecError`. Group,
+    name, version and options identify a spec, in keys as in signatures.
     """
 
+    group: ClassVar[str] = ""
+    """The registry's group; `register` sets it where the base of the group has not."""
     name: ClassVar[str]
     version: ClassVar[int] = 1
+    error_name: ClassVar[str] = ""
+    """What errors call it; empty: its name."""
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = _coerce(getattr(self, f.name), hints[f.name], f"{self.name}.{f.name}")
+            value = fitted(getattr(self, f.name), hints[f.name], f"{self.error_name or self.name}.{f.name}")
             object.__setattr__(self, f.name, value)
         self.check()
 
@@ -51,48 +56,7 @@ class Spec:
         """Raise a `SpecError` that names the option, its value and what is accepted."""
         if not claim:
             value = getattr(self, option)
-            raise SpecError(f"{self.name}.{option}: expected {accepted}, got {value!r}")
-
-
-def _coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
-    """Fit a YAML value to an annotation (int → float, list → tuple) or raise `SpecError`."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return value
-    if origin in (typing.Union, pytypes.UnionType):
-        return _coerce_union(value, args, where)
-    if origin is Literal:
-        if value not in args or isinstance(value, bool) != isinstance(args[args.index(value)], bool):
-            raise SpecError(f"{where}: expected one of {', '.join(map(str, args))}, got {value!r}")
-        return value
-    if origin is tuple and isinstance(value, (list, tuple)):
-        item = args[0] if args else Any
-        return tuple(_coerce(v, item, f"{where}[{i}]") for i, v in enumerate(value))
-    if origin in (Mapping, dict) and isinstance(value, Mapping):
-        return dict(value)
-    kind = origin or hint
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    wrong_bool = isinstance(value, bool) and kind is not bool
-    if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
-        return value
-    raise SpecError(f"{where}: expected {kind.__name__}, got {value!r}")
-
-
-def _coerce_union(value: Any, options: tuple[Any, ...], where: str) -> Any:  # noqa: ANN401
-    for option in options:
-        try:
-            return _coerce(value, option, where)
-        except SpecError:
-            continue
-    wanted = " or ".join(_title(option) for option in options)
-    raise SpecError(f"{where}: expected {wanted}, got {value!r}")
-
-
-def _title(hint: Any) -> str:  # noqa: ANN401
-    if typing.get_origin(hint) is Literal:
-        return f"one of {', '.join(map(str, typing.get_args(hint)))}"
-    return str(getattr(hint, "__name__", hint)).replace("NoneType", "null")
+            raise SpecError(f"{self.error_name or self.name}.{option}: expected {accepted}, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +154,7 @@ class Metric(Spec):
     row is the human ceiling where `ceiling` is true); `human` reads statistics of Q on human text.
     """
 
+    group: ClassVar[str] = "metric"
     family: ClassVar[Family]
     direction: ClassVar[Direction]
     bounds: ClassVar[tuple[float, float]]
@@ -244,11 +209,6 @@ class Metric(Spec):
         )
 
 
-def human_side_of(features: Features) -> Features:
-    """Return the features with the human side as the system under test."""
-    return Features(features.human, dataclasses.replace(features.human, system=HUMAN), features.facts)
-
-
 class Tokenizer(Protocol):
     """The part of a tokenizer that tasks and features use; no special tokens are added."""
 
@@ -280,6 +240,7 @@ class SourceFile:
 class Task(Spec):
     """Where prompts and human continuations come from."""
 
+    group: ClassVar[str] = "task"
     source: ClassVar[str] = ""
     """Address of the data, for the README's table of tasks."""
     size: ClassVar[str] = ""

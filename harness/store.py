@@ -15,7 +15,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,13 +23,14 @@ from openended.harness import owner
 from openended.harness.errors import DataError, StoreError
 from openended.harness.folders import give_name, make_room, set_aside
 from openended.harness.io import file_digest, read_json, sync_folder, to_json, write_json
+from openended.harness.provenance import maker
 from openended.harness.signature import canonical, digest
 from openended.harness.text import homeless
 from openended.harness.types import Json
 
 log = logging.getLogger(__name__)
 
-KEY_SCHEME = 1
+KEY_SCHEME = 2  # 1 named a spec by the path of its class
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"  # after the key: made in part, and gone on with the next time
 
@@ -70,6 +71,8 @@ class Entry:
     """Facts of the making that later stages and reports show (counts, what was skipped)."""
     made: bool = False
     """True if it was made just now, not found."""
+    maker: Mapping[str, Any] = field(default_factory=dict)
+    """What made it: `git`, `packages` and `hardware`, as in a run record; empty where that was not noted."""
 
     @property
     def content(self) -> str:
@@ -106,7 +109,7 @@ def _read(folder: Path, only: str | None) -> tuple[Entry, Json]:
         stage, key, recipe = folder.parent.parent.name, str(manifest["key"]), manifest["recipe"]
         if key != folder.name or recipe["stage"] != stage:
             raise DataError(f"it is {recipe['stage']} {key[:8]}, of another place")
-        files, meta = dict(manifest["files"]), dict(manifest["meta"])
+        files, meta, made_by = (dict(manifest[name]) for name in ("files", "meta", "maker"))
         if only is not None and only not in files:
             raise DataError(f"it holds no {only}")
         wrong = [name for name, sha in files.items() if only in (None, name) and not _matches(folder / name, sha)]
@@ -119,18 +122,18 @@ def _read(folder: Path, only: str | None) -> tuple[Entry, Json]:
         raise DataError(f"{MANIFEST} ({type(err).__name__}: {err})") from err
     if wrong:
         raise DataError(", ".join(wrong))
-    return Entry(stage, key, folder, files, meta), recipe
+    return Entry(stage, key, folder, files, meta, maker=made_by), recipe
 
 
-def write_manifest(folder: Path, recipe: Json, key: str, meta: Mapping[str, Any], seconds: float = 0.0) -> Json:
-    """Write and return the manifest of the files in a folder.
+def write_manifest(folder: Path, recipe: Json, key: str, meta: Mapping[str, Any], **facts: Any) -> Json:  # noqa: ANN401
+    """Write and return the manifest of the files in a folder; `facts` (who made it, in how many seconds) go into it.
 
     Raises:
         StoreError: If it cannot be written.
     """
     found = sorted(p for p in folder.iterdir() if p.is_file() and not p.is_symlink() and p.name != MANIFEST)
     files = {p.name: file_digest(p) for p in found}
-    made = homeless(to_json({"recipe": recipe, "key": key, "files": files, "meta": meta, "seconds": seconds}))
+    made = homeless(to_json({"maker": {}, **facts, "recipe": recipe, "key": key, "files": files, "meta": meta}))
     write_json(folder / MANIFEST, {**cast("dict[str, Json]", made), "digest": digest(made)})
     return made
 
@@ -221,13 +224,13 @@ class Store:
             for left in work.glob(".*"):  # temporary files of a killed run
                 owner.discard(left)
             seconds = round(time.monotonic() - started, 3)
-            made: Any = write_manifest(work, recipe.canonical(), recipe.key, meta, seconds)
+            made: Any = write_manifest(work, recipe.canonical(), recipe.key, meta, maker=maker(), seconds=seconds)
             sync_folder(work)
             give_name(work, folder, MANIFEST)
         finally:
             if not kept:
                 owner.discard(work)
-        entry = Entry(recipe.stage, recipe.key, folder, made["files"], made["meta"])
+        entry = Entry(recipe.stage, recipe.key, folder, made["files"], made["meta"], maker=made["maker"])
         self._verified[recipe.key] = entry
         return replace(entry, made=True)
 

@@ -15,14 +15,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
+from openended.harness.exitcodes import BAD_INPUT, BROKEN_PIPE, Terminated, complain
 from openended.harness.text import plain
-
-INTERRUPTED, TERMINATED, BROKEN_PIPE = 130, 143, 141  # 128 and the signal's number, as a shell says it
-NO_OUTPUT = 2
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: says what Ctrl-C says, and leaves with 143."""
 
 
 class Record(logging.LogRecord):
@@ -74,10 +68,8 @@ class Output(io.TextIOWrapper):
             return
         if err.errno == errno.EPIPE:  # `openended … | head`: the reader had enough
             raise SystemExit(BROKEN_PIPE)
-        sys.stderr.write(
-            f"openended: cannot write to standard output: {err.strerror or err}; everything finished is kept\n"
-        )
-        raise SystemExit(NO_OUTPUT)
+        complain("openended", f"cannot write to standard output: {err.strerror or err}; everything finished is kept")
+        raise SystemExit(BAD_INPUT)
 
 
 def start() -> None:
@@ -100,14 +92,8 @@ def clean_logs() -> None:
     logging.setLogRecordFactory(Record)
 
 
-def interrupted(err: KeyboardInterrupt, said: str) -> NoReturn:
-    """Say what was interrupted and leave with 130 (Ctrl-C) or 143 (SIGTERM)."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    sys.stderr.write(f"\n{said}\n")
-    raise SystemExit(TERMINATED if isinstance(err, Terminated) else INTERRUPTED) from None
-
-
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends the command at once
     raise Terminated
 
 

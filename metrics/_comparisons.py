@@ -7,8 +7,6 @@ cell (i, j) counts how often i beat j.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +16,6 @@ from typing import Literal, cast
 import numpy as np
 
 from openended.harness.errors import DataError
-from openended.harness.io import write_text
 from openended.harness.rng import stream
 from openended.harness.types import F64
 from openended.metrics._rows import Row, as_number, pick, read_rows, source_of
@@ -185,12 +182,3 @@ def _tally(rows: Sequence[Comparison], players: Sequence[str], ties: TieRule, se
             drawn[key] += 1
             wins[(a, b) if first else (b, a)] += 1.0
     return wins
-
-
-def write_wins(path: Path, wins: Wins) -> None:
-    """Write a matrix of wins as CSV; `read_comparisons` reads it back."""
-    text = io.StringIO()
-    out = csv.writer(text, lineterminator="\n")
-    out.writerow(["winner", *wins.players])
-    out.writerows([name, *(f"{v:.12g}" for v in row)] for name, row in zip(wins.players, wins.matrix, strict=True))
-    write_text(path, text.getvalue())

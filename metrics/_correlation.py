@@ -201,30 +201,6 @@ def agreement_scores(values: ArrayLike, *, direction: Direction | Literal["none"
     return made
 
 
-def correlation_table(
-    metrics: Mapping[str, ArrayLike],
-    people: Mapping[str, ArrayLike],
-    *,
-    method: Method = "spearman",
-    **options: Any,  # noqa: ANN401 - those of `correlate`
-) -> dict[str, dict[str, Correlation]]:
-    """Correlate every metric with every human score: the layout of MAUVE Tables 5, 10 and 14.
-
-    Args:
-        metrics: Metric → one value a system (turn it with `agreement_scores` first).
-        people: Criterion → one value a system, the same systems in the same order.
-        method: `spearman` or `kendall`.
-        options: Further options of `correlate`.
-
-    Returns:
-        Criterion (a row) → metric (a column) → correlation.
-    """
-    return {
-        criterion: {name: correlate(values, scores, method=method, **options) for name, values in metrics.items()}
-        for criterion, scores in people.items()
-    }
-
-
 def correlation_matrix(metrics: Mapping[str, Sequence[float]], *, method: Method = "spearman") -> F64:
     """Correlate every metric with every other (Le Bronnec et al. 2024, Fig. 7), shape (metrics, metrics).
 

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from openended.harness.contract import Features, Need, Side
 from openended.harness.errors import UndefinedMetric
 from openended.harness.types import F64, I64, Floats
 
@@ -60,20 +58,6 @@ def blocks(rows: Floats, scale: Rows, size: int = _BLOCK) -> Iterator[tuple[slic
             length = np.sqrt(np.einsum("ij,ij->i", block, block)) if scale == "l2" else np.abs(block).sum(axis=1)
             block /= np.where(length == 0, 1.0, length)[:, None]
         yield part, block
-
-
-def canonical_rows(side: Side, need: Need) -> NDArray[np.float32]:
-    """Return a side's embeddings sorted by example id, so that no score depends on the order of a file."""
-    rows = side.embeddings(need)
-    order = np.argsort(np.asarray(side.ids, dtype=np.str_), kind="stable")
-    if bool((order == np.arange(len(order))).all()):
-        return rows
-    return rows[order]
-
-
-def canonical_sides(features: Features, need: Need) -> tuple[Floats, Floats]:
-    """Return the embeddings of the human and the model side in canonical order, checked as by `check_sides`."""
-    return check_sides(human=canonical_rows(features.human, need), model=canonical_rows(features.model, need))
 
 
 def shared_rows(sides: Sequence[Floats]) -> I64:

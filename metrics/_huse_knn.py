@@ -20,19 +20,18 @@ TIE = 1e-9
 """Distances within this of each other are equal (features have standard deviation 1)."""
 
 
-def standardise(values: F64, name: str) -> F64:
-    """Center and divide by the population standard deviation; shape (n,).
+def scale_of(values: F64, name: str) -> tuple[float, float]:
+    """Return mean and population standard deviation of a column, shape (n,).
 
     Raises:
         UndefinedMetric: If all values are equal: then there is no scale.
     """
-    centred = values - values.mean()
-    spread = float(np.sqrt(np.mean(centred**2)))
+    mean = float(values.mean())
+    spread = float(np.sqrt(np.mean((values - mean) ** 2)))
     # Equal numbers may differ from their own mean by rounding.
     if spread <= 1e-12 * max(1.0, float(np.abs(values).max())):
         raise UndefinedMetric(f"all {len(values)} texts have the same {name}; it cannot be scaled")
-    scaled: F64 = centred / spread
-    return scaled
+    return mean, spread
 
 
 def knn_margins(

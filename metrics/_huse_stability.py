@@ -13,7 +13,7 @@ from openended.harness.errors import UndefinedMetric
 from openended.harness.rng import stream
 from openended.harness.types import F64, I64
 from openended.metrics._huse_join import Rated
-from openended.metrics._huse_knn import knn_margins, margins_to_errors, standardise
+from openended.metrics._huse_statistic import Points, Rule, huse_of
 
 _MOST_LEVELS = 100  # distinct ratings; the coincidence matrix grows with their square for every text
 
@@ -63,16 +63,14 @@ def percentiles(values: F64, level: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def bootstrap_huse(
-    rated: Rated, options: Mapping[str, Any], *, draws: int = 200, level: float = 0.95, seed: int = 0
-) -> Draws:
+def bootstrap_huse(rated: Rated, rule: Rule, *, draws: int = 200, level: float = 0.95, seed: int = 0) -> Draws:
     """Draw examples with replacement and compute HUSE anew each time.
 
     A text drawn twice would be its own nearest neighbour and betray its label; so a text never votes for its copies.
 
     Args:
         rated: Pairs of rated texts.
-        options: `k, ties, vote_tie, log_prob_floor` as `huse` takes them.
+        rule: How the discriminator decides.
         draws: Number of resamples.
         level: Width of the interval.
         seed: Every draw has a stream of its own.
@@ -81,33 +79,26 @@ def bootstrap_huse(
     out = np.full((draws, 2), np.nan)
     for i in range(draws):
         picked = stream(seed, "huse-bootstrap", i).integers(rated.n, size=rated.n)
-        out[i] = _score(columns, picked, options)
+        out[i] = _score(columns, picked, rule)
     return Draws(out[:, 0], out[:, 1], 1.0 + out[:, 0] - out[:, 1], level)
 
 
-def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], options: Mapping[str, Any]) -> F64:
+def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: Rule) -> F64:
     """HUSE and HUSE-Q of examples drawn with or without replacement; NaN where they have no value."""
     n = len(columns["judgments"]) // 2
     rows = np.concatenate([picked, picked + n])
     copies = np.bincount(picked, minlength=n)[np.concatenate([picked, picked])]
-    logp = columns["log_probs"][rows]
-    floor = options.get("log_prob_floor")
-    logp = np.where(np.isneginf(logp), -1000.0 if floor is None else floor, logp)
-    labels = columns["is_model"][rows]
+    drawn = {name: column[rows] for name, column in columns.items()}
     try:
-        rating = standardise(columns["judgments"][rows], "rating")
-        both = np.column_stack([rating, standardise(logp / columns["lengths"][rows], "log-probability a word")])
-        votes = {"k": options["k"], "ties": options.get("ties", "include"), "copies": copies}
-        margins = [knn_margins(x, labels, **votes) for x in (both, rating[:, None])]
+        errors = Points.of(**drawn, rule=rule).errors(rule, copies)
     except UndefinedMetric:
         return np.full(2, np.nan)
-    tie = options.get("vote_tie", "human")
-    return np.array([2.0 * float(margins_to_errors(m, labels, tie).mean()) for m in margins], dtype=np.float64)
+    return np.array([huse_of(error) for error in errors], dtype=np.float64)
 
 
 def rater_curve(
     rated: Rated,
-    options: Mapping[str, Any],
+    rule: Rule,
     *,
     counts: Sequence[int],
     draws: int = 20,
@@ -124,14 +115,14 @@ def rater_curve(
         for j in range(draws):
             rng = stream(seed, "huse-raters", int(count), j)
             columns["judgments"] = subsampled_means(rated.ratings, int(count), rng)
-            plain[i, j] = _score(columns, np.arange(rated.n), options)
-            spread[i, j] = _score(columns, rng.integers(rated.n, size=rated.n), options)[0]
+            plain[i, j] = _score(columns, np.arange(rated.n), rule)
+            spread[i, j] = _score(columns, rng.integers(rated.n, size=rated.n), rule)[0]
     return _curve(counts, plain, spread, level)
 
 
 def example_curve(
     rated: Rated,
-    options: Mapping[str, Any],
+    rule: Rule,
     *,
     sizes: Sequence[int],
     draws: int = 20,
@@ -144,7 +135,7 @@ def example_curve(
     for i, size in enumerate(sizes):
         for j in range(draws):
             picked = stream(seed, "huse-examples", int(size), j).choice(rated.n, size=int(size), replace=False)
-            values[i, j] = _score(columns, picked, options)
+            values[i, j] = _score(columns, picked, rule)
     return _curve(sizes, values, values[..., 0], level)
 
 

@@ -11,12 +11,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.contract import Features, Metric, Need, Side
+from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Side
 from openended.harness.errors import DataError
 from openended.harness.types import F64, HUMAN
 from openended.metrics._rows import Row, as_number, pick, read_rows, source_of
@@ -81,7 +81,12 @@ class Judgments:
 
 
 class JudgmentMetric(Metric):
-    """A metric that reads a file of human judgments, with or without a run."""
+    """A metric that reads a file of human judgments, with or without a run; it brings its own errors."""
+
+    family: ClassVar[Family] = "human"
+    direction: ClassVar[Direction] = "higher"
+    resampling: ClassVar[Resampling] = "none"
+    sides: ClassVar[Literal["one", "two", "human"]] = "two"
 
     def read(self, path: Path) -> Any:  # noqa: ANN401
         """Read and check the file; what it returns is the feature `Need("judgments", by="file")`."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.contract import Features, Metric, Need, Scope, Side, Unit
+from openended.harness.contract import Direction, Family, Features, Metric, Need, Scope, Side, Unit
 from openended.harness.errors import UndefinedMetric
 from openended.harness.types import F64, Ragged
 from openended.metrics._ngrams import NgramIndex
@@ -34,7 +35,11 @@ class Corpus:
 
 @dataclass(frozen=True, kw_only=True)
 class TextMetric(Metric):
-    """Options of every metric of token sequences."""
+    """Options of every metric of token sequences; a statistic of one system, whose target is the human value."""
+
+    family: ClassVar[Family] = "text"
+    direction: ClassVar[Direction] = "match_human"
+    sides: ClassVar[Literal["one", "two", "human"]] = "one"
 
     unit: Unit = "tokens"
     """`tokens`: ids under the scorer's tokenizer, as in the papers (GPT-2 ids); `words`: split at white space."""

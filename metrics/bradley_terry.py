@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling
+from openended.harness.contract import Features, Metric, Need
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import F64, HUMAN, MetricResult
@@ -213,11 +213,7 @@ class BradleyTerry(JudgmentMetric):
 
     name: ClassVar[str] = "bradley_terry"
     version: ClassVar[int] = 1
-    family: ClassVar[Family] = "human"
-    direction: ClassVar[Direction] = "higher"
     bounds: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
-    resampling: ClassVar[Resampling] = "none"  # standard errors come from the observed information
-    sides: ClassVar[Literal["one", "two", "human"]] = "two"
     titles: ClassVar[Mapping[str, str]] = {"bradley_terry": "Bradley-Terry"}
 
     system: str | None = None  # whose score is `bradley_terry`; none: the run's model if rated, else the best non-human

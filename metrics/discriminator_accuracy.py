@@ -17,16 +17,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
-from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
 from openended.harness.rng import stream
 from openended.harness.types import I64, Floats, MetricResult
-from openended.metrics._embeddings import canonical_rows, check_sides
+from openended.metrics._embeddings import check_sides
 from openended.metrics._result import Values
+from openended.metrics._two_sample import TwoSample
 
 _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
 
@@ -116,17 +117,13 @@ def _train(rows: Floats, labels: I64, penalty: float) -> Any:  # noqa: ANN401 - 
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class DiscriminatorAccuracy(Metric):
+class DiscriminatorAccuracy(TwoSample):
     """Held-out accuracy of a linear classifier of model against human texts."""
 
     name: ClassVar[str] = "discriminator_accuracy"
     version: ClassVar[int] = 1
-    family: ClassVar[Family] = "two_sample"
     direction: ClassVar[Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    resampling: ClassVar[Resampling] = "subsample"
-    sides: ClassVar[Literal["one", "two", "human"]] = "two"
-    ceiling: ClassVar[bool] = True
     titles: ClassVar[Mapping[str, str]] = {"accuracy": "Disc. acc."}
 
     test_share: float = 0.2  # our choice: the paper's split is of its own data sets
@@ -140,16 +137,12 @@ class DiscriminatorAccuracy(Metric):
         self.require(self.folds >= 2, "folds", "at least 2")
         self.require(self.seed >= 0, "seed", "at least 0")
 
-    def needs(self) -> tuple[Need, ...]:
-        """Embeddings of both sides."""
-        return (Need("embeddings", by="embedder", scope=self.scope),)
-
     def compute(self, features: Features) -> MetricResult:
         """Compute the accuracy; the penalty stands in the notes."""
-        (need,) = self.needs()
+        human, model = self.pair(features)
         found = discriminator_accuracy(
-            human=canonical_rows(features.human, need),
-            model=canonical_rows(features.model, need),
+            human=human,
+            model=model,
             test_share=self.test_share,
             folds=self.folds,
             seed=self.seed,

@@ -26,7 +26,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Direction, Features, Resampling
+from openended.harness.contract import Features, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import MetricResult
@@ -89,11 +89,8 @@ class DistinctN(TextMetric):
 
     name: ClassVar[str] = "distinct_n"
     version: ClassVar[int] = 1
-    family: ClassVar[Literal["text"]] = "text"
-    direction: ClassVar[Direction] = "match_human"
     bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))  # ngram_diversity is a sum over orders
     resampling: ClassVar[Resampling] = "subsample"  # a bootstrap repeats texts, which lowers the value
-    sides: ClassVar[Literal["one"]] = "one"
     titles: ClassVar[dict[str, str]] = {f"distinct_{n}": f"Distinct-{n}" for n in range(1, 7)} | {
         "ngram_diversity": "n-gram diversity"
     }

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from openended.harness.contract import Direction, Features, Resampling
+from openended.harness.contract import Features, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import MetricResult
@@ -67,11 +67,8 @@ class Entropy(TextMetric):
 
     name: ClassVar[str] = "entropy"
     version: ClassVar[int] = 1
-    family: ClassVar[Literal["text"]] = "text"
-    direction: ClassVar[Direction] = "match_human"
     bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
     resampling: ClassVar[Resampling] = "bootstrap"  # the primary value is a mean over texts
-    sides: ClassVar[Literal["one"]] = "one"
     titles: ClassVar[dict[str, str]] = {f"entropy_{n}": f"Corpus entropy-{n}" for n in range(1, 5)} | {
         f"text_entropy_{n}": f"Entropy-{n}" for n in range(1, 5)
     }

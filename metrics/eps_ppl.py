@@ -14,16 +14,16 @@ with a zero, then the mean of block means (released code of Martins et al.); eps
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.contract import Direction, Features, Metric, Need, Resampling
+from openended.harness.contract import Direction, Features
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import F64, MetricResult
-from openended.metrics._next_token import NEXT_TOKEN, mean_by_row, probabilities, statistics
+from openended.metrics._teacher_forced import TeacherForced, mean_by_row, probabilities
 
 
 def eps_ppl(gold_prob: ArrayLike, *, vocab_size: int, eps: float) -> float:
@@ -62,16 +62,13 @@ def _nll(q: F64, vocab_size: int, eps: float) -> F64:
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class EpsPPL(Metric):
+class EpsPPL(TeacherForced):
     """Epsilon-perplexity of Q on human text, and the same at further values of eps."""
 
     name: ClassVar[str] = "eps_ppl"
     version: ClassVar[int] = 1
-    family: ClassVar[Literal["teacher_forced"]] = "teacher_forced"
     direction: ClassVar[Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    resampling: ClassVar[Resampling] = "bootstrap"
-    sides: ClassVar[Literal["human"]] = "human"
     titles: ClassVar[dict[str, str]] = {"eps_ppl": "ε-PPL"}
 
     eps: float = 1e-5  # our default; the papers do not state one value
@@ -82,13 +79,9 @@ class EpsPPL(Metric):
         self.require(0 < self.eps < float("inf"), "eps", "a number above 0")
         self.require(all(0 < e < float("inf") for e in self.grid), "grid", "numbers above 0")
 
-    def needs(self) -> tuple[Need, ...]:
-        """Return the statistics of Q."""
-        return (NEXT_TOKEN,)
-
     def compute(self, features: Features) -> MetricResult:
         """Compute the perplexity at each eps, from one pass."""
-        stats = statistics(features)
+        stats = self.statistics(features)
         values = {self.name: eps_ppl(stats.gold_prob, vocab_size=stats.vocab_size, eps=self.eps)}
         for eps in self.grid:
             values[f"{self.name}_{eps:g}"] = eps_ppl(stats.gold_prob, vocab_size=stats.vocab_size, eps=eps)

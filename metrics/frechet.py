@@ -26,11 +26,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
 from openended.harness.types import F64, Floats, MetricResult
-from openended.metrics._embeddings import blocks, canonical_sides, check_sides
+from openended.metrics._embeddings import blocks, check_sides
 from openended.metrics._pca import moments, project_pair
+from openended.metrics._two_sample import TwoSample
 
 # Error that the short way may make, as a share of both traces: 1e-8 of a distance that is a thousandth of them.
 _MOST_LOST = 1e-11
@@ -225,17 +226,13 @@ def _root(side: _Gaussian) -> F64:
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class Frechet(Metric):
+class Frechet(TwoSample):
     """Fréchet distance of the model's embeddings from the human ones."""
 
     name: ClassVar[str] = "frechet"
     version: ClassVar[int] = 1
-    family: ClassVar[Family] = "two_sample"
     direction: ClassVar[Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    resampling: ClassVar[Resampling] = "subsample"
-    sides: ClassVar[Literal["one", "two", "human"]] = "two"
-    ceiling: ClassVar[bool] = True
     titles: ClassVar[Mapping[str, str]] = {"frechet": "Fréchet", "frechet_infinity": "Fréchet∞"}
 
     shrinkage: Shrinkage = "none"  # Heusel et al. 2017
@@ -251,14 +248,9 @@ class Frechet(Metric):
         self.require(self.extrapolate == 0 or self.extrapolate >= 2, "extrapolate", "0 or at least 2 sizes")
         self.require(self.seed >= 0, "seed", "at least 0")
 
-    def needs(self) -> tuple[Need, ...]:
-        """Embeddings of both sides."""
-        return (Need("embeddings", by="embedder", scope=self.scope),)
-
     def compute(self, features: Features) -> MetricResult:
         """Compute the distance; n and d stand in the notes where the covariance is singular."""
-        (need,) = self.needs()
-        human, model = canonical_sides(features, need)
+        human, model = self.pair(features)
         distance = frechet_distance(human=human, model=model, shrinkage=self.shrinkage, pca_share=self.pca_share)
         notes, least, dim = [], min(len(human), len(model)), human.shape[1]
         if least <= dim and self.shrinkage == "none" and self.pca_share is None:

@@ -31,13 +31,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling
-from openended.harness.errors import UndefinedMetric
+from openended.harness.contract import Direction, Features, Metric, Need
 from openended.harness.registry import register
 from openended.harness.types import F64, HUMAN, MetricResult
 from openended.metrics._huse_join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, join
-from openended.metrics._huse_knn import Ties, VoteTie, knn_margins, margins_to_errors, standardise
+from openended.metrics._huse_knn import Ties, VoteTie
 from openended.metrics._huse_stability import affordable, agreement, bootstrap_huse
+from openended.metrics._huse_statistic import Points, Rule, huse_of
 from openended.metrics._judgments import JudgmentMetric, Judgments, file_features, judgments_of, read_judgments
 from openended.metrics._result import Values
 
@@ -97,19 +97,10 @@ def huse(
     ratings, logp, sizes, labels = _columns(judgments, log_probs, lengths, is_model)
     if isinstance(k, bool) or k != int(k) or k < 1:
         raise ValueError(f"k: expected a whole number of at least 1, got {k!r}")
-    if np.isneginf(logp).any():
-        if log_prob_floor is None:
-            count = int(np.isneginf(logp).sum())
-            raise UndefinedMetric(f"{count} texts have probability zero under the model and no log_prob_floor is set")
-        logp = np.where(np.isneginf(logp), log_prob_floor, logp)
-    rating = standardise(ratings, "rating")
-    both = np.column_stack([rating, standardise(logp / sizes, "log-probability a word")])
+    rule = Rule(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
     own = None if copies is None else np.asarray(copies, dtype=np.int64)
-    errors, errors_q = (
-        margins_to_errors(knn_margins(x, labels, k=int(k), ties=ties, copies=own), labels, vote_tie)
-        for x in (both, rating[:, None])
-    )
-    value, quality = 2.0 * float(errors.mean()), 2.0 * float(errors_q.mean())
+    errors, errors_q = Points.of(ratings, logp, sizes, labels, rule).errors(rule, own)
+    value, quality = huse_of(errors), huse_of(errors_q)
     return HuseScores(value, quality, 1.0 + value - quality, errors, errors_q)
 
 
@@ -151,11 +142,7 @@ class Huse(JudgmentMetric):
 
     name: ClassVar[str] = "huse"
     version: ClassVar[int] = 1
-    family: ClassVar[Family] = "human"
-    direction: ClassVar[Direction] = "higher"
     bounds: ClassVar[tuple[float, float]] = (0.0, 2.0)
-    resampling: ClassVar[Resampling] = "none"  # it brings its own bootstrap, which leaves a text's copies out
-    sides: ClassVar[Literal["one", "two", "human"]] = "two"
     titles: ClassVar[Mapping[str, str]] = {
         "huse": "HUSE",
         "huse_q": "HUSE-Q",
@@ -220,17 +207,12 @@ class Huse(JudgmentMetric):
         judged.check_scale(self.scale)
         source: dict[str, Any] = {"log_probs": self.log_probs, "length_unit": self.length_unit}
         rated = join(judged, features, system=self.system, **source)
-        options: dict[str, Any] = {
-            "k": self.k,
-            "ties": self.ties,
-            "vote_tie": self.vote_tie,
-            "log_prob_floor": self.log_prob_floor,
-        }
-        scores = huse(**rated.columns(), **options)
+        rule = Rule(k=self.k, ties=self.ties, vote_tie=self.vote_tie, log_prob_floor=self.log_prob_floor)
+        scores = huse(**rated.columns(), **dataclasses.asdict(rule))
         values = {"huse": scores.huse, "huse_q": scores.huse_q, "huse_d": scores.huse_d}
         draws = affordable(self.draws, rated.n)
         if draws:
-            low, high = bootstrap_huse(rated, options, draws=draws, level=self.level, seed=self.seed).interval()
+            low, high = bootstrap_huse(rated, rule, draws=draws, level=self.level, seed=self.seed).interval()
             values |= {"huse_low": low, "huse_high": high}
         values["agreement"] = agreement(rated.ratings)
         return self.result(

@@ -18,10 +18,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.contract import Direction, Features, Metric, Need, Resampling
+from openended.harness.contract import Direction, Features
 from openended.harness.registry import register
 from openended.harness.types import F64, MetricResult
-from openended.metrics._next_token import NEXT_TOKEN, mean_by_row, probabilities, statistics
+from openended.metrics._teacher_forced import TeacherForced, mean_by_row, probabilities
 
 Base = Literal["e", "2"]
 
@@ -59,27 +59,20 @@ def _by_token(q: F64, base: Base) -> F64:
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class JensenShannon(Metric):
+class JensenShannon(TeacherForced):
     """Mean token-level Jensen-Shannon divergence of Q on human text."""
 
     name: ClassVar[str] = "jensen_shannon"
     version: ClassVar[int] = 1
-    family: ClassVar[Literal["teacher_forced"]] = "teacher_forced"
     direction: ClassVar[Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)  # log 2 in nats, 1 in bits
-    resampling: ClassVar[Resampling] = "bootstrap"
-    sides: ClassVar[Literal["human"]] = "human"
     titles: ClassVar[dict[str, str]] = {"jensen_shannon": "JS"}
 
     base: Base = "e"  # nats: Martins et al. 2020, Pillutla et al. 2021
 
-    def needs(self) -> tuple[Need, ...]:
-        """Return the statistics of Q."""
-        return (NEXT_TOKEN,)
-
     def compute(self, features: Features) -> MetricResult:
         """Compute the divergence."""
-        stats = statistics(features)
+        stats = self.statistics(features)
         value = jensen_shannon(stats.gold_prob, base=self.base)
         by_row = mean_by_row(_by_token(probabilities(stats.gold_prob, "gold_prob"), self.base), stats.offsets)
         return self.result(features, self.name, {self.name: value}, per_example={self.name: by_row})

@@ -22,11 +22,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
 from openended.harness.types import F64, Floats, MetricResult
-from openended.metrics._embeddings import canonical_rows, check_sides
+from openended.metrics._embeddings import check_sides
 from openended.metrics._result import Values
+from openended.metrics._two_sample import TwoSample
 
 _BLOCK = 1024
 
@@ -104,17 +105,13 @@ def _diagonal(a: Floats, degree: int) -> F64:
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class Kid(Metric):
+class Kid(TwoSample):
     """Kernel distance of the model's embeddings from the human ones."""
 
     name: ClassVar[str] = "kid"
     version: ClassVar[int] = 1
-    family: ClassVar[Family] = "two_sample"
     direction: ClassVar[Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (float("-inf"), float("inf"))
-    resampling: ClassVar[Resampling] = "subsample"
-    sides: ClassVar[Literal["one", "two", "human"]] = "two"
-    ceiling: ClassVar[bool] = True
     titles: ClassVar[Mapping[str, str]] = {"kid": "KID", "std_error": "KID s.e."}
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"std_error": "none"}
 
@@ -125,16 +122,12 @@ class Kid(Metric):
         """Refuse a degree below 1."""
         self.require(self.degree >= 1, "degree", "at least 1")
 
-    def needs(self) -> tuple[Need, ...]:
-        """Embeddings of both sides."""
-        return (Need("embeddings", by="embedder", scope=self.scope),)
-
     def compute(self, features: Features) -> MetricResult:
         """Compute the distance and its standard error."""
-        (need,) = self.needs()
+        human, model = self.pair(features)
         found = kid(
-            human=canonical_rows(features.human, need),
-            model=canonical_rows(features.model, need),
+            human=human,
+            model=model,
             degree=self.degree,
         )
         return self.result(features, "kid", dict(found))

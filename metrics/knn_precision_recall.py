@@ -23,13 +23,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
 from openended.harness.types import Floats, MetricResult
-from openended.metrics._embeddings import Rows, blocks, canonical_sides, check_sides
+from openended.metrics._embeddings import Rows, blocks, check_sides
 from openended.metrics._neighbors import count_balls, prepare, radii
 from openended.metrics._pca import project_pair
 from openended.metrics._result import Values
+from openended.metrics._two_sample import TwoSample
 
 RowScale = Literal["with_pca", "l2", "none"]
 
@@ -105,17 +106,13 @@ def knn_precision_recall(
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class KnnPrecisionRecall(Metric):
+class KnnPrecisionRecall(TwoSample):
     """Precision, recall, density and coverage of the model's texts."""
 
     name: ClassVar[str] = "knn_precision_recall"
     version: ClassVar[int] = 1
-    family: ClassVar[Family] = "two_sample"
     direction: ClassVar[Direction] = "higher"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    resampling: ClassVar[Resampling] = "subsample"
-    sides: ClassVar[Literal["one", "two", "human"]] = "two"
-    ceiling: ClassVar[bool] = True
     titles: ClassVar[Mapping[str, str]] = {
         "precision": "Precision",
         "recall": "Recall",
@@ -135,14 +132,9 @@ class KnnPrecisionRecall(Metric):
         share = self.explained_variance
         self.require(share is None or 0 < share <= 1, "explained_variance", "a share in (0, 1] or null")
 
-    def needs(self) -> tuple[Need, ...]:
-        """Embeddings of both sides."""
-        return (Need("embeddings", by="embedder", scope=self.scope),)
-
     def compute(self, features: Features) -> MetricResult:
         """Compute the four values."""
-        (need,) = self.needs()
-        human, model = canonical_sides(features, need)
+        human, model = self.pair(features)
         found = knn_precision_recall(
             human=human,
             model=model,

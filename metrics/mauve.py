@@ -19,20 +19,21 @@ section 3; Pillutla et al. 2023, "MAUVE scores for generative models" (smoothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope, Side
+from openended.harness.contract import Direction, Features, Scope, Side
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import HUMAN, Floats, MetricResult
-from openended.metrics._embeddings import canonical_rows, canonical_sides, check_side, check_sides
+from openended.metrics._embeddings import check_side, check_sides
 from openended.metrics._histograms import Curve
 from openended.metrics._mauve_scores import MauveResult, histogram_values, mauve_of_cells
 from openended.metrics._quantizers import Assign, Buckets, QuantizerName, fit_quantizer
+from openended.metrics._two_sample import Quantized
 
 _FEW_TEXTS = 1000  # below this the paper's own study of n finds scores far from their limit
 
@@ -103,17 +104,13 @@ def mauve(
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class Mauve(Metric):
+class Mauve(Quantized):
     """MAUVE of the model's texts against the human ones, averaged over clustering seeds."""
 
     name: ClassVar[str] = "mauve"
     version: ClassVar[int] = 1
-    family: ClassVar[Family] = "two_sample"
     direction: ClassVar[Direction] = "higher"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    resampling: ClassVar[Resampling] = "subsample"
-    sides: ClassVar[Literal["one", "two", "human"]] = "two"
-    ceiling: ClassVar[bool] = True
     titles: ClassVar[Mapping[str, str]] = {
         "mauve": "MAUVE",
         "mauve_star": "MAUVE*",
@@ -155,12 +152,9 @@ class Mauve(Metric):
 
     def check(self) -> None:
         """Refuse options out of range."""
-        self.require(self.num_buckets == "auto" or int(self.num_buckets) >= 2, "num_buckets", "auto or at least 2")
-        self.require(0 < self.explained_variance <= 1, "explained_variance", "a share in (0, 1]")
+        super().check()
         self.require(self.scaling_factor > 0, "scaling_factor", "a positive number")
-        for option in ("curve_points", "restarts", "max_iter", "clustering_seeds"):
-            self.require(getattr(self, option) >= 1, option, "at least 1")
-        self.require(self.seed >= 0, "seed", "at least 0")
+        self.require(self.curve_points >= 1, "curve_points", "at least 1")
         self.require(all(0 < w < 1 for w in self.lambdas), "lambdas", "weights in (0, 1)")
 
     @property
@@ -168,30 +162,22 @@ class Mauve(Metric):
         """One clustering over all systems needs all systems."""
         return self.cluster_fit == "joint"
 
-    def needs(self) -> tuple[Need, ...]:
-        """Embeddings of both sides."""
-        return (Need("embeddings", by="embedder", scope=self.scope),)
-
     def compute(self, features: Features) -> MetricResult:
         """Average the scores over the clustering seeds; curve and histograms are those of the first."""
-        (need,) = self.needs()
-        human, model = canonical_sides(features, need)
+        human, model = self.pair(features)
         cluster, buckets = self._clusterer(features, human, model)
-        runs = [self._score(cluster(self.seed + i), human, model, buckets) for i in range(self.clustering_seeds)]
-        tables = [values for _, values in runs]
-        stacked = {name: np.array([values[name] for values in tables]) for name in tables[0]}
+        runs = [self._score(cluster(seed), human, model, buckets) for seed in self.seeds()]
         first = runs[0][0]
-        return self.result(
+        return self.averaged(
             features,
             "mauve",
-            {name: float(v.mean()) for name, v in stacked.items()},
-            sd={name: float(v.std(ddof=1)) for name, v in stacked.items()} if len(runs) > 1 else None,
+            [values for _, values in runs],
             notes=self._notes(len(human), len(model), buckets),
             arrays={
                 "divergence_curve": first.divergence_curve,
                 "human_hist": first.human_hist,
                 "model_hist": first.model_hist,
-                "mauve_by_seed": stacked["mauve"],
+                "mauve_by_seed": np.array([scores.mauve for scores, _ in runs]),
             },
         )
 
@@ -215,17 +201,16 @@ class Mauve(Metric):
     def _clusterer(self, features: Features, human: Floats, model: Floats) -> tuple[Callable[[int], Assign], int]:
         """Fit on the pair, on all systems of the grid or on the human side; return clusterer and number of cells."""
         if self.cluster_fit == "pair":
-            return self._fit([model, human])
-        (need,) = self.needs()
+            return self.fit([model, human])
         others: tuple[Side, ...] = ()
         if self.cluster_fit == "joint":
             others = _systems(features)
-        fit = [canonical_rows(side, need) for side in others] + [human]
+        fit = [self.sorted_rows(side) for side in others] + [human]
         for rows in fit:
             check_side(rows, "a system of the grid")
         # The human side is the same object for a whole grid, so one clustering serves all its systems.
         key, no_cells = ("mauve.fit", self, *others), dict[int, Assign]()
-        (fitted, buckets), made = features.human.derived(key, lambda: (self._fit(fit), no_cells))
+        (fitted, buckets), made = features.human.derived(key, lambda: (self.fit(fit), no_cells))
 
         def cluster(seed: int) -> Assign:
             if seed not in made:
@@ -233,16 +218,6 @@ class Mauve(Metric):
             return made[seed]
 
         return cluster, buckets
-
-    def _fit(self, fit: Sequence[Floats]) -> tuple[Callable[[int], Assign], int]:
-        return fit_quantizer(
-            fit,
-            quantizer=self.quantizer,
-            num_buckets=self.num_buckets,
-            explained_variance=self.explained_variance,
-            restarts=self.restarts,
-            max_iter=self.max_iter,
-        )
 
     def _notes(self, n_human: int, n_model: int, buckets: int) -> list[str]:
         """Say where the score is less sure than it looks."""

@@ -13,16 +13,16 @@ Source: Jelinek et al. 1977; Holtzman et al. 2020, section 5.1. Variants: the sa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.contract import Direction, Features, Metric, Need, Resampling
+from openended.harness.contract import Direction, Features
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import MetricResult
-from openended.metrics._next_token import NEXT_TOKEN, mean_by_row, probabilities, statistics
+from openended.metrics._teacher_forced import TeacherForced, mean_by_row, probabilities
 
 
 def ppl(gold_prob: ArrayLike) -> float:
@@ -53,25 +53,18 @@ def ppl(gold_prob: ArrayLike) -> float:
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class PPL(Metric):
+class PPL(TeacherForced):
     """Perplexity of Q on human text, where Q has no zeros there."""
 
     name: ClassVar[str] = "ppl"
     version: ClassVar[int] = 1
-    family: ClassVar[Literal["teacher_forced"]] = "teacher_forced"
     direction: ClassVar[Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (1.0, float("inf"))
-    resampling: ClassVar[Resampling] = "bootstrap"
-    sides: ClassVar[Literal["human"]] = "human"
     titles: ClassVar[dict[str, str]] = {"ppl": "PPL"}
-
-    def needs(self) -> tuple[Need, ...]:
-        """Return the statistics of Q."""
-        return (NEXT_TOKEN,)
 
     def compute(self, features: Features) -> MetricResult:
         """Compute the perplexity."""
-        stats = statistics(features)
+        stats = self.statistics(features)
         value = ppl(stats.gold_prob)
         with np.errstate(over="ignore"):
             by_row = np.exp(mean_by_row(-np.log(stats.gold_prob), stats.offsets))

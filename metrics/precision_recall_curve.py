@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
-from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
 from openended.harness.types import F64, MetricResult
-from openended.metrics._embeddings import canonical_sides
 from openended.metrics._histograms import best_f, histogram, precision_recall
-from openended.metrics._quantizers import Buckets, QuantizerName, fit_quantizer
+from openended.metrics._quantizers import Buckets, QuantizerName
 from openended.metrics._result import Values
+from openended.metrics._two_sample import Quantized
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,17 +84,13 @@ def _shares(hist: F64, name: str) -> F64:
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class PrecisionRecallCurve(Metric):
+class PrecisionRecallCurve(Quantized):
     """F8 and F1/8 of the precision-recall curve, averaged over clustering seeds."""
 
     name: ClassVar[str] = "precision_recall_curve"
     version: ClassVar[int] = 1
-    family: ClassVar[Family] = "two_sample"
     direction: ClassVar[Direction] = "higher"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    resampling: ClassVar[Resampling] = "subsample"
-    sides: ClassVar[Literal["one", "two", "human"]] = "two"
-    ceiling: ClassVar[bool] = True
     titles: ClassVar[Mapping[str, str]] = {"f8": "F8", "f1_8": "F1/8"}
 
     num_angles: int = 1001  # Sajjadi et al. 2018
@@ -110,37 +106,19 @@ class PrecisionRecallCurve(Metric):
     def check(self) -> None:
         """Refuse options out of range."""
         self.require(self.num_angles >= 3, "num_angles", "at least 3")
-        self.require(self.num_buckets == "auto" or int(self.num_buckets) >= 2, "num_buckets", "auto or at least 2")
-        self.require(0 < self.explained_variance <= 1, "explained_variance", "a share in (0, 1]")
-        for option in ("restarts", "max_iter", "clustering_seeds"):
-            self.require(getattr(self, option) >= 1, option, "at least 1")
-        self.require(self.seed >= 0, "seed", "at least 0")
-
-    def needs(self) -> tuple[Need, ...]:
-        """Embeddings of both sides."""
-        return (Need("embeddings", by="embedder", scope=self.scope),)
+        super().check()
 
     def compute(self, features: Features) -> MetricResult:
         """Average over the clustering seeds; the curve is that of the first."""
-        (need,) = self.needs()
-        human, model = canonical_sides(features, need)
-        cluster, buckets = fit_quantizer(
-            [model, human],
-            quantizer=self.quantizer,
-            num_buckets=self.num_buckets,
-            explained_variance=self.explained_variance,
-            restarts=self.restarts,
-            max_iter=self.max_iter,
-        )
+        human, model = self.pair(features)
+        cluster, buckets = self.fit([model, human])
         curves = []
-        for i in range(self.clustering_seeds):
-            q, p = (histogram(cells, buckets) for cells in cluster(self.seed + i)([model, human]))
+        for seed in self.seeds():
+            q, p = (histogram(cells, buckets) for cells in cluster(seed)([model, human]))
             curves.append(precision_recall_curve(human_hist=p, model_hist=q, num_angles=self.num_angles))
-        f8, f1_8 = np.array([c.f8 for c in curves]), np.array([c.f1_8 for c in curves])
-        return self.result(
+        return self.averaged(
             features,
             "f8",
-            {"f8": f8.mean(), "f1_8": f1_8.mean()},
-            sd={"f8": f8.std(ddof=1), "f1_8": f1_8.std(ddof=1)} if len(curves) > 1 else None,
+            [{"f8": c.f8, "f1_8": c.f1_8} for c in curves],
             arrays={"precision": curves[0].precision, "recall": curves[0].recall},
         )

@@ -20,10 +20,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.contract import Direction, Features, Metric, Need, Resampling
+from openended.harness.contract import Direction, Features
 from openended.harness.registry import register
 from openended.harness.types import I64, MetricResult, NextToken, Ragged
-from openended.metrics._next_token import NEXT_TOKEN, mean_by_row, statistics
+from openended.metrics._teacher_forced import TeacherForced, mean_by_row
 
 
 def distance_back(candidates: I64, gold: I64, offsets: I64, context: Ragged) -> I64:
@@ -90,16 +90,13 @@ def _shares(stats: NextToken, lengths: tuple[int, ...]) -> dict[str, NDArray[Any
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class RepL(Metric):
+class RepL(TeacherForced):
     """rep/l and wrep/l of Q's best tokens on human text."""
 
     name: ClassVar[str] = "rep_l"
     version: ClassVar[int] = 1
-    family: ClassVar[Literal["teacher_forced"]] = "teacher_forced"
     direction: ClassVar[Direction] = "match_human"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    resampling: ClassVar[Resampling] = "bootstrap"
-    sides: ClassVar[Literal["human"]] = "human"
     titles: ClassVar[dict[str, str]] = {"rep_l": "rep/l", "wrep_l": "wrep/l", "human_rep_l": "human rep/l"}
     directions: ClassVar[dict[str, Direction | Literal["none"]]] = {"wrep_l": "lower", "human_rep_l": "none"}
 
@@ -109,13 +106,9 @@ class RepL(Metric):
         """Refuse lengths below 1."""
         self.require(bool(self.lengths) and min(self.lengths) >= 1, "lengths", "integers of at least 1")
 
-    def needs(self) -> tuple[Need, ...]:
-        """Return the statistics of Q."""
-        return (NEXT_TOKEN,)
-
     def compute(self, features: Features) -> MetricResult:
         """Compute the shares."""
-        stats = statistics(features)
+        stats = self.statistics(features)
         shares = _shares(stats, self.lengths)
         values = {name: float(v.mean()) for name, v in shares.items()}
         by_row = {name: mean_by_row(v, stats.offsets) for name, v in shares.items()}

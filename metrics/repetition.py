@@ -31,7 +31,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Direction, Features, Resampling
+from openended.harness.contract import Features, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import MetricResult
@@ -168,11 +168,8 @@ class Repetition(TextMetric):
 
     name: ClassVar[str] = "repetition"
     version: ClassVar[int] = 1
-    family: ClassVar[Literal["text"]] = "text"
-    direction: ClassVar[Direction] = "match_human"
     bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))  # self_repetition is in nats
     resampling: ClassVar[Resampling] = "bootstrap"  # the primary value is a mean over texts
-    sides: ClassVar[Literal["one"]] = "one"
     titles: ClassVar[dict[str, str]] = {
         "loop_rate": "Rep.",
         "diversity": "Diversity",

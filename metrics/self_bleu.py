@@ -24,12 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.contract import Direction, Features, Resampling
+from openended.harness.contract import Features, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.rng import stream
@@ -160,11 +160,8 @@ class SelfBleu(TextMetric):
 
     name: ClassVar[str] = "self_bleu"
     version: ClassVar[int] = 1
-    family: ClassVar[Literal["text"]] = "text"
-    direction: ClassVar[Direction] = "match_human"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     resampling: ClassVar[Resampling] = "subsample"  # a repeated text would be its own perfect reference
-    sides: ClassVar[Literal["one"]] = "one"
     titles: ClassVar[dict[str, str]] = {f"self_bleu_{n}": f"Self-BLEU-{n}" for n in range(1, 6)}
 
     orders: tuple[int, ...] = (1, 2, 3, 4, 5)

@@ -14,14 +14,14 @@ minus half the squared distance, 1 - (|Q|^2 / 2 - Q(y) + 1 / 2), is the same num
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from numpy.typing import ArrayLike
 
-from openended.harness.contract import Direction, Features, Metric, Need, Resampling
+from openended.harness.contract import Direction, Features
 from openended.harness.registry import register
 from openended.harness.types import MetricResult
-from openended.metrics._next_token import NEXT_TOKEN, mean_by_row, probabilities, statistics
+from openended.metrics._teacher_forced import TeacherForced, mean_by_row, probabilities
 
 
 def sparsemax_score(gold_prob: ArrayLike, sum_sq: ArrayLike) -> float:
@@ -51,25 +51,18 @@ def sparsemax_score(gold_prob: ArrayLike, sum_sq: ArrayLike) -> float:
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class SparsemaxScore(Metric):
+class SparsemaxScore(TeacherForced):
     """Mean sparsemax score of Q on human text."""
 
     name: ClassVar[str] = "sparsemax_score"
     version: ClassVar[int] = 1
-    family: ClassVar[Literal["teacher_forced"]] = "teacher_forced"
     direction: ClassVar[Direction] = "higher"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    resampling: ClassVar[Resampling] = "bootstrap"
-    sides: ClassVar[Literal["human"]] = "human"
     titles: ClassVar[dict[str, str]] = {"sparsemax_score": "SP"}
-
-    def needs(self) -> tuple[Need, ...]:
-        """Return the statistics of Q."""
-        return (NEXT_TOKEN,)
 
     def compute(self, features: Features) -> MetricResult:
         """Compute the score."""
-        stats = statistics(features)
+        stats = self.statistics(features)
         value = sparsemax_score(stats.gold_prob, stats.sum_sq)
         by_row = mean_by_row(stats.gold_prob + 0.5 * (1.0 - stats.sum_sq), stats.offsets)
         return self.result(features, self.name, {self.name: value}, per_example={self.name: by_row})

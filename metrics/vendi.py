@@ -21,11 +21,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope
+from openended.harness.contract import Direction, Features, Scope
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import Floats, MetricResult
-from openended.metrics._embeddings import blocks, canonical_rows, check_side
+from openended.metrics._embeddings import blocks, check_side
+from openended.metrics._two_sample import TwoSample
 
 
 def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
@@ -74,16 +75,15 @@ def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class Vendi(Metric):
+class Vendi(TwoSample):
     """Effective number of different texts; the human value is the target."""
 
     name: ClassVar[str] = "vendi"
     version: ClassVar[int] = 1
-    family: ClassVar[Family] = "two_sample"
     direction: ClassVar[Direction] = "match_human"
     bounds: ClassVar[tuple[float, float]] = (1.0, float("inf"))
-    resampling: ClassVar[Resampling] = "subsample"
     sides: ClassVar[Literal["one", "two", "human"]] = "one"
+    ceiling: ClassVar[bool] = False
     titles: ClassVar[Mapping[str, str]] = {"vendi": "Vendi"}
 
     order: float = 1.0  # Friedman and Dieng 2023
@@ -93,11 +93,6 @@ class Vendi(Metric):
         """Refuse an order that is not positive."""
         self.require(self.order > 0, "order", "a positive number")
 
-    def needs(self) -> tuple[Need, ...]:
-        """Embeddings of the system."""
-        return (Need("embeddings", by="embedder", scope=self.scope),)
-
     def compute(self, features: Features) -> MetricResult:
         """Compute the score of the system under test."""
-        (need,) = self.needs()
-        return self.result(features, "vendi", {"vendi": vendi(canonical_rows(features.model, need), order=self.order)})
+        return self.result(features, "vendi", {"vendi": vendi(self.sorted_rows(features.model), order=self.order)})

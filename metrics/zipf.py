@@ -20,7 +20,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Direction, Features, Resampling
+from openended.harness.contract import Features, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import F64, I64, MetricResult
@@ -95,11 +95,8 @@ class Zipf(TextMetric):
 
     name: ClassVar[str] = "zipf"
     version: ClassVar[int] = 1
-    family: ClassVar[Literal["text"]] = "text"
-    direction: ClassVar[Direction] = "match_human"
     bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
     resampling: ClassVar[Resampling] = "subsample"  # a bootstrap repeats texts, which changes the counts of rare tokens
-    sides: ClassVar[Literal["one"]] = "one"
     titles: ClassVar[dict[str, str]] = {"zipf": "Zipf coef."}
 
     definition: Definition = "degen"  # Holtzman et al. 2020; log_thinned: Pillutla et al. 2021

@@ -26,6 +26,7 @@ from openended.harness.errors import DataError
 from openended.harness.registry import register
 from openended.harness.types import Example
 from openended.tasks._files import FileTask
+from openended.tasks._order import by_hash
 from openended.tasks.download import Remote
 
 ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv"
@@ -89,7 +90,7 @@ class AgNews(FileTask):
     def _news(self, topics: Sequence[Topic], skipped: Counter[str], *, system: bool) -> list[Example]:
         path = self.places()[0]
         wanted = (e for e in self._read(path, skipped) if e.meta["topic"] in topics and _half(e.id) == system)
-        found = sorted(wanted, key=lambda e: hashlib.sha256(e.id.encode()).digest())
+        found = by_hash(wanted, lambda e: e.id)
         if not found:
             raise DataError(f"{path}: holds no news of {', '.join(topics)}")
         return found

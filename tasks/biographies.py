@@ -12,7 +12,6 @@ Source: https://github.com/AlexVerine/pr-4-llm. Licence: text of Wikipedia, CC B
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from openended.harness.registry import register
 from openended.harness.rng import stream
 from openended.harness.types import Example
 from openended.tasks._files import own_digest
+from openended.tasks._order import by_hash
 from openended.tasks._records import usable_text
 
 
@@ -91,7 +91,7 @@ class Biographies(Task):
                 f"{self.path}: holds {len(found)} biographies of the asked length, expected {needed} or more"
             )
         # The order does not depend on which lines were passed over.
-        for at in sorted(range(len(found)), key=lambda i: hashlib.sha256(str(found[i].number).encode()).digest()):
+        for at in by_hash(range(len(found)), lambda i: str(found[i].number)):
             one = found[at]
             user, assistant = self._prompt([found[i] for i in self._drawn(at, one.number, len(found))])
             human = f" {one.title}:\n\n{one.content}"

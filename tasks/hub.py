@@ -8,7 +8,6 @@ Either `text_field` is cut into prompt and continuation, or `prompt_field` and `
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -17,11 +16,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from openended.harness.contract import Task, Tokenizer
-from openended.harness.errors import DataError, suggest
+from openended.harness.errors import DataError, first_line, suggest
 from openended.harness.io import file_digest
 from openended.harness.registry import register
 from openended.harness.signature import digest
 from openended.harness.types import Example
+from openended.tasks._order import by_hash
 from openended.tasks._prompts import Cutter, PromptUnit
 from openended.tasks._records import id_field, usable_text
 from openended.tasks.download import LEDGER, cache_root, editing_ledger, is_offline, read_ledger
@@ -98,7 +98,7 @@ class Hub(Task):
         cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer) if self.text_field else None
         numbers: Any = range(len(rows))
         if self.order == "hash":
-            numbers = sorted(numbers, key=lambda i: hashlib.sha256(str(i).encode()).digest())
+            numbers = by_hash(numbers, str)
         for number in numbers:
             made = self._example(rows[number], number, cutter, skipped)
             if made is not None:
@@ -144,7 +144,7 @@ class Hub(Task):
         try:
             commit = HfApi().dataset_info(self.path, revision=self.revision).sha
         except Exception as err:
-            raise DataError(f"dataset {self.path}: the hub does not answer for it ({_line(err)}); {url}") from err
+            raise DataError(f"dataset {self.path}: the hub does not answer for it ({first_line(err)}); {url}") from err
         if not commit:
             raise DataError(f"dataset {self.path}: the hub names no commit; set task.revision")
         with editing_ledger(ledger) as entries:
@@ -158,8 +158,6 @@ class Hub(Task):
             return datasets.load_dataset(self.path, self.config, split=self.split, revision=commit)
         except Exception as err:
             state = " and the hub is off" if is_offline(offline=self.offline) else ""
-            raise DataError(f"dataset {self.path}, split {self.split}: cannot be loaded{state} ({_line(err)})") from err
-
-
-def _line(err: Exception) -> str:
-    return (str(err).strip().splitlines() or [type(err).__name__])[0][:200]
+            raise DataError(
+                f"dataset {self.path}, split {self.split}: cannot be loaded{state} ({first_line(err)})"
+            ) from err

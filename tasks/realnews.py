@@ -12,7 +12,6 @@ Source: https://github.com/rowanz/grover, Apache-2.0 (code and generations); the
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from openended.harness.io import read_jsonl
 from openended.harness.registry import register
 from openended.harness.types import Example
 from openended.tasks._files import FileTask
+from openended.tasks._order import by_hash
 from openended.tasks._records import usable_text
 from openended.tasks.download import Remote
 
@@ -62,7 +62,7 @@ class RealNews(FileTask):
         rows = (self._example(row, path, number, skipped) for number, row in read_jsonl(path))
         found: Iterator[Example] = (example for example in rows if example is not None)
         if self.order == "hash":
-            found = iter(sorted(found, key=lambda e: hashlib.sha256(e.id.encode()).digest()))
+            found = iter(by_hash(found, lambda e: e.id))
         count = 0
         for example in found:
             count += 1

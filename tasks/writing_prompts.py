@@ -11,7 +11,6 @@ on reddit.com/r/WritingPrompts.
 
 from __future__ import annotations
 
-import hashlib
 import tarfile
 import zlib
 from codecs import BOM_UTF8
@@ -31,6 +30,7 @@ from openended.harness.signature import digest
 from openended.harness.types import Example
 from openended.tasks._detokenize import detokenize, strip_tag
 from openended.tasks._files import FileTask, own_digest
+from openended.tasks._order import by_hash
 from openended.tasks._prompts import Cutter, PromptUnit
 from openended.tasks.download import Remote
 
@@ -102,7 +102,7 @@ class WritingPrompts(FileTask):
             (f"writing_prompts/{number:06d}", text) for number, text in self.documents(skipped)
         )
         if self.order == "hash":
-            found = iter(sorted(found, key=lambda pair: hashlib.sha256(pair[0].encode()).digest()))
+            found = iter(by_hash(found, lambda pair: pair[0]))
         cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer)
         for identity, text in found:
             made = cutter.cut(text)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +51,30 @@ def tiny_model(where: Path) -> Path:
     settings = json.loads((where / "generation_config.json").read_text()) | {"top_k": 7, "do_sample": True}
     (where / "generation_config.json").write_text(json.dumps(settings))
     return where
+
+
+@contextmanager
+def quiet_logging() -> Iterator[None]:
+    """Leave no handler and no level behind that a command in this process configures."""
+    root = logging.getLogger()
+    names = ("openended", "openended.harness.run")
+    handlers, levels = root.handlers[:], {name: logging.getLogger(name).level for name in names}
+    level = root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        for name, old in levels.items():
+            logging.getLogger(name).setLevel(old)
+
+
+def exit_code(main: Callable[[], object], monkeypatch: Any, *words: str) -> int:
+    """Call a command in this process with these words; returns its exit code."""
+    monkeypatch.setattr("sys.argv", ["command", *words])
+    with quiet_logging():
+        try:
+            main()
+        except SystemExit as left:
+            return int(left.code or 0)
+    return 0

@@ -1,9 +1,10 @@
 """Beam search and beam sampling: many hypotheses a text, no token-level Q.
 
 The rules are those of transformers 5 (`generate` with num_beams): each step keeps the 2 · num_beams best continuations
-of a text; those among the first num_beams that end are finished hypotheses, scored by log-probability over
-length^length_penalty; the best num_beams that do not end go on. Here a text leaves the batch when it is done, only the
-best tokens of each beam are candidates, and only cache rows whose parent changed are moved.
+of a text, (1 + m) · num_beams with m > 1 end tokens; those among the first num_beams that end are finished hypotheses,
+scored by log-probability over length^length_penalty; the best num_beams that do not end go on. Here a text leaves the
+batch when it is done, only the best tokens of each beam are candidates, and only cache rows whose parent changed are
+moved.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ class _Search:
         """Score continuations, collect the finished, choose those that go on; returns parent rows and tokens."""
         import torch
 
-        from openended.harness.decoding.penalties import ban_ngrams, forbid_end, repetition_penalty
+        from openended.harness.decoding.penalties import ban_ngrams, ends, forbid_end, repetition_penalty
 
         spec, n, beams = self.spec, len(self.texts), self.spec.num_beams
         at = self.start + step
@@ -158,13 +159,13 @@ class _Search:
         if spec.no_repeat_ngram_size:
             log_probs = ban_ngrams(log_probs, past, spec.no_repeat_ngram_size)
         if self.job.may_not_end(step):
-            log_probs = forbid_end(log_probs, self.lm.eos_id)
+            log_probs = forbid_end(log_probs, self.lm.eos_ids)
         scores, beam, token = self._candidates(spec.scores(log_probs))
-        ends = token == self.lm.eos_id if self.lm.eos_id is not None else torch.zeros_like(token, dtype=torch.bool)
+        ended = ends(token, self.lm.eos_ids)
         if step + 1 == self.job.max_new_tokens:
-            stops = torch.ones_like(ends)
+            stops = torch.ones_like(ended)
         else:
-            stops = ends
+            stops = ended
         if bool(stops[:, :beams].any()):
             self._collect(scores, beam, token, stops, step)
         order = (scores + stops * LOW).topk(beams, dim=1).indices
@@ -176,11 +177,11 @@ class _Search:
         return (rows * beams + beam).reshape(-1), token
 
     def _candidates(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The 2 · num_beams continuations of each text: scores, beams and tokens, shape (n, 2 · num_beams)."""
+        """The best continuations of each text, enough that num_beams go on: scores, beams, tokens, (n, count) each."""
         import torch
 
         n, beams, size = len(self.texts), self.spec.num_beams, log_probs.shape[-1]
-        count = min(2 * beams, beams * size)
+        count = min(max(2, 1 + len(self.lm.eos_ids)) * beams, beams * size)
         if not self.spec.stochastic:
             best = log_probs.topk(min(count, size), dim=-1)
             total = best.values.view(n, beams, -1) + self.running[:, :, None]
@@ -227,7 +228,7 @@ class _Search:
         for i, text in enumerate(self.texts):
             if i not in stay:
                 ids = text.finished[0][1]
-                ended = self.lm.eos_id is not None and ids[-1] == self.lm.eos_id
+                ended = ids[-1] in self.lm.eos_ids
                 made.append(finished(self.lm, self.prompts[text.index], ids[:-1] if ended else ids, ended=ended))
         self.job.emit(made)
         beams = self.spec.num_beams

@@ -200,7 +200,7 @@ def _batch(
         early = [i for i, place in enumerate(places[part]) if place.step < min_new_tokens]
         logits = run.logits(hidden[part])
         if early:
-            logits = forbid_end(logits, lm.eos_id, early)
+            logits = forbid_end(logits, lm.eos_ids, early)
         chunk = _Chunk(logits, gold[part], places[part], banned=bool(early))
         _score_all(decoders, tables, chunk, out[part], prompts, continuations)
 

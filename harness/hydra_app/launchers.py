@@ -30,7 +30,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from openended.harness.errors import DataError, SpecError
 from openended.harness.hydra_app.jobfile import JobFile, overview
 from openended.harness.hydra_app.orphans import Parent, end_with, this_process
-from openended.harness.hydra_app.union import PLUGINS
+from openended.harness.hydra_app.sweeper import PLUGINS
 from openended.harness.terminal import clean_logs
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class Submitit(_Launcher):
             ended = all(job.done() for job in jobs)
             line = overview(Path(self._config.hydra.sweep.dir))
             if line != said:
-                log.info("%s", line)
+                log.info("grid       %s", line)
                 said = line
             if ended:
                 return

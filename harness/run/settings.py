@@ -12,7 +12,7 @@ from openended.harness.decoding.base import Decoder
 from openended.harness.errors import SpecError, suggest
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.placement import DeviceMap
-from openended.harness.models.transformers import ModelSpec
+from openended.harness.models.spec import ModelSpec
 from openended.harness.registry import build, construct
 from openended.harness.signature import canonical
 from openended.harness.types import Json
@@ -39,8 +39,9 @@ class Runtime(Spec):
     """Finished generations are written at least this often: what a kill can cost."""
     threads: int | None = None
     """CPU threads of the numerical libraries; null leaves them as they are."""
-    keep_models: int = 2
-    """Models kept loaded between the jobs of one process."""
+    keep_models: int = 4
+    """Models kept loaded between the jobs of one process: as many as a run has at most (under test, scorer, embedder,
+    amateur). The jobs of one model stand side by side in a grid, so none is loaded twice."""
     locking: bool = True
     """File locks in the store; switch off on file systems that have none."""
     on_error: Literal["continue", "stop"] = "continue"
@@ -153,4 +154,9 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
 
 
 def _model(node: Mapping[str, Any] | None, where: str) -> ModelSpec | None:
-    return construct(ModelSpec, node, where) if node else None
+    if not node:
+        return None
+    made = build("model", node, where)
+    if not isinstance(made, ModelSpec):
+        raise SpecError(f"{where}: expected a model that runs in this process, got {made.name}")
+    return made

@@ -27,7 +27,7 @@ STAGES = ("generate", "measure", "score", "embed", "teacher")
 
 def thousand_runs() -> str:
     """Write 1,000 run folders: 5 models × 10 decoders × 4 lengths × 5 seeds, arrays and texts for one length."""
-    from tests.report.synthetic import write_run
+    from tests.harness.report.synthetic import write_run
 
     folder = Path(tempfile.mkdtemp(prefix="openended-report-"))
     for length in LENGTHS:

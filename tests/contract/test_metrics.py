@@ -50,7 +50,7 @@ def other_value(hint: Any, value: Any) -> list[Any]:
 @pytest.mark.parametrize("name", METRICS)
 def test_four_way_name(name):
     cls = METRICS[name]
-    assert cls.__module__ == f"metrics.{name}"
+    assert cls.__module__ == f"openended.metrics.{name}"
     node = yaml.safe_load((ROOT / "conf/metric" / f"{name}.yaml").read_text(encoding="utf-8"))
     assert list(node) == [name]
     assert node[name]["_target_"] == f"{cls.__module__}.{cls.__qualname__}"
@@ -78,7 +78,7 @@ def test_declared_facts(name):
 
 @pytest.mark.parametrize("name", METRICS)
 def test_docstring_names_its_source(name):
-    module = __import__(f"metrics.{name}", fromlist=["_"])
+    module = __import__(f"openended.metrics.{name}", fromlist=["_"])
     assert re.search(r"\bSource", module.__doc__ or ""), f"metrics/{name}.py: no source in its docstring"
 
 

@@ -36,7 +36,7 @@ ENV = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
 def command(words: list[str]) -> list[str]:
-    return [sys.executable, "-m", "openended", *words]
+    return [sys.executable, "-m", "openended", "-v", *words]
 
 
 def openended(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -242,7 +242,7 @@ def heaviest(parent: int) -> int:
 def test_a_grid_whose_end_fails_leaves_with_an_exit_code(error, code, expected, tmp_path):
     script = (
         "import sys\n"
-        "from harness import grid\n"
+        "from openended.harness.hydra_app import job as grid\n"
         "from openended.harness.cli import main\n"
         "from openended.harness.errors import SpecError\n"
         "def refuse(*_):\n"

@@ -58,10 +58,9 @@ def test_installed_wheel_runs_the_quick_start_from_another_directory(installed, 
         "ancestral",
         "nucleus",
         "MAUVE",
-        "results.md",
-        "results.tex",
-        "results.csv",
-        ".png",
+        "report.html",
+        "(results: .md .tex .csv)",
+        "(divergence, ",
     ):
         assert expected in done.stdout
     assert len(list(tmp_path.glob("outputs/runs/quickstart/*/record.json"))) == 5, (

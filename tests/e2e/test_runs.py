@@ -25,7 +25,7 @@ WORDS = (
 
 def openended(*words: str, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "2"}
-    command = [sys.executable, "-m", "openended", *words]
+    command = [sys.executable, "-m", "openended", "-v", *words]
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
 
 

@@ -77,9 +77,9 @@ def test_a_closed_descriptor_is_not_given_to_the_next_file(tmp_path):
 
 def test_sigterm_says_what_ctrl_c_says():
     code = (
-        "import time\nfrom openended.harness import terminal\nterminal.start()\n"
-        "try:\n    print('ready', flush=True)\n    time.sleep(600)\n"
-        "except KeyboardInterrupt as err:\n    terminal.interrupted(err, 'everything is kept')\n"
+        "import sys, time\nfrom openended.harness import exitcodes, terminal\nterminal.start()\n"
+        "def work():\n    print('ready', flush=True)\n    time.sleep(600)\n"
+        "sys.exit(exitcodes.code_of('it', work, kept='everything is kept'))\n"
     )
     for number, expected in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         with subprocess.Popen(
@@ -89,4 +89,4 @@ def test_sigterm_says_what_ctrl_c_says():
             process.send_signal(number)
             _, said = process.communicate(timeout=60)
         assert process.returncode == expected
-        assert said == "\neverything is kept\n"
+        assert said == "\nit: interrupted; everything is kept\n"

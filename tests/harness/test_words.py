@@ -23,6 +23,7 @@ from openended.harness.types import Ragged
 
 @dataclass(frozen=True, kw_only=True)
 class Toy(Spec):
+    group: ClassVar[str] = "toy"
     name: ClassVar[str] = "toy"
     version: ClassVar[int] = 3
 
@@ -86,7 +87,8 @@ def test_signature_holds_every_field_and_fact():
 
 
 def test_canonical_writes_defaults_out_and_refuses_what_json_cannot_say():
-    assert canonical(Toy())["limit"] is None
+    assert canonical(Toy()) == {"group": "toy", "name": "toy", "version": 3, "p": 0.5, "kind": "a", "orders": [1, 2],
+                                "limit": None, "on": False}  # fmt: skip
     with pytest.raises(TypeError, match="no canonical form"):
         canonical(float("nan"))
     with pytest.raises(TypeError, match="no canonical form"):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from openended.harness.contract import Features, Side
 from openended.harness.errors import DataError, SpecError, UndefinedMetric
+from openended.harness.report.figures.people import huse_regions
 from openended.harness.types import Ragged
 from openended.metrics._huse_join import NLL, RATINGS, WORDS, Rated
 from openended.metrics._huse_stability import (
@@ -20,6 +21,7 @@ from openended.metrics._huse_stability import (
     percentiles,
     rater_curve,
 )
+from openended.metrics._huse_statistic import Rule
 from openended.metrics.huse import Huse, huse
 from tests.oracles import huse as oracle
 
@@ -148,7 +150,7 @@ def test_released_ratings_curve():
     rated = Rated.from_arrays(metric.compute(features).arrays)
     expected = json.loads((SHARED / "huse_expected.json").read_text())
     stored = expected["rating_subsample_curve_k16_exact_ties_vote_tie_reference"]
-    got = rater_curve(rated, {"k": 16}, counts=[int(c) for c in stored], draws=20)
+    got = rater_curve(rated, Rule(k=16), counts=[int(c) for c in stored], draws=20)
     assert got.huse.tolist() == pytest.approx([row["huse_mean"] for row in stored.values()], abs=0.06)
     assert got.huse_q.tolist() == pytest.approx([row["huse_q_mean"] for row in stored.values()], abs=0.06)
     assert got.huse[-1] == pytest.approx(0.53)
@@ -394,20 +396,20 @@ def test_copies_of_a_text_do_not_vote_for_it():
     rated = Rated(
         tuple(map(str, range(300))), given_["judgments"][:, None], given_["log_probs"], given_["lengths"].astype(float)
     )
-    draws = bootstrap_huse(rated, {"k": 4}, draws=20)
+    draws = bootstrap_huse(rated, Rule(k=4), draws=20)
     assert np.mean(draws.huse) == pytest.approx(huse(**given_, k=4).huse, abs=0.1)
     low, high = draws.interval()
     assert low < 1.0 < high
-    once = bootstrap_huse(rated, {"k": 4}, draws=20)
+    once = bootstrap_huse(rated, Rule(k=4), draws=20)
     assert np.array_equal(draws.huse, once.huse)
 
 
 def test_curves_end_at_the_value_and_narrow():
     rated = example_rated()
     value = huse(**rated.columns())
-    raters = rater_curve(rated, {"k": 16}, counts=[1, 5], draws=8)
+    raters = rater_curve(rated, Rule(k=16), counts=[1, 5], draws=8)
     assert (raters.huse[-1], raters.huse_q[-1]) == pytest.approx((value.huse, value.huse_q))
-    examples = example_curve(rated, {"k": 16}, sizes=[5, 30, 100], draws=8)
+    examples = example_curve(rated, Rule(k=16), sizes=[5, 30, 100], draws=8)
     assert np.isnan(examples.huse[0])  # 10 texts have no 16 neighbours
     assert examples.huse[-1] == pytest.approx(value.huse)
     assert examples.high[-1] == examples.low[-1] == pytest.approx(value.huse)
@@ -427,3 +429,17 @@ def test_agreement_between_raters():
     # 2 × 2 units by hand: ratings (1, 1), (2, 2), (1, 2). Ordinal distance of levels 1 and 2 is one constant, so alpha =
     # 1 − (n − 1) × o12 / (n1 × n2) with n = 6 values, n1 = n2 = 3, and one mixed unit giving o12 = 1: 1 − 5/9 = 4/9.
     assert agreement(np.array([[1.0, 1.0], [2.0, 2.0], [1.0, 2.0]])) == pytest.approx(4 / 9)
+
+
+def test_without_a_floor_probability_zero_is_undefined_everywhere():
+    """The metric, its bootstrap and its figure share one statistic: none of them makes up a floor."""
+    data = columns(30)
+    data["log_probs"][3] = -np.inf
+    rated = Rated(tuple(map(str, range(30))), data["judgments"][:, None], data["log_probs"], data["lengths"])
+    rule = Rule(log_prob_floor=None)
+    with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
+        huse(**data, log_prob_floor=None)
+    draws = bootstrap_huse(rated, rule, draws=20)
+    assert 0 < np.isnan(draws.huse).sum() < 20, "a draw has a value where it leaves the text out, and only there"
+    with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
+        huse_regions(rated, rule)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +21,19 @@ from openended.harness.report.figures.drawing import (
     new_figure,
     plain,
 )
+from openended.harness.report.figures.naming import named
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.frame import Results
-from openended.harness.report.read.systems import System, by_data, systems_of
-from openended.harness.report.tables.systems import slug
+from openended.harness.report.read.systems import System, by_data, parts_of, systems_of, variants
 from openended.harness.signature import parse_signature
-from openended.harness.types import F64
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from openended.metrics._huse_join import Rated
+    from openended.metrics._huse_knn import Ties, VoteTie
+    from openended.metrics._huse_statistic import Points, Rule
 
 MODEL_COLOUR = COLOURS[0]
 RECALL = ("knn_precision_recall", "recall")  # not its metric's primary value, but its other half
@@ -45,21 +46,27 @@ _MANY = 2000  # examples: above, the stability curves take too long for a report
 
 def people_figures(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
     """Draw what there is data for: `huse-<system>`, `huse-stability-<system>`, `huse-parts`, `metric-agreement`."""
-    drawn: dict[str, Figure] = {}
-    groups = by_data(items)
-    for (task,), part in groups.items():
-        tail = "" if len(groups) == 1 else f"-{slug(task)}"
+    regions: dict[tuple[str, ...], Figure | None] = {}
+    stability: dict[tuple[str, ...], Figure | None] = {}
+    halves: dict[tuple[str, ...], Figure | None] = {}
+    for told, part in parts_of(items, "huse").items():
         systems = systems_of(part)
         for system in systems:
-            drawn |= _huse_of(results, system, f"{tail}-{slug(system.label)}")
-        parts = {s.label: (_mean(s, "huse_q"), _mean(s, "huse_d")) for s in systems}
-        parts = {name: both for name, both in parts.items() if all(map(math.isfinite, both))}
-        if parts:
-            drawn[f"huse-parts{tail}"] = huse_parts(parts)
-        values = _primary_values(systems)
-        if len(values) > 1 and _comparable(values):
-            drawn[f"metric-agreement{tail}"] = agreement_map(values)
-    return drawn
+            regions[*told, system.label], stability[*told, system.label] = _huse_of(results, system)
+        both = {s.label: (_mean(s, "huse_q"), _mean(s, "huse_d")) for s in systems}
+        both = {name: pair for name, pair in both.items() if all(map(math.isfinite, pair))}
+        halves[told] = huse_parts(both) if both else None
+    agreement: dict[tuple[str, ...], Figure | None] = {}
+    for task, part in by_data(items).items():
+        values = _primary_values(part)
+        enough = len(values) > 1 and _comparable(values)
+        agreement[(task,)] = agreement_map(values) if enough else None
+    return {
+        **named("huse", regions, always=True),
+        **named("huse-stability", stability, always=True),
+        **named("huse-parts", halves),
+        **named("metric-agreement", agreement),
+    }
 
 
 def _mean(system: System, key: str) -> float:
@@ -67,61 +74,62 @@ def _mean(system: System, key: str) -> float:
     return math.nan if value is None else value.mean
 
 
-def _huse_of(results: Results, system: System, tail: str) -> dict[str, Figure]:
+def _huse_of(results: Results, system: System) -> tuple[Figure | None, Figure | None]:
     from openended.metrics._huse_join import Rated
+    from openended.metrics._huse_statistic import Rule
 
     value = system.value("huse", "huse")
     stored = results.arrays(*value.sources[0]) if value is not None else {}
     arrays = {k.removeprefix("arrays/"): v for k, v in stored.items() if k.startswith("arrays/")}
     if value is None or not {"ratings", "log_probs", "lengths"} <= set(arrays):
-        return {}
+        return None, None
     rated = Rated.from_arrays(arrays)
     fields = parse_signature(value.signature)
     floor = fields.get("log_prob_floor", "none")
-    options: dict[str, Any] = {
-        "k": int(fields["k"]),
-        "ties": fields["ties"],
-        "vote_tie": fields["vote_tie"],
-        "log_prob_floor": None if floor == "none" else float(floor),
-    }
-    drawn = {f"huse{tail}": huse_regions(rated, options)}
-    if rated.n <= _MANY:
-        drawn[f"huse-stability{tail}"] = huse_stability(rated, options)
-    return drawn
+    rule = Rule(
+        k=int(fields["k"]),
+        ties=cast("Ties", fields["ties"]),
+        vote_tie=cast("VoteTie", fields["vote_tie"]),
+        log_prob_floor=None if floor == "none" else float(floor),
+    )
+    return huse_regions(rated, rule), huse_stability(rated, rule) if rated.n <= _MANY else None
 
 
-def _primary_values(systems: Sequence[System]) -> dict[str, list[float]]:
+def _primary_values(items: Sequence[Folded]) -> dict[str, list[float]]:
     """Metric → its primary value (and recall) of every system, where five systems or more have it."""
-    shown = [i for s in systems for i in s.items if i.primary or (i.metric, i.key) == RECALL]
-    titles = {(i.metric, i.key): i.title for i in shown}
-    table = {}
-    for pair, title in titles.items():
-        column = [value.mean if (value := s.value(*pair)) is not None else math.nan for s in systems]
-        if sum(map(math.isfinite, column)) >= LEAST_SYSTEMS:
-            table[title] = column
+    models = [i for i in items if i.system == "model"]
+    systems = list(dict.fromkeys(tuple(i.axes.items()) for i in models))
+    shown = [i for i in models if i.primary or (i.metric, i.key) == RECALL]
+    table: dict[str, list[float]] = {}
+    for (metric, key), title in {(i.metric, i.key): i.title for i in shown}.items():
+        for options, part in variants(models, metric).items():
+            values = {tuple(i.axes.items()): i.mean for i in part if i.key == key}
+            name = f"{title} ({options})" if options else title
+            column = [values.get(s, math.nan) for s in systems]
+            if sum(map(math.isfinite, column)) >= LEAST_SYSTEMS:
+                table[name if name not in table else f"{name} [{metric}.{key}]"] = column
     return table
 
 
-def huse_regions(rated: Rated, options: Mapping[str, Any]) -> Figure:
+def huse_regions(rated: Rated, rule: Rule) -> Figure:
     """Draw both texts of all examples, the regions of the k-NN discriminator and both margins (HUSE Fig. 4).
 
     Args:
         rated: Pairs of rated texts.
-        options: `k, ties, vote_tie, log_prob_floor` as `openended.metrics.huse.huse` takes them.
+        rule: How the discriminator decides.
     """
     from matplotlib.figure import Figure
 
-    columns = rated.columns()
-    floor = options.get("log_prob_floor")
-    logp = np.where(np.isneginf(columns["log_probs"]), -1000.0 if floor is None else floor, columns["log_probs"])
-    points = np.column_stack([columns["judgments"], logp / columns["lengths"]])
-    labels: NDArray[np.bool_] = columns["is_model"]
+    from openended.metrics._huse_statistic import Points
+
+    texts = Points.of(**rated.columns(), rule=rule)
+    points, labels = texts.raw, texts.is_model
     figure = Figure(figsize=(COLUMN, 3.5), layout="constrained")
     panels = figure.subplot_mosaic(
         [["top", "."], ["main", "right"]], height_ratios=[1, 4], width_ratios=[4, 1], empty_sentinel="."
     )
     main: Axes = panels["main"]
-    _shade(main, points, labels, options)
+    _shade(main, texts, rule)
     for is_model, name, colour, marker in ((False, "human", HUMAN_COLOUR, "o"), (True, "model", MODEL_COLOUR, "^")):
         own = points[labels == is_model]
         main.plot(*own.T, marker, color=colour, label=name, markersize=2.6, alpha=0.8, markeredgewidth=0)
@@ -138,19 +146,14 @@ def huse_regions(rated: Rated, options: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _shade(panel: Axes, points: F64, labels: NDArray[np.bool_], options: Mapping[str, Any]) -> None:
+def _shade(panel: Axes, texts: Points, rule: Rule) -> None:
     """Colour the plane by what the discriminator says there."""
-    from openended.metrics._huse_knn import knn_margins
-
-    spread = points.std(axis=0)
-    spread[spread == 0] = 1.0
-    low, high = points.min(axis=0), points.max(axis=0)
-    pad = 0.05 * np.maximum(high - low, spread)
+    low, high = texts.raw.min(axis=0), texts.raw.max(axis=0)
+    pad = 0.05 * np.maximum(high - low, texts.spread)
     axes = [np.linspace(low[i] - pad[i], high[i] + pad[i], GRID) for i in (0, 1)]
     grid = np.column_stack([g.ravel() for g in np.meshgrid(*axes)])
-    k = min(int(options["k"]), len(points))
-    margins = knn_margins(points / spread, labels, k=k, ties=options.get("ties", "include"), queries=grid / spread)
-    tie = 1 if options.get("vote_tie", "human") == "model" else 0
+    margins = texts.margins_at(grid, rule)
+    tie = 1 if rule.vote_tie == "model" else 0
     said = np.where(margins == 0, tie, margins > 0).reshape(GRID, GRID).astype(float)
     colours = ["#ececec", "#d3e6f3"]  # tints of the human and the model colour
     panel.contourf(axes[0], axes[1], said, levels=[-0.5, 0.5, 1.5], colors=colours)
@@ -189,7 +192,7 @@ def huse_parts(parts: Mapping[str, tuple[float, float]]) -> Figure:
     return figure
 
 
-def huse_stability(rated: Rated, options: Mapping[str, Any], *, draws: int = _DRAWS, seed: int = 0) -> Figure:
+def huse_stability(rated: Rated, rule: Rule, *, draws: int = _DRAWS, seed: int = 0) -> Figure:
     """Draw HUSE against the number of ratings a text and of examples, with intervals of 90 percent (HUSE Fig. 5)."""
     from matplotlib.ticker import MaxNLocator
 
@@ -200,8 +203,8 @@ def huse_stability(rated: Rated, options: Mapping[str, Any], *, draws: int = _DR
     sizes = sorted({round(rated.n * share) for share in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)} - {0})
     figure, panels = new_figure(PAGE, 2.3, 1, 2, sharey=True)
     curves = (
-        (rater_curve(rated, options, counts=counts, draws=draws, seed=seed), "ratings a text"),
-        (example_curve(rated, options, sizes=sizes, draws=draws, seed=seed), "examples"),
+        (rater_curve(rated, rule, counts=counts, draws=draws, seed=seed), "ratings a text"),
+        (example_curve(rated, rule, sizes=sizes, draws=draws, seed=seed), "examples"),
     )
     for panel, (curve, what) in zip(panels, curves, strict=True):
         good = ~np.isnan(curve.huse)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from openended.harness.report.figures.sweeps import Line, lines_of
+from openended.harness.report.read.axes import head_of
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.systems import human_value, systems_of
 from openended.harness.report.tables.agreement import turned
@@ -42,12 +43,10 @@ def _of(items: Sequence[Folded], metric: str, key: str) -> list[Folded]:
 
 
 def _grouped(items: Sequence[Folded], *vary: str) -> list[list[Folded]]:
-    """Group values that share signature and axes, those in `vary` aside (`decoder`: its options too)."""
+    """Group values that share signature and axes, those in `vary` and their options aside."""
     groups: dict[tuple[str, ...], list[Folded]] = {}
     for item in items:
-        rest = (
-            v for a, v in item.axes.items() if a not in vary and not ("decoder" in vary and a.startswith("decoder."))
-        )
+        rest = (v for a, v in item.axes.items() if a not in vary and head_of(a) not in vary)
         groups.setdefault((item.signature, *rest), []).append(item)
     return list(groups.values())
 
@@ -166,7 +165,8 @@ def sizes(metric: str, *keys: str) -> Check:
                 known = sorted(
                     (i for i in group if _size(i.axes["model"]) is not None), key=lambda i: _size(i.axes["model"]) or 0
                 )
-                pairs += list(pairwise(known))
+                larger = dict(pairwise(sorted({_size(i.axes["model"]) or 0 for i in known})))
+                pairs += [(a, b) for a in known for b in known if _steps_up(a, b, larger)]
         if not pairs:
             return None
         up = sum(b.mean > a.mean for a, b in pairs)
@@ -174,6 +174,11 @@ def sizes(metric: str, *keys: str) -> Check:
         return Verdict(f"higher in {up} of {len(pairs)} pairs, e.g. {said}", up == len(pairs))
 
     return check
+
+
+def _steps_up(a: Folded, b: Folded, larger: Mapping[int, int]) -> bool:
+    """Say whether the second model is of the next larger size; two of one size (of another dtype, say) are no pair."""
+    return larger.get(_size(a.axes["model"]) or 0) == (_size(b.axes["model"]) or 0)
 
 
 def _size(model: str) -> int | None:
@@ -202,8 +207,9 @@ def _agreement(items: Sequence[Folded], field: str, axis: str) -> tuple[float, i
     for item in items:
         fields = parse_signature(item.signature)
         value = fields.pop(field, "")
-        rest = (*fields.values(), *(v for a, v in item.axes.items() if a != axis))
-        tables.setdefault(value, {})[rest] = item.mean
+        fields.pop("texts", None)  # what was cut changes with the length; who cut it is in the axes
+        kept = (v for a, v in item.axes.items() if axis not in (a, head_of(a)) and a != "task.texts")
+        tables.setdefault(value, {})[*fields.values(), *kept] = item.mean
     found = []
     for a, b in combinations(tables, 2):
         shared = sorted(tables[a].keys() & tables[b].keys())

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from openended.harness.errors import DataError
+from openended.harness.errors import DataError, SpecError
+from openended.harness.report.read.axes import head_of, said, telling
 from openended.harness.report.read.fold import Folded, fold, natural
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import System, human_value, systems_of
 from openended.harness.report.tables.systems import (
     check_signatures,
-    slug,
     split_axes,
     split_items,
+    stems,
     value_tables,
     wanted,
 )
@@ -87,11 +88,15 @@ def _embedders(items: Sequence[Folded], layout: Layout, name: str, title: str) -
 
     pairs = wanted(items, layout)
     own = [i for i in items if i.system == "model" and (i.metric, i.key) in set(pairs)]
-    embedders = sorted({i.axes["embedder"] for i in own}, key=natural)
+    names = _embedder_names(own)
+    embedders = sorted(set(names.values()), key=natural)
     scores: dict[tuple[Pair, str], dict[tuple[tuple[str, str], ...], float]] = {}
     for item in own:
-        system = tuple(sorted((a, v) for a, v in item.axes.items() if a != "embedder"))
-        scores.setdefault(((item.metric, item.key), item.axes["embedder"]), {})[system] = item.mean
+        system = tuple(sorted((a, v) for a, v in item.axes.items() if "embedder" not in (a, head_of(a))))
+        found = scores.setdefault(((item.metric, item.key), names[_embedder(item)]), {})
+        if system in found:
+            raise SpecError(f"table {name}: {item.metric} has several values of one system and embedder; split them")
+        found[system] = item.mean
     rows = []
     for embedder in embedders:
         cells = []
@@ -106,6 +111,18 @@ def _embedders(items: Sequence[Folded], layout: Layout, name: str, title: str) -
     return Table(
         name, f"{title}: agreement of embedders", columns, tuple(rows), (remark,), head="Embedder", show_seeds=False
     )
+
+
+def _embedder(item: Folded) -> tuple[tuple[str, str], ...]:
+    return tuple((a, v) for a, v in item.axes.items() if "embedder" in (a, head_of(a)))
+
+
+def _embedder_names(items: Sequence[Folded]) -> dict[tuple[tuple[str, str], ...], str]:
+    """Return embedder → its name, with the options in which embedders of one name differ."""
+    every = list(dict.fromkeys(_embedder(i) for i in items))
+    rows = [dict(e) for e in every]
+    differ = telling(rows, [n for n in dict.fromkeys(n for r in rows for n in r) if n != "embedder"])
+    return {e: " ".join([r["embedder"], *(said(n, r[n]) for n in differ)]) for e, r in zip(every, rows, strict=True)}
 
 
 def spread_tables(results: Results, layout: Layout, name: str) -> list[Table]:
@@ -140,10 +157,11 @@ def _for_each_part(results: Results, layout: Layout, name: str, make: Make) -> l
     items = fold(results)
     axes = split_axes(items, layout)
     tables = []
-    for values, part in split_items(items, axes).items():
+    parts = split_items(items, axes)
+    for part, stem in zip(parts.values(), stems(name, list(parts)), strict=True):
         tasks = sorted({i.axes.get("task", "") for i in part if i.system == "model"})
         title = f"{layout.title} on {', '.join(filter(None, tasks))}" if any(tasks) else layout.title
-        tables.append(make(part, layout, f"{name}{''.join('-' + slug(v) for v in values)}", title))
+        tables.append(make(part, layout, stem, title))
     return tables
 
 

@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openended.harness.errors import DataError, SpecError
-from openended.harness.report.read.fold import Folded, fold, label_of, natural, order_key, varying
-from openended.harness.report.read.frame import Results, Run, filtered, of_human
+from openended.harness.report.read.axes import head_of, of_human, said, telling, with_options
+from openended.harness.report.read.fold import Folded, fold, natural, order_key
+from openended.harness.report.read.frame import Results, Run, filtered
+from openended.harness.report.read.labels import label_of, labels_of, varying
 from openended.harness.report.read.layout import Layout
+from openended.harness.report.read.systems import differing, human_value, same_data
 from openended.harness.report.tables.numbers import RULE, printed
 from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals
 from openended.harness.signature import parse_signature
@@ -28,8 +31,8 @@ NOT_HUMAN = {
 }
 NO_HUMAN = "No human value was measured."
 NOT_MEASURED = "Not measured for this system."
-# Axes that the signatures know: values that differ in them are not comparable.
-DATA_AXES = ("task", "num_examples", "max_new_tokens", "samples", "scorer", "embedder", "embedder.max_length")
+# Axes, with their options, that the signatures know: values that differ in them are not comparable.
+DATA_AXES = ("task", "num_examples", "max_new_tokens", "samples", "scorer", "embedder")
 CEILING = "Human ceiling: two disjoint halves of the human text against each other"
 
 RowKey = tuple[tuple[str, str], ...]
@@ -46,8 +49,8 @@ def value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)
     return [
-        _ValueTable(items, layout, f"{name}{''.join('-' + slug(v) for v in values)}", values, results.runs).build()
-        for values, items in parts.items()
+        _ValueTable(part, layout, stem, values, results.runs).build()
+        for (values, part), stem in zip(parts.items(), stems(name, list(parts)), strict=True)
     ]
 
 
@@ -55,8 +58,9 @@ def split_axes(items: Sequence[Folded], layout: Layout) -> tuple[str, ...]:
     """Return the axes that make tables of their own; `auto` are the axes of the data in which the runs differ."""
     if layout.split != ("auto",):
         return layout.split
-    taken = {*layout.rows, *layout.columns}
-    return tuple(a for a in varying(items) if a in DATA_AXES and a not in taken)
+    names = list(items[0].axes) if items else []
+    taken = with_options((*layout.rows, *layout.columns), names)
+    return tuple(a for a in varying(items) if (head_of(a) or a) in DATA_AXES and a not in taken)
 
 
 def select(results: Results, layout: Layout) -> Results:
@@ -78,6 +82,15 @@ def split_items(items: Sequence[Folded], axes: Sequence[str]) -> dict[tuple[str,
             if all(item.axes[a] == v for a, v in zip(axes, values, strict=True) if of_human(a)):
                 part.append(item)
     return parts
+
+
+def stems(name: str, parts: Sequence[Sequence[str]]) -> list[str]:
+    """Return the stem of the files of every part; no two are alike."""
+    made: list[str] = []
+    for values in parts:
+        stem = f"{name}{''.join('-' + slug(v) for v in values)}"
+        made.append(stem if stem not in made else f"{stem}-{len(made) + 1}")
+    return made
 
 
 def slug(text: str) -> str:
@@ -122,9 +135,13 @@ class _ValueTable:
     parts: tuple[str, ...]
     runs: Sequence[Run]
     axes: list[str] = field(default_factory=list)
-    """Axes, model and decoder aside, in which the rows differ."""
+    """Axes, model and decoder aside, that tell the rows apart."""
+    columns: list[str] = field(default_factory=list)
+    """Axes that make columns, with those of their options that tell columns apart."""
     reasons: dict[tuple[str, RowKey], str] = field(default_factory=dict)
     row_names: dict[RowKey, str] = field(default_factory=dict)
+    signatures: dict[Column, set[tuple[tuple[str, str], ...]]] = field(default_factory=dict)
+    """Those of the systems in a column."""
 
     def build(self) -> Table:
         pairs = wanted(self.items, self.layout)
@@ -133,8 +150,8 @@ class _ValueTable:
             raise DataError(f"table {self.name}: none of the runs measured {asked}")
         shown = [i for i in self.items if (i.metric, i.key) in set(pairs)]
         models = [i for i in shown if i.system == "model"]
-        self.axes = [a for a in varying(models) if a not in {*self.layout.columns, *self.layout.split}]
-        several = len({i.titles[0] for i in models}) > 1
+        self.columns = self._column_names(models)
+        self.axes = [a for a in varying(models) if a not in self._aside(models[0])]
         rows = self._row_items(models)
         # Why a metric has no value at all for a row: said in the cells of its other values too.
         self.reasons = {(i.metric, self._row_key(i)): i.reason for i in self.items if i.system == "model" and i.reason}
@@ -146,13 +163,14 @@ class _ValueTable:
             for fields, part in self._by_signature(pair, shown)
         ]
         columns, cells = [b[0] for b in built], [b[1] for b in built]
-        labels = self.row_names = self._labels(rows, several)
+        first = [found[0] for found in rows.values()]
+        labels = self.row_names = dict(zip(rows, labels_of(first, self._aside(first[0])), strict=True))
         table_rows = [
             Row(labels[key], "model", tuple(c[key] for c in cells), max((i.seeds for i in rows[key]), default=0))
             for key in rows
         ]
         if self.layout.human and not self.layout.gaps:
-            top = self._human_rows(humans, models, columns, several)
+            top = self._human_rows(humans, models, columns)
             table_rows = [*top, *(dataclasses.replace(r, rule=bool(top) and i == 0) for i, r in enumerate(table_rows))]
         return Table(self.name, self._title(), tuple(columns), tuple(table_rows), self._remarks(models))
 
@@ -177,36 +195,34 @@ class _ValueTable:
     # Rows -------------------------------------------------------------------------------------------------------------
 
     def _row_key(self, item: Folded) -> RowKey:
-        out = {*self.layout.columns, *self.layout.split}
-        names = list(self.layout.rows) or [a for a in item.axes if not of_human(a) or a in self.axes]
-        if "decoder" in names and not any(name.startswith("decoder.") for name in names):
-            names += [a for a in item.axes if a.startswith("decoder.")]  # beam and beam with an option are two rows
+        out = self._aside(item)
+        # Beam and beam with an option are two rows.
+        names = with_options(self.layout.rows or [a for a in item.axes if not head_of(a)], item.axes)
         return tuple((a, item.axes.get(a, "")) for a in names if a not in out)
+
+    def _aside(self, item: Folded) -> set[str]:
+        """Return the axes that the columns or the table's title say."""
+        return {*with_options(self.layout.columns, item.axes), *self.layout.split}
 
     def _row_items(self, models: Sequence[Folded]) -> dict[RowKey, list[Folded]]:
         outer = [a for a in (self.layout.rows or ("model", "decoder")) if a not in self.layout.columns]
-        axes = [*outer, *(a for a in self.axes if a not in outer)]
+        axes = list(dict.fromkeys([*outer, *self.axes, *(models[0].axes if models else ())]))
         rows: dict[RowKey, list[Folded]] = {}
         for item in sorted(models, key=lambda i: tuple(order_key(a, i) for a in axes)):
             rows.setdefault(self._row_key(item), []).append(item)
         return rows
 
-    def _labels(self, rows: Mapping[RowKey, list[Folded]], several: bool) -> dict[RowKey, str]:
-        """Name the rows; where two names are alike, the options in which they differ are added."""
-        labels = {key: label_of(items[0], self.axes, several_models=several) for key, items in rows.items()}
-        for label in {v for v in labels.values() if list(labels.values()).count(v) > 1}:
-            keys = [k for k, v in labels.items() if v == label]
-            for key in keys:
-                others = [dict(k) for k in keys if k != key]
-                own = [f"{a.rpartition('.')[2]}={v}" for a, v in key if any(o.get(a) != v for o in others)]
-                labels[key] = f"{label} ({', '.join(own)})" if own else label
-        return labels
-
     # Columns ----------------------------------------------------------------------------------------------------------
 
+    def _column_names(self, models: Sequence[Folded]) -> list[str]:
+        names = with_options(self.layout.columns, models[0].axes) if models else []
+        rows = list({tuple(i.axes.get(n, "") for n in names): i.axes for i in models}.values())
+        differ = telling(rows, names)
+        return [*self.layout.columns, *(n for n in names if n in differ and n not in self.layout.columns)]
+
     def _column_axes(self, models: Sequence[Folded]) -> list[dict[str, str]]:
-        combos = {tuple(i.axes.get(a, "") for a in self.layout.columns): None for i in models}
-        return [dict(zip(self.layout.columns, c, strict=True)) for c in sorted(combos)]
+        combos = {tuple(i.axes.get(a, "") for a in self.columns): None for i in models}
+        return [dict(zip(self.columns, c, strict=True)) for c in sorted(combos)]
 
     def _by_signature(self, pair: tuple[str, str], shown: Sequence[Folded]) -> list[tuple[str, list[Folded]]]:
         """Return (what tells it from the others, values) for every signature; one group where differing is refused."""
@@ -216,7 +232,7 @@ class _ValueTable:
             return [("", own)]
         signatures = list(dict.fromkeys(i.signature for i in models))
         fields = {s: parse_signature(s) for s in signatures}
-        differ = [k for k in fields[signatures[0]] if len({f.get(k) for f in fields.values()}) > 1]
+        differ = differing(list(fields.values()))
         names = {s: ", ".join(f"{k}={fields[s].get(k)}" for k in differ) for s in signatures}
         order = sorted(signatures, key=lambda s: natural(names[s]))
         return [(names[s], [i for i in own if i.signature == s or i.system == "ceiling"]) for s in order]
@@ -240,21 +256,18 @@ class _ValueTable:
         gap = self.layout.gaps and first.direction == "match_human"
         cells = {key: self._cell(items, pair, humans, gap, key) for key, items in by_row.items()}
         place = column_decimals([*cells.values(), *([] if gap else [Cell(h.mean) for h in humans])])
-        title = " ".join(
-            [f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*where.values(), fields) if v)]
-        )
+        told = [v if a in self.layout.columns else said(a, v) for a, v in where.items()]
+        title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*told, fields) if v)])
         direction = "lower" if gap else first.direction
         column = Column(*pair, title, direction, place, first.signature, gap)
+        self.signatures[column] = {_but_n(i.signature) for i in own}
         return column, _with_best(column, cells, {key: self._target(by_row[key], humans) for key in rows})
 
     def _cell(
         self, items: Sequence[Folded], pair: tuple[str, str], humans: Sequence[Folded], gap: bool, key: RowKey
     ) -> Cell:
-        if len({tuple(i.axes.items()) for i in items}) > 1:
-            raise SpecError(
-                f"table {self.name}: the rows ({', '.join(a for a, _ in key)}) put {items[0].titles} and "
-                f"{items[1].titles} into one cell; name more axes in `rows`"
-            )
+        if len(items) > 1:
+            raise SpecError(self._crowded(items, key))
         if not items:
             reason = self.reasons.get((pair[0], key))
             return Cell(note=f"{pair[0]}: {reason}" if reason else NOT_MEASURED)
@@ -269,41 +282,58 @@ class _ValueTable:
             value = abs(value - target)
         return Cell(value, sd, item.seeds)
 
+    def _crowded(self, items: Sequence[Folded], key: RowKey) -> str:
+        """Say why two values would share a cell."""
+        axes = differing([i.axes for i in items])
+        rows = ", ".join(a for a, _ in key if not head_of(a))
+        if axes:
+            told = "; ".join(f"{a} ({' and '.join(i.axes.get(a) or 'none' for i in items[:2])})" for a in axes[:3])
+            return (
+                f"table {self.name}: the rows ({rows}) put two systems into one cell, which differ in {told}; "
+                "name more axes in `rows`"
+            )
+        fields = [parse_signature(i.signature) for i in items]
+        told = "; ".join(f"{k} ({fields[0].get(k)} and {fields[1].get(k)})" for k in differing(fields[:2]))
+        return f"table {self.name}: {items[0].metric} has several values of one system, which differ in {told}"
+
     def _target(self, items: Sequence[Folded], humans: Sequence[Folded]) -> float:
         """Return the human value that belongs to a row: of the same signature and the same data."""
-        own = items[0] if items else None
-        fitting = [h for h in humans if own and h.signature == own.signature and math.isfinite(h.mean)]
-        exact = [h for h in fitting if own and all(v == own.axes.get(a) for a, v in h.axes.items() if of_human(a))]
-        best = exact or fitting
-        return best[0].mean if best else math.nan
+        found = human_value([h for h in humans if math.isfinite(h.mean)], items[0]) if items else None
+        return found.mean if found is not None else math.nan
 
     # The human row ----------------------------------------------------------------------------------------------------
 
-    def _human_rows(
-        self, humans: Sequence[Folded], models: Sequence[Folded], columns: Sequence[Column], several: bool
-    ) -> list[Row]:
-        axes = [a for a in self.axes if of_human(a)]
+    def _human_rows(self, humans: Sequence[Folded], models: Sequence[Folded], columns: Sequence[Column]) -> list[Row]:
+        """Build a row for every human side; sides of which all values are the same share one."""
+        aside = set(with_options(self.layout.columns, models[0].axes)) if models else set()
+        axes = [a for a in models[0].axes if of_human(a) and a not in aside] if models else []
         groups: dict[tuple[str, ...], list[Folded]] = {}
-        for item in sorted(humans, key=lambda i: tuple(order_key(a, i) for a in axes)):
+        for item in sorted(humans, key=lambda i: tuple(order_key(a, i) for a in (*self.axes, *axes))):
             groups.setdefault(tuple(item.axes.get(a, "") for a in axes), []).append(item)
-        rows: dict[tuple[Cell, ...], str] = {}
+        rows: dict[tuple[Cell, ...], Folded] = {}
         for items in groups.values():
-            cells = tuple(self._human_cell(items, column, models) for column in columns)
-            rows.setdefault(cells, label_of(items[0], axes, several_models=several))
-        if len(rows) == 1:
-            rows = dict.fromkeys(rows, "human")
-        return [Row(label, "human", cells) for cells, label in rows.items()]
+            mine = [m for m in models if same_data(items[0], m)]
+            cells = tuple(self._human_cell(items, column, mine or models) for column in columns)
+            rows.setdefault(cells, items[0])
+        labels = labels_of(list(rows.values()), self._aside(models[0])) if len(rows) > 1 else ["human"]
+        return [Row(label, "human", cells) for cells, label in zip(rows, labels, strict=False)]
 
     def _human_cell(self, items: Sequence[Folded], column: Column, models: Sequence[Folded]) -> Cell:
+        own = self.signatures[column]
         mine = [i for i in items if (i.metric, i.key) == (column.metric, column.key)]
         for item in sorted(mine, key=lambda i: (i.system != "human", i.signature != column.signature)):
-            if item.system == "human" and math.isfinite(item.mean):
+            if item.system == "human" and math.isfinite(item.mean) and _but_n(item.signature) in own:
                 return Cell(item.mean)
-            if item.system == "ceiling" and math.isfinite(item.mean):
+            if item.system == "ceiling" and math.isfinite(item.mean) and _but_n(item.signature) in own:
                 n = parse_signature(item.signature).get("n", "")
                 return Cell(item.mean, note=f"{CEILING}{f' (n {n})' if n else ''}.")
-        family = next(i.family for i in models if i.metric == column.metric)
+        family = next((i.family for i in models if i.metric == column.metric), "")
         return Cell(note=next((i.reason for i in mine if i.reason), NOT_HUMAN.get(family, NO_HUMAN)))
+
+
+def _but_n(signature: str) -> tuple[tuple[str, str], ...]:
+    """Return a signature without its counts: halves of the human side, or several samples a prompt, have others."""
+    return tuple((k, v) for k, v in parse_signature(signature).items() if k != "n")
 
 
 def check_signatures(metric: str, own: Sequence[Folded], table: str, allow: Sequence[str] = ()) -> None:
@@ -320,7 +350,8 @@ def check_signatures(metric: str, own: Sequence[Folded], table: str, allow: Sequ
         differ = [k for k in {**left, **right} if left.get(k) != right.get(k) and k not in allow]
         if differ:
             fields = "; ".join(f"{k} ({left.get(k)} and {right.get(k)})" for k in differ)
-            one, other = (label_of(i, varying(own), several_models=True) for i in (first, item))
+            told = varying(own)
+            one, other = (label_of(i, told, several_models=True) for i in (first, item))
             raise SpecError(
                 f"table {table}, column {metric}: two values are not comparable, their signatures differ in {fields}: "
                 f"{one} and {other}; separate them with --split or --where"

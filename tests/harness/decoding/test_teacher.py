@@ -51,7 +51,7 @@ def by_hand(lm, decoder, prompts, continuations, least=0):
                 row = penalise(decoder, row, history)
             if t < least:
                 row = row.clone()
-                row[:, lm.eos_id] = float("-inf")
+                row[:, list(lm.eos_ids)] = float("-inf")
             q = dense(decoder, row, state)[0]
             rows.append([q[gold], (q * q).sum(), (q > 0).sum(), q.argmax()])
             surprise = -torch.log_softmax(row.double() / decoder.heat()[0], -1)[:, gold]

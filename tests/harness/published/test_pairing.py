@@ -18,7 +18,7 @@ from openended.harness.published.pickles import read_plain_pickle
 from openended.harness.rows import Row, write_rows
 from openended.harness.types import Generation
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 NAN = float("nan")
 
 

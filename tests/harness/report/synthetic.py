@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from openended.harness.record import SCHEMA
 from openended.harness.store import write_manifest
 
 DECODERS: dict[str, dict[str, Any]] = {
@@ -133,7 +134,7 @@ def write_run(folder: Path, decoder: str, seed: int | None, *, model: str = "doc
     run = folder / "runs" / experiment / f"{stamp}-{key}"
     run.mkdir(parents=True, exist_ok=True)
     record = {
-        "schema": 1, "created": created, "overrides": [], "git": {}, "packages": {}, "hardware": {}, "timings": {}, "inputs": inputs,
+        "schema": SCHEMA, "created": created, "overrides": [], "command": [], "git": {}, "provenance": {}, "notes": [], "packages": {}, "hardware": {}, "timings": {}, "inputs": inputs,
         "store": "../../../store", "axes": flat, "results": lines,
         "spec": {"experiment": experiment, "task": {"name": "docs"}, "model": {"title": model},
                  "decoder": {"name": decoder, "title": title or DECODERS.get(decoder, {}).get("title", decoder)}},

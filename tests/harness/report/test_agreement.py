@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-from tests.report.synthetic import quickstart, result, write_run
 
 from openended.harness.errors import DataError
 from openended.harness.report.build import make_tables
 from openended.harness.report.read.frame import read_results
 from openended.harness.report.read.layout import Layout, layout_names, load_layout
+from tests.harness.report.synthetic import quickstart, result, write_run
 
 DECODERS = ("greedy", "ancestral", "nucleus", "top_k")
 

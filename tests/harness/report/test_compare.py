@@ -6,11 +6,11 @@ import csv
 from importlib import resources
 
 import pytest
-from tests.report.synthetic import result, write_run
 
 from openended.harness.errors import SpecError
 from openended.harness.report.read.frame import read_results
 from openended.harness.report.tables.compare import METRICS, NO_RUN, OTHER_MODEL, comparison, read_published
+from tests.harness.report.synthetic import result, write_run
 
 COLUMNS = [
     "paper",

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.report.synthetic import result, stored, write_run
 
 from openended.harness.report.figures import curves, frontiers, panels, sweeps
 from openended.harness.report.figures.drawing import COLOURS, MOST, look, save, styled
 from openended.harness.report.read.fold import fold
 from openended.harness.report.read.frame import read_results
+from tests.harness.report.synthetic import result, stored, write_run
 
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "report"
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "report"
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.report.synthetic import result, write_run
 
 from openended.harness.report.build import make_tables
 from openended.harness.report.read.frame import read_results
 from openended.harness.report.read.layout import load_layout
+from tests.harness.report.synthetic import result, write_run
 
 
 def run(folder, decoder, mauve=None, ppl=None, seed=0, options="", model="docs-s", **more):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-from tests.report.synthetic import write_run
-
 from openended.harness.report.build import make_tables
 from openended.harness.report.page.page import collect_samples, write_page
 from openended.harness.report.read.frame import read_results
 from openended.harness.report.read.layout import Layout
+from tests.harness.report.synthetic import write_run
 
 EVIL = "<script>alert(1)</script>"
 

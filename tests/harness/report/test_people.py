@@ -3,7 +3,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.report.synthetic import result, write_run
 
 from openended.harness.report.figures.drawing import save, styled
 from openended.harness.report.figures.people import (
@@ -16,10 +15,12 @@ from openended.harness.report.figures.people import (
 from openended.harness.report.read.fold import fold
 from openended.harness.report.read.frame import read_results
 from openended.metrics._huse_join import Rated
+from openended.metrics._huse_statistic import Rule
 from openended.metrics.huse import Huse
+from tests.harness.report.synthetic import result, write_run
 
-EXAMPLE = Path(__file__).parents[2] / "tasks/data/example_ratings.csv"
-OPTIONS = {"k": 16, "ties": "include", "vote_tie": "human", "log_prob_floor": -1000.0}
+EXAMPLE = Path(__file__).parents[3] / "tasks/data/example_ratings.csv"
+RULE = Rule()
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +36,7 @@ def rated():
 
 
 def test_regions_show_every_text_and_both_margins(rated, tmp_path):
-    figure = huse_regions(rated, OPTIONS)
+    figure = huse_regions(rated, RULE)
     main = next(a for a in figure.axes if a.get_xlabel())
     human, model = main.get_lines()
     assert len(human.get_xdata()) == len(model.get_xdata()) == 100
@@ -43,14 +44,14 @@ def test_regions_show_every_text_and_both_margins(rated, tmp_path):
     assert [round(sum(p.get_height() for p in a.patches)) for a in margins[:1]] == [200]
     assert round(sum(p.get_width() for p in margins[1].patches)) == 200
     first = [p.read_bytes() for p in save(figure, tmp_path, "a")]
-    again = [p.read_bytes() for p in save(huse_regions(rated, OPTIONS), tmp_path, "b")]
+    again = [p.read_bytes() for p in save(huse_regions(rated, RULE), tmp_path, "b")]
     assert first == again
 
 
 def test_the_regions_are_what_the_discriminator_says(rated):
     """All human texts rated near 5, all model texts near 1: the middle of the rating axis parts the two regions."""
     near = np.repeat([[5.0], [1.0]], 100, axis=0) + 0.1 * rated.ratings
-    figure = huse_regions(Rated(rated.ids, near, rated.log_probs, rated.lengths), OPTIONS)
+    figure = huse_regions(Rated(rated.ids, near, rated.log_probs, rated.lengths), RULE)
     main = next(a for a in figure.axes if a.get_xlabel())
     human, model = main.collections[0].get_paths()
     for at, said, other in (((5.3, -3.5), human, model), ((1.3, -3.5), model, human)):
@@ -68,7 +69,7 @@ def test_lines_of_equal_huse():
 
 
 def test_stability_and_agreement(rated, tmp_path):
-    figure = huse_stability(rated, OPTIONS, draws=3)
+    figure = huse_stability(rated, RULE, draws=3)
     assert [a.get_xlabel() for a in figure.axes] == ["ratings a text", "examples"]
     assert figure.axes[0].get_lines()[0].get_xdata().tolist() == [1, 2, 5]
     save(figure, tmp_path, "stability")

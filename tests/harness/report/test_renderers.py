@@ -103,7 +103,7 @@ def test_the_terminal_shows_table_notes_and_signatures():
     from rich.console import Console
 
     out = io.StringIO()
-    print_table(TABLE, Console(file=out, width=160, no_color=True))
+    print_table(TABLE, Console(file=out, width=160, no_color=True), signatures=True)
     text = out.getvalue()
     for part in ("human", "0.900±0.010", "The ceiling.", "[b]", "mauve|v:1|n:5/5", "↑ higher is better"):
         assert part in text

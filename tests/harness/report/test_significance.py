@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.report.synthetic import result, write_run
 
 from openended.harness.errors import SpecError
 from openended.harness.report.read.frame import read_results
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.significance import UNTESTED, gap_p, holm, sign_flip_p, significance
+from tests.harness.report.synthetic import result, write_run
 
 
 def test_sign_flips_counted_by_hand():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from tests.report.synthetic import result, write_run
 
 from openended.harness.errors import DataError, SpecError
 from openended.harness.report.read.frame import read_results
@@ -13,6 +12,7 @@ from openended.harness.report.read.layout import Layout, layout_names, layout_of
 from openended.harness.report.tables.numbers import decimals, fixed, printed
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.report.tables.table import letters
+from tests.harness.report.synthetic import result, write_run
 
 
 def write(folder, decoder, values, seed=0, human=None, direction="match_human", metric="m", **more):

@@ -1,29 +1,40 @@
-"""What the teacher-forced metrics share: checks of the statistics of Q, and means over positions."""
+"""The head of the teacher-forced metrics: the statistics of Q on human text, their checks, and means over positions."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.contract import Features, Need
+from openended.harness.contract import Family, Features, Metric, Need, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.types import F64, I64, NextToken
 
 NEXT_TOKEN = Need("next_token", by="decoder")
 
 
-def statistics(features: Features) -> NextToken:
-    """The statistics of Q on the human side.
+class TeacherForced(Metric):
+    """A metric of the decoder's next-token distribution Q on human text."""
 
-    Raises:
-        UndefinedMetric: If there is no position.
-    """
-    stats = features.human.next_token(NEXT_TOKEN)
-    if not len(stats.gold_prob):
-        raise UndefinedMetric("no human token to score")
-    return stats
+    family: ClassVar[Family] = "teacher_forced"
+    resampling: ClassVar[Resampling] = "bootstrap"
+    sides: ClassVar[Literal["one", "two", "human"]] = "human"
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the statistics of Q."""
+        return (NEXT_TOKEN,)
+
+    def statistics(self, features: Features) -> NextToken:
+        """Return the statistics of Q on the human side.
+
+        Raises:
+            UndefinedMetric: If there is no position.
+        """
+        stats = features.human.next_token(NEXT_TOKEN)
+        if not len(stats.gold_prob):
+            raise UndefinedMetric("no human token to score")
+        return stats
 
 
 def probabilities(values: ArrayLike, name: str) -> F64:

@@ -1,0 +1,60 @@
+"""Values of options as their annotations want them."""
+
+from __future__ import annotations
+
+import types as pytypes
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from openended.harness.errors import SpecError
+
+
+def fitted(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
+    """Fit a YAML value to an annotation: a whole number becomes a float, a list a tuple.
+
+    Args:
+        value: As the YAML has it.
+        hint: The annotation.
+        where: Names the option in the message.
+
+    Raises:
+        SpecError: If the value is of another type, or none of a `Literal`'s words.
+    """
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (typing.Union, pytypes.UnionType):
+        return _union(value, args, where)
+    if origin is Literal:
+        if value not in args or isinstance(value, bool) != isinstance(args[args.index(value)], bool):
+            raise SpecError(f"{where}: expected one of {', '.join(map(str, args))}, got {value!r}")
+        return value
+    if origin is tuple and isinstance(value, (list, tuple)):
+        item = args[0] if args else Any
+        return tuple(fitted(v, item, f"{where}[{i}]") for i, v in enumerate(value))
+    if origin in (Mapping, dict) and isinstance(value, Mapping):
+        return dict(value)
+    kind = origin or hint
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    wrong_bool = isinstance(value, bool) and kind is not bool
+    if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
+        return value
+    raise SpecError(f"{where}: expected {kind.__name__}, got {value!r}")
+
+
+def _union(value: Any, options: tuple[Any, ...], where: str) -> Any:  # noqa: ANN401
+    for option in options:
+        try:
+            return fitted(value, option, where)
+        except SpecError:
+            continue
+    wanted = " or ".join(_title(option) for option in options)
+    raise SpecError(f"{where}: expected {wanted}, got {value!r}")
+
+
+def _title(hint: Any) -> str:  # noqa: ANN401
+    if typing.get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, typing.get_args(hint)))}"
+    return str(getattr(hint, "__name__", hint)).replace("NoneType", "null")

@@ -1,0 +1,108 @@
+"""The heads of the metrics that read embeddings: what they need, how both sides are taken, and averages of clusterings.
+
+The bases declare their options without a default: each metric states its own, with the source, in the order in which
+they stand in its signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.contract import Family, Features, Metric, Need, Resampling, Scope, Side
+from openended.harness.types import Floats, MetricResult
+from openended.metrics._embeddings import check_sides
+from openended.metrics._quantizers import Assign, Buckets, QuantizerName, fit_quantizer
+
+
+class TwoSample(Metric):
+    """A metric that compares the embeddings of the model's texts with those of the human ones."""
+
+    family: ClassVar[Family] = "two_sample"
+    resampling: ClassVar[Resampling] = "subsample"  # drawn twice, a text would sit at distance zero from itself
+    sides: ClassVar[Literal["one", "two", "human"]] = "two"
+    ceiling: ClassVar[bool] = True
+
+    scope: Scope
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the embeddings."""
+        return (Need("embeddings", by="embedder", scope=self.scope),)
+
+    def sorted_rows(self, side: Side) -> NDArray[np.float32]:
+        """Return a side's embeddings sorted by example id, so that no score depends on the order of a file."""
+        rows = side.embeddings(self.needs()[0])
+        order = np.argsort(np.asarray(side.ids, dtype=np.str_), kind="stable")
+        if bool((order == np.arange(len(order))).all()):
+            return rows
+        return rows[order]
+
+    def pair(self, features: Features) -> tuple[Floats, Floats]:
+        """Return the rows of the human and of the model side, checked as by `check_sides`."""
+        return check_sides(human=self.sorted_rows(features.human), model=self.sorted_rows(features.model))
+
+
+class Quantized(TwoSample):
+    """A metric of cell histograms, averaged over consecutive clustering seeds."""
+
+    quantizer: QuantizerName
+    num_buckets: Buckets
+    explained_variance: float
+    restarts: int
+    max_iter: int
+    seed: int
+    clustering_seeds: int
+
+    def check(self) -> None:
+        """Refuse options of the clustering that are out of range."""
+        self.require(self.num_buckets == "auto" or int(self.num_buckets) >= 2, "num_buckets", "auto or at least 2")
+        self.require(0 < self.explained_variance <= 1, "explained_variance", "a share in (0, 1]")
+        for option in ("restarts", "max_iter", "clustering_seeds"):
+            self.require(getattr(self, option) >= 1, option, "at least 1")
+        self.require(self.seed >= 0, "seed", "at least 0")
+
+    def fit(self, sides: Sequence[Floats]) -> tuple[Callable[[int], Assign], int]:
+        """Fit the quantizer on checked sides; return the function from a seed to cells, and the number of cells."""
+        return fit_quantizer(
+            sides,
+            quantizer=self.quantizer,
+            num_buckets=self.num_buckets,
+            explained_variance=self.explained_variance,
+            restarts=self.restarts,
+            max_iter=self.max_iter,
+        )
+
+    def seeds(self) -> range:
+        """Return the clustering seeds."""
+        return range(self.seed, self.seed + self.clustering_seeds)
+
+    def averaged(
+        self,
+        features: Features,
+        primary: str,
+        tables: Sequence[Mapping[str, float]],
+        *,
+        notes: Sequence[str] = (),
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+    ) -> MetricResult:
+        """Return means over the clusterings, with their spread where there are several.
+
+        Args:
+            features: Of which they are.
+            primary: The value that tables show first.
+            tables: The values of each clustering.
+            notes: As in `result`.
+            arrays: As in `result`.
+        """
+        stacked = {name: np.array([values[name] for values in tables]) for name in tables[0]}
+        return self.result(
+            features,
+            primary,
+            {name: float(v.mean()) for name, v in stacked.items()},
+            sd={name: float(v.std(ddof=1)) for name, v in stacked.items()} if len(tables) > 1 else None,
+            notes=notes,
+            arrays=arrays,
+        )
