@@ -32,7 +32,7 @@ def test_a_damaged_job_file_fails_no_grid_whose_jobs_succeeded(text, tmp_path):
     first.write_text(text)
     assert [job["state"] for job in read_jobs(tmp_path)] == ["done", "done"]
     assert read_jobs(tmp_path)[0]["folder"] == "runs/0"
-    assert overview(tmp_path).startswith("grid       2 of 2 done")
+    assert "2 of 2 done" in overview(tmp_path)
 
 
 def test_where_the_copy_is_damaged_too_the_job_is_told_as_failed(tmp_path):
@@ -49,7 +49,7 @@ def test_a_damaged_grid_file_stops_no_job(tmp_path, caplog):
     furnished(tmp_path)
     (tmp_path / GRID).write_text("{")
     assert JobFile(hydra(tmp_path)).title == "seed=0 x=1"
-    assert overview(tmp_path).startswith("grid       2 of 2 done")
+    assert "2 of 2 done" in overview(tmp_path)
     assert "run all the same" in caplog.text
 
 
