@@ -39,12 +39,12 @@ FACTS = ("manifest.json",)  # hold times
 
 
 class World:
-    """A small run: a byte-level model of one layer, ten prompts, two metrics."""
+    """A small run: a byte-level model of one layer, sixty prompts, two metrics."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         tiny_model(folder / "model")
-        rows = ({"prompt": f"Number {i} is", "human": f" a number {i * i} of this kind."} for i in range(10))
+        rows = ({"prompt": f"Number {i} is", "human": f" a number {i * i} of this kind."} for i in range(60))
         (folder / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def settings(self, out: str, *more: str) -> Settings:
@@ -233,10 +233,12 @@ def jobs(world: World, count: int, draw: random.Random) -> Tally:
     tally, me = Tally("jobs in one process"), psutil.Process()
     session = Session(Store(world.folder / "many" / "store"))
     sizes: list[tuple[int, int]] = []
+    # Features that stay mapped into memory: what held a descriptor each.
+    scored = ["metric=[distinct_n,repetition,gen_ppl]", "scorer=docs-m", f"scorer.path={world.folder / 'model'}"]
     for number in range(count):
         with tally.one(f"job {number}"):
-            more = [f"max_new_tokens={1 + number % 12}", f"seed={number // 12}", f"min_new_tokens={number % 2}"]
-            run(world.settings("many", *more), session)
+            more = [f"max_new_tokens={1 + number % 24}", f"num_examples={2 + number // 24 % 29}", f"seed={number}"]
+            run(world.settings("many", *more, *scored), session)
         if number % max(count // 20, 1) == 0:
             sizes.append((me.num_fds(), me.memory_info().rss >> 20))
     half = sizes[len(sizes) // 2 :]
