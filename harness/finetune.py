@@ -49,6 +49,7 @@ _BLOCK = 1024  # GPT-2's context
 class FinetuneSpec(Spec):
     """How a model is fine-tuned."""
 
+    group: ClassVar[str] = "finetune"
     name: ClassVar[str] = "finetune"
 
     epochs: int = 1  # MAUVE: one epoch

@@ -137,7 +137,8 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of one layout."""
     from openended.harness.report.findings.judge import findings_tables
     from openended.harness.report.tables.agreement import correlation_tables, embedder_tables, spread_tables
-    from openended.harness.report.tables.systems import select, value_tables
+    from openended.harness.report.tables.selection import select
+    from openended.harness.report.tables.systems import value_tables
 
     makers = {
         "values": value_tables,

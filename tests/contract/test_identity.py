@@ -41,6 +41,8 @@ def made(cls: Any) -> Any:
 
 def others(hint: Any, value: Any) -> list[Any]:
     """Values of a field's type that are not the one it has."""
+    if isinstance(value, dict):
+        return [{**value, "path": "bundled:docs-m"}]
     if get_origin(hint) is Literal:
         return [v for v in get_args(hint) if v != value]
     if get_origin(hint) is tuple:

@@ -86,7 +86,7 @@ def test_the_command_makes_a_model_that_fits_the_texts(
     options = {"block_size": 16, "batch_size": 4, "accumulation": 2, "learning_rate": "3e-2"}
     asked = [f"{k}={v}" for k, v in options.items()]
     words = ["task=jsonl", f"task.path={data}", "model=folder", f"model.path={tiny}", f"output={out}", "device=cpu"]
-    assert exit_code(ft.main, monkeypatch, *words, *asked) == 0
+    assert exit_code(ft.main, *words, *asked) == 0
     assert loss(tiny) == pytest.approx(math.log(30), abs=0.5)
     assert loss(out) < 0.7 * loss(tiny)
     record = read_json(out / "finetune.json")
@@ -164,7 +164,7 @@ def test_wrong_commands_are_one_line_and_code_2(
     tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert exit_code(ft.main, monkeypatch, *options) == 2
+    assert exit_code(ft.main, *options) == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith("openended-finetune: ")
     assert message in said
@@ -188,6 +188,6 @@ def test_docstrings_are_read_whole_from_the_training_split(tmp_path: Path, monke
     monkeypatch.setattr(ft, "finetune", take)
     words = ["task=docs", "model=docs-s", f"output={tmp_path / 'm'}", "max_texts=3", "device=cpu"]
     monkeypatch.chdir(tmp_path)
-    assert exit_code(ft.main, monkeypatch, *words) == 0
+    assert exit_code(ft.main, *words) == 0
     train = [text for _, text in islice(Docs(split="train").documents(Counter()), 3)]
     assert asked == {"model": ModelSpec(path="bundled:docs-s"), "texts": train, "device": "cpu"}

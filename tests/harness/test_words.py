@@ -70,7 +70,7 @@ def test_build_refuses_targets_that_are_not_registered():
     with pytest.raises(SpecError, match="is no registered metric"):
         build("metric", {"_target_": "os.system"})
     with pytest.raises(SpecError, match="no module"):
-        build("metric", {"_target_": "metrics.nothing.Nothing"})
+        build("metric", {"_target_": "openended.metrics.nothing.Nothing"})
 
 
 def test_a_name_is_held_by_one_class():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from openended.harness.report.tables.systems import stems
+from openended.harness.report.tables.selection import stems
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

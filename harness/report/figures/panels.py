@@ -12,7 +12,7 @@ from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import System, by_data, human_value, systems_of, variants
-from openended.harness.report.tables.systems import wanted
+from openended.harness.report.tables.selection import wanted
 from openended.harness.report.tables.table import ARROWS
 
 if TYPE_CHECKING:

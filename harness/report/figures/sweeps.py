@@ -24,7 +24,7 @@ from openended.harness.report.read.fold import Folded, natural
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import FACTS, human_value
-from openended.harness.report.tables.systems import slug, wanted
+from openended.harness.report.tables.selection import slug, wanted
 from openended.harness.report.tables.table import ARROWS
 from openended.harness.signature import parse_signature
 

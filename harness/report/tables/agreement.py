@@ -11,15 +11,9 @@ from openended.harness.report.read.fold import Folded, fold, natural
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import System, human_value, systems_of
-from openended.harness.report.tables.systems import (
-    check_signatures,
-    split_axes,
-    split_items,
-    stems,
-    value_tables,
-    wanted,
-)
-from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals
+from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
+from openended.harness.report.tables.systems import value_tables
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 
 Pair = tuple[str, str]
 Make = Callable[[Sequence[Folded], Layout, str, str], Table]
@@ -58,7 +52,7 @@ def _correlation(items: Sequence[Folded], layout: Layout, name: str, title: str)
                 continue
             notes.add(found.n)
             cells.append(Cell(found.value, suffix=stars(found.p_value), signed=True))
-        rows.append(Row(_title(items, pair), "metric", tuple(cells)))
+        rows.append(TableRow(_title(items, pair), "metric", tuple(cells)))
     columns = tuple(Column(*t, f"{_title(items, t)}", "higher", 3, _signature(items, t)) for t in targets)
     remarks = (
         f"Spearman's ρ over {' or '.join(map(str, sorted(notes)))} systems, the human side left out. {ORIENTED}",
@@ -105,7 +99,7 @@ def _embedders(items: Sequence[Folded], layout: Layout, name: str, title: str) -
             shared = [s for s in a if math.isfinite(a[s]) and math.isfinite(b.get(s, math.nan))]
             value = rank_correlation([a[s] for s in shared], [b[s] for s in shared]) if len(shared) > 2 else math.nan
             cells.append(Cell(value) if math.isfinite(value) else Cell(note=FEW))
-        rows.append(Row(embedder, "embedder", tuple(cells)))
+        rows.append(TableRow(embedder, "embedder", tuple(cells)))
     columns = tuple(Column(*p, _title(items, p), "higher", 3) for p in pairs)
     remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
     return Table(
@@ -147,7 +141,7 @@ def _spread(items: Sequence[Folded], layout: Layout, name: str, title: str) -> T
         cells.append(column)
     labels = [(s.label, "model", max(i.seeds for i in s.items)) for s in rows] + [("mean over systems", "summary", 0)]
     made = [
-        Row(label, system, tuple(c[i] for c in cells), seeds, rule=system == "summary")
+        TableRow(label, system, tuple(c[i] for c in cells), seeds, rule=system == "summary")
         for i, (label, system, seeds) in enumerate(labels)
     ]
     return Table(name, title, tuple(columns), tuple(made), ("Sample standard deviation (n − 1) over seeds.",))

@@ -74,7 +74,7 @@ SMALL = ["num_examples=8", "max_new_tokens=4", "metric=[distinct_n]"]
 
 def test_one_run_is_one_line_a_table_and_where_its_files_are(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert exit_code(cli.main, monkeypatch, *SMALL) == 0
+    assert exit_code(cli.main, *SMALL) == 0
     first = capsys.readouterr()
     (line,) = first.err.splitlines()
     assert line.startswith("run        outputs/runs/default/")
@@ -82,7 +82,7 @@ def test_one_run_is_one_line_a_table_and_where_its_files_are(tmp_path, monkeypat
     assert "signature" not in first.out
     said = [line.split()[0] for line in first.out.splitlines() if line[:1].isalpha() and "outputs/" in line]
     assert said == ["report", "tables", "figures"]
-    assert exit_code(cli.main, monkeypatch, *SMALL, "-v") == 0
+    assert exit_code(cli.main, *SMALL, "-v") == 0
     again = capsys.readouterr()
     assert "generate " in again.err
     assert "(0 made, " in again.err
@@ -91,7 +91,7 @@ def test_one_run_is_one_line_a_table_and_where_its_files_are(tmp_path, monkeypat
 
 def test_a_grid_is_one_line_a_job_and_its_errors_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert exit_code(cli.main, monkeypatch, "-m", "decoder=nucleus", "decoder.p=0.9,7", *SMALL) == 1
+    assert exit_code(cli.main, "-m", "decoder=nucleus", "decoder.p=0.9,7", *SMALL) == 1
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 4
     assert said[0].startswith("grid       1 of 2 done, about ")
@@ -104,7 +104,7 @@ def test_a_twin_of_a_paper_loads_each_model_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     job = grid.Job()
     words = ["experiment=mauve_table6_docs", "num_examples=4", "max_new_tokens=3", "seed=0", "metric=[gen_ppl,frechet]"]
-    assert exit_code(lambda: cli.start("openended", "config", job), monkeypatch, *words) == 0, capsys.readouterr().err
+    assert exit_code(lambda: cli.start("openended", "config", job), *words) == 0, capsys.readouterr().err
     (session,) = job._sessions.values()
     assert sorted(session.loads) == ["docs-m", "docs-s"]
     assert len(list(tmp_path.glob("outputs/runs/mauve_table6_docs/*"))) == 6
@@ -124,7 +124,7 @@ def test_a_twin_of_a_paper_loads_each_model_once(tmp_path, monkeypatch, capsys):
 )
 def test_what_is_wrong_is_one_line_of_ours_and_exit_code_2(words, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert exit_code(cli.main, monkeypatch, *words) == 2
+    assert exit_code(cli.main, *words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("openended: ")
     assert said in line
@@ -136,5 +136,5 @@ def test_ctrl_c_is_exit_code_130_and_says_how_to_go_on(tmp_path, monkeypatch, ca
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("openended.harness.run.pipeline.run", interrupted)
-    assert exit_code(cli.main, monkeypatch, *SMALL) == 130
+    assert exit_code(cli.main, *SMALL) == 130
     assert capsys.readouterr().err.strip().endswith("the same command goes on from here")

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from openended.harness.errors import SpecError
 from openended.harness.hydra_app.show import composing, set_detail, show_failed
-from tests.helpers import quiet_logging
+from tests.helpers import as_a_process
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def test_a_missing_value_is_named():
         OmegaConf.to_container(OmegaConf.create({"task": {"path": "???"}}), throw_on_missing=True)
 
 
-def test_verbose_shows_ours_and_not_the_libraries():
-    with quiet_logging():
+def test_verbose_shows_ours_and_not_the_libraries(tmp_path):
+    with as_a_process(("openended",), tmp_path):
         set_detail(verbose=False)
         assert logging.getLogger("openended").level == logging.NOTSET
         set_detail(verbose=True)

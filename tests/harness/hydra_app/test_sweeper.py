@@ -8,6 +8,7 @@ from omegaconf import OmegaConf
 
 from openended.harness.hydra_app.job import settings_of
 from openended.harness.hydra_app.sweeper import all_jobs, axes_of
+from openended.harness.models.spec import ModelSpec
 from openended.harness.run.session import Session
 from openended.harness.store import Store
 
@@ -71,7 +72,7 @@ def test_the_jobs_of_one_model_are_neighbours():
 
 def test_the_grid_of_a_paper_loads_each_model_once(monkeypatch, tmp_path):
     """GPT-2 in four sizes, three decoders, two seeds; GPT-2 large scores and embeds."""
-    monkeypatch.setattr("openended.harness.models.transformers.load_model", lambda spec, **_: spec)
+    monkeypatch.setattr(ModelSpec, "load", lambda spec, **_: spec)
     session = Session(Store(tmp_path))
     with initialize_config_module("openended.conf", version_base="1.3"):
         words = ["experiment=mauve_table6", "hydra.sweeper.params.seed='0,1'"]

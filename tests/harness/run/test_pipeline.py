@@ -10,7 +10,7 @@ import pytest
 
 from openended.harness import store as store_module
 from openended.harness.io import read_json
-from openended.harness.models.transformers import bundled_models
+from openended.harness.models.spec import bundled_models
 from openended.harness.record import read_record
 from openended.harness.run.pipeline import plan, run
 from openended.harness.run.session import Session

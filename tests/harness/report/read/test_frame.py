@@ -15,7 +15,7 @@ from openended.harness.report.read.fold import fold
 from openended.harness.report.read.frame import filtered, read_results, write_frame
 from tests.harness.report.synthetic import result, write_run
 
-FIXTURE = Path(__file__).parents[2] / "fixtures" / "report"
+FIXTURE = Path(__file__).parents[3] / "fixtures" / "report"
 
 
 def one(value: float, seed: int | None = 0, **more):

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from openended.harness.report.figures import curves, frontiers, panels, sweeps
+from openended.harness.report.figures.draw import draw_all
 from openended.harness.report.figures.drawing import COLOURS, MOST, look, save, styled
 from openended.harness.report.read.fold import fold
 from openended.harness.report.read.frame import read_results
 from tests.harness.report.synthetic import result, stored, write_run
 
-FIXTURE = Path(__file__).parents[2] / "fixtures" / "report"
+FIXTURE = Path(__file__).parents[3] / "fixtures" / "report"
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +110,10 @@ def test_a_dollar_in_a_name_is_no_formula(tmp_path):
     results = read_results([tmp_path])
     with styled():
         save(panels.metric_panels(results, fold(results))["metrics"], tmp_path / "out", "m")
+
+
+def test_everything_that_the_runs_have_data_for_is_drawn_at_once(tmp_path):
+    results = read_results([FIXTURE], {"experiment": "decoders", "num_examples": "500", "max_new_tokens": "96"})
+    names = {path.name for path in draw_all(results, tmp_path)}
+    assert names >= {"divergence.png", "divergence.pdf", "metrics.png", "zipf.png", "precision_recall.png"}
+    assert names == {path.name for path in tmp_path.iterdir()}
