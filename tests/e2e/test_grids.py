@@ -148,8 +148,10 @@ def test_an_interrupt_leaves_everything_resumable_and_says_so(how, launcher, tmp
             os.killpg(run.pid, signal.SIGINT)
         else:
             os.kill(run.pid, signal.SIGTERM)
-        assert run.wait(timeout=60) == (130 if how == "Ctrl-C" else 143)
-        assert gone(run.pid), "its workers end with it"
+        assert run.wait() == (130 if how == "Ctrl-C" else 143)
+        while members(run.pid):
+            time.sleep(0.1)
+    assert not list(tmp_path.glob("stopped/runs/*/*")), "its workers end with it, and finish no job"
     said = (tmp_path / "err.txt").read_text()
     assert "the same command goes on from here" in said
     assert "Traceback" not in said
@@ -165,21 +167,15 @@ def test_an_interrupt_leaves_everything_resumable_and_says_so(how, launcher, tmp
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["joblib", "submitit"])
 def test_workers_end_with_a_parent_that_was_killed(launcher, tmp_path):
-    words = ["-m", "decoder=ancestral", "seed=0,1", *LONG, "num_examples=400", *LAUNCHERS[launcher]]
+    words = ["-m", "decoder=ancestral", "seed=0,1", *LONG, "num_examples=200", *LAUNCHERS[launcher]]
     with grid_process(words, tmp_path) as run:
         wait_for(lambda: list(tmp_path.glob("outputs/store/generate/*/*.partial/part-*.arrow")), run)
         workers = [p for p in psutil.Process(run.pid).children(recursive=True) if p.memory_info().rss > 200 << 20]
         assert workers
         run.kill()
-        _, alive = psutil.wait_procs(workers, timeout=20)
-        assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE], "of 400 texts they had hardly begun"
-
-
-def gone(group: int) -> bool:
-    until = time.monotonic() + 30
-    while (left := members(group)) and time.monotonic() < until:
-        time.sleep(0.1)
-    return not left
+        while any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in workers):
+            time.sleep(0.1)
+    assert not list(tmp_path.glob("outputs/runs/*/*")), "its workers end with it, and finish no job"
 
 
 def members(group: int) -> list[int]:
@@ -215,7 +211,7 @@ def test_a_killed_worker_has_its_job_tried_once_more(times, launcher, tmp_path):
                 os.kill(heaviest(run.pid), signal.SIGKILL)
             killed.update(everyone)
             wait_for(lambda n=len(killed): "once more" in (tmp_path / "err.txt").read_text(), run)
-        code = run.wait(timeout=600)
+        code = run.wait()
     said = (tmp_path / "err.txt").read_text()
     if times == 1:
         assert code == 0, said
