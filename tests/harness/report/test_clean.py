@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from openended.harness.report.tables.clean import clean_table
 from openended.harness.report.tables.console import print_table
 from openended.harness.report.tables.latex import to_latex
 from openended.harness.report.tables.markdown import to_csv, to_markdown
@@ -57,3 +58,9 @@ def test_labels_without_anything_special_are_not_touched():
     made = table("nucleus p=0.95")
     assert "nucleus p=0.95" in console(made)
     assert "{}nucleus" not in to_latex(made)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_clean_table_stays_so(text):
+    once = clean_table(table(text))
+    assert clean_table(once) == once
