@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from openended.harness.report.tables.table import Cell, Column, Row, Table
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 from openended.harness.text import plain_line
 
 
@@ -25,7 +25,7 @@ def _column(column: Column) -> Column:
     return replace(column, key=key, title=title, signature=signature)
 
 
-def _row(row: Row) -> Row:
+def _row(row: TableRow) -> TableRow:
     return replace(row, label=plain_line(row.label), cells=tuple(map(_cell, row.cells)))
 
 

@@ -12,7 +12,7 @@ from openended.harness.report.tables.clean import clean_table
 from openended.harness.report.tables.console import print_table
 from openended.harness.report.tables.latex import to_latex
 from openended.harness.report.tables.markdown import to_csv, to_markdown
-from openended.harness.report.tables.table import Cell, Column, Row, Table
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
 HOSTILE = [
     "\x1b[2J\x1b]0;title\x07", "[1cm] label", "*", "=cmd()", "@x", "\\input{/etc/passwd}", "a & b \\\\ c",
@@ -22,7 +22,10 @@ HOSTILE = [
 
 def table(text: str) -> Table:
     column = Column("m", text, text, "higher", signature=text)
-    rows = (Row(text, "model", (Cell(0.5, note=text),)), Row("human", "human", (Cell(words=text),), rule=True))
+    rows = (
+        TableRow(text, "model", (Cell(0.5, note=text),)),
+        TableRow("human", "human", (Cell(words=text),), rule=True),
+    )
     return Table("name", text, (column,), rows, (text,), head=text)
 
 
