@@ -150,9 +150,6 @@ class QDecoder(Decoder):
     has_q: ClassVar[bool] = True
     one_hot: ClassVar[bool] = False
     """Q puts everything on the best token."""
-    untruncated: ClassVar[bool] = False
-    """Q is the whole softmax."""
-
     repetition_penalty: float = 1.0
     """Logits of tokens already seen, prompt included, are divided by it if positive, else multiplied (Keskar 2019)."""
     no_repeat_ngram_size: int = 0
@@ -167,6 +164,11 @@ class QDecoder(Decoder):
     def head(self) -> int:
         """How many best tokens to look at before sorting a whole row."""
         return 512
+
+    @property
+    def untruncated(self) -> bool:
+        """True where Q is the whole softmax: no order is needed, and no temperature can come after a cut."""
+        return False
 
     @property
     def penalises(self) -> bool:
@@ -197,6 +199,16 @@ class QDecoder(Decoder):
         sample_batch(lm, self, prompts, job)
 
 
+def check_temperature(decoder: Decoder) -> None:
+    """Refuse a `temperature` whose logits float32 cannot tell apart, or cannot hold.
+
+    Raises:
+        SpecError: If it is not from 1e-6 to 1e6.
+    """
+    accepted = "a number from 1e-6 (all but `greedy`) to 1e6 (all but uniform)"
+    decoder.require(1e-6 <= getattr(decoder, "temperature") <= 1e6, "temperature", accepted)  # noqa: B009
+
+
 @dataclass(frozen=True, kw_only=True)
 class SamplingDecoder(QDecoder):
     """A decoder that draws from Q."""
@@ -211,7 +223,7 @@ class SamplingDecoder(QDecoder):
     def check(self) -> None:
         """Refuse options out of range."""
         super().check()
-        self.require(0 < self.temperature < float("inf"), "temperature", "a number above 0")
+        check_temperature(self)
 
     def heat(self) -> tuple[float, bool]:
         """Return the temperature, and whether it comes before truncation."""

@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from openended.harness.decoding.base import QDecoder
+    from openended.harness.decoding.search import Beam
 
 
-def penalise(decoder: QDecoder, logits: Tensor, history: Tensor) -> Tensor:
+def penalise(decoder: QDecoder | Beam, logits: Tensor, history: Tensor) -> Tensor:
     """Apply repetition penalty, then the n-gram ban, as transformers orders them.
 
     Args:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.decoding.base import Decoder, Job, Prompt
+from openended.harness.decoding.base import Decoder, Job, Prompt, check_temperature
 from openended.harness.registry import register
 from openended.harness.rng import stream
 
@@ -52,8 +52,8 @@ class Beam(Decoder):
         self.require(0 < self.repetition_penalty < float("inf"), "repetition_penalty", "a number above 0")
         self.require(self.no_repeat_ngram_size >= 0, "no_repeat_ngram_size", "0 (off) or a positive integer")
 
-    def scores(self, log_probs: Tensor) -> Tensor:
-        """Log-probabilities that hypotheses add up, of (n, V) after penalties."""
+    def scores(self, log_probs: Tensor, least: int) -> Tensor:  # noqa: ARG002
+        """Log-probabilities that hypotheses add up, of (n, V) after penalties; a cut leaves `least` tokens."""
         return log_probs
 
     def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
@@ -67,6 +67,7 @@ class BeamSample(Beam):
     """Beam search whose candidates are drawn without replacement in place of the best ones (transformers' rule)."""
 
     name: ClassVar[str] = "beam_sample"
+    version: ClassVar[int] = 2
     stochastic: ClassVar[bool] = True
     no_q_reason: ClassVar[str] = "beam sampling draws among sequences: it has no distribution over the next token"
 
@@ -77,20 +78,25 @@ class BeamSample(Beam):
     def check(self) -> None:
         """Refuse options out of range."""
         super().check()
-        self.require(0 < self.temperature < float("inf"), "temperature", "a number above 0")
+        check_temperature(self)
         self.require(self.top_k >= 0, "top_k", "0 (off) or a positive integer")
         self.require(0 < self.top_p <= 1, "top_p", "a number in (0, 1]")
 
-    def scores(self, log_probs: Tensor) -> Tensor:
-        """Log of the truncated and renormalised distribution, temperature first."""
+    def scores(self, log_probs: Tensor, least: int) -> Tensor:
+        """Temperature, then top-k, then the nucleus of what is left; what is cut is minus infinity.
+
+        Nothing is renormalised, and `least` tokens of a row stay, one more than there are end tokens, as in
+        transformers: where a beam could go on with its end token alone, no hypothesis could grow.
+        """
         from openended.harness.decoding.distribution import dense
         from openended.harness.decoding.truncation import Nucleus, TopK
 
-        out = (log_probs / self.temperature).log_softmax(-1)
-        if self.top_k:
-            out = dense(TopK(k=self.top_k), out).log().float()
-        if self.top_p < 1:
-            out = dense(Nucleus(p=self.top_p), out).log().float()
+        out = log_probs / self.temperature
+        for spec in (TopK(k=max(self.top_k, least)) if self.top_k else None, Nucleus(p=self.top_p)):
+            if spec is not None and not spec.untruncated:
+                kept = dense(spec, out) > 0
+                kept.scatter_(1, out.topk(min(least, out.shape[1])).indices, value=True)
+                out = out.masked_fill(~kept, float("-inf"))
         return out
 
 
@@ -148,19 +154,16 @@ class _Search:
         """Score continuations, collect the finished, choose those that go on; returns parent rows and tokens."""
         import torch
 
-        from openended.harness.decoding.penalties import ban_ngrams, ends, forbid_end, repetition_penalty
+        from openended.harness.decoding.penalties import ends, forbid_end, penalise
 
         spec, n, beams = self.spec, len(self.texts), self.spec.num_beams
         at = self.start + step
         log_probs = torch.log_softmax(logits, dim=-1)
         past = self.history[:, :, :at].reshape(n * beams, at)
-        if spec.repetition_penalty != 1:
-            log_probs = repetition_penalty(log_probs, past, spec.repetition_penalty)
-        if spec.no_repeat_ngram_size:
-            log_probs = ban_ngrams(log_probs, past, spec.no_repeat_ngram_size)
+        log_probs = penalise(spec, log_probs, past)
         if self.job.may_not_end(step):
             log_probs = forbid_end(log_probs, self.lm.eos_ids)
-        scores, beam, token = self._candidates(spec.scores(log_probs))
+        scores, beam, token = self._candidates(spec.scores(log_probs, 1 + max(1, len(self.lm.eos_ids))))
         ended = ends(token, self.lm.eos_ids)
         if step + 1 == self.job.max_new_tokens:
             stops = torch.ones_like(ended)

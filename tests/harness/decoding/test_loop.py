@@ -376,3 +376,19 @@ def test_any_end_token_ends_a_text_and_none_comes_too_early(decoder):
     assert min(len(g.token_ids) for g in made) >= 4
     if not isinstance(decoder, Adversarial):
         assert any(g.stop == "eos" for g in made)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.6, 0, 1.0), (1.0, 1, 1.0), (1.0, 7, 0.8), (1.7, 20, 0.05)]
+)
+def test_beam_samples_scores_are_those_of_transformers(temperature, top_k, top_p):
+    from transformers.generation.logits_process import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+    want = have = torch.log_softmax(torch.randn(6, 80, generator=torch.Generator().manual_seed(0)) * 3, -1)
+    theirs = [TemperatureLogitsWarper(temperature)] if temperature != 1 else []
+    theirs += [TopKLogitsWarper(top_k, min_tokens_to_keep=2)] if top_k else []
+    theirs += [TopPLogitsWarper(top_p, min_tokens_to_keep=2)] if top_p < 1 else []
+    for warper in theirs:
+        want = warper(None, want)
+    made = BeamSample(num_beams=3, temperature=temperature, top_k=top_k, top_p=top_p).scores(have, 2)
+    assert torch.equal(made, want)
