@@ -83,8 +83,8 @@ def evaluate(
     Raises:
         HarnessError: For everything that is about the input; one line.
     """
+    from openended.harness.folders import check_writable
     from openended.harness.run.pipeline import run
-    from openended.harness.store import check_writable
 
     outputs = Path(outputs_dir)
     check_writable(outputs)

@@ -15,73 +15,21 @@ whose MD5 is the one that they state.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from openended.harness.contract import Tokenizer
 from openended.harness.errors import DataError
-from openended.harness.published.files import files_digest
-from openended.harness.published.forms import Published, read_generations, split_member
+from openended.harness.models.tokenizer import continuation_ids, continuation_text
+from openended.harness.published.forms import Published, read_generations
 from openended.harness.rows import Row, Rows, sort_rows
-from openended.harness.signature import digest
 from openended.harness.types import Generation, Stop
 
+MOST = 500_000  # texts of a file, and a hundred more an example: twice the largest published one
 LINE_DIGITS = 6  # tasks name a record that has no id by its number, `jsonl/000041`
-MAUVE_MD5 = "63bae977e3ce5f3c86d9e35188c1b8e6"  # of mauve_generations.tgz, stated by its authors
-__all__ = ["MAUVE_MD5", "Published", "file_fingerprint", "import_rows", "import_texts", "read_generations", "resolve"]
-
-
-def resolve(generations: str, *, fetch: bool) -> Path:
-    """Return the file of the option `generations`: a path, or the name of a public one.
-
-    `gpt2-output:xl-1542M-k40.test` is a file of the GPT-2 output dataset, `grover:mega-p0.94` Grover's; they are
-    downloaded into the cache folder of the tasks.
-
-    Args:
-        generations: The option.
-        fetch: False while planning: nothing is downloaded.
-
-    Raises:
-        DataError: If a public file is not there and is not to be, or can not be, fetched; says from where.
-    """
-    from openended.tasks import download
-    from openended.tasks.realnews import RealNews
-    from openended.tasks.webtext import gpt2_output
-
-    kind, _, name = generations.partition(":")
-    if kind == "gpt2-output" and name:
-        remote = gpt2_output(name)
-    elif kind == "grover" and name:
-        model, _, decoder = name.partition("-")
-        remote = RealNews(file=f"generator={model}~dataset={decoder}.jsonl").remotes()[0]
-    else:
-        return Path(generations)
-    if fetch:
-        return download.fetch(remote)
-    if not remote.place().is_file():
-        download.refuse_missing(remote, remote.place(), planning=True)
-    return remote.place()
-
-
-def file_fingerprint(path: Path) -> str:
-    """SHA-256 that names the texts of a file, or of an archive's member.
-
-    Raises:
-        DataError: If there is no such file, or an archive is not the one its authors published.
-    """
-    archive, member = split_member(path)
-    if not archive.is_file() and (member is not None or not archive.is_dir()):
-        raise DataError(f"generations: no such file: {archive}")
-    if member is None:
-        return files_digest(archive)
-    with archive.open("rb") as handle:
-        found = hashlib.file_digest(handle, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if found != MAUVE_MD5:
-        raise DataError(f"{archive}: its MD5 is {found}, its authors state {MAUVE_MD5}; fetch it again")
-    return digest(["mauve archive", found, member])
 
 
 def import_rows(
@@ -102,7 +50,11 @@ def import_rows(
     Raises:
         DataError: If an example has no text, or a text comes twice.
     """
-    return _import(list(read_generations(path, field)), path, prompts, tokenizer, max_new_tokens)
+    most = MOST + 100 * len(Rows(prompts))
+    found = list(islice(read_generations(path, field), most + 1))
+    if len(found) > most:
+        raise DataError(f"{path}: holds more than {most:,} texts for {len(Rows(prompts))} examples; cut it to yours")
+    return _import(found, path, prompts, tokenizer, max_new_tokens)
 
 
 def import_texts(
@@ -279,10 +231,14 @@ def _row(example: Row, one: Published, tokenizer: Tokenizer | None, max_new_toke
     if tokenizer is not None:
         size = len(example.prompt_ids)
         own = one.token_ids is not None and one.token_ids[:size] == example.prompt_ids
-        ids = one.token_ids[size:] if own and one.token_ids is not None else tuple(tokenizer.encode(text))
+        ids = (
+            one.token_ids[size:]
+            if own and one.token_ids is not None
+            else tuple(continuation_ids(tokenizer, example.prompt, example.prompt_ids, text))
+        )
         if max_new_tokens is not None and len(ids) > max_new_tokens:
             ids, stop = ids[:max_new_tokens], "length"
-            text = tokenizer.decode(ids)
+            text = continuation_text(tokenizer, example.prompt_ids, ids)
     generation = Generation(example.generation.example_id, one.sample or 0, text, ids, stop, float("nan"))
     return Row(example.prompt, example.prompt_ids, generation)
 

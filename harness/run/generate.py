@@ -69,7 +69,8 @@ def generate(settings: Settings, steps: Steps, drawn: Drawn, decoder: Decoder | 
 def take_in(settings: Settings, steps: Steps, drawn: Drawn) -> Source:
     """Take the generations of a file, or of a system that the task itself holds, as the system under test."""
     from openended.harness.published.loose import import_loose
-    from openended.harness.published.pairing import file_fingerprint, import_rows, import_texts, resolve
+    from openended.harness.published.pairing import import_rows, import_texts
+    from openended.harness.published.sources import file_fingerprint, resolve
 
     name, length = str(settings.generations), settings.max_new_tokens
     own = settings.task.own_system(name)

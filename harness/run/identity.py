@@ -169,7 +169,7 @@ def _options(role: str, spec: Spec, without: Iterable[str] = ()) -> dict[str, Js
 
 def _generations(s: Settings, fingerprint: str | None) -> str:
     """Digest of the imported texts, wherever their file lies."""
-    from openended.harness.published.pairing import file_fingerprint, resolve
+    from openended.harness.published.sources import file_fingerprint, resolve
 
     name = str(s.generations)
     if s.task.own_system(name) is not None:

@@ -14,6 +14,7 @@ import pytest
 
 from openended.harness.errors import DataError
 from openended.harness.published import pairing as g
+from openended.harness.published import sources
 from openended.harness.published.pickles import read_plain_pickle
 from openended.harness.rows import Row, write_rows
 from openended.harness.types import Generation
@@ -219,10 +220,10 @@ def test_a_member_is_read_from_the_verified_archive(
         archive.add(inner, f"mauve_generations/webtext_gpt2/{inner.name}")
     path = Path(f"{packed}#webtext_gpt2/{inner.name}")
     with pytest.raises(DataError, match=r"its MD5 is .* its authors state 63bae977e3ce5f3c86d9e35188c1b8e6"):
-        g.file_fingerprint(path)
+        sources.file_fingerprint(path)
     md5 = hashlib.md5(packed.read_bytes()).hexdigest()
-    monkeypatch.setattr(g, "MAUVE_MD5", md5)
-    assert g.file_fingerprint(path) != g.file_fingerprint(Path(f"{packed}#other.p"))
+    monkeypatch.setattr(sources, "MAUVE_MD5", md5)
+    assert sources.file_fingerprint(path) != sources.file_fingerprint(Path(f"{packed}#other.p"))
     assert texts(g.import_rows(path, prompts, Codes(), None)[0]) == ["ab", "cdef", ""]
     with pytest.raises(DataError, match=r"holds no other\.p"):
         g.import_rows(Path(f"{packed}#other.p"), prompts, Codes(), None)
@@ -388,9 +389,9 @@ def test_harmless_oddities(tmp_path: Path, prompts: Path, form: str, oddity: str
 
 def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
-        g.file_fingerprint(tmp_path / "none.jsonl")
+        sources.file_fingerprint(tmp_path / "none.jsonl")
     with pytest.raises(DataError, match="no file of texts in this folder"):
-        g.file_fingerprint(tmp_path)
+        sources.file_fingerprint(tmp_path)
     with pytest.raises(DataError, match="no such file"):
         read_plain_pickle(tmp_path / "none.p")
 
@@ -398,19 +399,19 @@ def test_missing_files(tmp_path: Path) -> None:
 def test_public_files_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path))
     monkeypatch.setenv("OPENENDED_OFFLINE", "1")
-    assert g.resolve("some/file.jsonl", fetch=True) == Path("some/file.jsonl")
+    assert sources.resolve("some/file.jsonl", fetch=True) == Path("some/file.jsonl")
     for name, file in [
         ("gpt2-output:xl-1542M-k40.test", "xl-1542M-k40.test.jsonl"),
         ("grover:mega-p0.94", "generator=mega~dataset=p0.94.jsonl"),
     ]:
         for fetch in (False, True):
             with pytest.raises(DataError, match=r"missing file .*; get it from https://.* put it at") as caught:
-                g.resolve(name, fetch=fetch)
+                sources.resolve(name, fetch=fetch)
             assert file in str(caught.value)
     place = tmp_path / "webtext" / "xl-1542M-k40.test.jsonl"
     place.parent.mkdir()
     place.write_text("{}")
-    assert g.resolve("gpt2-output:xl-1542M-k40.test", fetch=False) == place
+    assert sources.resolve("gpt2-output:xl-1542M-k40.test", fetch=False) == place
 
 
 @pytest.mark.reference
