@@ -11,7 +11,6 @@ Texts are lists, or files and folders (see `published.files`). What is made is k
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -171,7 +170,7 @@ def _metrics(asked: str | Sequence[str | Metric] | None, *, scoring: bool, embed
     own = {m.name: m for m in wanted if isinstance(m, Metric)}
     for name in metric_names([m for m in wanted if isinstance(m, str)]):
         metric = _metric(name, {})
-        words = not scoring and any(f.name == "unit" for f in dataclasses.fields(metric))
+        words = not scoring and hasattr(metric, "unit")
         own.setdefault(name, _metric(name, {"unit": "words"}) if words else metric)
     return tuple(own[name] for name in sorted(own))
 

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from openended.harness.errors import SpecError
 from openended.harness.exitcodes import BAD_INPUT, FAILED, OK, code_of, complain
@@ -132,9 +132,11 @@ def _features(args: argparse.Namespace, names: Sequence[str]) -> dict[str, str] 
     return {"human": args.human_features, **dict(zip(names, args.features, strict=True))}
 
 
-def _count(text: str) -> int | str:
-    if text == "all" or text.isdecimal():
-        return text if text == "all" else int(text)
+def _count(text: str) -> int | Literal["all"]:
+    if text == "all":
+        return "all"
+    if text.isdecimal():
+        return int(text)
     raise SpecError(f"--num-examples: expected 1 or more, or all, got {text!r}")
 
 

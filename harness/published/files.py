@@ -29,7 +29,7 @@ _NO_TEXTS = {*IDS, "prompt", "model", "system", "decoder", "split", "source", "s
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TextRecord:
     """One record of a file of texts."""
 
     where: str
@@ -74,7 +74,7 @@ def files_digest(path: Path) -> str:
     return digest([[p.name, file_digest(p)] for p in files]) if path.is_dir() else file_digest(path)
 
 
-def read_records(path: Path) -> Iterator[Record]:
+def read_records(path: Path) -> Iterator[TextRecord]:
     """Yield the records of a file or folder.
 
     Raises:
@@ -83,7 +83,7 @@ def read_records(path: Path) -> Iterator[Record]:
     count = 0
     for file in files_of(path):
         for number, cells in _rows(file, whole=path.is_dir()):
-            yield Record(f"{file}:{number}", count, cells)
+            yield TextRecord(f"{file}:{number}", count, cells)
             count += 1
 
 
