@@ -148,8 +148,7 @@ def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
         line = 0
         try:
             header = handle.readline()
-            handle.seek(0)
-            reader = csv.reader(handle, delimiter=max(",;\t", key=header.count), strict=True)
+            reader = csv.reader(chain([header], handle), delimiter=max(",;\t", key=header.count), strict=True)
             columns = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
             twice = sorted({name for name in columns if columns.count(name) > 1})
             if twice:
