@@ -18,6 +18,7 @@ import numpy as np
 from openended.harness.errors import DataError
 from openended.harness.rng import stream
 from openended.harness.types import F64
+from openended.metrics._choices import check_choice
 from openended.metrics._rows import Row, as_number, pick, read_rows, source_of
 
 Outcome = Literal["a", "b", "tie"]
@@ -144,8 +145,10 @@ def count_wins(
         seed: The draw of a tie depends on its item, pair, criterion and rater alone.
 
     Raises:
+        ValueError: If `ties` is unknown.
         DataError: If the file has no such criterion, or lacks `seconds` where a minimum is asked for.
     """
+    check_choice("ties", ties, TieRule)
     players = comparisons.players
     if comparisons.matrix is not None:
         if criterion is not None or min_seconds:

@@ -14,6 +14,7 @@ import numpy as np
 
 from openended.harness.errors import UndefinedMetric
 from openended.harness.types import I64, Floats
+from openended.metrics._choices import check_choice
 from openended.metrics._embeddings import Rows, n_rows
 from openended.metrics._kmeans import Clustering, kmeans
 from openended.metrics._pca import fit_pca
@@ -88,8 +89,7 @@ def fit_quantizer(
         ValueError: If an option is out of range.
         UndefinedMetric: If there are fewer rows than cells.
     """
-    if quantizer not in QUANTIZERS:
-        raise ValueError(f"quantizer: expected one of {', '.join(QUANTIZERS)}, got {quantizer!r}")
+    check_choice("quantizer", quantizer, QuantizerName)
     if not (0 < explained_variance <= 1 and min(restarts, max_iter) >= 1):
         raise ValueError(
             "expected 0 < explained_variance <= 1 and restarts, max_iter >= 1, got "

@@ -29,6 +29,7 @@ import numpy as np
 from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
 from openended.harness.types import F64, Floats, MetricResult
+from openended.metrics._choices import check_choice
 from openended.metrics._embeddings import blocks, check_sides
 from openended.metrics._pca import moments, project_pair
 from openended.metrics._two_sample import TwoSample
@@ -125,9 +126,8 @@ def _prepared(
     human: Floats, model: Floats, shrinkage: Shrinkage, pca_share: float | None, least: int = 2
 ) -> tuple[Floats, Floats]:
     """Check sides and options; project where a share is given."""
+    check_choice("shrinkage", shrinkage, Shrinkage)
     human, model = check_sides(human=human, model=model, least=least)
-    if shrinkage not in ("none", "ledoit_wolf"):
-        raise ValueError(f"shrinkage: expected none or ledoit_wolf, got {shrinkage!r}")
     if pca_share is None:
         return human, model
     return project_pair(human=human, model=model, share=pca_share, rows="none", option="pca_share")

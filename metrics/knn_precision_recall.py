@@ -26,6 +26,7 @@ import numpy as np
 from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
 from openended.harness.types import Floats, MetricResult
+from openended.metrics._choices import check_choice
 from openended.metrics._embeddings import Rows, blocks, check_sides
 from openended.metrics._neighbors import count_balls, prepare, radii
 from openended.metrics._pca import project_pair
@@ -84,6 +85,7 @@ def knn_precision_recall(
     0.5
     """
     del seed
+    check_choice("rows", rows, RowScale)
     if k < 1:
         raise ValueError(f"k: expected at least 1, got {k}")
     human, model = check_sides(human=human, model=model, least=k + 1)

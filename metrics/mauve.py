@@ -29,6 +29,7 @@ from openended.harness.contract import Direction, Features, Scope, Side
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import HUMAN, Floats, MetricResult
+from openended.metrics._choices import check_choice
 from openended.metrics._embeddings import check_side, check_sides
 from openended.metrics._histograms import Curve
 from openended.metrics._mauve_scores import MauveResult, histogram_values, mauve_of_cells
@@ -80,6 +81,8 @@ def mauve(
     >>> mauve(human=rows, model=rows).mauve
     1.0
     """
+    check_choice("quantizer", quantizer, QuantizerName)
+    check_choice("curve", curve, Curve)
     if not (scaling_factor > 0 and curve_points >= 1):
         raise ValueError(f"expected scaling_factor > 0 and curve_points >= 1, got {scaling_factor}, {curve_points}")
     human, model = check_sides(human=human, model=model)
