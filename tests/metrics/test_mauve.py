@@ -299,3 +299,11 @@ def test_memory_map_gives_the_same_score(tmp_path):
     np.save(tmp_path / "h.npy", human)
     mapped = np.load(tmp_path / "h.npy", mmap_mode="r")
     assert mauve(human=mapped, model=model).mauve == mauve(human=human, model=model).mauve
+
+
+def test_the_scale_of_features_does_not_matter_even_where_squares_leave_float64():
+    rng = np.random.default_rng(0)
+    human, model = rng.normal(size=(60, 5)), rng.normal(size=(60, 5)) + 1
+    plain = mauve(human=human, model=model).mauve
+    for scale in (2.0**600, 2.0**-600):
+        assert mauve(human=human * scale, model=model * scale).mauve == pytest.approx(plain, abs=1e-9)
