@@ -159,6 +159,8 @@ class Metric(Spec):
     """Display names of the values, where they differ from the key."""
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {}
     """Directions of the values that differ from the metric's own."""
+    targets: ClassVar[Mapping[str, float]] = {}
+    """What two sets of texts from one source have on average, for values that can lie on either side of it."""
 
     @property
     def reads_grid(self) -> bool:
@@ -188,7 +190,11 @@ class Metric(Spec):
         arrays: Mapping[str, NDArray[Any]] | None = None,
         sd: Mapping[str, float] | None = None,
     ) -> MetricResult:
-        """Wrap values with everything that identifies them."""
+        """Wrap values with everything that identifies them; array `prompts` says which rows are of one prompt."""
+        ids = features.model.ids
+        if per_example and self.sides != "human" and len(set(ids)) < len(ids):
+            _, prompts = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)
+            arrays = {**(arrays or {}), "prompts": prompts.astype(np.int64)}
         return MetricResult(
             metric=self.name,
             signature=signature(self, features.facts),

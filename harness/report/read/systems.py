@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from openended.harness.report.figures.drawing import plain
 from openended.harness.report.read.fold import Folded, label_of, order_key, varying
 from openended.harness.report.read.frame import of_human
+from openended.harness.signature import signature_difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,25 @@ def _long_label(system: System, found: Sequence[System]) -> str:
     return f"{system.label} ({options})" if options else system.label
 
 
+def same_data(human: Folded, item: Folded) -> bool:
+    """Say whether a human value is of the human side that a system's value is about."""
+    return all(v == item.axes.get(a) for a, v in human.axes.items() if of_human(a))
+
+
+def _fits(human: Folded, item: Folded) -> bool:
+    """Say whether two values are of one definition: of one signature, but for the number of texts of the same data."""
+    differ = signature_difference(human.signature, item.signature)
+    return not differ or (differ == ["n"] and same_data(human, item))
+
+
 def human_value(items: Iterable[Folded], like: Folded) -> Folded | None:
-    """Return the human value that belongs to a system's value: same metric, signature and data."""
+    """Return the human value that belongs to a system's value: same metric, signature and data.
+
+    A system with several samples a prompt has more texts than the human side: it is compared with what there is.
+    """
     humans = [i for i in items if i.system == "human" and (i.metric, i.key) == (like.metric, like.key)]
-    fitting = [h for h in humans if h.signature == like.signature]
-    exact = [h for h in fitting if all(v == like.axes.get(a) for a, v in h.axes.items() if of_human(a))]
+    fitting = [h for h in humans if _fits(h, like)]
+    exact = [h for h in fitting if same_data(h, like)]
     return next(iter(exact or fitting), None)
 
 

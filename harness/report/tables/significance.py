@@ -1,10 +1,10 @@
 """Is a system different from another? Paired tests on the same prompts, corrected for their number.
 
-Where a metric is a mean over examples, both systems' values on the same examples are compared: a sign-flip permutation
-test of the mean difference, or, where the human value is the target, a paired bootstrap of the difference of the two
-distances to the human value. Elsewhere the seeds are the sample: a sign-flip test of the paired differences (runs of
-one seed share their random draws), whose smallest possible p-value with n seeds is 2 / 2ⁿ. Holm's step-down method
-corrects all p-values of a table together.
+Where a metric is a mean over examples, both systems' values on the same prompts are compared (samples of one prompt
+depend on each other: together they are one observation): a sign-flip permutation test of the mean difference, or, where
+the human value is the target, a paired bootstrap of the difference of the two distances to the human value. Elsewhere
+the seeds are the sample: a sign-flip test of the paired differences (runs of one seed share their random draws), whose
+smallest possible p-value with n seeds is 2 / 2ⁿ. Holm's step-down method corrects all p-values of a table together.
 
 Source: Good 2005, "Permutation, parametric and bootstrap tests"; Holm 1979.
 """
@@ -27,7 +27,7 @@ from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.systems import check_signatures, wanted
 from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals
 from openended.harness.rng import stream
-from openended.harness.types import F64
+from openended.harness.types import F64, I64
 
 DRAWS = 10_000
 MOST_EXACT = 14  # seeds or examples for which all 2ⁿ sign patterns are counted
@@ -100,16 +100,32 @@ def compare(
 
 
 def _per_example(results: Results, item: Folded) -> F64 | None:
-    """Return a value's parts by example, averaged over seeds, if it is their mean; else nothing."""
+    """Return a value's parts by prompt, averaged over seeds, if it is their mean; else nothing."""
     arrays = [results.arrays(*source) for source in item.sources]
     name = f"per_example/{item.key}"
     if not arrays or any(name not in a for a in arrays):
         return None
-    rows = [np.asarray(a[name], dtype=np.float64) for a in arrays]
+    rows = [by_prompt(np.asarray(a[name], dtype=np.float64), a.get("arrays/prompts")) for a in arrays]
     if len({len(r) for r in rows}) > 1 or any(np.isnan(r).any() for r in rows):
         return None
     mean: F64 = np.mean(rows, axis=0)
     return mean if math.isclose(float(mean.mean()), item.mean, rel_tol=AGREES, abs_tol=1e-12) else None
+
+
+def by_prompt(values: F64, prompts: I64 | None) -> F64:
+    """Return one number a prompt whose mean is that of all values: the prompt's sum, times prompts over values.
+
+    Args:
+        values: Shape (n,).
+        prompts: The prompt of each value, 0 to m - 1, shape (n,); nothing where each has its own.
+
+    Returns:
+        Shape (m,); where all prompts have equally many samples, the mean of each.
+    """
+    if prompts is None or len(prompts) != len(values):
+        return values
+    sums: F64 = np.bincount(prompts, weights=values)
+    return sums * (len(sums) / len(values))
 
 
 def _over_examples(a: F64, b: F64, human: Folded | None, human_rows: F64 | None, pair: tuple[str, str]) -> Tested:

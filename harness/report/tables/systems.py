@@ -11,7 +11,8 @@ from openended.harness.errors import DataError, SpecError
 from openended.harness.report.read.fold import Folded, fold, label_of, natural, order_key, varying
 from openended.harness.report.read.frame import Results, Run, filtered, of_human
 from openended.harness.report.read.layout import Layout
-from openended.harness.report.tables.numbers import RULE, printed
+from openended.harness.report.read.systems import human_value
+from openended.harness.report.tables.numbers import RULE, fixed, printed
 from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals
 from openended.harness.signature import parse_signature
 
@@ -30,7 +31,8 @@ NO_HUMAN = "No human value was measured."
 NOT_MEASURED = "Not measured for this system."
 # Axes that the signatures know: values that differ in them are not comparable.
 DATA_AXES = ("task", "num_examples", "max_new_tokens", "samples", "scorer", "embedder", "embedder.max_length")
-CEILING = "Human ceiling: two disjoint halves of the human text against each other"
+CEILING = "Human ceiling: two disjoint sets of human text against each other"
+UNSHARED = "They share no prompts, while a system and the human text do: a system can come out above."
 
 RowKey = tuple[tuple[str, str], ...]
 
@@ -171,6 +173,7 @@ class _ValueTable:
                 notes.setdefault(note, set()).add(self.row_names[self._row_key(item)])
         every = set(self.row_names.values())
         lines = [f"{n}{'' if who == every else f' ({_some(who)})'}" for n, who in sorted(notes.items())]
+        lines += _counts(models, [i for i in self.items if i.system == "human"])
         seeds = f"Mean over {' or '.join(map(str, counts))} seeds, as the column says. " if counts else ""
         return (*lines, seeds + RULE)
 
@@ -271,11 +274,8 @@ class _ValueTable:
 
     def _target(self, items: Sequence[Folded], humans: Sequence[Folded]) -> float:
         """Return the human value that belongs to a row: of the same signature and the same data."""
-        own = items[0] if items else None
-        fitting = [h for h in humans if own and h.signature == own.signature and math.isfinite(h.mean)]
-        exact = [h for h in fitting if own and all(v == own.axes.get(a) for a, v in h.axes.items() if of_human(a))]
-        best = exact or fitting
-        return best[0].mean if best else math.nan
+        found = human_value([h for h in humans if math.isfinite(h.mean)], items[0]) if items else None
+        return found.mean if found is not None else math.nan
 
     # The human row ----------------------------------------------------------------------------------------------------
 
@@ -300,10 +300,18 @@ class _ValueTable:
             if item.system == "human" and math.isfinite(item.mean):
                 return Cell(item.mean)
             if item.system == "ceiling" and math.isfinite(item.mean):
-                n = parse_signature(item.signature).get("n", "")
-                return Cell(item.mean, note=f"{CEILING}{f' (n {n})' if n else ''}.")
+                return _ceiling(item, column)
         family = next(i.family for i in models if i.metric == column.metric)
         return Cell(note=next((i.reason for i in mine if i.reason), NOT_HUMAN.get(family, NO_HUMAN)))
+
+
+def _ceiling(item: Folded, column: Column) -> Cell:
+    """Return the human ceiling where it has as many texts as the systems; elsewhere say what it is, and of how many."""
+    n, of = (parse_signature(s).get("n", "") for s in (item.signature, column.signature))
+    if n == of or not column.signature:
+        return Cell(item.mean, note=f"{CEILING}{f' (n {n})' if n else ''}. {UNSHARED}")
+    value = fixed(item.mean, column.decimals)
+    return Cell(note=f"No human ceiling at n {of}: too little human text to spare. {CEILING}: {value} at n {n}.")
 
 
 def check_signatures(metric: str, own: Sequence[Folded], table: str, allow: Sequence[str] = ()) -> None:
@@ -325,6 +333,18 @@ def check_signatures(metric: str, own: Sequence[Folded], table: str, allow: Sequ
                 f"table {table}, column {metric}: two values are not comparable, their signatures differ in {fields}: "
                 f"{one} and {other}; separate them with --split or --where"
             )
+
+
+def _counts(models: Sequence[Folded], humans: Sequence[Folded]) -> list[str]:
+    """Say where the human value is of fewer texts, which some values depend on."""
+    pairs = [(h, m) for m in models if m.direction == "match_human" and (h := human_value(humans, m)) is not None]
+    counts = {tuple(parse_signature(i.signature).get("n", "") for i in pair) for pair in pairs}
+    return [
+        f"The human values are of {human} texts, the systems' of {model}: several samples of each prompt. What depends "
+        "on the number of texts (distinct n-grams, Self-BLEU, Zipf, …) is not compared at one size."
+        for human, model in sorted(counts)
+        if human != model
+    ]
 
 
 def _some(names: set[str]) -> str:

@@ -86,7 +86,7 @@ def results_of(
     return [
         result("model", "mauve", {"mauve": mauve, "mauve_star": mauve * 0.99}, n=n, facts=embedder, options=mauve_options,
                family="two_sample", direction="higher", resampling="subsample", sd={"mauve": 0.004}),
-        result("ceiling", "mauve", {"mauve": 0.957, "mauve_star": 0.95}, n=n // 2, facts=embedder, options=mauve_options,
+        result("ceiling", "mauve", {"mauve": 0.957, "mauve_star": 0.95}, n=n, facts=embedder, options=mauve_options,
                family="two_sample", direction="higher"),
         result("model", "gen_ppl", {"gen_ppl": ppl, "entropy": entropy}, n=n, family="scored", artefact="gen_ppl"),
         result("human", "gen_ppl", {"gen_ppl": HUMAN["gen_ppl"], "entropy": HUMAN["entropy"] + 0.2 * np.log(length / 96)},

@@ -75,13 +75,25 @@ def test_a_dash_has_its_reason(tmp_path):
 
 def test_the_ceiling_stands_in_the_human_row_and_says_so(tmp_path):
     lines = [result("model", "mauve", {"mauve": 0.8}, family="two_sample", direction="higher"),
-             result("ceiling", "mauve", {"mauve": 0.96}, family="two_sample", direction="higher", n=250)]  # fmt: skip
+             result("ceiling", "mauve", {"mauve": 0.96}, family="two_sample", direction="higher")]  # fmt: skip
     write_run(tmp_path, "nucleus", 0, results=lines)
     cell = table(tmp_path).rows[0].cells[0]
     assert cell.value == 0.96
     assert "ceiling" in cell.note
-    assert "n 250/250" in cell.note
+    assert "(n 500/500)" in cell.note
+    assert "share no prompts" in cell.note
     assert not cell.best
+
+
+def test_a_ceiling_of_fewer_texts_is_no_ceiling(tmp_path):
+    """Fréchet's bias grows as n falls: halves of the human text are farther from each other than the model is."""
+    lines = [result("model", "frechet", {"frechet": 135.0}, family="two_sample", direction="lower"),
+             result("ceiling", "frechet", {"frechet": 198.0}, family="two_sample", direction="lower", n=250)]  # fmt: skip
+    write_run(tmp_path, "nucleus", 0, results=lines)
+    cell = table(tmp_path).rows[0].cells[0]
+    assert math.isnan(cell.value)
+    assert cell.note.startswith("No human ceiling at n 500/500")
+    assert "198.0 at n 250/250" in cell.note
 
 
 def test_different_signatures_in_one_column_are_refused_with_the_field(tmp_path):
