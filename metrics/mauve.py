@@ -166,22 +166,16 @@ class Mauve(Quantized):
         return self.cluster_fit == "joint"
 
     def compute(self, features: Features) -> MetricResult:
-        """Average the scores over the clustering seeds; curve and histograms are those of the first."""
+        """Average the scores over the clustering seeds; the array holds the curve of each."""
         human, model = self.pair(features)
         cluster, buckets = self._clusterer(features, human, model)
         runs = [self._score(cluster(seed), human, model, buckets) for seed in self.seeds()]
-        first = runs[0][0]
         return self.averaged(
             features,
             "mauve",
             [values for _, values in runs],
             notes=self._notes(len(human), len(model), buckets),
-            arrays={
-                "divergence_curve": first.divergence_curve,
-                "human_hist": first.human_hist,
-                "model_hist": first.model_hist,
-                "mauve_by_seed": np.array([scores.mauve for scores, _ in runs]),
-            },
+            arrays={"divergence_curves": np.stack([scores.divergence_curve for scores, _ in runs])},
         )
 
     def _score(

@@ -52,7 +52,7 @@ class Folded:
     sources: tuple[tuple[int, str | None], ...]
     """(index of the run, artefact) of each seed."""
     error: float = math.nan
-    """Standard error or deviation that the metric itself states; NaN where it states none, or for several seeds."""
+    """Standard error or deviation that the metric itself states of a value, over seeds their root mean square."""
 
 
 def fold(results: Results) -> list[Folded]:
@@ -99,7 +99,7 @@ def _folded(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, str]) -> Folde
         titles=(first["model_title"], first["decoder_title"]),
         values=dict(zip(seeds, values, strict=True)),
         sources=tuple((int(r[INTERNAL]), r["artefact"]) for r in rows),
-        error=float(first["sd"]) if len(rows) == 1 else math.nan,
+        error=_stated([float(r["sd"]) for r in rows]),
     )
 
 
@@ -109,6 +109,12 @@ def varying(items: Iterable[Folded]) -> list[str]:
     names = list(rows[0]) if rows else []
     plain = [n for n in names if n not in {"model", "decoder"} and not n.startswith("decoder.")]
     return [n for n in plain if len({r[n] for r in rows}) > 1]
+
+
+def _stated(spreads: Sequence[float]) -> float:
+    """Return the root mean square of what is known; NaN where nothing is."""
+    known = [s for s in spreads if math.isfinite(s)]
+    return math.sqrt(math.fsum(s * s for s in known) / len(known)) if known else math.nan
 
 
 def natural(text: str) -> tuple[tuple[int, float, str], ...]:

@@ -81,7 +81,8 @@ def _cell(table: Table, cell: Cell, column: Column) -> str:
     number = f"$-${number[1:]}" if number.startswith("-") and number != "--" else number
     text = rf"\textbf{{{number}}}" if cell.best else number
     text += f"$^{{{'*' * stars}}}$" if stars else ""
-    text += rf" {{\scriptsize $\pm$ {spread}}}" if spread else ""
+    spread = spread.replace("±", r"$\pm$")
+    text += rf" {{\scriptsize {spread}}}" if spread else ""
     return text + (rf"\textsuperscript{{{table.mark(cell)}}}" if cell.note else "")
 
 

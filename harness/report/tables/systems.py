@@ -270,7 +270,7 @@ class _ValueTable:
             if not math.isfinite(target):
                 return Cell(note=f"{item.metric}: {NO_HUMAN}")
             value = abs(value - target)
-        return Cell(value, sd, item.seeds)
+        return Cell(value, sd, item.seeds, _own(item))
 
     def _target(self, items: Sequence[Folded], humans: Sequence[Folded]) -> float:
         """Return the human value that belongs to a row: of the same signature and the same data."""
@@ -305,11 +305,15 @@ class _ValueTable:
         return Cell(note=next((i.reason for i in mine if i.reason), NOT_HUMAN.get(family, NO_HUMAN)))
 
 
+def _own(item: Folded) -> float:
+    return item.error if math.isfinite(item.error) else math.nan
+
+
 def _ceiling(item: Folded, column: Column) -> Cell:
     """Return the human ceiling where it has as many texts as the systems; elsewhere say what it is, and of how many."""
     n, of = (parse_signature(s).get("n", "") for s in (item.signature, column.signature))
     if n == of or not column.signature:
-        return Cell(item.mean, note=f"{CEILING}{f' (n {n})' if n else ''}. {UNSHARED}")
+        return Cell(item.mean, own=_own(item), note=f"{CEILING}{f' (n {n})' if n else ''}. {UNSHARED}")
     value = fixed(item.mean, column.decimals)
     return Cell(note=f"No human ceiling at n {of}: too little human text to spare. {CEILING}: {value} at n {n}.")
 

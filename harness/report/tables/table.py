@@ -44,6 +44,8 @@ class Cell:
     sd: float = math.nan
     n: int = 0
     """Seeds behind it."""
+    own: float = math.nan
+    """Spread that the metric itself states: over its own repetitions, or a standard error."""
     best: bool = False
     note: str = ""
     """Shown under the table, with a mark in the cell: why there is no value, or what is special about it."""
@@ -98,7 +100,7 @@ class Table:
         return list(dict.fromkeys(c.signature for c in self.columns if c.signature))
 
     def text(self, cell: Cell, column: Column) -> tuple[str, str]:
-        """Return a cell's number and its spread (empty if there is none) as text."""
+        """Return a cell's number and its spread (empty if there is none) as text: over seeds, then the metric's own."""
         if cell.words:
             return cell.words, ""
         if not math.isfinite(cell.value):
@@ -106,7 +108,9 @@ class Table:
         places = column.decimals if cell.decimals is None else cell.decimals
         number = fixed(cell.value, places)
         sign = "+" if cell.signed and cell.value > 0 and number.strip("0.,") else ""
-        return f"{sign}{number}{cell.suffix}", fixed(cell.sd, places) if math.isfinite(cell.sd) else ""
+        spreads = [f"± {fixed(cell.sd, places)}"] if math.isfinite(cell.sd) else []
+        spreads += [f"({fixed(cell.own, places)})"] if math.isfinite(cell.own) else []
+        return f"{sign}{number}{cell.suffix}", " ".join(spreads)
 
     def legend(self) -> str:
         """Explain the arrows that occur, and the bold face."""
@@ -115,6 +119,8 @@ class Table:
             used.append("bold: best (all that print the same)")
         if any(math.isfinite(cell.sd) for row in self.rows for cell in row.cells):
             used.append("± standard deviation over seeds")
+        if any(math.isfinite(cell.own) for row in self.rows for cell in row.cells):
+            used.append("in brackets: the metric's own spread (over clusterings or draws, or a standard error)")
         return "; ".join(used) + "." if used else ""
 
 
