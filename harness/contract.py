@@ -129,11 +129,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """What a metric gets: both sides, and the facts that enter its signature.
-
-    For a metric with `sides = "one"` the system under test is `model`; its human row is computed by passing the human
-    side as `model` too.
-    """
+    """What a metric gets: both sides, and the facts that enter its signature; a human row has the human side twice."""
 
     human: Side
     model: Side
@@ -161,6 +157,11 @@ class Metric(Spec):
     """Directions of the values that differ from the metric's own."""
     targets: ClassVar[Mapping[str, float]] = {}
     """What two sets of texts from one source have on average, for values that can lie on either side of it."""
+
+    def best_of(self, key: str) -> str:
+        """Return what is best of a value: its direction, `none`, or `nearest X` where it has a target."""
+        target = self.targets.get(key)
+        return self.directions.get(key, self.direction) if target is None else f"nearest {target:g}"
 
     @property
     def reads_grid(self) -> bool:

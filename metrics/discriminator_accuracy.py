@@ -161,6 +161,7 @@ class DiscriminatorAccuracy(TwoSample):
     direction: ClassVar[Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     titles: ClassVar[Mapping[str, str]] = {"accuracy": "Disc. acc."}
+    targets: ClassVar[Mapping[str, float]] = {"accuracy": 0.5}  # chance
 
     test_share: float = 0.2  # our choice: the paper's split is of its own data sets
     folds: int = 5  # scikit-learn's default

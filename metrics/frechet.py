@@ -76,7 +76,7 @@ class Extrapolated(Values):
     frechet_infinity: float
     """Mean over draws."""
     spread: float
-    """Standard deviation over draws, NaN for one: of one set of texts, so it says nothing of another set."""
+    """Standard deviation over draws, NaN for one; of one set of texts: it says nothing of another set."""
 
 
 def frechet_infinity(
@@ -130,8 +130,7 @@ def frechet_infinity(
     return Extrapolated(float(at_zero.mean()), float(at_zero.std(ddof=1)) if draws > 1 else float("nan"))
 
 
-def _least_share(n: int, dim: int) -> float:
-    """Share of the texts that the extrapolation starts from."""
+def _least_share(n: int, dim: int) -> float:  # of the texts, that the extrapolation starts from
     return max(0.1, min(0.5, 2 * dim / n))
 
 
@@ -253,6 +252,8 @@ class Frechet(TwoSample):
     direction: ClassVar[Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
     titles: ClassVar[Mapping[str, str]] = {"frechet": "Fréchet", "frechet_infinity": "Fréchet∞"}
+
+    targets: ClassVar[Mapping[str, float]] = {"frechet_infinity": 0.0}  # may come out below
 
     shrinkage: Shrinkage = "none"  # Heusel et al. 2017
     pca_share: float | None = None  # Heusel et al. 2017: raw features

@@ -155,6 +155,7 @@ class Huse(JudgmentMetric):
         "huse_high": "HUSE (high)",
         "agreement": "Krippendorff α",
     }
+    targets: ClassVar[Mapping[str, float]] = {"huse": 1.0, "huse_q": 1.0, "huse_d": 1.0}  # above: worse than chance
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {
         "huse_low": "none",
         "huse_high": "none",

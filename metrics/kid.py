@@ -139,6 +139,7 @@ class Kid(TwoSample):
     direction: ClassVar[Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (float("-inf"), float("inf"))
     titles: ClassVar[Mapping[str, str]] = {"kid": "KID", "std_error": "KID s.e."}
+    targets: ClassVar[Mapping[str, float]] = {"kid": 0.0}  # unbiased: below 0 as often as above for texts of one source
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"std_error": "none"}
 
     degree: int = 3  # Bińkowski et al. 2018

@@ -122,6 +122,8 @@ class KnnPrecisionRecall(TwoSample):
         "coverage": "Coverage",
     }
 
+    targets: ClassVar[Mapping[str, float]] = {"density": 1.0}  # section 3 of Naeem et al. 2020
+
     k: int = 4  # Le Bronnec et al. 2024; prdc: 5, Kynkäänniemi et al.: 3
     explained_variance: float | None = 0.9  # Le Bronnec et al. 2024; null: no PCA
     rows: RowScale = "with_pca"  # Le Bronnec et al. 2024: unit L2 norm before PCA

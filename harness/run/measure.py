@@ -33,7 +33,7 @@ class Measured:
     def row(self) -> dict[str, Json]:
         """Return the line of the run record."""
         r, m = self.result, self.metric
-        directions = {name: m.directions.get(name, m.direction) for name in r.values}
+        directions = {name: m.best_of(name) for name in r.values}
         return {
             "system": self.system, "metric": r.metric, "signature": r.signature, "primary": r.primary,
             "values": dict(r.values), "sd": dict(r.sd), "n_human": r.n_human, "n_model": r.n_model,

@@ -18,14 +18,14 @@ from openended.harness.report.tables.systems import (
     value_tables,
     wanted,
 )
-from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals, target_of
 
 Pair = tuple[str, str]
 Make = Callable[[Sequence[Folded], Layout, str, str], Table]
 FEW = "Fewer than three systems have both values, or one of them is the same for all."
 ORIENTED = (
     "Values are turned so that a positive correlation is agreement: larger is better; where lower is, the sign is "
-    "changed; where the human value is the target, it is minus the distance to it."
+    "changed; where some value is best (the human one, or that of texts of one source), it is minus the distance to it."
 )
 
 
@@ -154,11 +154,14 @@ def _turned(system: System, pair: Pair, items: Iterable[Folded]) -> float:
 
 
 def turned(value: Folded, items: Iterable[Folded]) -> float:
-    """Return a value turned so that larger is better: as it is, negated, or minus the distance to the human value."""
+    """Return a value turned so that larger is better: as it is, negated, or minus the distance to its target."""
     from openended.metrics._correlation import agreement_scores
 
     if not math.isfinite(value.mean):
         return math.nan
+    best = target_of(value.direction)
+    if best is not None:
+        return -abs(value.mean - best)
     human = human_value(items, value)
     if value.direction == "match_human" and (human is None or not math.isfinite(human.mean)):
         return math.nan

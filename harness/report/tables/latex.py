@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from openended.harness.report.tables.table import ARROWS, Cell, Column, Table
+from openended.harness.report.tables.table import Cell, Column, Table, arrow
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
@@ -67,7 +67,7 @@ def to_latex(table: Table) -> str:
 
 
 def _arrow(column: Column) -> str:
-    return SPECIAL[ARROWS[column.direction]].strip("$")
+    return "".join(SPECIAL.get(c, c) for c in arrow(column.direction)).replace("$", "")
 
 
 def _label(name: str) -> str:

@@ -25,7 +25,7 @@ from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import System, human_value, systems_of
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.systems import check_signatures, wanted
-from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals, target_of
 from openended.harness.rng import stream
 from openended.harness.types import F64, I64
 
@@ -237,7 +237,7 @@ def _differences(
         first = next(i for i in items if i.system == "model" and (i.metric, i.key) == pair)
         gap = first.direction == "match_human"
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
-        direction = "lower" if gap else first.direction
+        direction = "lower" if gap else "none" if target_of(first.direction) is not None else first.direction
         columns.append(Column(*pair, title, direction, column_decimals(cells), first.signature, gap))
         blocks.append(cells)
     rows = [Row(s.label.replace(r"\$", "$"), "model", tuple(b[i] for b in blocks)) for i, s in enumerate(others)]

@@ -9,9 +9,12 @@ import pytest
 from openended.harness.errors import DataError, SpecError
 from openended.harness.report.read.frame import read_results
 from openended.harness.report.read.layout import Layout, layout_names, layout_of, load_layout
+from openended.harness.report.tables.latex import to_latex
 from openended.harness.report.tables.numbers import decimals, fixed, printed
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.report.tables.table import letters
+from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy
+from openended.metrics.kid import Kid
 from tests.harness.report.synthetic import result, write_run
 
 
@@ -201,3 +204,33 @@ def test_layouts_are_checked(tmp_path):
     own.write_text("- a\n")
     with pytest.raises(SpecError, match="expected options, got list"):
         load_layout(own)
+
+
+def test_best_is_nearest_to_the_value_of_texts_of_one_source(tmp_path):
+    """0.40 is as far from chance as 0.60; a KID below 0 is no better than one as far above."""
+    rows = {"greedy": (0.9, 0.5), "beam": (0.40, -0.02), "ancestral": (0.55, 0.01), "nucleus": (0.45, -0.01)}
+    for decoder, (accuracy, distance) in rows.items():
+        lines = [result("model", "discriminator_accuracy", {"accuracy": accuracy}, direction="lower",
+                        directions={"accuracy": DiscriminatorAccuracy().best_of("accuracy")}),
+                 result("model", "kid", {"kid": distance}, direction="lower", directions={"kid": Kid().best_of("kid")})]  # fmt: skip
+        write_run(tmp_path, decoder, None, results=lines)
+    made = table(tmp_path)
+    assert [c.heading for c in made.columns] == ["accuracy →0.5", "kid →0"]
+    for place in (0, 1):
+        best = {r.label for r in made.rows if r.cells[place].best}
+        assert best == {"ancestral", "nucleus p=0.95"}
+    assert "→x: nearest to x" in made.legend()
+    assert r"accuracy $\rightarrow0.5$" in to_latex(made)
+
+
+def test_a_companion_that_repeats_another_column_is_left_out(tmp_path):
+    for decoder, entropy in (("greedy", 2.0), ("nucleus", 4.0)):
+        lines = [result("model", "gen_ppl", {"gen_ppl": 9.0, "entropy": entropy}),
+                 result("model", "entropy", {"text_entropy_1": entropy, "entropy_1": 6.0})]  # fmt: skip
+        write_run(tmp_path, decoder, None, results=lines)
+    assert [c.key for c in table(tmp_path).columns] == ["gen_ppl", "text_entropy_1"]
+    assert [c.key for c in table(tmp_path, metrics=("gen_ppl", "gen_ppl.entropy", "entropy")).columns] == [
+        "gen_ppl",
+        "entropy",
+        "text_entropy_1",
+    ]
