@@ -139,11 +139,17 @@ def _spread(items: Sequence[Folded], layout: Layout, name: str, title: str) -> T
 def _for_each_part(results: Results, layout: Layout, name: str, make: Make) -> list[Table]:
     items = fold(results)
     axes = split_axes(items, layout)
-    tables = []
+    tables: list[Table] = []
+    lacking: list[DataError] = []
     for values, part in split_items(items, axes).items():
         tasks = sorted({i.axes.get("task", "") for i in part if i.system == "model"})
         title = f"{layout.title} on {', '.join(filter(None, tasks))}" if any(tasks) else layout.title
-        tables.append(make(part, layout, f"{name}{''.join('-' + slug(v) for v in values)}", title))
+        try:
+            tables.append(make(part, layout, f"{name}{''.join('-' + slug(v) for v in values)}", title))
+        except DataError as err:  # of one task: another one may have what this one lacks
+            lacking.append(err)
+    if not tables and lacking:
+        raise lacking[0]
     return tables
 
 
