@@ -59,8 +59,8 @@ def blocks(rows: Floats, scale: Rows, size: int = _BLOCK) -> Iterator[tuple[slic
         if scale != "none":
             length = _lengths(block, scale)
             # Squares beyond float64, or below: such rows get a length only after their largest number is taken out.
-            odd = ~((length > _TINY) & (length < np.inf))
-            if odd.any():
+            if not (length.min() > _TINY and length.max() < np.inf):
+                odd = ~((length > _TINY) & (length < np.inf))
                 largest = np.abs(block[odd]).max(axis=1)
                 block[odd] /= np.where(largest == 0, 1.0, largest)[:, None]
                 length[odd] = _lengths(block[odd], scale)

@@ -184,8 +184,9 @@ def _padded(rows: Ragged) -> tuple[NDArray[np.int32], int]:
 def _less(values: NDArray[Any], low: int) -> I64:
     """Return how far ids are above the lowest one, where that is in the range of int64."""
     if values.dtype.kind == "u":  # an id of uint64 may not be, so its distance is taken first
-        return (values - values.dtype.type(low)).astype(np.int64)
-    return values.astype(np.int64) - low
+        values, low = values - values.dtype.type(low), 0
+    out: I64 = values.astype(np.int64)
+    return out if low == 0 else out - low
 
 
 def _unigrams(index: NgramIndex) -> Level:

@@ -124,7 +124,7 @@ def by_prompt(values: F64, prompts: I64 | None) -> F64:
     """
     if prompts is None or len(prompts) != len(values):
         return values
-    sums: F64 = np.bincount(prompts, weights=values)
+    sums = np.bincount(prompts, weights=values).astype(np.float64)
     return sums * (len(sums) / len(values))
 
 

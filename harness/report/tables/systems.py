@@ -12,7 +12,8 @@ from openended.harness.report.read.fold import Folded, fold, label_of, natural, 
 from openended.harness.report.read.frame import Results, Run, filtered, of_human
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import human_value
-from openended.harness.report.tables.numbers import RULE, fixed, printed
+from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
+from openended.harness.report.tables.numbers import RULE, printed
 from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals, target_of
 from openended.harness.signature import parse_signature
 
@@ -31,8 +32,6 @@ NO_HUMAN = "No human value was measured."
 NOT_MEASURED = "Not measured for this system."
 # Axes that the signatures know: values that differ in them are not comparable.
 DATA_AXES = ("task", "num_examples", "max_new_tokens", "samples", "scorer", "embedder", "embedder.max_length")
-CEILING = "Human ceiling: two disjoint sets of human text against each other"
-UNSHARED = "They share no prompts, while a system and the human text do: a system can come out above."
 
 RowKey = tuple[tuple[str, str], ...]
 
@@ -187,7 +186,7 @@ class _ValueTable:
                 notes.setdefault(note, set()).add(self.row_names[self._row_key(item)])
         every = set(self.row_names.values())
         lines = [f"{n}{'' if who == every else f' ({_some(who)})'}" for n, who in sorted(notes.items())]
-        lines += _counts(models, [i for i in self.items if i.system == "human"])
+        lines += remarks_on_counts(models, [i for i in self.items if i.system == "human"])
         seeds = f"Mean over {' or '.join(map(str, counts))} seeds, as the column says. " if counts else ""
         return (*lines, seeds + RULE)
 
@@ -284,7 +283,7 @@ class _ValueTable:
             if not math.isfinite(target):
                 return Cell(note=f"{item.metric}: {NO_HUMAN}")
             value = abs(value - target)
-        return Cell(value, sd, item.seeds, _own(item))
+        return Cell(value, sd, item.seeds, own_spread(item))
 
     def _target(self, items: Sequence[Folded], humans: Sequence[Folded]) -> float:
         """Return the human value that belongs to a row: of the same signature and the same data."""
@@ -314,22 +313,9 @@ class _ValueTable:
             if item.system == "human" and math.isfinite(item.mean):
                 return Cell(item.mean)
             if item.system == "ceiling" and math.isfinite(item.mean):
-                return _ceiling(item, column)
+                return ceiling(item, column)
         family = next(i.family for i in models if i.metric == column.metric)
         return Cell(note=next((i.reason for i in mine if i.reason), NOT_HUMAN.get(family, NO_HUMAN)))
-
-
-def _own(item: Folded) -> float:
-    return item.error if math.isfinite(item.error) else math.nan
-
-
-def _ceiling(item: Folded, column: Column) -> Cell:
-    """Return the human ceiling where it has as many texts as the systems; elsewhere say what it is, and of how many."""
-    n, of = (parse_signature(s).get("n", "") for s in (item.signature, column.signature))
-    if n == of or not column.signature:
-        return Cell(item.mean, own=_own(item), note=f"{CEILING}{f' (n {n})' if n else ''}. {UNSHARED}")
-    value = fixed(item.mean, column.decimals)
-    return Cell(note=f"No human ceiling at n {of}: too little human text to spare. {CEILING}: {value} at n {n}.")
 
 
 def check_signatures(metric: str, own: Sequence[Folded], table: str, allow: Sequence[str] = ()) -> None:
@@ -351,18 +337,6 @@ def check_signatures(metric: str, own: Sequence[Folded], table: str, allow: Sequ
                 f"table {table}, column {metric}: two values are not comparable, their signatures differ in {fields}: "
                 f"{one} and {other}; separate them with --split or --where"
             )
-
-
-def _counts(models: Sequence[Folded], humans: Sequence[Folded]) -> list[str]:
-    """Say where the human value is of fewer texts, which some values depend on."""
-    pairs = [(h, m) for m in models if m.direction == "match_human" and (h := human_value(humans, m)) is not None]
-    counts = {tuple(parse_signature(i.signature).get("n", "") for i in pair) for pair in pairs}
-    return [
-        f"The human values are of {human} texts, the systems' of {model}: several samples of each prompt. What depends "
-        "on the number of texts (distinct n-grams, Self-BLEU, Zipf, …) is not compared at one size."
-        for human, model in sorted(counts)
-        if human != model
-    ]
 
 
 def _some(names: set[str]) -> str:

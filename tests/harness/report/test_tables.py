@@ -95,7 +95,7 @@ def test_a_ceiling_of_fewer_texts_is_no_ceiling(tmp_path):
     write_run(tmp_path, "nucleus", 0, results=lines)
     cell = table(tmp_path).rows[0].cells[0]
     assert math.isnan(cell.value)
-    assert cell.note.startswith("No human ceiling at n 500/500")
+    assert cell.note.startswith("No human ceiling of as many texts as the systems (n 500/500).")
     assert "198.0 at n 250/250" in cell.note
 
 
