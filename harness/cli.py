@@ -1,67 +1,54 @@
-"""`openended`: the one place where Hydra's configuration becomes typed settings."""
+"""`openended`, and how each of our commands that Hydra configures is started."""
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from openended.harness.errors import HarnessError, suggest
-
-log = logging.getLogger("openended")
-
-INTERRUPTED = 130
+_VERBOSE = ("-v", "--verbose")
 
 
 def main() -> None:
-    """Run `openended` with the process's arguments; exit code 0, 1 (a job failed), 2 (bad input) or 130 (Ctrl-C)."""
-    # Hydra would print its own multi-line report and leave with 1; ours is one line and 2.
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import hydra
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
+    """Run `openended` with the process's arguments.
 
+    Raises:
+        SystemExit: With one of `exitcodes`, unless all went well.
+    """
     from openended.harness.hydra_app.job import Job
 
-    try:
-        hydra.main(version_base="1.3", config_path="pkg://openended.conf", config_name="config")(Job())()
-    except HarnessError as err:
-        _fail(str(err))
-    except (HydraException, OmegaConfBaseException) as err:
-        _fail(explain(err))
-    except OSError as err:
-        _fail(f"{err.strerror or err}: {err.filename}" if err.filename else str(err))
-    except KeyboardInterrupt:
-        print(  # noqa: T201
-            "\ninterrupted; everything finished is kept: the same command goes on from here", file=sys.stderr
-        )
-        raise SystemExit(INTERRUPTED) from None
+    start("openended", "config", Job())
 
 
-def _fail(message: str) -> None:
-    from openended.harness.hydra_app.job import USER_ERROR
+def start(command: str, config: str, job: Callable[[Any], None]) -> None:
+    """Compose a configuration from the process's arguments and run what it configures.
 
-    print(f"openended: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
-    raise SystemExit(USER_ERROR) from None
+    Args:
+        command: Name of the command.
+        config: Name of its root in `conf/`.
+        job: What Hydra calls with the composed configuration.
+
+    Raises:
+        SystemExit: With one of `exitcodes`, unless all went well.
+    """
+    # Hydra would print its own report of several lines and leave with 1; ours is one line.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    sys.argv[1:] = hydra_words(sys.argv[1:])
+    import hydra
+
+    from openended.harness.hydra_app.show import leave_with_code
+
+    leave_with_code(
+        command, hydra.main(version_base="1.3", config_path="pkg://openended.conf", config_name=config)(job)
+    )
 
 
-def explain(err: BaseException) -> str:
-    """Turn a composition error into one line, with the nearest name where an option or a choice is misspelt."""
-    from hydra.errors import MissingConfigException
-
-    cause: Any = err
-    while cause is not None:
-        parent = getattr(cause, "parent_node", None)
-        if parent is not None and getattr(cause, "full_key", None) and hasattr(parent, "keys"):
-            # The key may hold dots of its own; what is unknown is its last part.
-            return f"no option {cause.full_key!r}{suggest(str(cause.key), [str(k) for k in parent])}"
-        cause = cause.__cause__
-    if isinstance(err, MissingConfigException) and err.missing_cfg_file and err.options:
-        group, _, choice = str(err.missing_cfg_file).rpartition("/")
-        return f"no {group or 'config'} {choice!r}{suggest(choice, err.options)}"
-    return str(err)
+def hydra_words(words: Sequence[str]) -> list[str]:
+    """Return the command line as Hydra reads it, which has no `-v`."""
+    kept = [word for word in words if word not in _VERBOSE]
+    return kept if len(kept) == len(words) else [*kept, "hydra.verbose=true"]
 
 
 if __name__ == "__main__":

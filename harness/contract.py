@@ -31,16 +31,21 @@ Unit = Literal["tokens", "words"]
 class Spec:
     """Base of every frozen options class: checks types on construction, by the annotations.
 
-    Subclasses are `@dataclass(frozen=True, kw_only=True)`; `check` holds their own rules and raises `SpecError`.
+    Subclasses are `@dataclass(frozen=True, kw_only=True)`; `check` holds their own rules and raises `SpecError`. Group,
+    name, version and options identify a spec, in keys as in signatures.
     """
 
+    group: ClassVar[str] = ""
+    """The registry's group; `register` sets it where the base of the group has not."""
     name: ClassVar[str]
     version: ClassVar[int] = 1
+    error_name: ClassVar[str] = ""
+    """What errors call it; empty: its name."""
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = fitted(getattr(self, f.name), hints[f.name], f"{self.name}.{f.name}")
+            value = fitted(getattr(self, f.name), hints[f.name], f"{self.error_name or self.name}.{f.name}")
             object.__setattr__(self, f.name, value)
         self.check()
 
@@ -51,7 +56,7 @@ class Spec:
         """Raise a `SpecError` that names the option, its value and what is accepted."""
         if not claim:
             value = getattr(self, option)
-            raise SpecError(f"{self.name}.{option}: expected {accepted}, got {value!r}")
+            raise SpecError(f"{self.error_name or self.name}.{option}: expected {accepted}, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +150,7 @@ class Metric(Spec):
     row is the human ceiling where `ceiling` is true); `human` reads statistics of Q on human text.
     """
 
+    group: ClassVar[str] = "metric"
     family: ClassVar[Family]
     direction: ClassVar[Direction]
     bounds: ClassVar[tuple[float, float]]
@@ -241,6 +247,7 @@ class SourceFile:
 class Task(Spec):
     """Where prompts and human continuations come from."""
 
+    group: ClassVar[str] = "task"
     source: ClassVar[str] = ""
     """Address of the data, for the README's table of tasks."""
     size: ClassVar[str] = ""

@@ -42,3 +42,8 @@ def suggest(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return f"{hint} known: {', '.join(names)}" if hint else f"; known: {', '.join(names)}"
+
+
+def first_line(err: BaseException) -> str:
+    """The first line of an error's message, at most 200 characters; its class where it has none."""
+    return (str(err).strip().splitlines() or [type(err).__name__])[0][:200]

@@ -2,7 +2,7 @@
 
     openended-finetune task=writing_prompts model=gpt2-medium output=outputs/models/gpt2-medium-stories
 
-The paper fine-tunes GPT-2 medium on WritingPrompts for one epoch; the block is GPT-2's context, 1,024. Batch size and
+The paper fine-tunes GPT-2 medium on WritingPrompts for one epoch; the block is its context, 1,024. Batch size and
 learning rate are options, whose defaults are transformers' own (8 sequences a step, AdamW at 5e-5 with linear decay),
 not the paper's. What was used is written beside the weights (`finetune.json`). Documents are joined by the end token
 and cut into blocks; what does not fill the last block is dropped.
@@ -12,10 +12,8 @@ An interrupted run goes on from its last checkpoint.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import logging
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,29 +23,37 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from hydra.core.hydra_config import HydraConfig
 from numpy.typing import NDArray
+from omegaconf import DictConfig, OmegaConf
 
+from openended.harness.cli import start
 from openended.harness.contract import Spec, Task, Tokenizer
-from openended.harness.errors import DataError, HarnessError, MissingExtra, SpecError
+from openended.harness.errors import DataError, MissingExtra, SpecError
+from openended.harness.hydra_app.job import plain
+from openended.harness.hydra_app.show import leave_with_code, set_detail
 from openended.harness.io import read_json, write_json
-from openended.harness.models.embedder import token_ids
-from openended.harness.models.transformers import LanguageModel, ModelSpec, load_model
-from openended.harness.registry import build
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import token_ids
+from openended.harness.models.transformers import LanguageModel, load_model
+from openended.harness.registry import build, construct
+from openended.harness.run.session import pick_device
 from openended.harness.signature import canonical
 
 log = logging.getLogger(__name__)
 _TEXTS = 1024
-_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+_BLOCK = 1024  # GPT-2's context
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneSpec(Spec):
     """How a model is fine-tuned."""
 
+    group: ClassVar[str] = "finetune"
     name: ClassVar[str] = "finetune"
 
     epochs: int = 1  # MAUVE: one epoch
-    block_size: int = 1024  # GPT-2's context
+    block_size: int | None = None  # null: the model's context, at most GPT-2's 1,024
     batch_size: int = 1  # blocks at once
     accumulation: int = 8  # batches a step: the effective batch is their product
     learning_rate: float = 5e-5  # transformers' default for AdamW
@@ -62,7 +68,7 @@ class FinetuneSpec(Spec):
         """Counts are positive."""
         for name in ("epochs", "batch_size", "accumulation", "save_steps"):
             self.require(getattr(self, name) >= 1, name, "1 or more")
-        self.require(self.block_size >= 2, "block_size", "2 or more")
+        self.require(self.block_size is None or self.block_size >= 2, "block_size", "2 or more, or null")
         self.require(self.learning_rate > 0, "learning_rate", "more than 0")
         self.require(self.max_texts is None or self.max_texts >= 1, "max_texts", "1 or more, or null")
 
@@ -115,17 +121,23 @@ def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output:
     except ImportError as err:
         raise MissingExtra("accelerate", "finetune") from err
     lm = load_model(model, device=device)
-    if lm.context_length is not None and spec.block_size > lm.context_length:
-        raise SpecError(
-            f"finetune.block_size: expected at most the context, {lm.context_length}, got {spec.block_size}"
-        )
-    data = blocks(lm.tokenizer, texts, end_id=lm.start_id if lm.eos_id is None else lm.eos_id, size=spec.block_size)
+    size = _block_size(lm, spec)
+    data = blocks(lm.tokenizer, texts, end_id=next(iter(lm.eos_ids), lm.start_id), size=size)
     if not len(data):
-        raise DataError(f"the texts do not fill one block of {spec.block_size} tokens; set finetune.block_size")
-    log.info("%d blocks of %d tokens", len(data), spec.block_size)
+        raise DataError(f"the texts do not fill one block of {size} tokens; set block_size")
+    log.info("%d blocks of %d tokens", len(data), size)
     loss = _train(lm, data, spec, output, device)
-    _save(lm, model, spec, output, {"blocks": len(data), "loss": loss})
+    _save(lm, model, spec, output, {"blocks": len(data), "block_size": size, "loss": loss})
     return output
+
+
+def _block_size(lm: LanguageModel, spec: FinetuneSpec) -> int:
+    context = lm.context_length
+    if spec.block_size is None:
+        return min(_BLOCK, context or _BLOCK)
+    if context is not None and spec.block_size > context:
+        raise SpecError(f"finetune.block_size: expected at most the context, {context}, got {spec.block_size}")
+    return spec.block_size
 
 
 def _train(lm: LanguageModel, data: NDArray[np.int32], spec: FinetuneSpec, output: Path, device: str) -> float:
@@ -170,88 +182,50 @@ def _save(lm: LanguageModel, model: ModelSpec, spec: FinetuneSpec, output: Path,
     shutil.rmtree(output / "checkpoints", ignore_errors=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="openended-finetune", description="Fine-tune a causal model on a task's texts."
-    )
-    parser.add_argument("options", nargs="+", metavar="KEY=VALUE", help="task=…, task.<option>=…, model=…, output=…, "
-                        "device=…, and the options of the fine-tuning: learning_rate=…, accumulation=…, …")  # fmt: skip
-    asked = parser.parse_args(arguments).options
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    try:
-        _run(_parsed(asked))
-    except HarnessError as err:
-        parser.exit(2, f"{parser.prog}: {err}\n")
-    return 0
+def main() -> None:
+    """Run `openended-finetune` with the process's arguments.
+
+    Raises:
+        SystemExit: With one of `exitcodes`, unless all went well.
+    """
+    start("openended-finetune", "finetune", FinetuneJob())
 
 
-def _parsed(asked: Iterable[str]) -> dict[str, Any]:
-    """Turn KEY=VALUE pairs into options; values as YAML reads them."""
-    import yaml
+class FinetuneJob:
+    """The function that Hydra calls with the composed configuration, `conf/finetune.yaml`."""
 
-    options: dict[str, Any] = {}
-    for one in asked:
-        key, mark, value = one.partition("=")
-        if not mark or not key:
-            raise SpecError(f"expected KEY=VALUE, got {one!r}")
-        try:
-            # YAML 1.1 reads 5e-5 as text.
-            options[key] = float(value) if _EXPONENT.fullmatch(value) else yaml.safe_load(value)
-        except yaml.YAMLError as err:
-            raise SpecError(f"{key}: not a value: {value!r}") from err
-    return options
+    # Hydra reads the name of the function it wraps.
+    __name__ = "openended-finetune"
+    __qualname__ = "openended-finetune"
+    __module__ = "openended.harness.finetune"
+
+    def __call__(self, cfg: DictConfig) -> None:
+        """Fine-tune as configured."""
+        hydra = HydraConfig.get()
+        set_detail(verbose=bool(hydra.verbose))
+        leave_with_code("openended-finetune", lambda: _run(cfg, list(hydra.overrides.task), str(hydra.mode)))
 
 
-def _run(options: dict[str, Any]) -> None:
-    task_name = str(options.pop("task", "writing_prompts"))
-    model_name = str(options.pop("model", "gpt2-medium"))
-    device, output = str(options.pop("device", "cpu")), options.pop("output", None)
-    if not isinstance(output, str):
-        raise SpecError("output: expected the folder to write, for example output=outputs/models/stories")
+def _run(cfg: DictConfig, words: Sequence[str], mode: str) -> None:
+    if mode.endswith("MULTIRUN"):
+        raise SpecError("one model a command, got a grid (-m)")
     own = {f.name for f in dataclasses.fields(FinetuneSpec)}
-    given = {key.removeprefix("task."): options.pop(key) for key in list(options) if key.startswith("task.")}
-    for key in options:
-        if key not in own:
-            raise SpecError(f"no option {key!r}; known: task, model, output, device, {', '.join(sorted(own))}")
-    spec = FinetuneSpec(**options)
-    node = _node("task", task_name)
-    if "split" in node:
-        node["split"] = "train"
-    task = build("task", {**node, **given})
+    spec = construct(FinetuneSpec, plain(OmegaConf.masked_copy(cfg, sorted(own))), "finetune")
+    output = plain(OmegaConf.masked_copy(cfg, ["output"]))["output"]
+    if not isinstance(output, str):
+        raise SpecError(f"output: expected the folder to write, got {output!r}")
+    node = plain(cfg.task)
+    if "split" in node and not any(word.startswith("task.split=") for word in words):
+        node["split"] = "train"  # a task's own default is the split that models are tested on
+    task = build("task", node)
     if not isinstance(task, Task):
-        raise SpecError(f"task: {task_name!r} is no task")
-    model = _model(model_name)
+        raise SpecError(f"task: {node['_target_']} is no task")
+    model = construct(ModelSpec, plain(cfg.model), "model")
     task.fetch()
     skipped: Counter[str] = Counter()
     texts = islice(task_texts(task, skipped), spec.max_texts)
-    folder = finetune(model, texts, spec, Path(output).expanduser(), device=device)
+    folder = finetune(model, texts, spec, Path(output).expanduser(), device=pick_device(str(cfg.device)))
     for reason, count in sorted(skipped.items()):
         log.info("passed over: %d texts, %s", count, reason)
     loss = read_json(folder / "finetune.json")["loss"]
-    log.info("wrote %s (training loss %.3f); use it with model.path=%s", folder, loss, folder)
-
-
-def _node(group: str, name: str) -> dict[str, Any]:
-    """Return the options of a YAML of the configuration."""
-    from importlib.resources import files
-
-    import yaml
-
-    home = files("openended.conf").joinpath(group)
-    place = home.joinpath(f"{name}.yaml")
-    if not place.is_file():
-        known = sorted(p.name.removesuffix(".yaml") for p in home.iterdir() if p.name.endswith(".yaml"))
-        raise SpecError(f"{group}: no {name!r}; known: {', '.join(known)}")
-    node = yaml.safe_load(place.read_text(encoding="utf-8"))
-    return {key: value for key, value in node.items() if value != "???"}
-
-
-def _model(name: str) -> ModelSpec:
-    """Return a model of the configuration by name, or any by hub id or folder."""
-    try:
-        node = _node("model", name)
-    except SpecError:
-        return ModelSpec(path=name)
-    options = {key: value for key, value in node.items() if key != "_target_"}
-    return ModelSpec(**options)
+    log.info("wrote %s (training loss %.3f); use it with model=folder model.path=%s", folder, loss, folder)

@@ -6,8 +6,11 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from openended.harness.types import Json
 
@@ -38,6 +41,37 @@ def git_state() -> dict[str, Json]:
     if tracked is None:
         return {"commit": None, "dirty": None}
     return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--untracked-files=no"))}
+
+
+def maker() -> dict[str, Json]:
+    """Return what makes an artefact now: the code, the packages, the hardware; goes into its manifest.
+
+    Code and packages are asked for once a process: what is loaded does not change with the checkout.
+    """
+    code, packages = _loaded()
+    return {"git": dict(code), "packages": dict(packages), "hardware": hardware()}
+
+
+@lru_cache(maxsize=1)
+def _loaded() -> tuple[dict[str, Json], dict[str, str]]:
+    return git_state(), package_versions()
+
+
+def difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Json]:
+    """Return what another maker was where it differs from this one; `{"maker": null}` where it was not noted."""
+    if not then:
+        return {"maker": None}
+    found: dict[str, Json] = {}
+    for name in now:
+        was, here = then.get(name, {}), now[name]
+        other = {k: was.get(k) for k in sorted({*was, *here}) if was.get(k) != here.get(k) and k not in _PASSING}
+        if other:
+            found[name] = other
+    return found
+
+
+# Set while torch is loaded, or by the user for a run: no mark of the machine.
+_PASSING = frozenset({"torch_threads", "memory_gib"})
 
 
 def package_versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Names of the pieces: metrics, tasks, decoders; ours and those of other packages."""
+"""Names of the pieces: metrics, tasks, decoders, models; ours and those of other packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ T = TypeVar("T", bound=type)
 S = TypeVar("S", bound=Spec)
 
 # Group → package whose modules hold our own members.
-_HOMES = {"metric": "openended.metrics", "task": "openended.tasks", "decoder": "openended.harness.decoding"}
+_HOMES = {
+    "metric": "openended.metrics",
+    "task": "openended.tasks",
+    "decoder": "openended.harness.decoding",
+    "model": "openended.harness.models",
+}
 _members: dict[str, dict[str, type]] = {group: {} for group in _HOMES}
 _loaded: set[str] = set()
 
@@ -35,6 +40,7 @@ def register(group: str) -> Callable[[T], T]:
         held = _members[group].get(name)
         if not name or (held is not None and _path(held) != _path(cls)):
             raise SpecError(f"{group} {name!r} of {_path(cls)}: the name is empty or held by {held and _path(held)}")
+        cls.group = group  # type: ignore[attr-defined] # a class variable of every spec
         _members[group][name] = cls
         return cls
 

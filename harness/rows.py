@@ -154,11 +154,6 @@ class Rows:
         """True where the row hit the length limit."""
         return np.array([stop == "length" for stop in self._table["stop"].to_pylist()], dtype=bool)
 
-    @property
-    def log_probs(self) -> NDArray[np.float64]:
-        """Sum of natural-log probabilities of each row under the decoder's Q."""
-        return np.asarray(self._table["log_prob"].to_numpy(), dtype=np.float64)
-
     def __iter__(self) -> Iterator[Row]:
         for r in self._table.to_pylist():
             g = Generation(r["example_id"], r["sample"], r["text"], tuple(r["token_ids"]), r["stop"], r["log_prob"])

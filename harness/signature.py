@@ -11,24 +11,24 @@ from typing import Any
 
 from openended.harness.types import Json
 
+# What identifies a spec beside its options; class variables of every `Spec`, so that no option has these names.
+IDENTITY = ("group", "name", "version")
+
 
 def canonical(value: Any) -> Json:  # noqa: ANN401 - the one door through which specs become JSON
     """Turn a spec (or a piece of one) into plain JSON with every default written out.
 
-    A dataclass becomes its class path, its `version` where it has one, and all its fields. Floats that are not finite
-    are refused: JSON has no word for them.
+    A spec becomes its group, its registered name, its version and all its options: never the place of its class, so
+    that code can move and keys stay. Floats that are not finite are refused: JSON has no word for them.
 
     Raises:
         TypeError: If a value has no canonical form.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        out: dict[str, Json] = {"_target_": f"{type(value).__module__}.{type(value).__qualname__}"}
-        version = getattr(type(value), "version", None)
-        if version is not None:
-            out["version"] = canonical(version)
-        for f in dataclasses.fields(value):
-            out[f.name] = canonical(getattr(value, f.name))
-        return out
+        facts = {name: getattr(type(value), name, None) for name in IDENTITY}
+        if not all(facts.values()):
+            raise TypeError(f"no canonical form for a {type(value).__name__}: a spec has {', '.join(IDENTITY)}")
+        return {**facts, **{f.name: canonical(getattr(value, f.name)) for f in dataclasses.fields(value)}}
     if isinstance(value, Mapping):
         return {str(k): canonical(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

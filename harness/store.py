@@ -16,18 +16,19 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from openended.harness.errors import DataError, StoreError
 from openended.harness.io import file_digest, read_json, write_json
+from openended.harness.provenance import maker
 from openended.harness.signature import canonical, digest
 from openended.harness.types import Json
 
 log = logging.getLogger(__name__)
 
-KEY_SCHEME = 1
+KEY_SCHEME = 2  # 1 named a spec by the path of its class
 MANIFEST = "manifest.json"
 
 
@@ -67,6 +68,8 @@ class Entry:
     """Facts of the making that later stages and reports show (counts, what was skipped)."""
     made: bool = False
     """True if it was made just now, not found."""
+    maker: Mapping[str, Any] = field(default_factory=dict)
+    """What made it: `git`, `packages` and `hardware`, as in a run record; empty where that was not noted."""
 
     @property
     def content(self) -> str:
@@ -109,7 +112,7 @@ class Store:
             manifest = read_json(folder / MANIFEST)
             files = dict(manifest["files"])
             wrong = [name for name, sha in files.items() if not _matches(folder / name, sha)]
-            entry = Entry(recipe.stage, key, folder, files, manifest["meta"])
+            entry = Entry(recipe.stage, key, folder, files, manifest["meta"], maker=manifest.get("maker", {}))
         except (DataError, KeyError, TypeError, ValueError) as err:
             wrong, entry = [f"{MANIFEST} ({err})"], None
         if wrong or entry is None:
@@ -167,13 +170,14 @@ class Store:
                 "recipe": recipe.canonical(),
                 "files": files,
                 "meta": meta,
+                "maker": maker(),
                 "seconds": round(time.monotonic() - started, 3),
             },
         )
         _rename_or_drop(work, folder)
-        entry = Entry(recipe.stage, recipe.key, folder, files, meta, made=True)
-        self._verified[recipe.key] = Entry(recipe.stage, recipe.key, folder, files, meta)
-        return entry
+        entry = Entry(recipe.stage, recipe.key, folder, files, meta, maker=maker())
+        self._verified[recipe.key] = entry
+        return replace(entry, made=True)
 
     def _set_aside(self, folder: Path, wrong: list[str]) -> None:
         for number in itertools.count(1):

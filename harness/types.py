@@ -46,17 +46,6 @@ class Generation:
     """Sum of natural-log probabilities of the tokens under the decoder's Q; NaN where Q is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextSet:
-    """One system's continuations, rows sorted by (example id, sample)."""
-
-    system: str
-    """`"human"` is a system."""
-    ids: tuple[str, ...]
-    prompts: tuple[str, ...]
-    texts: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Ragged:
     """Rows of different lengths in one flat array: row i is `values[offsets[i]:offsets[i + 1]]`."""
@@ -143,21 +132,3 @@ class MetricResult:
     """Curves and histograms for the figures."""
     sd: Mapping[str, float] = field(default_factory=dict)
     """Spread of a value over the metric's own repetitions (for example clustering seeds)."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    """One run: enough to audit it and to run it again."""
-
-    schema: int
-    created: str
-    spec: Mapping[str, Json]
-    overrides: tuple[str, ...]
-    git: Mapping[str, Json]
-    packages: Mapping[str, str]
-    hardware: Mapping[str, Json]
-    inputs: Mapping[str, str]
-    """Name of a stage's artefact → its content digest."""
-    results: tuple[Mapping[str, Json], ...]
-    timings: Mapping[str, float]
-    """Stage → seconds."""

@@ -6,4 +6,6 @@ source scripts/_venv.sh test
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
+# Two workers on two cores: with more threads they would wait for each other.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 exec .venv/bin/python -m pytest -n 2 --dist loadfile "$@"

@@ -40,6 +40,14 @@ def is_clean(text: str) -> bool:
     return True
 
 
+ID_FIELDS = ("id", "example_id")
+
+
+def id_field_of(row: Mapping[str, Any], asked: str | None) -> str | None:
+    """Return the field that holds a record's id: the one asked for; with `auto` the first of `ID_FIELDS` it has."""
+    return asked if asked != "auto" else next((name for name in ID_FIELDS if row.get(name) is not None), None)
+
+
 class Ids:
     """The ids of a file's lines, each used once.
 

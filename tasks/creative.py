@@ -25,7 +25,8 @@ from typing import ClassVar, NamedTuple
 
 from openended.harness.contract import SourceFile, Task, Tokenizer
 from openended.harness.errors import DataError
-from openended.harness.io import open_text, read_json, read_jsonl
+from openended.harness.io import open_text, read_jsonl
+from openended.harness.record import read_record
 from openended.harness.registry import register
 from openended.harness.rng import stream
 from openended.harness.rows import Rows
@@ -168,12 +169,11 @@ def _texts_of(reference: Path) -> Path:
     """
     if not reference.is_dir():
         return reference
-    record = read_json(reference / "record.json")
-    inputs = record.get("inputs", {}) if isinstance(record, dict) else {}
-    names = [name for stage, name in inputs.items() if stage.partition(":")[0] in ("generate", "import")]
-    if len(names) != 1:
+    record = read_record(reference)
+    names = [name for stage, name in record.inputs.items() if stage.partition(":")[0] in ("generate", "import")]
+    if len(names) != 1 or record.store is None:
         raise DataError(f"{reference}: not the folder of a run that generated or imported texts; set task.reference")
-    return reference / str(record["store"]) / str(names[0]) / "data.arrow"
+    return reference / record.store / names[0] / "data.arrow"
 
 
 def _run_texts(path: Path) -> Iterator[_Text]:

@@ -79,15 +79,23 @@ class Docs(Task):
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield passages of the split; the shorter ones are counted in `skipped`."""
         cutter = _prompts.Cutter(self.prompt_unit, self.prompt_length, None, tokenizer)
-        passages = (p for p in _corpus(self.fingerprint()) if p.split == self.split)
-        for passage in by_hash(passages, lambda p: p.id):
-            words = len(passage.text.split())
-            if words < self.min_words:
-                skipped[f"shorter than {self.min_words} words"] += 1
-                continue
+        for passage in self._passages(skipped):
             cut = cutter.cut(passage.text)
             if cut is not None:
+                words = len(passage.text.split())
                 yield Example(passage.id, cut.prompt, cut.human, {"package": passage.package, "words": words})
+
+    def documents(self, skipped: Counter[str]) -> Iterator[tuple[int, str]]:
+        """Yield number and whole text of the same passages, for training."""
+        yield from ((number, passage.text) for number, passage in enumerate(self._passages(skipped)))
+
+    def _passages(self, skipped: Counter[str]) -> Iterator[_docstrings.Passage]:
+        passages = (p for p in _corpus(self.fingerprint()) if p.split == self.split)
+        for passage in by_hash(passages, lambda p: p.id):
+            if len(passage.text.split()) < self.min_words:
+                skipped[f"shorter than {self.min_words} words"] += 1
+            else:
+                yield passage
 
 
 def _corpus(fingerprint: str) -> list[_docstrings.Passage]:

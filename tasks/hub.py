@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from openended.harness.contract import Task, Tokenizer
-from openended.harness.errors import DataError, suggest
+from openended.harness.errors import DataError, first_line, suggest
 from openended.harness.io import file_digest
 from openended.harness.registry import register
 from openended.harness.signature import digest
 from openended.harness.types import Example
 from openended.tasks._order import by_hash
 from openended.tasks._prompts import Cutter, PromptUnit
-from openended.tasks._records import id_field, usable_text
+from openended.tasks._records import id_field, id_field_of, usable_text
 from openended.tasks.download import LEDGER, cache_root, editing_ledger, is_offline, read_ledger
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -48,7 +48,7 @@ class Hub(Task):
     text_field: str | None = "text"
     prompt_field: str | None = None
     human_field: str | None = None
-    id_field: str | None = None  # null: the row's number
+    id_field: str | None = "auto"  # `id` or `example_id` where there is one; null: the row's number
     prompt_unit: PromptUnit = "tokens"
     prompt_length: int = 35  # as for WebText
     max_length: int | None = 1024
@@ -90,7 +90,8 @@ class Hub(Task):
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield rows as examples; what has no text is counted."""
         rows = self._load(None if self._folder else self._commit(ask=False))
-        wanted = [f for f in (self.text_field, self.prompt_field, self.human_field, self.id_field) if f]
+        id_column = id_field_of(dict.fromkeys(rows.column_names, True), self.id_field)
+        wanted = [f for f in (self.text_field, self.prompt_field, self.human_field, id_column) if f]
         for field in wanted:
             if field not in rows.column_names:
                 known = suggest(field, rows.column_names)
@@ -100,15 +101,15 @@ class Hub(Task):
         if self.order == "hash":
             numbers = by_hash(numbers, str)
         for number in numbers:
-            made = self._example(rows[number], number, cutter, skipped)
+            made = self._example(rows[number], number, id_column, cutter, skipped)
             if made is not None:
                 yield made
 
     def _example(
-        self, row: dict[str, Any], number: int, cutter: Cutter | None, skipped: Counter[str]
+        self, row: dict[str, Any], number: int, id_column: str | None, cutter: Cutter | None, skipped: Counter[str]
     ) -> Example | None:
         where = f"dataset {self.path}, split {self.split}, row {number}"
-        identity = id_field(row, self.id_field, where) if self.id_field else f"{number:06d}"
+        identity = id_field(row, id_column, where) if id_column else f"{number:06d}"
         text = usable_text(row, self.text_field or str(self.human_field), where, skipped)
         if text is None:
             return None
@@ -144,7 +145,7 @@ class Hub(Task):
         try:
             commit = HfApi().dataset_info(self.path, revision=self.revision).sha
         except Exception as err:
-            raise DataError(f"dataset {self.path}: the hub does not answer for it ({_line(err)}); {url}") from err
+            raise DataError(f"dataset {self.path}: the hub does not answer for it ({first_line(err)}); {url}") from err
         if not commit:
             raise DataError(f"dataset {self.path}: the hub names no commit; set task.revision")
         with editing_ledger(ledger) as entries:
@@ -158,8 +159,6 @@ class Hub(Task):
             return datasets.load_dataset(self.path, self.config, split=self.split, revision=commit)
         except Exception as err:
             state = " and the hub is off" if is_offline(offline=self.offline) else ""
-            raise DataError(f"dataset {self.path}, split {self.split}: cannot be loaded{state} ({_line(err)})") from err
-
-
-def _line(err: Exception) -> str:
-    return (str(err).strip().splitlines() or [type(err).__name__])[0][:200]
+            raise DataError(
+                f"dataset {self.path}, split {self.split}: cannot be loaded{state} ({first_line(err)})"
+            ) from err

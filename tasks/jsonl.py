@@ -2,8 +2,9 @@
 
     {"id": "a-1", "prompt": "Once upon a time", "human": " there was a house."}
 
-The names of the fields are options; gzip by the name's end (`.gz`). The file is read as a stream, in file order. Every
-line counts: a line that does not fit is an error that names file and line, never passed over in silence.
+The names of the fields are options; an `id` (or `example_id`) is found by itself. gzip by the name's end (`.gz`). The
+file is read as a stream, in file order. Every line counts: a line that does not fit is an error that names file and
+line, never passed over in silence.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from openended.harness.errors import DataError
 from openended.harness.io import file_digest, read_jsonl
 from openended.harness.registry import register
 from openended.harness.types import Example
-from openended.tasks._records import Ids, text_field
+from openended.tasks._records import Ids, id_field_of, text_field
 
 
 @register("task")
@@ -37,7 +38,7 @@ class JsonLines(Task):
     path: str
     prompt_field: str = "prompt"
     human_field: str = "human"
-    id_field: str | None = None  # None: the line, counted from 0, as `jsonl/000041`
+    id_field: str | None = "auto"  # `id` or `example_id`, where the lines have one; None: the line's number
 
     def check(self) -> None:
         """Field names are not empty; the human text is not the prompt."""
@@ -71,12 +72,17 @@ class JsonLines(Task):
         """
         del tokenizer, skipped
         path = Path(self.path)
-        ids = Ids(path, self.id_field)
+        ids: Ids | None = None
         count = 0
         for number, row in read_jsonl(path):
-            count += 1
             where = f"{path}:{number}"
-            identity = ids.of(row, number) if self.id_field else f"{number - 1:06d}"
+            field = id_field_of(row, self.id_field)
+            if not count and field:
+                ids = Ids(path, field)
+            elif field and ids is None:
+                raise DataError(f"{where}: has an id ({field!r}), the first line has none; set task.id_field=null")
+            count += 1
+            identity = ids.of(row, number) if ids else f"{number - 1:06d}"
             human = text_field(row, self.human_field, where)
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({self.human_field!r})")

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-from collections.abc import Mapping, Sequence
+import logging
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from openended.harness.contract import Features, Metric, Need, Side
 from openended.harness.types import Ragged
+
+ROOT = Path(__file__).parents[1]
 
 
 def ragged(rows: Sequence[Sequence[Any]], dtype: Any = np.int64) -> Ragged:
@@ -49,3 +59,69 @@ def tiny_model(where: Path) -> Path:
     settings = json.loads((where / "generation_config.json").read_text()) | {"top_k": 7, "do_sample": True}
     (where / "generation_config.json").write_text(json.dumps(settings))
     return where
+
+
+def exit_code(main: Callable[[], object], *words: str) -> int:
+    """Call a command in this process with these words; returns its exit code."""
+    with as_a_process(("command", *words), Path.cwd()):
+        try:
+            main()
+        except SystemExit as left:
+            return int(left.code or 0)
+    return 0
+
+
+def openended(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command line in this process, from `cwd`: exit code, standard output and standard error.
+
+    A test that kills, interrupts or counts processes, or that asks what is imported, needs a process of its own.
+    """
+    from openended.harness.cli import main
+
+    out, err = io.StringIO(), io.StringIO()
+    code = 0
+    with (
+        as_a_process(("openended", "-v", *words), cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            if isinstance(end.code, str):
+                print(end.code, file=err)
+            code = end.code if isinstance(end.code, int) else int(bool(end.code))
+    return subprocess.CompletedProcess(list(words), code, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def as_a_process(argv: Sequence[str], cwd: Path) -> Iterator[None]:
+    """Give the block a process's state as it is at the start, and put back everything that a run changes of it."""
+    import torch
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.hydra_config import HydraConfig
+
+    def forget() -> None:
+        GlobalHydra.instance().clear()
+        HydraConfig.instance().cfg = None
+
+    known = [name for name in logging.root.manager.loggerDict if name.startswith(("openended.", "hydra."))]
+    names = [None, "openended", "hydra", *known]
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(one, one.handlers[:], one.level, one.propagate, one.disabled) for one in loggers]
+    threads = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(cwd), warnings.catch_warnings():
+        warnings.simplefilter("default")
+        patch.setattr(sys, "argv", list(argv))
+        environment = dict(os.environ)
+        forget()
+        try:
+            yield
+        finally:
+            forget()
+            os.environ.clear()
+            os.environ.update(environment)
+            torch.set_num_threads(threads)
+            for one, handlers, level, propagate, disabled in before:
+                one.handlers[:], one.propagate, one.disabled = handlers, propagate, disabled
+                one.setLevel(level)

@@ -2,7 +2,7 @@
 
 Pillutla et al. 2021, section 4: the first 15 % of the continuation is drawn uniformly from the vocabulary, then each
 token is the one that brings the running perplexity of the continuation, given the prompt, nearest to the perplexity of
-human text. No public code exists; the end token is never chosen, so that every text has the full length.
+human text. No public code exists; no end token is ever chosen, so that every text has the full length.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ class Adversarial(Decoder):
         """The token that brings exp(mean NLL) nearest to the target; ties: the lowest id."""
         target = self.human_ppl or 0.0
         distance = ((total + nll) / (step + 1)).clamp(max=700.0).exp().sub_(target).abs_()
-        if lm.eos_id is not None:
-            distance[:, lm.eos_id] = float("inf")
+        for end in lm.eos_ids:
+            distance[:, end] = float("inf")
         return distance.argmin(-1)
 
     def _random(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job, count: int) -> np.ndarray:
-        """Uniform tokens, the end token left out, shape (n, count)."""
-        size = lm.vocab_size - (lm.eos_id is not None)
+        """Uniform tokens, the end tokens left out, shape (n, count)."""
+        allowed = np.setdiff1d(np.arange(lm.vocab_size), lm.eos_ids)
+        size = len(allowed)
         u = np.stack([row_uniforms(job.seed, p.example_id, p.sample, count) for p in prompts])
-        tokens = np.minimum((u * size).astype(np.int64), size - 1)
-        return tokens if lm.eos_id is None else tokens + (tokens >= lm.eos_id)
+        return allowed[np.minimum((u * size).astype(np.int64), size - 1)]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from openended.harness.contract import Spec
 from openended.harness.errors import SpecError
+from openended.harness.signature import digest
 from openended.harness.types import Generation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from openended.harness.decoding.view import Cut, View
-    from openended.harness.models.transformers import LanguageModel, ModelSpec
+    from openended.harness.models.spec import ModelSpec
+    from openended.harness.models.transformers import LanguageModel
 
 Emit = Callable[[list[Generation]], None]
 Advance = Callable[[int], None]
@@ -44,6 +46,8 @@ class Job:
     """Called with the number of tokens made, for the progress bar."""
     min_new_tokens: int = 0
     """The end of text is forbidden before."""
+    companions: Mapping[str, LanguageModel] = field(default_factory=dict)
+    """The models that the decoder asked for beside the one under test, by its names."""
 
     def may_not_end(self, step: int) -> bool:
         """True where the token of this step (the first is 0) must not be the end of text."""
@@ -53,6 +57,7 @@ class Job:
 class Decoder(Spec):
     """Base of all decoders; subclasses are registered frozen dataclasses."""
 
+    group: ClassVar[str] = "decoder"
     stochastic: ClassVar[bool]
     """False: two runs with different seeds give the same texts."""
     has_q: ClassVar[bool]
@@ -65,12 +70,13 @@ class Decoder(Spec):
     @property
     def title(self) -> str:
         """Short display name, for example `nucleus p=0.95`."""
-        parts = [self.name]
+        parts = []
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, f.name)
             if f.name in self.shown or (f.name not in _HIDDEN and value != f.default):
                 parts.append(f"{f.name}={value:g}" if isinstance(value, float) else f"{f.name}={value}")
-        return " ".join(parts)
+        said = any(part.startswith(f"{self.name}=") for part in parts)  # `temperature=0.6` names the decoder too
+        return " ".join(parts if said else [self.name, *parts])
 
     @property
     def needs_human_ppl(self) -> bool:
@@ -81,9 +87,16 @@ class Decoder(Spec):
         """Return the decoder with what it takes from the human side written out."""
         raise SpecError(f"decoder.{self.name} takes nothing from the human side, got perplexity {human_ppl}")
 
-    def inputs(self) -> Mapping[str, str]:
-        """Digests of other things that decide the texts (for example a second model); enters the key."""
+    def companions(self) -> Mapping[str, ModelSpec]:
+        """Return the models that the decoder needs beside the one under test, by its names for them.
+
+        Whoever runs the decoder loads them and hands them over in the job; their identities enter the key.
+        """
         return {}
+
+    def inputs(self) -> Mapping[str, str]:
+        """Digests of what decides the texts beside the options and the model: the companions."""
+        return {name: digest(spec.identity()) for name, spec in self.companions().items()}
 
     def check_model(self, model: ModelSpec) -> None:
         """Refuse a model that the decoder cannot work with; no weights are loaded.
@@ -137,9 +150,6 @@ class QDecoder(Decoder):
     has_q: ClassVar[bool] = True
     one_hot: ClassVar[bool] = False
     """Q puts everything on the best token."""
-    untruncated: ClassVar[bool] = False
-    """Q is the whole softmax."""
-
     repetition_penalty: float = 1.0
     """Logits of tokens already seen, prompt included, are divided by it if positive, else multiplied (Keskar 2019)."""
     no_repeat_ngram_size: int = 0
@@ -154,6 +164,11 @@ class QDecoder(Decoder):
     def head(self) -> int:
         """How many best tokens to look at before sorting a whole row."""
         return 512
+
+    @property
+    def untruncated(self) -> bool:
+        """True where Q is the whole softmax: no order is needed, and no temperature can come after a cut."""
+        return False
 
     @property
     def penalises(self) -> bool:
@@ -184,6 +199,16 @@ class QDecoder(Decoder):
         sample_batch(lm, self, prompts, job)
 
 
+def check_temperature(decoder: Decoder) -> None:
+    """Refuse a `temperature` whose logits float32 cannot tell apart, or cannot hold.
+
+    Raises:
+        SpecError: If it is not from 1e-6 to 1e6.
+    """
+    accepted = "a number from 1e-6 (all but `greedy`) to 1e6 (all but uniform)"
+    decoder.require(1e-6 <= getattr(decoder, "temperature") <= 1e6, "temperature", accepted)  # noqa: B009
+
+
 @dataclass(frozen=True, kw_only=True)
 class SamplingDecoder(QDecoder):
     """A decoder that draws from Q."""
@@ -198,7 +223,7 @@ class SamplingDecoder(QDecoder):
     def check(self) -> None:
         """Refuse options out of range."""
         super().check()
-        self.require(0 < self.temperature < float("inf"), "temperature", "a number above 0")
+        check_temperature(self)
 
     def heat(self) -> tuple[float, bool]:
         """Return the temperature, and whether it comes before truncation."""

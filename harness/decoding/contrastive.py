@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from openended.harness.decoding.base import Decoder, Job, Prompt
 from openended.harness.errors import SpecError
-from openended.harness.models.transformers import ModelSpec, load_tokenizer
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.registry import register
-from openended.harness.signature import digest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,7 +63,7 @@ class ContrastiveSearch(Decoder):
             logits = cache.logits(hidden[:, -1])
             for step in range(job.max_new_tokens):
                 if job.may_not_end(step):
-                    logits = forbid_end(logits, lm.eos_id)
+                    logits = forbid_end(logits, lm.eos_ids)
                 p, tokens = torch.softmax(logits, dim=-1).topk(k, dim=-1)
                 made = cache.feed(tokens.reshape(-1, 1)).view(len(tokens), k, -1)
                 new = torch.nn.functional.normalize(made.float(), dim=-1)
@@ -104,7 +104,7 @@ class _Texts:
 
         kept, made = [], []
         for place, one in enumerate(token.tolist()):
-            if one == self.lm.eos_id:
+            if one in self.lm.eos_ids:
                 prompt = self.prompts[self.index[place]]
                 made.append(finished(self.lm, prompt, self.tokens[place], ended=True))
             else:
@@ -168,9 +168,9 @@ class ContrastiveDecoding(Decoder):
         except TypeError as err:
             raise SpecError(f"decoder.{self.name}.amateur: expected options of a model ({err})") from err
 
-    def inputs(self) -> Mapping[str, str]:
-        """The amateur's identity."""
-        return {"amateur": digest(self.amateur_spec().identity())}
+    def companions(self) -> Mapping[str, ModelSpec]:
+        """The amateur."""
+        return {"amateur": self.amateur_spec()}
 
     def check_model(self, model: ModelSpec) -> None:
         """Refuse an expert whose tokens are not the amateur's."""
@@ -190,7 +190,7 @@ class ContrastiveDecoding(Decoder):
         from openended.harness.decoding.penalties import forbid_end
         from openended.harness.decoding.sampling import prompt_ids
 
-        amateur = self._load(lm)
+        amateur = self._amateur(lm, job)
         ids = prompt_ids(lm, prompts)
         texts = _Texts(lm, prompts, job)
         with torch.inference_mode():
@@ -199,7 +199,7 @@ class ContrastiveDecoding(Decoder):
             for step in range(job.max_new_tokens):
                 strong, weak = (run.logits(run.feed(feed)) for run in pair)
                 if job.may_not_end(step):
-                    strong = forbid_end(strong, lm.eos_id)
+                    strong = forbid_end(strong, lm.eos_ids)
                 expert = torch.log_softmax(strong, dim=-1)
                 other = torch.log_softmax(weak / self.amateur_temperature, dim=-1)
                 low = expert < expert.amax(-1, keepdim=True) + math.log(self.alpha)
@@ -215,19 +215,14 @@ class ContrastiveDecoding(Decoder):
                 feed = token[:, None]
         texts.end()
 
-    def _load(self, lm: LanguageModel) -> LanguageModel:
-        """The amateur, loaded once beside the expert."""
-        from openended.harness.models.transformers import load_model
-
-        spec = self.amateur_spec()
-        key = f"amateur {digest(spec.identity())}"
-        if key not in lm.memo:
-            made = load_model(spec, device=str(lm.device))
-            if made.vocab_size != lm.vocab_size:
-                raise SpecError(
-                    f"decoder.{self.name}.amateur: {spec.title} has {made.vocab_size} logits, the expert "
-                    f"{lm.vocab_size}; both need as many"
-                )
-            lm.memo[key] = made
-        amateur: LanguageModel = lm.memo[key]
+    def _amateur(self, lm: LanguageModel, job: Job) -> LanguageModel:
+        """The amateur that came with the job."""
+        if "amateur" not in job.companions:
+            raise SpecError(f"decoder.{self.name} needs its amateur loaded; give generate its companions")
+        amateur = job.companions["amateur"]
+        if amateur.vocab_size != lm.vocab_size:
+            raise SpecError(
+                f"decoder.{self.name}.amateur: {amateur.spec.title} has {amateur.vocab_size} logits, the expert "
+                f"{lm.vocab_size}; both need as many"
+            )
         return amateur

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from openended.harness.decoding.base import Advance, Decoder, Emit, Job, Prompt
-from openended.harness.errors import SpecError
+from openended.harness.errors import SpecError, first_line
+from openended.harness.models.memory import free_memory, out_of_memory
 from openended.harness.types import Generation
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def generate(
     batch_size: int,
     emit: Emit,
     advance: Advance | None = None,
+    companions: Mapping[str, LanguageModel] | None = None,
 ) -> None:
     """Continue every prompt.
 
@@ -47,6 +49,7 @@ def generate(
         batch_size: Rows at once; halved for a batch that does not fit into memory.
         emit: Gets rows as soon as they are finished, in any order, each once.
         advance: Gets the number of tokens just made.
+        companions: The models that the decoder needs beside this one (`Decoder.companions`), loaded.
 
     Raises:
         SpecError: If the lengths do not fit the model or the decoder is not resolved.
@@ -57,7 +60,7 @@ def generate(
         raise SpecError(f"decoder.{decoder.name} needs the human perplexity; call resolve(human_ppl) first")
     longest = max((len(p.token_ids) for p in prompts), default=0)
     decoder.plan_check(lm.context_length, max_new_tokens, longest)
-    job = Job(seed, max_new_tokens, emit, advance or (lambda _: None), min_new_tokens)
+    job = Job(seed, max_new_tokens, emit, advance or (lambda _: None), min_new_tokens, companions or {})
     for batch in _batches(prompts, batch_size):
         _run_or_halve(lm, decoder, batch, job)
 
@@ -82,29 +85,14 @@ def _run_or_halve(lm: LanguageModel, decoder: Decoder, batch: list[Prompt], job:
     try:
         decoder.run(lm, batch, replace(job, emit=emit))
     except (RuntimeError, MemoryError) as err:
-        if len(batch) == 1 or not _out_of_memory(err):
+        if len(batch) == 1 or not out_of_memory(err):
             raise
-        message = str(err).partition("\n")[0]
+        message = first_line(err)
     else:
         return
-    _free_memory()
+    free_memory()
     left = [p for p in batch if (p.example_id, p.sample) not in done]
     half = max(len(batch) // 2, 1)
     _log.warning("out of memory with %d rows, going on with %d: %s", len(batch), half, message)
     for start in range(0, len(left), half):
         _run_or_halve(lm, decoder, left[start : start + half], job)
-
-
-def _out_of_memory(err: Exception) -> bool:
-    text = str(err).lower()
-    return isinstance(err, MemoryError) or "out of memory" in text or "can't allocate memory" in text
-
-
-def _free_memory() -> None:
-    import gc
-
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from openended.harness.decoding.base import QDecoder
+    from openended.harness.decoding.search import Beam
 
 
-def penalise(decoder: QDecoder, logits: Tensor, history: Tensor) -> Tensor:
+def penalise(decoder: QDecoder | Beam, logits: Tensor, history: Tensor) -> Tensor:
     """Apply repetition penalty, then the n-gram ban, as transformers orders them.
 
     Args:
@@ -29,15 +30,24 @@ def penalise(decoder: QDecoder, logits: Tensor, history: Tensor) -> Tensor:
     return logits
 
 
-def forbid_end(logits: Tensor, eos_id: int | None, rows: Sequence[int] | slice = slice(None)) -> Tensor:
+def ends(tokens: Tensor, eos_ids: Sequence[int]) -> Tensor:
+    """Say which tokens end their text, in the shape of `tokens`."""
+    import torch
+
+    if len(eos_ids) == 1:
+        return tokens == eos_ids[0]
+    return torch.isin(tokens, tokens.new_tensor(list(eos_ids)))
+
+
+def forbid_end(logits: Tensor, eos_ids: Sequence[int], rows: Sequence[int] | slice = slice(None)) -> Tensor:
     """Forbid the end of text, where a text is still shorter than `min_new_tokens`.
 
     Args:
         logits: Shape (n, V); written to.
-        eos_id: The end token, None where the model has none.
+        eos_ids: The end tokens; empty where the model has none.
         rows: Which rows; all of them by default.
     """
-    if eos_id is not None:
+    for eos_id in eos_ids:
         logits[rows, eos_id] = float("-inf")
     return logits
 

@@ -79,8 +79,8 @@ def top_h(view: View, ratio: float, candidates: int) -> Cut:
 
     log_p = torch.log_softmax(view.z[:, :candidates], dim=-1)
     terms = torch.nan_to_num(-log_p.exp() * log_p)
-    budget = terms.sum(-1, keepdim=True) * ratio
-    kept = (terms.cumsum(-1) <= budget).sum(-1)
+    used = terms.cumsum(-1)
+    kept = (used <= used[:, -1:] * ratio).sum(-1)
     return Cut(None, kept.clamp_min_(1))
 
 

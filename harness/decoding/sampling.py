@@ -69,7 +69,7 @@ def sample_batch(lm: LanguageModel, decoder: QDecoder, prompts: Sequence[Prompt]
 
     from openended.harness.decoding.cache import runner
     from openended.harness.decoding.distribution import draw
-    from openended.harness.decoding.penalties import forbid_end, penalise
+    from openended.harness.decoding.penalties import ends, forbid_end, penalise
 
     ids = prompt_ids(lm, prompts)
     start = ids.shape[1]
@@ -82,11 +82,11 @@ def sample_batch(lm: LanguageModel, decoder: QDecoder, prompts: Sequence[Prompt]
             if decoder.penalises:
                 logits = penalise(decoder, logits, rows.history[:, : start + step])
             if job.may_not_end(step):
-                logits = forbid_end(logits, lm.eos_id)
+                logits = forbid_end(logits, lm.eos_ids)
             token, log_q, rows.state = draw(decoder, logits, rows.uniforms[:, step], rows.state)
             rows.history[:, start + step] = token
             job.advance(len(token))
-            ended = token == lm.eos_id if lm.eos_id is not None else torch.zeros_like(token, dtype=torch.bool)
+            ended = ends(token, lm.eos_ids)
             rows.log_prob += torch.where(ended, 0.0, log_q)
             if bool(ended.any()):
                 token = _drop(lm, prompts, job, rows, run, ended, start, step)

@@ -1,9 +1,10 @@
 """Beam search and beam sampling: many hypotheses a text, no token-level Q.
 
 The rules are those of transformers 5 (`generate` with num_beams): each step keeps the 2 · num_beams best continuations
-of a text; those among the first num_beams that end are finished hypotheses, scored by log-probability over
-length^length_penalty; the best num_beams that do not end go on. Here a text leaves the batch when it is done, only the
-best tokens of each beam are candidates, and only cache rows whose parent changed are moved.
+of a text, (1 + m) · num_beams with m > 1 end tokens; those among the first num_beams that end are finished hypotheses,
+scored by log-probability over length^length_penalty; the best num_beams that do not end go on. Here a text leaves the
+batch when it is done, only the best tokens of each beam are candidates, and only cache rows whose parent changed are
+moved.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.decoding.base import Decoder, Job, Prompt
+from openended.harness.decoding.base import Decoder, Job, Prompt, check_temperature
 from openended.harness.registry import register
 from openended.harness.rng import stream
 
@@ -51,8 +52,8 @@ class Beam(Decoder):
         self.require(0 < self.repetition_penalty < float("inf"), "repetition_penalty", "a number above 0")
         self.require(self.no_repeat_ngram_size >= 0, "no_repeat_ngram_size", "0 (off) or a positive integer")
 
-    def scores(self, log_probs: Tensor) -> Tensor:
-        """Log-probabilities that hypotheses add up, of (n, V) after penalties."""
+    def scores(self, log_probs: Tensor, least: int) -> Tensor:  # noqa: ARG002
+        """Log-probabilities that hypotheses add up, of (n, V) after penalties; a cut leaves `least` tokens."""
         return log_probs
 
     def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
@@ -66,6 +67,7 @@ class BeamSample(Beam):
     """Beam search whose candidates are drawn without replacement in place of the best ones (transformers' rule)."""
 
     name: ClassVar[str] = "beam_sample"
+    version: ClassVar[int] = 2
     stochastic: ClassVar[bool] = True
     no_q_reason: ClassVar[str] = "beam sampling draws among sequences: it has no distribution over the next token"
 
@@ -76,20 +78,25 @@ class BeamSample(Beam):
     def check(self) -> None:
         """Refuse options out of range."""
         super().check()
-        self.require(0 < self.temperature < float("inf"), "temperature", "a number above 0")
+        check_temperature(self)
         self.require(self.top_k >= 0, "top_k", "0 (off) or a positive integer")
         self.require(0 < self.top_p <= 1, "top_p", "a number in (0, 1]")
 
-    def scores(self, log_probs: Tensor) -> Tensor:
-        """Log of the truncated and renormalised distribution, temperature first."""
+    def scores(self, log_probs: Tensor, least: int) -> Tensor:
+        """Temperature, then top-k, then the nucleus of what is left; what is cut is minus infinity.
+
+        Nothing is renormalised, and `least` tokens of a row stay, one more than there are end tokens, as in
+        transformers: where a beam could go on with its end token alone, no hypothesis could grow.
+        """
         from openended.harness.decoding.distribution import dense
         from openended.harness.decoding.truncation import Nucleus, TopK
 
-        out = (log_probs / self.temperature).log_softmax(-1)
-        if self.top_k:
-            out = dense(TopK(k=self.top_k), out).log().float()
-        if self.top_p < 1:
-            out = dense(Nucleus(p=self.top_p), out).log().float()
+        out = log_probs / self.temperature
+        for spec in (TopK(k=max(self.top_k, least)) if self.top_k else None, Nucleus(p=self.top_p)):
+            if spec is not None and not spec.untruncated:
+                kept = dense(spec, out) > 0
+                kept.scatter_(1, out.topk(min(least, out.shape[1])).indices, value=True)
+                out = out.masked_fill(~kept, float("-inf"))
         return out
 
 
@@ -147,24 +154,21 @@ class _Search:
         """Score continuations, collect the finished, choose those that go on; returns parent rows and tokens."""
         import torch
 
-        from openended.harness.decoding.penalties import ban_ngrams, forbid_end, repetition_penalty
+        from openended.harness.decoding.penalties import ends, forbid_end, penalise
 
         spec, n, beams = self.spec, len(self.texts), self.spec.num_beams
         at = self.start + step
         log_probs = torch.log_softmax(logits, dim=-1)
         past = self.history[:, :, :at].reshape(n * beams, at)
-        if spec.repetition_penalty != 1:
-            log_probs = repetition_penalty(log_probs, past, spec.repetition_penalty)
-        if spec.no_repeat_ngram_size:
-            log_probs = ban_ngrams(log_probs, past, spec.no_repeat_ngram_size)
+        log_probs = penalise(spec, log_probs, past)
         if self.job.may_not_end(step):
-            log_probs = forbid_end(log_probs, self.lm.eos_id)
-        scores, beam, token = self._candidates(spec.scores(log_probs))
-        ends = token == self.lm.eos_id if self.lm.eos_id is not None else torch.zeros_like(token, dtype=torch.bool)
+            log_probs = forbid_end(log_probs, self.lm.eos_ids)
+        scores, beam, token = self._candidates(spec.scores(log_probs, 1 + max(1, len(self.lm.eos_ids))))
+        ended = ends(token, self.lm.eos_ids)
         if step + 1 == self.job.max_new_tokens:
-            stops = torch.ones_like(ends)
+            stops = torch.ones_like(ended)
         else:
-            stops = ends
+            stops = ended
         if bool(stops[:, :beams].any()):
             self._collect(scores, beam, token, stops, step)
         order = (scores + stops * LOW).topk(beams, dim=1).indices
@@ -176,11 +180,11 @@ class _Search:
         return (rows * beams + beam).reshape(-1), token
 
     def _candidates(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The 2 · num_beams continuations of each text: scores, beams and tokens, shape (n, 2 · num_beams)."""
+        """The best continuations of each text, enough that num_beams go on: scores, beams, tokens, (n, count) each."""
         import torch
 
         n, beams, size = len(self.texts), self.spec.num_beams, log_probs.shape[-1]
-        count = min(2 * beams, beams * size)
+        count = min(max(2, 1 + len(self.lm.eos_ids)) * beams, beams * size)
         if not self.spec.stochastic:
             best = log_probs.topk(min(count, size), dim=-1)
             total = best.values.view(n, beams, -1) + self.running[:, :, None]
@@ -227,7 +231,7 @@ class _Search:
         for i, text in enumerate(self.texts):
             if i not in stay:
                 ids = text.finished[0][1]
-                ended = self.lm.eos_id is not None and ids[-1] == self.lm.eos_id
+                ended = ids[-1] in self.lm.eos_ids
                 made.append(finished(self.lm, self.prompts[text.index], ids[:-1] if ended else ids, ended=ended))
         self.job.emit(made)
         beams = self.spec.num_beams

@@ -200,9 +200,9 @@ def _batch(
         early = [i for i, place in enumerate(places[part]) if place.step < min_new_tokens]
         logits = run.logits(hidden[part])
         if early:
-            logits = forbid_end(logits, lm.eos_id, early)
+            logits = forbid_end(logits, lm.eos_ids, early)
         chunk = _Chunk(logits, gold[part], places[part], banned=bool(early))
-        _score_all(decoders, tables, chunk, out[part], prompts, continuations)
+        _score_all(decoders, tables, chunk, out[part], prompts, continuations, lm.start_id)
 
 
 def _score_all(
@@ -212,29 +212,31 @@ def _score_all(
     out: I64,
     prompts: Ragged,
     continuations: Ragged,
+    start_id: int,
 ) -> None:
     """Score a chunk under every decoder."""
     truncating = sum(not (d.one_hot or d.untruncated or d.penalises) for d in decoders)
     vocab_size = chunk.logits.shape[1]
     head = vocab_size if truncating >= SHARED or vocab_size <= 2 * HEAD else HEAD
     for decoder, table in zip(decoders, tables, strict=True):
-        seen = _penalised(decoder, chunk, prompts, continuations) if decoder.penalises else chunk
+        seen = _penalised(decoder, chunk, prompts, continuations, start_id) if decoder.penalises else chunk
         gold_prob, sum_sq, support, argmax = _score(decoder, table, seen, head)
         table.gold_prob[out], table.sum_sq[out] = gold_prob.cpu(), sum_sq.cpu()
         table.support[out], table.argmax[out] = support.cpu(), argmax.cpu()
 
 
-def _penalised(decoder: QDecoder, chunk: _Chunk, prompts: Ragged, continuations: Ragged) -> _Chunk:
-    """Apply penalties: every position has a history of its own."""
+def _penalised(decoder: QDecoder, chunk: _Chunk, prompts: Ragged, continuations: Ragged, start_id: int) -> _Chunk:
+    """Apply penalties: every position has a history of its own, which begins as the sampler's does."""
     import torch
 
     from openended.harness.decoding.penalties import penalise
 
     made = []
     for i, place in enumerate(chunk.places):
-        history = np.concatenate([prompts[place.row], continuations[place.row][: place.step]]).astype(np.int64)
+        before = prompts[place.row] if len(prompts[place.row]) else np.array([start_id])
+        history = np.concatenate([before, continuations[place.row][: place.step]]).astype(np.int64)
         row = chunk.logits[i : i + 1]
-        made.append(penalise(decoder, row, torch.from_numpy(history).to(row.device)[None]) if len(history) else row)
+        made.append(penalise(decoder, row, torch.from_numpy(history).to(row.device)[None]))
     return _Chunk(torch.cat(made), chunk.gold, chunk.places, banned=True)
 
 

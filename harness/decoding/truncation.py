@@ -30,7 +30,11 @@ class Ancestral(SamplingDecoder):
     """Sampling from the model's full distribution; no hidden top-k."""
 
     name: ClassVar[str] = "ancestral"
-    untruncated: ClassVar[bool] = True
+
+    @property
+    def untruncated(self) -> bool:
+        """True: nothing is cut."""
+        return True
 
     def cut(self, view: View) -> Cut:
         """Keep everything."""
@@ -44,9 +48,13 @@ class Temperature(SamplingDecoder):
 
     name: ClassVar[str] = "temperature"
     shown: ClassVar[tuple[str, ...]] = ("temperature",)
-    untruncated: ClassVar[bool] = True
 
     temperature: float = 0.9  # Holtzman et al. 2020, Table 1: t = 0.9
+
+    @property
+    def untruncated(self) -> bool:
+        """True: nothing is cut."""
+        return True
 
     def cut(self, view: View) -> Cut:
         """Keep everything."""
@@ -93,6 +101,11 @@ class Nucleus(SamplingDecoder):
         super().check()
         self.require(0 < self.p <= 1, "p", "a number in (0, 1]")
 
+    @property
+    def untruncated(self) -> bool:
+        """True at p = 1."""
+        return self.p >= 1
+
     def cut(self, view: View) -> Cut:
         """Keep the nucleus."""
         return rules.nucleus(view, self.p)
@@ -113,6 +126,11 @@ class MinP(SamplingDecoder):
         super().check()
         self.require(0 <= self.p <= 1, "p", "a number in [0, 1]")
 
+    @property
+    def untruncated(self) -> bool:
+        """True at p = 0."""
+        return self.p <= 0
+
     def cut(self, view: View) -> Cut:
         """Keep tokens near enough to the best."""
         return rules.min_p(view, self.p)
@@ -132,6 +150,11 @@ class Typical(SamplingDecoder):
         """Refuse a mass outside (0, 1]."""
         super().check()
         self.require(0 < self.mass <= 1, "mass", "a number in (0, 1]")
+
+    @property
+    def untruncated(self) -> bool:
+        """True at a mass of 1."""
+        return self.mass >= 1
 
     def cut(self, view: View) -> Cut:
         """Keep the locally typical set."""

@@ -111,9 +111,11 @@ def look(logits: Tensor, head: int | None, state: Tensor | None = None, ordered:
     import torch
 
     k = logits.shape[1] if head is None else min(head, logits.shape[1])
-    best = torch.softmax(logits, dim=-1).amax(-1, keepdim=True).double()
+    p = torch.softmax(logits, dim=-1)
+    # Over 50,000 columns softmax's own sum is off by some 1e-6; what its result sums to says by how much.
+    log_best = (p.amax(-1, keepdim=True).double() / p.sum(-1, keepdim=True).double()).log()
     z = (descending(logits, k) if ordered is None else ordered).double()
-    return view_of(z, z[:, :1] - best.log(), logits, state)
+    return view_of(z, z[:, :1] - log_best, logits, state)
 
 
 def view_of(z: Tensor, log_z: Tensor, logits: Tensor, state: Tensor | None = None) -> View:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
+import time
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,22 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.errors import HarnessError
+from openended.harness.exitcodes import FAILED, one_line
 from openended.harness.hydra_app.jobfile import GRID, JobFile, overview, read_jobs
-from openended.harness.hydra_app.union import all_jobs, axes_of, members
-from openended.harness.io import write_json, write_text
+from openended.harness.hydra_app.show import (
+    composing,
+    ending,
+    leave_with_code,
+    set_detail,
+    show_failed,
+    show_plan,
+    show_report,
+    summary,
+    write_report,
+)
+from openended.harness.hydra_app.sweeper import all_jobs, axes_of, members
+from openended.harness.io import write_json
+from openended.harness.progress import progress
 from openended.harness.run.settings import Settings, settings_from
 
 if TYPE_CHECKING:
@@ -24,9 +36,6 @@ if TYPE_CHECKING:
     from openended.harness.run.session import Session
 
 log = logging.getLogger(__name__)
-
-FAILED = 1
-USER_ERROR = 2
 
 
 class Job:
@@ -43,37 +52,46 @@ class Job:
     def __call__(self, cfg: DictConfig) -> None:
         """Run one job of the composed configuration."""
         hydra = HydraConfig.get()
-        multirun = str(hydra.mode).endswith("MULTIRUN")
-        choice = _experiment(hydra)
-        if not multirun:
-            self._single(cfg, choice, list(hydra.overrides.task))
-            return
+        set_detail(verbose=bool(hydra.verbose))
+        if str(hydra.mode).endswith("MULTIRUN"):
+            self._one_of_a_grid(cfg, hydra)
+        else:
+            leave_with_code("openended", lambda: self._single(cfg, hydra))
+
+    def _single(self, cfg: DictConfig, hydra: DictConfig) -> None:
+        settings = settings_of(cfg, _experiment(hydra))
+        with progress(settings.experiment, enabled=settings.runtime.progress):
+            outcome, said = self._run(settings, list(hydra.overrides.task))
+        if outcome is not None:
+            folder = outcome.folder
+            log.info("run        %s  (%s)", folder, said)
+            show_report([folder], folder / "report", settings.report, bool(hydra.verbose))
+
+    def _one_of_a_grid(self, cfg: DictConfig, hydra: DictConfig) -> None:
+        """Run a job whose errors are told at the grid's end; says how it went in one line."""
         watch = JobFile(hydra)
         if watch.stopped(on_error=str(cfg.runtime.on_error)):
             watch.write("skipped", error="an earlier job failed and runtime.on_error=stop")
             return
         watch.write("running")
+        said, facts = "failed", dict[str, Any]()
         try:
-            settings = _settings(cfg, choice)
-            if any(metric.reads_grid for metric in settings.metrics) and not settings.plan_only:
-                self._prepare(settings)
-                watch.write("done", overrides=watch.overrides)  # its metrics wait for the other jobs
-                return
-            folder = self._run(settings, watch.overrides)
+            with composing(), progress(watch.title or "run", enabled=bool(cfg.runtime.progress)):
+                settings = settings_of(cfg, _experiment(hydra))
+                if any(metric.reads_grid for metric in settings.metrics) and not settings.plan_only:
+                    self._prepare(settings)
+                    said, facts = "texts are there", {"overrides": watch.overrides}  # its metrics wait for all jobs
+                else:
+                    outcome, said = self._run(settings, watch.overrides)
+                    facts = {"folder": str(outcome.folder) if outcome else None}
         except HarnessError as err:
-            watch.write("failed", error=" ".join(str(err).split()))
+            watch.write("failed", error=one_line(err))
         except Exception as err:
             log.debug("%s", traceback.format_exc())
             watch.write("failed", error=f"{type(err).__name__}: {err}", trace=traceback.format_exc())
         else:
-            watch.write("done", folder=str(folder) if folder else None)
-        log.info("%s", overview(watch.grid))
-
-    def _single(self, cfg: DictConfig, choice: str, overrides: list[str]) -> None:
-        settings = _settings(cfg, choice)
-        folder = self._run(settings, overrides)
-        if folder is not None:
-            show_report([folder], folder / "report", settings.report)
+            watch.write("done", **facts)
+        log.info("grid       %s; %s: %s", overview(watch.grid), watch.title or "run", said)
 
     def _prepare(self, settings: Settings) -> None:
         from openended.harness.run.pipeline import prepare
@@ -86,14 +104,15 @@ class Job:
             self._sessions[key] = _open_session(settings)
         return self._sessions[key]
 
-    def _run(self, settings: Settings, overrides: list[str]) -> Path | None:
-        """Run or plan; returns the run folder, None after a plan."""
+    def _run(self, settings: Settings, overrides: list[str]) -> tuple[Outcome | None, str]:
+        """Run or plan; returns what the run left (None after a plan), and what it came to in words."""
         from openended.harness.run.judgments import judged_alone, run_judgments
         from openended.harness.run.pipeline import plan, run
         from openended.harness.store import check_writable
 
         check_writable(settings.outputs_dir)
         session = self._session(settings)
+        started = time.monotonic()
         if judged_alone(settings):
             outcome = run_judgments(settings, session, overrides)
         elif settings.plan_only:
@@ -102,8 +121,8 @@ class Job:
             outcome = run(settings, session, overrides)
         if settings.plan_only:
             show_plan(settings, outcome)
-            return None
-        return outcome.folder
+            return None, "planned"
+        return outcome, summary(outcome, time.monotonic() - started)
 
 
 class Watch(Callback):  # type: ignore[misc]
@@ -116,7 +135,7 @@ class Watch(Callback):  # type: ignore[misc]
             SystemExit: With 2 if the grid's folder cannot be written.
         """
         grid = Path(config.hydra.sweep.dir)
-        with _no_mere_warning(grid):
+        with ending(grid):
             jobs = all_jobs(config)
             write_json(grid / GRID, {"total": len(jobs), "axes": axes_of(jobs)})
 
@@ -127,17 +146,14 @@ class Watch(Callback):  # type: ignore[misc]
             SystemExit: With 1 if a job failed or anything unforeseen happened, with 2 if the report cannot be made.
         """
         grid = Path(config.hydra.sweep.dir)
-        with _no_mere_warning(grid):
+        set_detail(verbose=bool(config.hydra.verbose))
+        with ending(grid):
             jobs = read_jobs(grid)
-            failed = [job for job in jobs if job["state"] != "done"]
+            failed = 0
             try:
                 self._report(config, jobs)
             finally:
-                for job in failed:
-                    log.error("%s: %s: %s", job["state"], job["job"], job.get("error", "it never ended"))
-                if failed:
-                    counts = f"{len(failed)} of {len(jobs)} jobs failed or were skipped"
-                    log.error("%s; the same command tries them again", counts)
+                failed = show_failed(jobs)
             if failed:
                 raise SystemExit(FAILED)
 
@@ -149,24 +165,10 @@ class Watch(Callback):  # type: ignore[misc]
         for name, member in members(config).items():
             own = [folder for folder in sorted(folders) if folder.parent.name == name]
             if own:
-                write_report(own, reports / name, _plain(member.get("report")))
+                write_report(own, reports / name, plain(member.get("report")))
         if folders:
-            show_report(sorted(folders), reports / _experiment(config.hydra), _plain(config.get("report")))
-
-
-@contextmanager
-def _no_mere_warning(grid: Path) -> Iterator[None]:
-    """Leave with an exit code: of a callback's exceptions Hydra makes warnings, but it lets `SystemExit` through."""
-    try:
-        yield
-    except HarnessError as err:
-        log.error("openended: %s", " ".join(str(err).split()))
-        raise SystemExit(USER_ERROR) from None
-    except Exception as err:
-        log.error("openended: the grid's end failed: %s: %s", type(err).__name__, " ".join(str(err).split()))
-        log.error("the runs are kept: openended-report reads them; the traceback is in %s", grid / "error.txt")
-        write_text(grid / "error.txt", traceback.format_exc())
-        raise SystemExit(FAILED) from None
+            target, options = reports / _experiment(config.hydra), plain(config.get("report"))
+            show_report(sorted(folders), target, options, bool(config.hydra.verbose))
 
 
 def _experiment(hydra: DictConfig) -> str:
@@ -193,7 +195,7 @@ def measure_grid(jobs: list[list[str]]) -> set[Path]:
     for overrides in jobs:
         cfg = compose("config", overrides=overrides, return_hydra_config=True)
         choice = _experiment(cfg.hydra)
-        settings = _settings(cfg, choice)
+        settings = settings_of(cfg, choice)
         session = session or _open_session(settings)
         made.append((settings, overrides, prepare(settings, session)))
     # One system stands once in the pool, however many jobs lead to it (a greedy decoder and its seeds).
@@ -204,50 +206,13 @@ def measure_grid(jobs: list[list[str]]) -> set[Path]:
     return folders
 
 
-def _settings(cfg: DictConfig, choice: str) -> Settings:
+def settings_of(cfg: DictConfig, choice: str) -> Settings:
+    """Return the typed settings of a composed configuration; `choice` is the experiment's name."""
     own = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
-    return settings_from({**_plain(own), "experiment": choice})
+    return settings_from({**plain(own), "experiment": choice})
 
 
-def _plain(node: DictConfig | None) -> dict[str, Any]:
+def plain(node: DictConfig | None) -> dict[str, Any]:
     """Plain containers of a configuration node, interpolations resolved; empty for none."""
     container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True) if node is not None else {}
     return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
-
-
-def show_plan(settings: Settings, outcome: Outcome) -> None:
-    """Print the plan: stage, what, hit or make, key; and the files that the task still needs."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"{settings.experiment}: seed {settings.seed}", title_justify="left", box=None)
-    for name in ("stage", "what", "state", "key"):
-        table.add_column(name)
-    for step in outcome.plan:
-        table.add_row(step.stage, step.what, step.state, step.key[:16] if step.key else "after the above")
-    console = Console(width=110, soft_wrap=True, highlight=False)
-    console.print(table)
-    for source in settings.task.files():
-        state = "present" if source.present else "missing"
-        console.print(f"file {source.name}: {state} at {source.path}" + (f", from {source.url}" if source.url else ""))
-    for reason in outcome.missing:
-        console.print(f"missing: {reason}")
-
-
-def write_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:
-    """Build the report of one experiment of a series; says where it is, and what is wrong if it cannot be made."""
-    from openended.harness.report import build_report
-
-    try:
-        build_report(folders, target, **options)
-    except HarnessError as err:
-        log.error("report     %s: %s", target.name, " ".join(str(err).split()))
-    else:
-        log.info("report     %s", target / "report.html")
-
-
-def show_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:
-    """Build the report of some runs and print its table and where its files are."""
-    from openended.harness.report import build_report
-
-    build_report(folders, target, **options).show()

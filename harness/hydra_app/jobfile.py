@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from openended.harness.io import read_json, write_json
+from openended.harness.progress import duration
 
 GRID = "grid.json"
 FINAL = ("done", "failed", "skipped")
@@ -50,15 +51,15 @@ def read_jobs(grid: Path) -> list[dict[str, Any]]:
 
 
 def overview(grid: Path) -> str:
-    """Return one line: done, running, failed, time left."""
+    """Return how a grid stands: done, failed, running elsewhere, time left."""
     jobs = read_jobs(grid)
     total = int(read_json(grid / GRID)["total"])
     count = {state: sum(job["state"] == state for job in jobs) for state in ("done", "running", "failed", "skipped")}
     finished = [job["seconds"] for job in jobs if job["state"] in ("done", "failed")]
     left = total - len(finished) - count["skipped"]
-    workers = max(count["running"], 1)
-    seconds = sum(finished) / max(len(finished), 1) * left / workers
-    return (
-        f"grid       {count['done']} of {total} done, {count['running']} running, {count['failed']} failed, "
-        f"about {seconds / 60:.0f} min left"
-    )
+    words = [f"{count['done']} of {total} done"]
+    words += [f"{count[state]} {state}" for state in ("failed", "skipped", "running") if count[state]]
+    if left and finished:
+        seconds = sum(finished) / len(finished) * left / max(count["running"], 1)
+        words.append(f"about {duration(seconds)} left")
+    return ", ".join(words)

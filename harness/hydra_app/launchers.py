@@ -29,7 +29,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from openended.harness.errors import DataError, SpecError
 from openended.harness.hydra_app.jobfile import FINAL, JobFile, overview
-from openended.harness.hydra_app.union import PLUGINS
+from openended.harness.hydra_app.sweeper import PLUGINS
 
 if TYPE_CHECKING:
     from openended.harness.hydra_app.job import Job
@@ -190,7 +190,7 @@ class Submitit(_Launcher):
             ended = all(job.done() for job in jobs)
             line = overview(Path(self._config.hydra.sweep.dir))
             if line != said:
-                log.info("%s", line)
+                log.info("grid       %s", line)
                 said = line
             if ended:
                 return

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from openended.harness.errors import DataError
+from openended.harness.errors import DataError, first_line
 from openended.harness.signature import digest
 from openended.harness.types import Json
 
 if TYPE_CHECKING:
-    from openended.harness.models.transformers import ModelSpec
+    from openended.harness.models.spec import ModelSpec
 
 # The last word of a text, with the whitespace after it.
 _LAST = re.compile(r"\S+\s*\Z")
@@ -76,8 +76,9 @@ class ChatTemplate:
         try:
             return str(self.inner.apply_chat_template(messages, tokenize=False, **options))
         except (TemplateError, ValueError, TypeError, KeyError) as err:
-            line = (str(err).strip().splitlines() or [type(err).__name__])[0][:200]
-            raise DataError(f"model {self.name}: its chat template does not take the prompt ({line})") from err
+            raise DataError(
+                f"model {self.name}: its chat template does not take the prompt ({first_line(err)})"
+            ) from err
 
 
 def load_template(spec: ModelSpec) -> ChatTemplate:
@@ -93,8 +94,7 @@ def load_template(spec: ModelSpec) -> ChatTemplate:
         revision = None if spec.folder else spec.revision
         inner = AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
     except Exception as err:
-        line = (str(err).strip().splitlines() or [type(err).__name__])[0][:200]
-        raise DataError(f"model {spec.path}: cannot load its tokenizer ({line})") from err
+        raise DataError(f"model {spec.path}: cannot load its tokenizer ({first_line(err)})") from err
     if not inner.chat_template:
         raise DataError(f"model {spec.path}: its tokenizer has no chat template; set model.chat_template=false")
     return ChatTemplate(spec.path, inner)

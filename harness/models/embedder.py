@@ -7,21 +7,22 @@ how many were is returned.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from openended.harness.contract import Spec, Tokenizer
-from openended.harness.errors import DataError, MissingExtra, SpecError
-from openended.harness.models import forward as _forward
+from openended.harness.contract import Spec
+from openended.harness.errors import MissingExtra, SpecError
+from openended.harness.models import forward
+from openended.harness.models.backend import Embedded
 from openended.harness.models.forward import Advance, Job, Pool, Pooling
-from openended.harness.types import F64, I64, Json, Ragged
+from openended.harness.types import I64, Json, Ragged
 
 if TYPE_CHECKING:
-    from openended.harness.models.transformers import LanguageModel, ModelSpec
+    from openended.harness.models.spec import ModelSpec
+    from openended.harness.models.transformers import LanguageModel
 
 log = logging.getLogger(__name__)
 # Texts handed to a batch tokenizer at once: bounds its memory.
@@ -32,6 +33,7 @@ _TOKENIZE = 1024
 class EmbedderSpec(Spec):
     """What turns a text into a vector: a model, a layer, a pooling and a maximum length."""
 
+    group: ClassVar[str] = "embedder"
     name: ClassVar[str] = "embedder"
 
     path: str
@@ -65,7 +67,7 @@ class EmbedderSpec(Spec):
 
     def model_spec(self) -> ModelSpec:
         """Return the model alone."""
-        from openended.harness.models.transformers import ModelSpec
+        from openended.harness.models.spec import ModelSpec
 
         return ModelSpec(path=self.path, label=self.label, revision=self.revision, dtype=self.dtype)
 
@@ -89,32 +91,6 @@ class EmbedderSpec(Spec):
         if self.max_length is not None and context_length is not None:
             self.require(self.max_length <= context_length, "max_length", f"at most the context, {context_length}")
         return self.max_length if self.max_length is not None else context_length
-
-
-class Embedded(NamedTuple):
-    """Vectors of texts, and how many texts were cut."""
-
-    vectors: NDArray[np.float32]
-    """Shape (n, d), rows in the order of the texts. The model's start token stands for a text without a token."""
-    truncated: int
-    """Number of texts that were cut on the right."""
-
-
-def word_ids(texts: Iterable[str]) -> Ragged:
-    """Return ids of whitespace words, numbered by first occurrence over all texts; dense, from 0."""
-    known: dict[str, int] = {}
-    return Ragged.from_rows(([known.setdefault(w, len(known)) for w in text.split()] for text in texts), np.int64)
-
-
-def token_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
-    """Return token ids of texts, no special tokens added."""
-    inner = getattr(tokenizer, "inner", None)
-    batch = getattr(inner, "encode_batch_fast", None)
-    if batch is None or getattr(tokenizer, "pieces", None) is not None:
-        return Ragged.from_rows((tokenizer.encode(text) for text in texts), np.int64)
-    parts = (texts[i : i + _TOKENIZE] for i in range(0, len(texts), _TOKENIZE))
-    rows = (np.asarray(e.ids, np.int64) for part in parts for e in batch(list(part), add_special_tokens=False))
-    return Ragged.from_rows(rows, np.int64)
 
 
 def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: ANN401 - a model or a sentence encoder
@@ -205,66 +181,6 @@ def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch
     return Embedded(vectors, truncated)
 
 
-def token_nll(
-    lm: LanguageModel,
-    prompts: Ragged,
-    continuations: Ragged,
-    *,
-    include_prompt: bool = False,
-    bos: bool = False,
-    batch_size: int,
-    advance: Advance | None = None,
-) -> Ragged:
-    """Score texts: -log p(token | what stands before it), in nats.
-
-    The continuation is conditioned on the prompt; its tokens are scored and counted, the end of text is not. A first
-    token with nothing before it has no prediction and no score, unless `bos` puts the start token there. Texts longer
-    than the context are read in windows that overlap by half, every token scored once.
-
-    Args:
-        lm: The scorer.
-        prompts: Token ids under the scorer's own tokenizer; rows may be empty.
-        continuations: Token ids, as many rows.
-        include_prompt: Score the prompt's tokens too.
-        bos: Put the model's start token before the text.
-        batch_size: Texts at once; changes nothing but float noise and time.
-        advance: Called with the number of texts done.
-
-    Returns:
-        Float64 rows, one value a scored token.
-    """
-    jobs, out = _scoring(lm, prompts, continuations, include_prompt=include_prompt, bos=bos)
-    _forward.run(lm, jobs, rows=len(out), pool=None, nll=out.values, batch_size=batch_size, advance=advance)
-    _forward.check_finite(out.values, f"token losses of {lm.spec.title}")
-    return out
-
-
-def embed_and_nll(
-    lm: LanguageModel,
-    spec: EmbedderSpec,
-    prompts: Ragged,
-    continuations: Ragged,
-    *,
-    include_prompt: bool = False,
-    batch_size: int,
-    advance: Advance | None = None,
-) -> tuple[Embedded, Ragged]:
-    """Do what `embed` and `token_nll` do in one pass, where scorer and embedder are one causal model.
-
-    Raises:
-        SpecError: If the embedder is not causal.
-    """
-    if spec.kind != "causal":
-        raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {spec.kind!r}")
-    limit = spec.limit(lm.context_length)
-    jobs, out = _scoring(lm, prompts, continuations, include_prompt=include_prompt, bos=False)
-    lengths = prompts.lengths + continuations.lengths
-    pool = Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
-    _forward.run(lm, jobs, rows=len(out), pool=pool, nll=out.values, batch_size=batch_size, advance=advance)
-    _forward.check_finite(out.values, f"token losses of {lm.spec.title}")
-    return _embedded(lm, pool, lengths, (limit,))[0], out
-
-
 def _embed(
     lm: LanguageModel,
     spec: EmbedderSpec,
@@ -278,7 +194,7 @@ def _embed(
     causal = spec.kind == "causal"
     before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
     special = len(before) + len(after)
-    rows = _joined(prompts, continuations)
+    rows = joined(prompts, continuations)
     longest = max((len(row) for row in rows), default=0) + special
     cuts = tuple(longest if limit is None else limit for limit in limits)
     room = max(cuts, default=0) - special
@@ -290,62 +206,24 @@ def _embed(
         ids = ids if len(ids) else np.array([lm.start_id])
         jobs.append(Job(i, ids, len(ids)))
     pool = Pool(spec.layer, spec.pooling, cuts, causal=causal)
-    _forward.run(lm, jobs, rows=len(rows), pool=pool, nll=None, batch_size=batch_size, advance=advance)
-    return _embedded(lm, pool, np.array([len(row) + special for row in rows]), limits)
+    forward.run(lm, jobs, rows=len(rows), pool=pool, nll=None, batch_size=batch_size, advance=advance)
+    return embedded(lm, pool, np.array([len(row) + special for row in rows]), limits)
 
 
-def _embedded(lm: LanguageModel, pool: Pool, lengths: I64, limits: Sequence[int | None]) -> list[Embedded]:
+def embedded(lm: LanguageModel, pool: Pool, lengths: I64, limits: Sequence[int | None]) -> list[Embedded]:
+    """Take the vectors of a pass, checked; `lengths` are those of the texts before they were cut."""
     if empty := int((lengths == 0).sum()):
         log.warning("%d of %d texts have no token; the start token stands for each", empty, len(lengths))
     vectors = pool.vectors or [np.zeros((0, 0), dtype=np.float32) for _ in limits]
     for array in vectors:
-        _forward.check_finite(array, f"embeddings of {lm.spec.title}")
+        forward.check_finite(array, f"embeddings of {lm.spec.title}")
     cut = [0 if limit is None else int((lengths > limit).sum()) for limit in limits]
     return [Embedded(v, c) for v, c in zip(vectors, cut, strict=True)]
 
 
-def _joined(prompts: Ragged, continuations: Ragged) -> list[I64]:
+def joined(prompts: Ragged, continuations: Ragged) -> list[I64]:
+    """Prompt + continuation, row by row."""
     if len(prompts) != len(continuations):
         raise ValueError(f"{len(prompts)} prompts, {len(continuations)} continuations: the rows must pair")
     pairs = zip(prompts, continuations, strict=True)
-    return [_forward.as_ids(np.concatenate([prompt, continuation])) for prompt, continuation in pairs]
-
-
-def _scoring(
-    lm: LanguageModel, prompts: Ragged, continuations: Ragged, *, include_prompt: bool, bos: bool
-) -> tuple[list[Job], Ragged]:
-    """Return the sequences to run and the array that their scores fill."""
-    rows = _joined(prompts, continuations)
-    lead = np.array([lm.start_id]) if bos else np.zeros(0, dtype=np.int64)
-    jobs: list[Job] = []
-    counts = []
-    total = 0
-    for i, (row, prompt) in enumerate(zip(rows, prompts.lengths, strict=True)):
-        ids = np.concatenate([lead, row])
-        first = max(1, len(lead) + (0 if include_prompt else int(prompt)))
-        counts.append(max(0, len(ids) - first))
-        jobs += _windows(i, ids if len(ids) else np.array([lm.start_id]), first, total, lm.context_length)
-        total += counts[-1]
-    offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
-    values: F64 = np.full(total, np.nan)
-    return jobs, Ragged(values, offsets)
-
-
-def _windows(row: int, ids: I64, first: int, out: int, context: int | None) -> list[Job]:
-    """Cut a sequence into windows of the context; each later window scores what the ones before have not."""
-    if context is None or len(ids) <= context:
-        return [Job(row, ids, min(first, len(ids)), out)]
-    if context < 2:
-        raise DataError(f"a scorer with a context of {context} cannot score texts")
-    jobs = [Job(row, ids[:context], min(first, context), out)]
-    done = max(first, context)
-    if first < context:
-        out += context - first
-    step = max(1, context // 2)
-    while done < len(ids):
-        end = min(len(ids), done + step)
-        start = end - context
-        jobs.append(Job(-1, ids[start:end], done - start, out))
-        out += end - done
-        done = end
-    return jobs
+    return [forward.as_ids(np.concatenate([prompt, continuation])) for prompt, continuation in pairs]

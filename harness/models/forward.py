@@ -6,7 +6,6 @@ mask of its own, which is the fast way. A model that looks both ways gets the tr
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.errors import DataError, SpecError
+from openended.harness.models.memory import in_batches
 from openended.harness.types import F64, I64, Floats
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 Pooling = Literal["last", "first", "mean"]
 Advance = Callable[[int], None]
-log = logging.getLogger(__name__)
 # Logits held at once, in numbers: 64 MiB of float32.
 _LOGITS = 1 << 24
 
@@ -93,49 +92,6 @@ def run(
     lengths = np.array([len(job.ids) for job in jobs], dtype=np.int64)
     with torch.inference_mode():
         in_batches(lengths, batch_size, step, advance)
-
-
-def in_batches(lengths: I64, batch_size: int, step: Callable[[I64], None], advance: Advance | None = None) -> None:
-    """Call `step` on parts of the rows, longest first; a part that runs out of memory is halved and tried again.
-
-    The new size is kept for the rest: rows that follow are no longer than the ones that failed.
-    """
-    order = np.argsort(-lengths, kind="stable")
-    start, size = 0, batch_size
-    while start < len(order):
-        part = order[start : start + size]
-        try:
-            step(part)
-        except (RuntimeError, MemoryError) as err:
-            if not out_of_memory(err) or len(part) == 1:
-                raise
-            size = len(part) // 2
-            log.warning(
-                "out of memory at %d rows of up to %d tokens; going on with %d", len(part), lengths[part[0]], size
-            )
-        else:
-            start += len(part)
-            if advance is not None:
-                advance(len(part))
-            continue
-        _free_memory()
-
-
-def out_of_memory(err: BaseException) -> bool:
-    """Say whether an error means that memory ran out, on a GPU or on the CPU."""
-    text = str(err).lower()
-    return isinstance(err, MemoryError) or "out of memory" in text or "not enough memory" in text
-
-
-def _free_memory() -> None:
-    """Give cached blocks back; outside the handler, where the failed call's tensors are no longer held."""
-    import gc
-
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def _pad(lm: LanguageModel, batch: Sequence[Job], *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:

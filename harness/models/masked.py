@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from openended.harness.errors import DataError
+from openended.harness.errors import DataError, first_line
 
 if TYPE_CHECKING:
-    from openended.harness.models.transformers import LanguageModel, ModelSpec
+    from openended.harness.models.spec import ModelSpec
+    from openended.harness.models.transformers import LanguageModel
 
 # A text that every tokenizer knows, to see which special tokens are put around it.
 _PROBE = "a"
@@ -22,7 +23,8 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     import torch
     from transformers import AutoModel, AutoTokenizer
 
-    from openended.harness.models.transformers import LanguageModel, load_tokenizer
+    from openended.harness.models.tokenizer import load_tokenizer
+    from openended.harness.models.transformers import LanguageModel
 
     spec.check_ready()
     where, revision = str(spec.folder or spec.path), None if spec.folder else spec.revision
@@ -33,7 +35,7 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
         )
         slow = AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
     except Exception as err:
-        raise DataError(f"embedder {spec.path}: cannot be loaded ({str(err).splitlines()[0][:200]})") from err
+        raise DataError(f"embedder {spec.path}: cannot be loaded ({first_line(err)})") from err
     model = model.to(device).eval().requires_grad_(requires_grad=False)
     bare = slow.encode(_PROBE, add_special_tokens=False)
     whole = slow.encode(_PROBE, add_special_tokens=True)
@@ -45,7 +47,7 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
         tokenizer=tokenizer,
         device=torch.device(device),
         dtype=dtype,
-        eos_id=tokenizer.eos_id,
+        eos_ids=tokenizer.eos_ids,
         vocab_size=int(model.config.vocab_size),
         context_length=_context(spec, slow.model_max_length),
         spec=spec,

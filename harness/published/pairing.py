@@ -2,7 +2,7 @@
 
 | form | told by | texts | paired by |
 | --- | --- | --- | --- |
-| JSON lines, gzip allowed | one of the fields below | its own | `id`, else `prompt`, else line |
+| JSON lines, gzip allowed | one of the fields below | its own | `id` or `example_id`, else `prompt`, else order |
 | GPT-2 output dataset | `text`, `ended`, `length` | documents without a prompt | nothing: row by row |
 | Grover's generation files | `article`, `label` | the machine articles | `ind30k` |
 | output of Grover's generator | `gens_article` | each of its articles | `inst_index`, else line |
@@ -29,6 +29,7 @@ from openended.harness.rows import Row, Rows, sort_rows
 from openended.harness.signature import digest
 from openended.harness.types import Generation, Stop
 
+LINE_DIGITS = 6  # tasks name a record that has no id by its number, `jsonl/000041`
 MAUVE_MD5 = "63bae977e3ce5f3c86d9e35188c1b8e6"  # of mauve_generations.tgz, stated by its authors
 __all__ = ["MAUVE_MD5", "Published", "file_fingerprint", "import_rows", "import_texts", "read_generations", "resolve"]
 
@@ -151,33 +152,93 @@ def _with_text(one: Published, tokenizer: Tokenizer | None) -> Published:
 def _pair(
     found: Sequence[Published], examples: Sequence[Row], path: Path
 ) -> tuple[list[tuple[Row, Published]], list[str]]:
-    """Return (example, text) pairs, and how they were found."""
+    """Return (example, text) pairs, and how they were found: by ids where there are any, else by prompt, else in order.
+
+    Raises:
+        DataError: If the file is of two minds about ids, or they, or its prompts, are not those of the task.
+    """
     if not found[0].paired:
         _enough(len(found), len(examples), path)
         pairs = [(replace(e, prompt="", prompt_ids=()), one) for e, one in zip(examples, found, strict=False)]
         return pairs, ["the texts answer no prompt: set beside the human texts row by row, the prompts left out"]
-    keys = {key: e for e in examples for key in _names(e.generation.example_id)}
-    by_prompt = {e.prompt: e for e in examples}
-    named = [(keys[one.identity], one) for one in found if one.identity in keys]
-    # Ids that count from elsewhere would pair wrongly: where prompts are given, they must agree.
-    if named and all(one.prompt in (None, e.prompt) for e, one in named):
-        pairs = named
-    elif found[0].prompt is not None and len(by_prompt) == len(examples):
-        pairs = [(by_prompt[one.prompt], one) for one in found if one.prompt in by_prompt]
-        if not pairs:
-            raise DataError(f"{path}: neither its ids nor its prompts are those of the task")
-    else:
-        _enough(len(found), len(examples), path)
-        numbers = {str(one.line): one for one in found}
-        tails = [_names(e.generation.example_id)[-1] for e in examples]
-        if not all(tail in numbers for tail in tails):
-            return list(zip(examples, found, strict=False)), ["paired with the examples line by line"]
-        pairs = [(e, numbers[tail]) for e, tail in zip(examples, tails, strict=True)]
-    missing = {e.generation.example_id for e in examples} - {e.generation.example_id for e, _ in pairs}
-    if missing:
-        raise DataError(f"{path}: no text for {len(missing)} of {len(examples)} examples, the first {min(missing)!r}")
+    nameless = [one for one in found if one.identity is None]
+    if nameless and len(nameless) < len(found):
+        raise DataError(f"{nameless[0].where}: no id, though other lines have one; give every line its `id`, or none")
+    pairs, notes = _in_order(found, examples, path) if nameless else _by_id(found, examples, path)
     left = len(found) - len(pairs)
-    return pairs, [f"{left} texts of the file answer no example of this run"] if left else []
+    return pairs, [*notes, f"{left} texts of the file answer no example of this run"] if left else notes
+
+
+def _by_id(
+    found: Sequence[Published], examples: Sequence[Row], path: Path
+) -> tuple[list[tuple[Row, Published]], list[str]]:
+    keys = {key: e for e in examples for key in _names(e.generation.example_id)}
+    pairs = [(keys[one.identity], one) for one in found if one.identity in keys]
+    # Ids that count from elsewhere would pair wrongly: where prompts are given, they decide.
+    other = next((pair for pair in pairs if pair[1].prompt not in (None, pair[0].prompt)), None)
+    if _tells_prompts(found, examples) and (other or not pairs):
+        return _by_prompt(found, examples, path), ["its ids are not those of the task: paired by prompt"]
+    if other:
+        name = other[0].generation.example_id
+        raise DataError(f"{other[1].where}: its prompt is not that of {name}; give both files the same ids")
+    missing = sorted({e.generation.example_id for e in examples} - {e.generation.example_id for e, _ in pairs})
+    if missing:
+        strange = [str(one.identity) for one in found if one.identity not in keys]
+        of_file = f"; ids of the file that are none of the task: {_some(strange)}" if strange else ""
+        raise DataError(
+            f"{path}: no text for {len(missing)} of {len(examples)} examples: {_some(missing)}{of_file}; "
+            "give both files the same ids (task.id_field names the task's)"
+        )
+    by_line = all(_is_line(e.generation.example_id) for e in examples)
+    return pairs, ["its ids were taken for numbers of the task's records, counted from 0"] if by_line else []
+
+
+def _in_order(
+    found: Sequence[Published], examples: Sequence[Row], path: Path
+) -> tuple[list[tuple[Row, Published]], list[str]]:
+    if _tells_prompts(found, examples):
+        return _by_prompt(found, examples, path), []
+    if not all(_is_line(e.generation.example_id) for e in examples):
+        raise DataError(
+            f"{path}: the examples have ids ({_some([e.generation.example_id for e in examples])}), its lines have "
+            "neither `id` nor `prompt`; add `id` to each line"
+        )
+    numbers = {one.line: one for one in found}
+    lines = [int(_names(e.generation.example_id)[-1]) for e in examples]
+    _enough(len(found), max(lines) + 1, path)
+    pairs = [(e, numbers[line]) for e, line in zip(examples, lines, strict=True)]
+    for e, one in pairs:
+        if one.prompt not in (None, e.prompt):
+            raise DataError(f"{one.where}: its prompt is not that of {e.generation.example_id}; give both files ids")
+    return pairs, ["paired by order: neither file has ids, so line i answers record i"]
+
+
+def _tells_prompts(found: Sequence[Published], examples: Sequence[Row]) -> bool:
+    """Say whether prompts alone can pair: every text has one, and no two examples share theirs."""
+    return len({e.prompt for e in examples}) == len(examples) and all(one.prompt is not None for one in found)
+
+
+def _by_prompt(found: Sequence[Published], examples: Sequence[Row], path: Path) -> list[tuple[Row, Published]]:
+    by_prompt = {e.prompt: e for e in examples}
+    pairs = [(by_prompt[one.prompt], one) for one in found if one.prompt in by_prompt]
+    missing = sorted({e.generation.example_id for e in examples} - {e.generation.example_id for e, _ in pairs})
+    if not pairs:
+        raise DataError(f"{path}: neither its ids nor its prompts are those of the task")
+    if missing:
+        raise DataError(
+            f"{path}: no text for the prompts of {len(missing)} of {len(examples)} examples: {_some(missing)}"
+        )
+    return pairs
+
+
+def _some(ids: Sequence[str]) -> str:
+    return ", ".join(repr(i) for i in ids[:3]) + (", …" if len(ids) > 3 else "")
+
+
+def _is_line(example_id: str) -> bool:
+    """Say whether an id is the number of a record, for want of another."""
+    tail = example_id.rpartition("/")[2]
+    return len(tail) >= LINE_DIGITS and tail.isdigit()
 
 
 def _enough(found: int, wanted: int, path: Path) -> None:

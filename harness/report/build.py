@@ -34,28 +34,31 @@ class Report:
     """Run folders without a record."""
     superseded: int
 
-    def show(self, console: Console | None = None) -> None:
-        """Print the tables and where the files are."""
+    def show(self, console: Console | None = None, *, signatures: bool = False) -> None:
+        """Print the tables and where the files are; with `signatures` also those of every column."""
         from rich.text import Text
 
         from openended.harness.report.tables.console import make_console, print_table
 
         out = console or make_console()
         for table in self.tables:
-            print_table(table, out)
+            print_table(table, out, signatures=signatures)
             out.print()
-        counts = [
-            f"{self.runs} runs",
-            *([f"{self.unfinished} unfinished folders passed over"] if self.unfinished else []),
-        ]
-        counts += [f"{self.superseded} older values superseded"] if self.superseded else []
-        out.print(Text(", ".join(counts)))
-        for path in self.listed():
-            out.print(Text(str(path)), soft_wrap=True)
+        for line in self.lines():
+            out.print(Text(line), soft_wrap=True)
 
-    def listed(self) -> list[Path]:
-        """Return the files worth naming to a reader: tables, figures as PNG, frame, page."""
-        return [p for p in self.paths if p.suffix != ".pdf"]
+    def lines(self) -> list[str]:
+        """Say where the files are, a line a kind, and how many runs they hold."""
+        counts = [f"{self.runs} {'run' if self.runs == 1 else 'runs'}"]
+        counts += [f"{self.unfinished} unfinished passed over"] if self.unfinished else []
+        counts += [f"{self.superseded} older values superseded"] if self.superseded else []
+        pages = [path for path in self.paths if path.suffix == ".html"]
+        figures = [path.stem for path in self.paths if path.suffix == ".png"]
+        names = ", ".join(table.name for table in self.tables)
+        out = [f"report     {pages[0] if pages else self.folder}  ({', '.join(counts)})"]
+        out += [f"tables     {self.folder / 'tables'}  ({names}: .md .tex .csv)"]
+        out += [f"figures    {self.folder / 'figures'}  ({', '.join(figures)}: .pdf .png)"] if figures else []
+        return out
 
 
 def build_report(
@@ -133,7 +136,8 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of one layout."""
     from openended.harness.report.findings.judge import findings_tables
     from openended.harness.report.tables.agreement import correlation_tables, embedder_tables, spread_tables
-    from openended.harness.report.tables.systems import select, value_tables
+    from openended.harness.report.tables.selection import select
+    from openended.harness.report.tables.systems import value_tables
 
     makers = {
         "values": value_tables,

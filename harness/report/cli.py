@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from openended.harness.errors import HarnessError, SpecError
+from openended.harness.errors import SpecError
+from openended.harness.exitcodes import code_of
 
 EPILOG = """\
 Layouts: {layouts}, or the path of a YAML with the same options (see conf/report).
@@ -46,24 +47,18 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--gaps", action="store_true", help="print |model - human| where human is the target")
     made.add_argument("--no-figures", action="store_true", help="draw nothing")
     made.add_argument("--no-page", action="store_true", help="write no HTML page")
+    made.add_argument("-v", "--verbose", action="store_true", help="print the signature of every column too")
     made.add_argument("--quiet", action="store_true", help="print only the folder of the files")
     return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns 0, or 2 after a one-line error."""
+    """Run the command; returns one of `exitcodes`."""
     args = parser().parse_args(argv)
-    try:
-        return _run(args)
-    except HarnessError as err:
-        sys.stderr.write(f"error: {' '.join(str(err).split())}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("stopped; files are replaced whole, nothing is half-written\n")
-        return 130
+    return code_of("openended-report", lambda: _run(args), kept="files are replaced whole, nothing is half-written")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     from openended.harness.report import build_report
 
     named = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
@@ -84,8 +79,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.quiet:
         sys.stdout.write(f"{report.folder}\n")
     else:
-        report.show()
-    return 0
+        report.show(signatures=args.verbose)
 
 
 def _target(paths: Sequence[str], out: str | None) -> Path:

@@ -24,8 +24,8 @@ from openended.harness.types import Example, Generation, MetricResult, NextToken
 
 if TYPE_CHECKING:
     from openended.harness.decoding.base import Decoder
+    from openended.harness.models.backend import Embedded
     from openended.harness.models.chat import ChatTemplate
-    from openended.harness.models.embedder import Embedded
     from openended.harness.models.transformers import LanguageModel
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ PROMPTS, HUMAN_ROWS = "prompts.arrow", "human.arrow"
 CEILING = ("ceiling_a.arrow", "ceiling_b.arrow")
 DATA = "data.arrow"
 CHAT = "chat.arrow"
+VECTORS = "embeddings.npy"
 
 
 def make_examples(folder: Path, task: Task, tokenizer: Tokenizer | None, count: int) -> Mapping[str, Any]:
@@ -133,6 +134,7 @@ def make_generations(
     batch_size: int,
     flush_seconds: float,
     advance: Callable[[int], None],
+    companions: Mapping[str, LanguageModel] | None = None,
 ) -> Mapping[str, Any]:
     """Generate for every prompt; finished rows of an interrupted call found in `folder` are kept.
 
@@ -153,7 +155,7 @@ def make_generations(
     writer = _PartWriter(folder, len(parts), asked, done, flush_seconds)
     generate(
         lm, decoder, todo, seed=seed, max_new_tokens=max_new_tokens, min_new_tokens=min_new_tokens,
-        batch_size=batch_size, emit=writer.emit, advance=advance,
+        batch_size=batch_size, emit=writer.emit, advance=advance, companions=companions,
     )  # fmt: skip
     write_rows(folder / DATA, sort_rows(done))
     for part in folder.glob("part-*.arrow"):
@@ -198,7 +200,7 @@ def load_ragged(folder: Path) -> Ragged:
 
 def save_embedded(folder: Path, made: Embedded) -> Mapping[str, Any]:
     """Write vectors as a `.npy` file; returns their shape and how many texts were cut."""
-    save_array(folder / "embeddings.npy", made.vectors)
+    save_array(folder / VECTORS, made.vectors)
     return {"n": len(made.vectors), "d": int(made.vectors.shape[1]), "truncated": made.truncated}
 
 

@@ -51,11 +51,11 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
             return stages.save_result(folder, scored.compute(features))
 
         spec = {"metric": canonical(metric), "system": "judgments", "file": path.name}
-        entry = steps.step("measure", f"{metric.name} {path.name}", 1, spec, {"judgments": sha}, build)
+        entry = steps.step("measure", f"{metric.name} {path.name}", spec, {"judgments": sha}, build)
         if entry is not None:
             measured.append(Measured("model", metric, stages.load_result(entry.path), entry.name))
     if settings.plan_only:
         return Outcome(settings.outputs_dir, 0, tuple(steps.plan))
     bare = replace(settings, model=None, decoder=None, scorer=None, embedder=None)
-    folder = write_record(bare, steps, measured, decoder=None, task=sha, notes=(), overrides=overrides)
-    return Outcome(folder, sum(step.state == "make" for step in steps.plan), tuple(steps.plan))
+    folder = write_record(bare, steps, measured, decoder=None, human=None, task=sha, notes=(), overrides=overrides)
+    return Outcome(folder, steps.made, tuple(steps.plan))

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from openended.harness.contract import Need
+from openended.harness.contract import Metric, Need
 from openended.harness.decoding.base import Decoder
 from openended.harness.errors import DataError
-from openended.harness.io import read_json, to_json, write_json
+from openended.harness.io import to_json, write_json
 from openended.harness.provenance import git_state, hardware, package_versions
-from openended.harness.run import artefacts as stages
-from openended.harness.run.measure import Measure, Measured
+from openended.harness.record import RECORD, RunRecord, read_record
+from openended.harness.run.examples import Drawn, draw
+from openended.harness.run.featurize import FOR_DECODER, Featurizer
+from openended.harness.run.generate import generate, take_in
+from openended.harness.run.identity import axes
+from openended.harness.run.measure import Measure, Measured, System, needs_of_texts
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.harness.run.sides import SideMaker
 from openended.harness.run.steps import Planned, Source, Steps
-from openended.harness.run.texts import Texts
 from openended.harness.signature import canonical, digest
 from openended.harness.store import Entry
-from openended.harness.types import HUMAN, Json
-
-log = logging.getLogger(__name__)
-
-RECORD = "record.json"
-RECORD_SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +43,35 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The sources of a run; their entries are None while they are only planned."""
+    """The texts of a run; entries are None while they are only planned."""
 
-    examples: Entry | None
-    human: Entry | None
-    human_source: Source
+    drawn: Drawn
     model_source: Source
     decoder: Decoder | None
     """Resolved: nothing left to be measured."""
+    featurizer: Featurizer
+    """Has what the decoder needed of the human side; makes the rest."""
+
+    @property
+    def human_source(self) -> Source:
+        """The human side."""
+        return self.drawn.source
+
+
+class Measurement(NamedTuple):
+    """One metric of one system."""
+
+    metric: Metric
+    system: System
+    human: Source
+    model: Source
 
 
 def plan(settings: Settings, session: Session) -> Outcome:
     """Return what a run would find and make; loads no model and writes nothing."""
     steps = Steps(session, plan_only=True)
-    texts = Texts(settings, steps)
-    made = make_texts(settings, steps, texts)
-    measure_all(settings, steps, texts, made)
-    return Outcome(settings.outputs_dir, 0, tuple(dict.fromkeys(steps.plan)), tuple(steps.missing))
+    measure_all(settings, make_texts(settings, steps))
+    return Outcome(settings.outputs_dir, 0, tuple(steps.plan), tuple(steps.missing))
 
 
 def run(settings: Settings, session: Session, overrides: Sequence[str] = (), others: Sequence[Source] = ()) -> Outcome:
@@ -75,82 +83,91 @@ def run(settings: Settings, session: Session, overrides: Sequence[str] = (), oth
         HarnessError: For everything that is about the user's input.
     """
     steps = Steps(session, plan_only=False)
-    texts = Texts(settings, steps)
-    made = make_texts(settings, steps, texts)
-    measured = measure_all(settings, steps, texts, made, others)
+    made = make_texts(settings, steps)
+    measured = measure_all(settings, made, others)
+    session.sides.end_run()
     folder = write_record(
         settings,
         steps,
         measured,
         decoder=made.decoder,
-        task=str(texts.fingerprint),
+        human=made.drawn.human,
+        task=str(made.drawn.fingerprint),
         notes=_notes(made, settings),
         overrides=overrides,
     )
-    count = sum(step.state == "make" for step in steps.plan)
-    log.info("run        %s  (%d artefacts made, %d found)", folder, count, len(steps.plan) - count)
+    count = steps.made
     return Outcome(folder, count, tuple(steps.plan))
 
 
 def prepare(settings: Settings, session: Session) -> Source:
     """Make the texts of a run and no more; returns the system under test."""
-    steps = Steps(session, plan_only=False)
-    return make_texts(settings, steps, Texts(settings, steps)).model_source
+    return make_texts(settings, Steps(session, plan_only=False)).model_source
 
 
-def make_texts(settings: Settings, steps: Steps, texts: Texts) -> Made:
+def make_texts(settings: Settings, steps: Steps) -> Made:
     """Make or plan the rows of both sides."""
-    examples = texts.examples()
-    human = texts.human(examples)
-    chat = texts.chat(examples)
-    source = Source(HUMAN, human, stages.HUMAN_ROWS, texts.tokenizer, chat)
-    decoder = settings.decoder if settings.generations is None else None
+    drawn = draw(settings, steps)
+    featurizer = Featurizer(settings, steps)
     if settings.generations is not None:
-        return Made(examples, human, source, texts.imported(human), None)
-
-    def human_ppl() -> float | None:
-        return _perplexity_of_human(settings, steps, source)
-
+        return Made(drawn, take_in(settings, steps, drawn), None, featurizer)
+    decoder = settings.decoder
     if decoder is not None and decoder.needs_human_ppl:
-        target = human_ppl()
-        decoder = decoder.resolve(target) if target is not None else decoder
-    return Made(examples, human, source, texts.generations(human, human_ppl, chat), decoder)
+        decoder = _aimed(decoder, settings, drawn.source, featurizer)
+    return Made(drawn, generate(settings, steps, drawn, decoder), decoder, featurizer)
 
 
-def _perplexity_of_human(settings: Settings, steps: Steps, source: Source) -> float | None:
-    """Perplexity of the human side under the model under test, or None while it is only planned."""
-    if settings.model is None:
-        return None
-    load, key = SideMaker(settings, steps).scored(source, Need("token_nll", by="model"), settings.model)
-    if key is None:
-        return None
-    nll = load()
-    return math.exp(float(nll.values.sum(dtype="float64")) / max(len(nll.values), 1))
+def _aimed(decoder: Decoder, settings: Settings, human: Source, featurizer: Featurizer) -> Decoder:
+    """Resolve a decoder that aims at the perplexity of the human side under the model; unchanged while planned.
+
+    What the metrics read of the human side is made with it, so that no model passes over it twice.
+    """
+    scored = [n for m in settings.metrics for n in needs_of_texts(m) if n.kind in ("token_nll", "embeddings")]
+    alike = [need for need in scored if need.by != "model"] if settings.task.has_human() else []  # not under its Q
+    featurizer.make([(human, (FOR_DECODER, *alike))], None)
+    nll = featurizer.value(human, FOR_DECODER)
+    if nll is None:
+        return decoder
+    return decoder.resolve(math.exp(float(nll.values.sum(dtype="float64")) / max(len(nll.values), 1)))
 
 
-def measure_all(
-    settings: Settings, steps: Steps, texts: Texts, made: Made, others: Sequence[Source] = ()
-) -> list[Measured]:
-    """Every metric of the run: the system under test, the human row, and the human ceiling."""
-    measure = Measure(SideMaker(settings, steps, decoder=made.decoder), texts.fingerprint, others)
-    out: list[Measured | None] = []
+def measure_all(settings: Settings, made: Made, others: Sequence[Source] = ()) -> list[Measured]:
+    """Make the features of all metrics, then every metric: of the system under test, the human row, the ceiling."""
+    others = [replace(source, label=f"system {number} of the grid") for number, source in enumerate(others)]
+    jobs = _jobs(settings, made)
+    wanted: list[tuple[Source, Sequence[Need]]] = []
+    for job in sorted(jobs, key=lambda job: job.system == "ceiling"):  # named first: what is a system of its own
+        wanted += [(source, needs_of_texts(job.metric)) for source in _read_by(job)]
+    wanted += [(source, needs_of_texts(m)) for m in settings.metrics if m.reads_grid for source in others]
+    made.featurizer.make(wanted, made.decoder)
+    measure = Measure(made.featurizer, made.drawn.fingerprint, others)
+    out = [measure.measure(*job) for job in jobs]
+    if not settings.task.has_human():
+        reason = f"task {settings.task.name} has no human side{settings.task.no_human}"
+        sides = (made.human_source, made.model_source)
+        out += [measure.undefined(m, "model", *sides, reason) for m in settings.metrics if m.sides != "one"]
+    return [m for m in out if m is not None]
+
+
+def _jobs(settings: Settings, made: Made) -> list[Measurement]:
+    """Every metric of every system, in the order of the record."""
     human, model = made.human_source, made.model_source
     if not settings.task.has_human():
-        alone = [metric for metric in settings.metrics if metric.sides == "one"]
-        out += [measure.measure(metric, "model", human, model) for metric in alone]
-        reason = f"task {settings.task.name} has no human side{settings.task.no_human}"
-        out += [measure.undefined(m, "model", human, model, reason) for m in settings.metrics if m.sides != "one"]
-        return [m for m in out if m is not None]
+        return [Measurement(metric, "model", human, model) for metric in settings.metrics if metric.sides == "one"]
+    jobs = []
+    halves = made.drawn.ceiling()
     for metric in settings.metrics:
         if metric.sides == "one":
-            out.append(measure.measure(metric, "human", human, replace(human)))
-        if metric.sides == "two" and metric.ceiling:
-            names = zip((HUMAN, "more human"), stages.CEILING, strict=True)
-            halves = [Source(system, made.human, file, texts.tokenizer) for system, file in names]
-            if made.human is None or made.human.meta["ceiling"] > 0:
-                out.append(measure.measure(metric, "ceiling", halves[0], halves[1]))
-        out.append(measure.measure(metric, "model", human, model))
-    return [m for m in out if m is not None]
+            jobs.append(Measurement(metric, "human", human, human))
+        if metric.sides == "two" and metric.ceiling and halves is not None:
+            jobs.append(Measurement(metric, "ceiling", *halves))
+        jobs.append(Measurement(metric, "model", human, model))
+    return jobs
+
+
+def _read_by(job: Measurement) -> list[Source]:
+    """The sides that a metric reads."""
+    return [s for s, unread in ((job.human, "one"), (job.model, "human")) if job.metric.sides != unread]
 
 
 def write_record(
@@ -159,6 +176,7 @@ def write_record(
     measured: Sequence[Measured],
     *,
     decoder: Decoder | None,
+    human: Entry | None,
     task: str,
     notes: Sequence[str],
     overrides: Sequence[str],
@@ -168,59 +186,34 @@ def write_record(
     if decoder is not None and isinstance(spec["decoder"], dict):
         resolved = canonical(decoder)
         spec["decoder"] |= resolved if isinstance(resolved, dict) else {}
-    facts = axes(settings, decoder)
+    facts = axes(settings, decoder, fingerprint=task, human=human)
     spec["seed"] = facts["seed"]  # null where it changes nothing, so that such runs are one run
-    results = [to_json(m.row()) for m in measured]
     runs = settings.outputs_dir / "runs" / settings.experiment
     key = digest({"spec": to_json(spec), "task": task})[:8]
     stamp = datetime.now(UTC)
     folder = runs / f"{stamp:%Y%m%dT%H%M%S}-{key}"
-    record: dict[str, Any] = {
-        "schema": RECORD_SCHEMA, "created": stamp.isoformat(timespec="seconds"), "spec": spec,
-        "axes": facts, "overrides": list(overrides), "git": git_state(),
-        "packages": package_versions(), "hardware": hardware(), "inputs": {"task": task, **steps.inputs},
-        "timings": steps.timings, "store": "../../../store", "notes": list(notes), "results": results,
-    }  # fmt: skip
+    record = RunRecord(
+        created=stamp.isoformat(timespec="seconds"), spec=spec, axes=facts, overrides=tuple(overrides),
+        command=tuple(sys.argv), git=git_state(), packages=package_versions(), hardware=hardware(),
+        inputs={"task": task, **steps.inputs}, provenance=steps.provenance, timings=steps.timings,
+        store="../../../store", notes=tuple(notes), results=tuple(m.row() for m in measured),
+    )  # fmt: skip
     with steps.session.store.locked(f"run-{key}", f"run {key}"):  # a greedy decoder and two seeds: one run, two jobs
         for earlier in sorted(runs.glob(f"*-{key}"), reverse=True):
-            if _same(earlier, spec, results):
+            if _same(earlier, record):
                 return earlier
-        write_json(folder / RECORD, record)
+        write_json(folder / RECORD, record.to_json())
     return folder
 
 
-def _same(folder: Path, spec: Mapping[str, Json], results: Sequence[Json]) -> bool:
+def _same(folder: Path, record: RunRecord) -> bool:
+    """True if a folder holds a record of the same spec and results."""
     try:
-        record = read_json(folder / RECORD)
+        earlier = read_record(folder).to_json()
     except DataError:
         return False
-    return bool(record.get("spec") == to_json(spec) and record.get("results") == list(results))
-
-
-def axes(settings: Settings, decoder: Decoder | None) -> dict[str, Json]:
-    """What tells this run from the others of a grid, flat."""
-    s = settings
-    out: dict[str, Json] = {"task": s.task.name, "model": s.model.title if s.model else None}
-    if s.generations is not None:
-        out |= {"model": Path(s.generations).name.removesuffix(".gz").removesuffix(".jsonl"), "decoder": "imported"}
-    if s.judgments is not None and decoder is None and s.generations is None:
-        out |= {"task": Path(s.judgments).name, "model": None, "decoder": "rated"}
-    if decoder is not None:
-        fields = canonical(decoder)
-        out["decoder"] = decoder.name
-        options = fields.items() if isinstance(fields, dict) else ()
-        out |= {f"decoder.{k}": v for k, v in options if k not in ("_target_", "version")}
-    out["seed"] = s.seed if decoder is not None and decoder.stochastic else None
-    out |= {"num_examples": s.num_examples, "max_new_tokens": s.max_new_tokens, "samples": s.samples}
-    if decoder is not None and s.model is not None:
-        # One word for "always full length": a sweep over lengths then differs in the length alone.
-        full = s.least == s.max_new_tokens
-        out["min_new_tokens"] = "max_new_tokens" if full else s.least
-    out["scorer"] = s.scorer.title if s.scorer else None
-    out["embedder"] = s.embedder.title if s.embedder else None
-    # The axis of a study of length; elsewhere it goes with the embedder.
-    out["embedder.max_length"] = s.embedder.max_length if s.embedder and s.embedder.lengths else None
-    return out
+    now = record.to_json()
+    return all(earlier[name] == now[name] for name in ("spec", "results"))
 
 
 def _notes(made: Made, settings: Settings) -> list[str]:
@@ -229,8 +222,8 @@ def _notes(made: Made, settings: Settings) -> list[str]:
     if settings.chat_model is not None:
         title = settings.chat_model.title
         notes.append(f"{title} read its prompts through its chat template; scorer and embedder read them plain")
-    if made.examples is not None:
-        skipped: Mapping[str, int] = made.examples.meta["skipped"]
+    if made.drawn.examples is not None:
+        skipped: Mapping[str, int] = made.drawn.examples.meta["skipped"]
         notes += [f"{count} records of the task passed over: {reason}" for reason, count in skipped.items()]
     entry = made.model_source.entry
     if entry is not None:

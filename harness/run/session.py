@@ -9,17 +9,52 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.contract import Side, Tokenizer
-from openended.harness.models.transformers import ModelSpec, load_tokenizer
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.run.settings import Runtime
 from openended.harness.signature import digest
 from openended.harness.store import Store
 from openended.harness.types import Json
 
 if TYPE_CHECKING:
+    from openended.harness.decoding.base import Decoder
     from openended.harness.models.embedder import EmbedderSpec
-    from openended.harness.models.transformers import LanguageModel
+    from openended.harness.models.local import TransformersBackend
 
 log = logging.getLogger(__name__)
+
+
+# Human sides kept between the runs of a session: those of two tasks, with all that a paper's metrics need of them.
+_LASTING = 32
+
+
+class Sides:
+    """Finished sides by the contents of their features, so that what a metric derives from one is shared.
+
+    The human ones are kept for the next runs, the last used of them; the others go when a run ends that used none.
+    """
+
+    def __init__(self) -> None:
+        self._sides: OrderedDict[str, tuple[Side, bool]] = OrderedDict()
+        self._used: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._sides)
+
+    def get(self, key: str, make: Callable[[], Side], *, lasting: bool) -> Side:
+        """Return the side of a key, made if it is not kept."""
+        if key not in self._sides:
+            self._sides[key] = make(), lasting
+        self._sides.move_to_end(key)
+        self._used.add(key)
+        return self._sides[key][0]
+
+    def end_run(self) -> None:
+        """Let go of what the run that ends did not use and the next ones will hardly."""
+        lasting = [key for key, (_, lasts) in self._sides.items() if lasts]
+        kept = self._used.union(lasting[-_LASTING:])
+        self._sides = OrderedDict((key, value) for key, value in self._sides.items() if key in kept)
+        self._used = set()
 
 
 class Session:
@@ -31,19 +66,21 @@ class Session:
         """Title of every model loaded so far, in order."""
         self._models: OrderedDict[str, Any] = OrderedDict()
         self._tokenizers: dict[str, Tokenizer] = {}
-        self.sides: dict[str, Side] = {}
+        self.sides = Sides()
 
-    def model(self, spec: ModelSpec, runtime: Runtime) -> LanguageModel:
-        """Return a loaded causal model; the least recently used one is freed when too many are kept."""
-        from openended.harness.models.transformers import load_model
-
+    def model(self, spec: ModelSpec, runtime: Runtime) -> TransformersBackend:
+        """Return a model, loaded by its backend; the least recently used one is freed when too many are kept."""
         spread = runtime.device_map
 
-        def load(device: str) -> LanguageModel:
-            return load_model(spec, device=device, device_map=spread)
+        def load(device: str) -> Any:  # noqa: ANN401
+            return spec.load(device=device, device_map=spread)
 
-        lm: LanguageModel = self._load([spec.identity(), spread], spec.title, runtime, load)
-        return lm
+        backend: TransformersBackend = self._load([spec.identity(), spread], spec.title, runtime, load)
+        return backend
+
+    def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, TransformersBackend]:
+        """Return the models that a decoder needs beside the one under test."""
+        return {name: self.model(spec, runtime) for name, spec in decoder.companions().items()}
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
         """Return what `features.embed` needs; a causal embedder shares its weights with a scorer of the same model."""

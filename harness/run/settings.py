@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -12,7 +13,7 @@ from openended.harness.decoding.base import Decoder
 from openended.harness.errors import SpecError, suggest
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.placement import DeviceMap
-from openended.harness.models.transformers import ModelSpec
+from openended.harness.models.spec import BUNDLED, ModelSpec
 from openended.harness.registry import build, construct
 from openended.harness.signature import canonical
 from openended.harness.types import Json
@@ -39,8 +40,9 @@ class Runtime(Spec):
     """Finished generations are written at least this often: what a kill can cost."""
     threads: int | None = None
     """CPU threads of the numerical libraries; null leaves them as they are."""
-    keep_models: int = 2
-    """Models kept loaded between the jobs of one process."""
+    keep_models: int = 4
+    """Models kept loaded between the jobs of one process: as many as a run has at most (under test, scorer, embedder,
+    amateur). The jobs of one model stand side by side in a grid, so none is loaded twice."""
     locking: bool = True
     """File locks in the store; switch off on file systems that have none."""
     on_error: Literal["continue", "stop"] = "continue"
@@ -148,9 +150,27 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
         "runtime": construct(Runtime, config["runtime"], "runtime"),
         "report": dict(config.get("report") or {}),
         "outputs_dir": Path(str(config.get("outputs_dir", "outputs"))),
+        "judgments": _packaged(config.get("judgments")),
     }
     return construct(Settings, values, "config")
 
 
+def _packaged(judgments: str | None) -> str | None:
+    """Return the path of `bundled:<name>`, a file of judgments that comes with the harness; other paths as they are."""
+    if judgments is None or not str(judgments).startswith(BUNDLED):
+        return judgments
+    folder = Path(str(resources.files("openended.tasks"))) / "data"
+    known = sorted(path.name for path in folder.glob("*.csv"))
+    name = str(judgments).removeprefix(BUNDLED)
+    if name not in known:
+        raise SpecError(f"judgments: expected {BUNDLED} and one of {', '.join(known)}, got {judgments!r}")
+    return str(folder / name)
+
+
 def _model(node: Mapping[str, Any] | None, where: str) -> ModelSpec | None:
-    return construct(ModelSpec, node, where) if node else None
+    if not node:
+        return None
+    made = build("model", node, where)
+    if not isinstance(made, ModelSpec):
+        raise SpecError(f"{where}: expected a model that runs in this process, got {made.name}")
+    return made

@@ -1,6 +1,6 @@
 """Where Hydra looks for what this project adds to it: re-exports only."""
 
 from openended.harness.hydra_app.launchers import Joblib, Submitit
-from openended.harness.hydra_app.union import Union
+from openended.harness.hydra_app.sweeper import Union
 
 __all__ = ["Joblib", "Submitit", "Union"]

@@ -18,7 +18,8 @@ from openended.harness.decoding.loop import Prompt, generate
 from openended.harness.decoding.search import Beam
 from openended.harness.decoding.teacher import CHUNK_CPU, _Chunk, _Position, _score_all, _Table
 from openended.harness.decoding.truncation import Ancestral, Greedy, Nucleus, TopK
-from openended.harness.models.transformers import LanguageModel, ModelSpec, load_model
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.transformers import LanguageModel, load_model
 from openended.harness.types import Ragged
 from openended.metrics.eps_ppl import eps_ppl
 from openended.metrics.jensen_shannon import jensen_shannon
@@ -66,11 +67,11 @@ def _peer(**options: Any) -> Any:  # noqa: ANN401
             ids,
             attention_mask=torch.ones_like(ids),
             max_new_tokens=new,
-            eos_token_id=lm.eos_id,
-            pad_token_id=lm.eos_id,
+            eos_token_id=lm.eos_ids[0],
+            pad_token_id=lm.eos_ids[0],
             **options,
         )[:, PROMPT:]
-        texts = [row[: row.index(lm.eos_id)] if lm.eos_id in row else row for row in made.tolist()]
+        texts = [row[: row.index(lm.eos_ids[0])] if lm.eos_ids[0] in row else row for row in made.tolist()]
         return {"tokens": float(sum(map(len, texts))), "text": float(len([lm.decode(t) for t in texts]))}
 
     return run

@@ -25,7 +25,8 @@ def documents() -> dict[str, Any]:
     """Documents of Zipf-distributed words in the form of the GPT-2 output dataset; and the bundled tokenizer."""
     import pyarrow as pa  # noqa: F401 - what loading imports is not timed
 
-    from openended.harness.models.transformers import ModelSpec, load_tokenizer
+    from openended.harness.models.spec import ModelSpec
+    from openended.harness.models.tokenizer import load_tokenizer
 
     rng = np.random.default_rng(0)
     tokenizer = load_tokenizer(ModelSpec(path="bundled:docs-s"))

@@ -13,18 +13,16 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from openended.harness.contract import Need
+from openended.harness.contract import Need, Side
 from openended.harness.errors import DataError, SpecError
 from openended.harness.io import read_json
-from openended.harness.models.transformers import ModelSpec, bundled_models
+from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.rows import Rows
 from openended.harness.run import artefacts as stages
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from
-from openended.harness.run.sides import SideMaker
-from openended.harness.run.steps import Steps
-from openended.harness.run.texts import Texts
+from openended.harness.run.steps import Source, Steps
 from openended.harness.store import Store
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
@@ -68,7 +66,13 @@ def settings(folder: Path, model: str, *overrides: str) -> Any:
 
 def made_of(made: Any, session: Session) -> tuple[Any, Steps]:
     steps = Steps(session, plan_only=False)
-    return make_texts(made, steps, Texts(made, steps)), steps
+    return make_texts(made, steps), steps
+
+
+def side_of(made: Any, source: Source, need: Need) -> Side:
+    made.featurizer.make([(source, (need,))], made.decoder)
+    side: Side = made.featurizer.side(source, [need])
+    return side
 
 
 def test_the_model_reads_the_template_and_the_rows_keep_the_prompt(
@@ -98,14 +102,14 @@ def test_the_model_reads_the_template_and_the_rows_keep_the_prompt(
 def test_what_is_teacher_forced_reads_the_same_ids(tmp_path: Path, model: str, session: Session) -> None:
     """A greedy decoder gave its own texts probability one: only with the ids that they were generated from."""
     made = settings(tmp_path, model, "model.chat_template=true")
-    texts, steps = made_of(made, session)
-    side = SideMaker(made, steps, decoder=texts.decoder).side(texts.model_source, [OWN])
+    texts, _ = made_of(made, session)
+    side = side_of(texts, texts.model_source, OWN)
     assert np.abs(side.token_nll(OWN).values).max() == 0
     human = Need("next_token", by="decoder")
     sides = [
-        SideMaker(m, s, decoder=t.decoder).side(t.human_source, [human]).next_token(human).context
+        side_of(t, t.human_source, human).next_token(human).context
         for m in (made, settings(tmp_path, model))
-        for t, s in [made_of(m, session)]
+        for t, _ in [made_of(m, session)]
     ]
     assert (sides[0].lengths > sides[1].lengths).all()
 
@@ -126,7 +130,7 @@ def test_the_scorer_reads_the_plain_prompt(tmp_path: Path, model: str, session: 
 def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(
     tmp_path: Path, model: str, session: Session
 ) -> None:
-    from openended.harness.models.embedder import token_nll
+    from openended.harness.models.score import token_nll
 
     made = settings(tmp_path, model, "model.chat_template=true", "decoder=adversarial")
     texts, _ = made_of(made, session)

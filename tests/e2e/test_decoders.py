@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from tests.e2e.test_runs import openended, small, texts  # noqa: F401 - a fixture
-from tests.helpers import tiny_model
+from tests.e2e.test_runs import small, texts  # noqa: F401 - a fixture
+from tests.helpers import openended, tiny_model
 
 NO_Q = {"adversarial", "beam", "beam_sample", "contrastive_search", "contrastive_decoding"}
 
@@ -17,7 +17,7 @@ NO_Q = {"adversarial", "beam", "beam_sample", "contrastive_search", "contrastive
 def test_the_experiment_decoders(tmp_path, texts):  # noqa: F811
     metrics = "metric=[mauve,gen_ppl,self_bleu,sparsemax_score,jensen_shannon,eps_ppl]"
     words = small(texts, "num_examples=16", "max_new_tokens=12", "min_new_tokens=12", metrics)
-    done = openended("-m", "experiment=decoders", *words, cwd=tmp_path, timeout=600)
+    done = openended("-m", "experiment=decoders", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     records = [json.loads(p.read_text()) for p in (tmp_path / "outputs/runs/decoders").glob("*/record.json")]
     assert len(records) == 20

@@ -16,7 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from openended.harness.errors import SpecError
+from openended.harness.hydra_app import job
+from tests.helpers import ROOT, openended
+
 LAUNCHERS = {
     "basic": [],
     "joblib": ["hydra/launcher=joblib"],
@@ -36,13 +39,12 @@ ENV = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
 def command(words: list[str]) -> list[str]:
-    return [sys.executable, "-m", "openended", *words]
+    return [sys.executable, "-m", "openended", "-v", *words]
 
 
-def openended(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(list(words)), cwd=cwd, env=ENV, capture_output=True, text=True, timeout=900, check=False
-    )
+def in_a_process(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A grid with workers: they must find a parent of their own."""
+    return subprocess.run(command(list(words)), cwd=cwd, env=ENV, capture_output=True, text=True, check=False)
 
 
 def results(outputs: Path) -> dict[str, bytes]:
@@ -69,7 +71,7 @@ def calm(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("launcher", ["joblib", "submitit"])
 def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm, tmp_path):
     words = [*GRID, *SMALL, *LAUNCHERS[launcher]]
-    done = openended(*words, cwd=tmp_path)
+    done = in_a_process(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert results(tmp_path / "outputs") == results(calm)
     assert len(list(tmp_path.glob("outputs/runs/default/*"))) == 3, "greedy has one run, whatever the seed"
@@ -83,7 +85,7 @@ def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm
     assert made
     assert set(made.values()) == {1}, "no artefact is made twice"
     assert "4 of 4 done" in done.stderr
-    again = openended(*words, cwd=tmp_path)
+    again = in_a_process(*words, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     everything = "\n".join(logs(tmp_path / "outputs", again.stderr)[:1])
     assert " made " not in everything
@@ -96,7 +98,7 @@ def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm
 @pytest.mark.parametrize("launcher", ["joblib", "submitit"])
 def test_a_failed_job_of_a_worker_is_told_at_the_end(launcher, tmp_path):
     words = ["-m", "decoder=nucleus", "decoder.p=0.9,7", "metric=[distinct_n]", *SMALL, *LAUNCHERS[launcher]]
-    done = openended(*words, cwd=tmp_path)
+    done = in_a_process(*words, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "failed: decoder.p=7: nucleus.p: expected" in done.stderr
     assert "1 of 2 jobs failed" in done.stderr
@@ -129,10 +131,9 @@ def grid_process(words: list[str], cwd: Path):
         run.wait()
 
 
-def wait_for(what, run: subprocess.Popen, seconds: float = 300) -> None:
-    until = time.monotonic() + seconds
+def wait_for(what, run: subprocess.Popen) -> None:
+    """However long it takes: it fails only where the process ended without doing it."""
     while not what():
-        assert time.monotonic() < until, "waited too long"
         assert run.poll() is None, "it ended too early"
         time.sleep(0.02)
 
@@ -144,15 +145,14 @@ def test_ctrl_c_leaves_everything_resumable_and_says_so(launcher, tmp_path):
     with grid_process([*words, "outputs_dir=stopped"], tmp_path) as run:
         wait_for(lambda: list(tmp_path.glob("stopped/store/generate/*/*.partial/part-*.arrow")), run)
         os.killpg(run.pid, signal.SIGINT)
-        assert run.wait(timeout=60) == 130
-        until = time.monotonic() + 30
-        while (left := members(run.pid)) and time.monotonic() < until:
+        assert run.wait() == 130
+        while members(run.pid):
             time.sleep(0.1)
-        assert not left, "its workers end with it"
+    assert not list(tmp_path.glob("stopped/runs/*/*")), "its workers end with it, and finish no job"
     said = (tmp_path / "err.txt").read_text()
     assert "the same command goes on from here" in said
     assert "Traceback" not in said
-    again = openended(*words, "outputs_dir=stopped", cwd=tmp_path)
+    again = in_a_process(*words, "outputs_dir=stopped", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert any("going on after" in text for text in logs(tmp_path / "stopped", again.stderr))
     whole = openended("-m", "decoder=ancestral", "seed=0,1", *LONG, "outputs_dir=whole", cwd=tmp_path)
@@ -177,11 +177,11 @@ def test_a_killed_worker_fails_its_job_and_the_grid_ends_with_a_report(launcher,
     with grid_process(words, tmp_path) as run:
         wait_for(lambda: list(tmp_path.glob("outputs/store/generate/*/*.partial/part-*.arrow")), run)
         os.kill(heaviest(run.pid), signal.SIGKILL)
-        assert run.wait(timeout=300) == 1
+        assert run.wait() == 1
     said = (tmp_path / "err.txt").read_text()
     assert re.search(r"^failed: decoder=\w+: its process", said, flags=re.MULTILINE), said
     assert re.search(r"^[12] of 2 jobs failed", said, flags=re.MULTILINE), said
-    again = openended(*words, cwd=tmp_path)
+    again = in_a_process(*words, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert len(list(tmp_path.glob("outputs/runs/default/*"))) == 2
 
@@ -194,25 +194,16 @@ def heaviest(parent: int) -> int:
 @pytest.mark.parametrize(
     ("error", "code", "expected"),
     [
-        ("TypeError('a fault')", 1, "TypeError: a fault"),
-        ("SpecError('two rows in one cell')", 2, "two rows in one cell"),
+        (TypeError("a fault"), 1, "TypeError: a fault"),
+        (SpecError("two rows in one cell"), 2, "two rows in one cell"),
     ],
 )
-def test_a_grid_whose_end_fails_leaves_with_an_exit_code(error, code, expected, tmp_path):
-    script = (
-        "import sys\n"
-        "from harness import grid\n"
-        "from openended.harness.cli import main\n"
-        "from openended.harness.errors import SpecError\n"
-        "def refuse(*_):\n"
-        f"    raise {error}\n"
-        "grid.show_report = refuse\n"
-        f"sys.argv = ['openended', '-m', 'decoder=nucleus', 'decoder.p=0.9,7', 'metric=[distinct_n]', *{SMALL}]\n"
-        "main()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=300, check=False
-    )
+def test_a_grid_whose_end_fails_leaves_with_an_exit_code(error, code, expected, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr(job, "show_report", refuse)
+    done = openended("-m", "decoder=nucleus", "decoder.p=0.9,7", "metric=[distinct_n]", *SMALL, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert f"openended: {expected}" in done.stderr or f"failed: {expected}" in done.stderr
     assert "failed: decoder.p=7" in done.stderr, "failed jobs are told all the same"

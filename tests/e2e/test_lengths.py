@@ -15,7 +15,7 @@ from openended.harness.errors import SpecError
 from openended.harness.io import read_json
 from openended.harness.models import forward as _forward
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.transformers import bundled_models
+from openended.harness.models.spec import bundled_models
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from

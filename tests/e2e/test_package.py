@@ -1,4 +1,7 @@
-"""The wheel holds everything: installed elsewhere, it runs the quick start from any directory. And the README is true."""
+"""One import name: the wheel holds `openended` and `hydra_plugins.openended`, and neither harms nor is harmed.
+
+Every environment here is fresh and sees the dependencies of this one, but not this one's own `openended`.
+"""
 
 from __future__ import annotations
 
@@ -6,67 +9,211 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+import hydra_plugins.openended
+
 ROOT = Path(__file__).parents[2]
+COPIED = ("conf", "harness", "metrics", "tasks", "openended", "hydra_plugins")
+FILES = ("pyproject.toml", "README.md", "LICENSE")
+FOREIGN = ("metrics", "tasks", "conf", "harness")
+PLAN = ("plan_only=true", "num_examples=2")
+
+
+def call(*words: str | Path, cwd: Path, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command that sees no other `PYTHONPATH` than the one given."""
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    env |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INDEX": "1"} | ({"PYTHONPATH": str(path)} if path else {})
+    return subprocess.run([*map(str, words)], cwd=cwd, env=env, capture_output=True, text=True, check=False)
+
+
+def checked(*words: str | Path, cwd: Path, path: Path | None = None) -> str:
+    done = call(*words, cwd=cwd, path=path)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory) -> Path:
-    """Build the wheel from a copy of the tracked files and unpack it into an empty folder."""
-    work = tmp_path_factory.mktemp("wheel")
-    copy = work / "source"
-    for name in ("conf", "harness", "metrics", "tasks"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+def checkout(tmp_path_factory) -> Path:
+    """A copy of the tracked files, links as links."""
+    copy = tmp_path_factory.mktemp("checkout") / "source"
+    for name in COPIED:
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in FILES:
         shutil.copy(ROOT / name, copy / name)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(work), str(copy)], check=True)
-    (wheel,) = work.glob("openended-*.whl")
-    subprocess.run([*pip, "install", "--no-deps", "--target", str(work / "site"), str(wheel)], check=True)
-    return work / "site"
+    return copy
+
+
+@pytest.fixture(scope="module")
+def built(checkout, tmp_path_factory) -> tuple[Path, Path]:
+    """(sdist, wheel): the wheel is made from the sdist, as an index would have it."""
+    where = tmp_path_factory.mktemp("dist")
+    checked(sys.executable, "-m", "build", "--no-isolation", "--outdir", where, checkout, cwd=where)
+    return next(where.glob("openended-*.tar.gz")), next(where.glob("openended-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def dependencies(tmp_path_factory) -> Path:
+    """Links to everything that is installed here, but for what is ours."""
+    farm = tmp_path_factory.mktemp("dependencies")
+    for folder in dict.fromkeys(Path(p).resolve() for p in sys.path if p.endswith(("site-packages", "dist-packages"))):
+        for entry in folder.iterdir():
+            ours = "openended" in entry.name or entry.name == "hydra_plugins" or entry.suffix == ".pth"
+            if not ours and not (farm / entry.name).exists():
+                (farm / entry.name).symlink_to(entry)
+    return farm
+
+
+def environment(where: Path, dependencies: Path) -> Path:
+    """Make a fresh environment; returns its interpreter."""
+    checked(sys.executable, "-m", "venv", "--without-pip", where, cwd=where.parent)
+    (site,) = where.glob("lib/python3*/site-packages")
+    (site / "dependencies.pth").write_text(f"{dependencies}\n")
+    return where / "bin/python"
+
+
+def pip(python: Path, *words: str | Path) -> None:
+    checked(sys.executable, "-m", "pip", "-q", "--python", python, *words, cwd=python.parent)
+
+
+def foreign_wheel(where: Path) -> Path:
+    """Somebody else's wheel with packages of our folders' names."""
+    path = where / "foreign-1.0-py3-none-any.whl"
+    info = "foreign-1.0.dist-info"
+    files = {f"{name}/__init__.py": "WHOSE = 'foreign'\n" for name in FOREIGN}
+    files["conf/config.yaml"] = "foreign: true\n"
+    files[f"{info}/METADATA"] = "Metadata-Version: 2.1\nName: foreign\nVersion: 1.0\n"
+    files[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(built, dependencies, tmp_path_factory) -> Path:
+    """The interpreter of an environment with our wheel, and then a foreign one."""
+    where = tmp_path_factory.mktemp("installed")
+    python = environment(where / "env", dependencies)
+    pip(python, "install", "--no-deps", built[1])
+    pip(python, "install", "--no-deps", foreign_wheel(where))
+    return python
+
+
+def test_the_wheel_holds_every_file_of_the_four_folders_and_nothing_else(built):
+    with zipfile.ZipFile(built[1]) as wheel:
+        inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    ours = [*(ROOT / "openended").glob("*.*"), *(ROOT / "hydra_plugins").rglob("*.*")]
+    expected = {str(p.relative_to(ROOT)) for p in ours}
+    for name in ("conf", "harness", "metrics", "tasks"):
+        expected |= {f"openended/{p.relative_to(ROOT)}" for p in (ROOT / name).rglob("*") if p.is_file()}
+    assert inside == {name for name in expected if "__pycache__" not in name}
+
+
+def test_the_wheel_of_a_checkout_is_that_of_the_sdist(checkout, built, tmp_path):
+    checked(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path, checkout, cwd=tmp_path)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as one, zipfile.ZipFile(built[1]) as other:
+        assert sorted(one.namelist()) == sorted(other.namelist())
+        assert all(one.read(name) == other.read(name) for name in one.namelist() if not name.endswith("RECORD"))
+
+
+def test_a_foreign_wheel_with_our_folders_names_changes_nothing(installed, tmp_path):
+    whose = "import conf, harness, metrics, tasks; print({m.WHOSE for m in (conf, harness, metrics, tasks)})"
+    assert checked(installed, "-c", whose, cwd=tmp_path).strip() == "{'foreign'}"
+    assert "generate" in checked(installed.with_name("openended"), *PLAN, cwd=tmp_path)
+    ours = "from openended.metrics.mauve import mauve; import openended.tasks.docs; print(mauve.__module__)"
+    assert checked(installed, "-c", ours, cwd=tmp_path).strip() == "openended.metrics.mauve"
+
+
+def test_files_and_folders_of_our_names_in_the_working_directory_change_nothing(installed, tmp_path):
+    for name in ("tasks.py", "metrics.py", "harness.py"):
+        (tmp_path / name).write_text("raise ImportError('the wrong one')\n")
+    assert "generate" in checked(installed, "-m", "openended", *PLAN, cwd=tmp_path)
+
+
+def test_a_users_own_conf_package_does_not_replace_our_configuration(installed, tmp_path):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/__init__.py").touch()
+    (tmp_path / "conf/config.yaml").write_text("seed: nobody's\n")
+    assert "generate" in checked(installed, "-m", "openended", *PLAN, cwd=tmp_path)
+    assert "generate" in checked(installed.with_name("openended"), *PLAN, cwd=tmp_path, path=tmp_path)
+
+
+def test_uninstalling_the_foreign_wheel_leaves_ours_whole(built, dependencies, tmp_path):
+    python = environment(tmp_path / "env", dependencies)
+    pip(python, "install", "--no-deps", foreign_wheel(tmp_path))
+    pip(python, "install", "--no-deps", built[1])
+    pip(python, "uninstall", "--yes", "foreign")
+    assert call(python, "-c", "import metrics", cwd=tmp_path).returncode == 1
+    assert "generate" in checked(python, "-m", "openended", *PLAN, cwd=tmp_path)
+    (site,) = (tmp_path / "env").glob("lib/python3*/site-packages")
+    with zipfile.ZipFile(built[1]) as wheel:
+        assert all((site / name).is_file() for name in wheel.namelist())
+
+
+PLUGINS = """
+from hydra.core.plugins import Plugins
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+import openended
+print(openended.__file__)
+found = [c for kind in (Launcher, Sweeper) for c in Plugins.instance().discover(kind)]
+print(sorted(c.__name__ for c in found if "openended" in c.__module__))
+"""
+OURS = str(sorted(hydra_plugins.openended.__all__))
+
+
+def test_hydra_finds_ours_in_the_wheel(installed, tmp_path):
+    where, found = checked(installed, "-c", PLUGINS, cwd=tmp_path).splitlines()
+    assert "site-packages" in where
+    assert found == OURS
+
+
+def test_hydra_finds_ours_in_an_editable_install(checkout, dependencies, tmp_path):
+    copy = tmp_path / "source"
+    shutil.copytree(checkout, copy, symlinks=True)
+    python = environment(tmp_path / "env", dependencies)
+    pip(python, "install", "--no-deps", "--no-build-isolation", "--editable", copy)
+    where, found = checked(python, "-c", PLUGINS, cwd=tmp_path).splitlines()
+    assert where == str(copy / "openended/__init__.py")
+    assert found == OURS
+    assert call(python, "-c", "import metrics", cwd=tmp_path).returncode == 1, "the folders keep to their one name"
+
+
+def test_hydra_finds_ours_in_a_checkout_without_an_install(checkout, dependencies, tmp_path):
+    python = environment(tmp_path / "env", dependencies)
+    for cwd, path in ((tmp_path, checkout), (checkout, None)):
+        where, found = checked(python, "-c", PLUGINS, cwd=cwd, path=path).splitlines()
+        assert Path(cwd, where) == checkout / "openended/__init__.py"
+        assert found == OURS
+    assert "generate" in checked(python, "-m", "openended", *PLAN, cwd=checkout)
 
 
 @pytest.mark.slow
-def test_installed_wheel_runs_the_quick_start_from_another_directory(installed, tmp_path):
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PYTHONPATH": str(installed)}
-    where = subprocess.run(
-        [sys.executable, "-c", "import harness; print(harness.__file__)"],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
+def test_installed_it_runs_the_quick_start_from_another_directory(installed, tmp_path):
+    out = checked(
+        installed, "-m", "openended", "experiment=quickstart", "num_examples=16", "max_new_tokens=8", cwd=tmp_path
     )
-    assert where.stdout.startswith(str(installed)), "the test must run the installed copy"
-    words = ["experiment=quickstart", "num_examples=24", "max_new_tokens=8"]
-    done = subprocess.run(
-        [sys.executable, "-m", "openended", *words],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
     for expected in (
-        "human",
-        "greedy",
-        "ancestral",
-        "nucleus",
-        "MAUVE",
-        "results.md",
-        "results.tex",
-        "results.csv",
-        ".png",
-    ):
-        assert expected in done.stdout
+        "human", "greedy", "ancestral", "nucleus", "MAUVE", "report.html", "(results: .md .tex .csv)", "(divergence, ",
+    ):  # fmt: skip
+        assert expected in out
     assert len(list(tmp_path.glob("outputs/runs/quickstart/*/record.json"))) == 5, (
         "greedy once, two seeds of the others"
     )
+    assert list(tmp_path.glob("outputs/reports/quickstart/*.html")), "the page's template was found"
+
+
+def test_the_example_judgments_are_found_from_another_directory(installed, tmp_path):
+    words = ["judgments=bundled:example_pairs.csv", "metric=[bradley_terry]"]
+    assert "bradley_terry" in checked(installed.with_name("openended"), *words, cwd=tmp_path)
+    wrong = call(installed.with_name("openended"), "judgments=bundled:nothing.csv", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "one of example_pairs.csv, example_ratings.csv" in wrong.stderr
 
 
 def test_readme_tables_are_those_of_the_registry():

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from openended.harness.errors import DataError, SpecError
 from openended.harness.io import read_json
-from openended.harness.models.transformers import bundled_models
+from openended.harness.models.spec import bundled_models
 from openended.harness.rows import Rows
 from openended.harness.run.pipeline import plan, run
 from openended.harness.run.session import Session

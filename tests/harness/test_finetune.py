@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from openended.harness import finetune as ft
 from openended.harness.errors import DataError, MissingExtra, SpecError
 from openended.harness.io import read_json
-from openended.harness.models.transformers import ModelSpec, load_model
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.transformers import load_model
+from openended.tasks.docs import Docs
+from tests.helpers import exit_code
 
 pytest.importorskip("accelerate")
 torch = pytest.importorskip("torch")
@@ -70,15 +76,17 @@ def spec(**options: Any) -> ft.FinetuneSpec:
     return ft.FinetuneSpec(**{"block_size": 16, "batch_size": 4, "accumulation": 2, "learning_rate": 0.03, **options})
 
 
-def test_the_command_makes_a_model_that_fits_the_texts(tiny: Path, tmp_path: Path) -> None:
+def test_the_command_makes_a_model_that_fits_the_texts(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = tmp_path / "train.jsonl"
     row = json.dumps({"prompt": "the cat sat", "human": TEXT.removeprefix("the cat sat")})
     data.write_text((row + "\n") * 300)
     out = tmp_path / "model"
     options = {"block_size": 16, "batch_size": 4, "accumulation": 2, "learning_rate": "3e-2"}
     asked = [f"{k}={v}" for k, v in options.items()]
-    code = ft.main(["task=jsonl", f"task.path={data}", f"model={tiny}", f"output={out}", *asked])
-    assert code == 0
+    words = ["task=jsonl", f"task.path={data}", "model=folder", f"model.path={tiny}", f"output={out}", "device=cpu"]
+    assert exit_code(ft.main, *words, *asked) == 0
     assert loss(tiny) == pytest.approx(math.log(30), abs=0.5)
     assert loss(out) < 0.7 * loss(tiny)
     record = read_json(out / "finetune.json")
@@ -137,22 +145,49 @@ def test_without_accelerate(tiny: Path, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["task=jsonl"], "output: expected the folder"),
-        (["nonsense"], "expected KEY=VALUE"),
-        (["output=m", "learning_rte=1"], "no option 'learning_rte'"),
+        (["task=jsonl"], "option 'output' has no default"),
+        (["nonsense"], "nonsense"),
+        (["output=m", "learning_rte=1"], "no option 'learning_rte'; did you mean 'learning_rate'?"),
         (["output=m", "learning_rate=0"], "learning_rate: expected more than 0"),
-        (["output=m", "task=nothing"], "task: no 'nothing'; known: "),
-        (["output=m", "task=jsonl"], "missing option 'path'"),
-        (["output=m", "task=jsonl", "task.pth=x"], "no option 'pth'"),
-        (["output=m", "x=[1"], "x: not a value"),
+        (["output=m", "task=nothing"], "no task 'nothing'; known: "),
+        (["output=m", "task=jsonl"], "option 'task.path' has no default"),
+        (["output=m", "task=jsonl", "task.pth=x"], "no option 'task.pth'; did you mean 'path'?"),
+        (["output=m", "x=[1"], "[1"),
+        (["-m", "output=m", "seed=0,1"], "one model a command"),
     ],
 )
 def test_wrong_commands_are_one_line_and_code_2(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    options: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    with pytest.raises(SystemExit) as caught:
-        ft.main(options)
-    assert caught.value.code == 2
-    said = capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(ft.main, *options) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("openended-finetune: ")
     assert message in said
-    assert "Traceback" not in said
+
+
+def test_options_of_the_configuration_are_those_of_the_spec_with_its_defaults() -> None:
+    node = yaml.safe_load((Path(__file__).parents[2] / "conf/finetune.yaml").read_text())
+    own = {key: node[key] for key in node if key not in ("defaults", "hydra", "output", "device")}
+    assert own == {f.name: f.default for f in dataclasses.fields(ft.FinetuneSpec)}
+
+
+def test_docstrings_are_read_whole_from_the_training_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def take(model: ModelSpec, texts: Any, spec: ft.FinetuneSpec, output: Path, *, device: str) -> Path:
+        asked.update(model=model, texts=list(texts), device=device)
+        output.mkdir()
+        (output / "finetune.json").write_text('{"loss": 1.0}')
+        return output
+
+    monkeypatch.setattr(ft, "finetune", take)
+    words = ["task=docs", "model=docs-s", f"output={tmp_path / 'm'}", "max_texts=3", "device=cpu"]
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(ft.main, *words) == 0
+    train = [text for _, text in islice(Docs(split="train").documents(Counter()), 3)]
+    assert asked == {"model": ModelSpec(path="bundled:docs-s"), "texts": train, "device": "cpu"}

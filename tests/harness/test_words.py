@@ -23,6 +23,7 @@ from openended.harness.types import Ragged
 
 @dataclass(frozen=True, kw_only=True)
 class Toy(Spec):
+    group: ClassVar[str] = "toy"
     name: ClassVar[str] = "toy"
     version: ClassVar[int] = 3
 
@@ -69,7 +70,7 @@ def test_build_refuses_targets_that_are_not_registered():
     with pytest.raises(SpecError, match="is no registered metric"):
         build("metric", {"_target_": "os.system"})
     with pytest.raises(SpecError, match="no module"):
-        build("metric", {"_target_": "metrics.nothing.Nothing"})
+        build("metric", {"_target_": "openended.metrics.nothing.Nothing"})
 
 
 def test_a_name_is_held_by_one_class():
@@ -86,7 +87,8 @@ def test_signature_holds_every_field_and_fact():
 
 
 def test_canonical_writes_defaults_out_and_refuses_what_json_cannot_say():
-    assert canonical(Toy())["limit"] is None
+    assert canonical(Toy()) == {"group": "toy", "name": "toy", "version": 3, "p": 0.5, "kind": "a", "orders": [1, 2],
+                                "limit": None, "on": False}  # fmt: skip
     with pytest.raises(TypeError, match="no canonical form"):
         canonical(float("nan"))
     with pytest.raises(TypeError, match="no canonical form"):

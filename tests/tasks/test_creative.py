@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from openended.harness.errors import DataError, SpecError
+from openended.harness.io import write_json
+from openended.harness.record import RunRecord
 from openended.tasks.creative import Creative
 
 
@@ -84,10 +87,14 @@ def test_a_reference_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
 def test_a_folder_must_be_that_of_a_run_with_texts(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no such file: .*record\.json"):
         Creative(reference=str(tmp_path)).fingerprint()
-    (tmp_path / "record.json").write_text('{"inputs": {"measure:zipf model": "measure/ab/abc"}, "store": "."}')
+    (tmp_path / "record.json").write_text("{")
+    with pytest.raises(DataError, match=r"record\.json: not JSON"):
+        Creative(reference=str(tmp_path)).fingerprint()
+    record = RunRecord(created="now", spec={}, axes={}, results=(), store=".")
+    write_json(tmp_path / "record.json", replace(record, inputs={"measure:zipf model": "measure/ab/abc"}).to_json())
     with pytest.raises(DataError, match="not the folder of a run that generated"):
         Creative(reference=str(tmp_path)).fingerprint()
-    (tmp_path / "record.json").write_text('{"inputs": {"generate:x": "generate/ab/abc"}, "store": "."}')
+    write_json(tmp_path / "record.json", replace(record, inputs={"generate:x": "generate/ab/abc"}).to_json())
     with pytest.raises(DataError, match="no such file"):
         Creative(reference=str(tmp_path)).fingerprint()
 

@@ -29,8 +29,19 @@ def read(path: Path, **options: Any) -> list[Example]:
 
 def test_lines_become_examples_in_file_order(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", GOOD)
-    assert read(path)[1] == Example("jsonl/000001", "P1", " h1")
-    assert [e.id for e in read(path, id_field="id")] == ["jsonl/0", "jsonl/1", "jsonl/2"]
+    assert read(path, id_field=None)[1] == Example("jsonl/000001", "P1", " h1")
+    for field in ("auto", "id"):
+        assert [e.id for e in read(path, id_field=field)] == ["jsonl/0", "jsonl/1", "jsonl/2"]
+
+
+def test_ids_are_found_by_themselves_and_none_or_all_lines_have_one(tmp_path: Path) -> None:
+    rows = [{"example_id": f"x{i}", "prompt": f"P{i}", "human": f" h{i}"} for i in range(2)]
+    assert [e.id for e in read(write(tmp_path / "a.jsonl", rows))] == ["jsonl/x0", "jsonl/x1"]
+    bare = {"prompt": "P", "human": " h"}
+    with pytest.raises(DataError, match=r"b\.jsonl:2: has an id \('example_id'\), the first line has none"):
+        read(write(tmp_path / "b.jsonl", [bare, rows[1]]))
+    with pytest.raises(DataError, match=r"c\.jsonl:2: field 'example_id': expected an id"):
+        read(write(tmp_path / "c.jsonl", [rows[0], bare]))
 
 
 def test_fields_are_options_and_extra_ones_do_not_matter(tmp_path: Path) -> None:

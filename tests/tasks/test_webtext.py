@@ -134,13 +134,13 @@ def test_real_documents_under_the_real_tokenizer() -> None:
         pytest.skip(f"{bpe} or {stored} is not there")
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    from openended.harness.models.transformers import TextTokenizer
+    from openended.harness.models.tokenizer import TextTokenizer
     from openended.tasks._prompts import Cutter
 
     inner = Tokenizer(models.BPE.from_file(str(bpe / "vocab.json"), str(bpe / "merges.txt")))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
-    tokenizer = TextTokenizer(inner, 50256, byte_level=True)
+    tokenizer = TextTokenizer(inner, (50256,), byte_level=True)
     cutter = Cutter("tokens", 40, None, tokenizer)
     same = total = 0
     for line in stored.read_text(encoding="utf-8").splitlines():

@@ -18,10 +18,10 @@ from openended.harness.report.figures.drawing import (
     look,
     new_figure,
 )
+from openended.harness.report.figures.naming import named
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.frame import Results
-from openended.harness.report.read.systems import by_data, systems_of
-from openended.harness.report.tables.systems import slug
+from openended.harness.report.read.systems import human_value, parts_of, systems_of
 from openended.harness.types import F64
 
 if TYPE_CHECKING:
@@ -46,13 +46,7 @@ def divergence_curves(results: Results, items: Sequence[Folded]) -> Mapping[str,
     A line is the mean over seeds and clusterings, so that its area is the value in the legend; the band is their
     standard deviation.
     """
-    groups = by_data(items)
-    drawn = {}
-    for (task,), part in groups.items():
-        figure = _divergence(results, part)
-        if figure is not None:
-            drawn["divergence" if len(groups) == 1 else f"divergence-{slug(task)}"] = figure
-    return drawn
+    return named("divergence", {told: _divergence(results, part) for told, part in parts_of(items, "mauve").items()})
 
 
 def _divergence(results: Results, items: Sequence[Folded]) -> Figure | None:
@@ -99,32 +93,28 @@ def mean_curve(runs: Sequence[F64]) -> Band:
 
 def rank_frequency(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
     """Draw token rank against frequency of the human text and of each system, on logarithmic axes (Zipf)."""
-    groups = by_data(items)
-    drawn = {}
-    for (task,), part in groups.items():
-        figure = _ranks(results, part)
-        if figure is not None:
-            drawn["zipf" if len(groups) == 1 else f"zipf-{slug(task)}"] = figure
-    return drawn
+    return named("zipf", {told: _ranks(results, part) for told, part in parts_of(items, "zipf").items()})
 
 
 def _ranks(results: Results, items: Sequence[Folded]) -> Figure | None:
     lines: list[tuple[str, F64]] = []
+    values: list[Folded] = []
     for system in systems_of(items)[:MOST]:
         value = system.value("zipf", "zipf")
         stored = (_points(results.arrays(*s)) for s in value.sources) if value else iter(())
         points = next((p for p in stored if p is not None), None)
-        if points is not None:
+        if points is not None and value is not None:
             lines.append((system.label, points))
+            values.append(value)
     if not lines:
         return None
-    humans = (_points(results.arrays(*i.sources[0])) for i in items if i.system == "human" and i.metric == "zipf")
-    human = next((h for h in humans if h is not None), None)
+    sides = dict.fromkeys(human.sources[0] for v in values if (human := human_value(items, v)) is not None)
+    humans = [h for source in sides if (h := _points(results.arrays(*source))) is not None]
     figure, (panel,) = new_figure(COLUMN, 2.6 + legend_height([label for label, _ in lines] + ["human"], COLUMN, 2))
     for index, (label, points) in enumerate(lines):
         panel.plot(*points, label=label, **(look(index) | {"marker": "", "linewidth": 1.0}))
-    if human is not None:
-        panel.plot(*human, label="human", color=HUMAN_COLOUR, linewidth=1.4)
+    for place, line in enumerate(humans):  # systems of several lengths have several human sides
+        panel.plot(*line, label="_" if place else "human", color=HUMAN_COLOUR, linewidth=1.4)
     panel.set(xscale="log", yscale="log", xlabel="rank of the token", ylabel="occurrences")
     legend_below(figure, panel, columns=2)
     return figure

@@ -18,10 +18,10 @@ from openended.harness.report.figures.drawing import (
     look,
     new_figure,
 )
+from openended.harness.report.figures.naming import Told, named
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.frame import Results
-from openended.harness.report.read.systems import System, by_data, human_value, systems_of
-from openended.harness.report.tables.systems import slug
+from openended.harness.report.read.systems import System, human_value, parts_of, systems_of
 from openended.harness.types import F64
 
 if TYPE_CHECKING:
@@ -33,17 +33,15 @@ PRECISION_RECALL = "knn_precision_recall"
 
 def precision_recall(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw precision against recall, with ellipses of two standard deviations over seeds (P&R Fig. 1)."""
-    drawn = {}
-    groups = by_data(items)
-    for (task,), part in groups.items():
+    drawn: dict[Told, Figure | None] = {}
+    for told, part in parts_of(items, PRECISION_RECALL).items():
         both = [
             (s, s.value(PRECISION_RECALL, "recall"), s.value(PRECISION_RECALL, "precision")) for s in systems_of(part)
         ]
         known = [(s, x, y) for s, x, y in both if x and y and math.isfinite(x.mean) and math.isfinite(y.mean)][:MOST]
         if known:
-            name = "precision_recall" if len(groups) == 1 else f"precision_recall-{slug(task)}"
-            drawn[name] = _precision_recall(known)
-    return drawn
+            drawn[told] = _precision_recall(known)
+    return named("precision_recall", drawn)
 
 
 def _precision_recall(known: Sequence[tuple[System, Folded, Folded]]) -> Figure:
@@ -78,15 +76,13 @@ def _ellipse(panel: Axes, points: F64, colour: str) -> None:
 
 def quality_diversity(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw generation perplexity against entropy; decoders of one kind are joined along their parameter."""
-    drawn = {}
-    groups = by_data(items)
-    for (task,), part in groups.items():
+    drawn: dict[Told, Figure | None] = {}
+    for told, part in parts_of(items, "gen_ppl").items():
         both = [(s, s.value("gen_ppl", "gen_ppl"), s.value("gen_ppl", "entropy")) for s in systems_of(part)]
         known = [(s, x, y) for s, x, y in both if x and y and math.isfinite(x.mean) and math.isfinite(y.mean)]
         if len(known) > 1:
-            name = "quality_diversity" if len(groups) == 1 else f"quality_diversity-{slug(task)}"
-            drawn[name] = _quality_diversity(known, part)
-    return drawn
+            drawn[told] = _quality_diversity(known, part)
+    return named("quality_diversity", drawn)
 
 
 def _kind(entry: tuple[System, Folded, Folded]) -> str:
@@ -115,13 +111,13 @@ def _quality_diversity(known: Sequence[tuple[System, Folded, Folded]], items: Se
                     {"xytext": (3, -7), "ha": "left"} if place == 0 else {"xytext": (-3, 4), "ha": "right"}
                 )
                 panel.annotate(option, (xs[place], ys[place]), textcoords="offset points", fontsize=6, **side)
-    human_x, human_y = human_value(items, known[0][1]), human_value(items, known[0][2])
-    if human_x and human_y and math.isfinite(human_x.mean) and math.isfinite(human_y.mean):
-        panel.plot(
-            human_x.mean, human_y.mean, marker="*", markersize=9, color=HUMAN_COLOUR, linestyle="", label="human"
-        )
-        panel.axvline(human_x.mean, color=HUMAN_COLOUR, linewidth=0.5, linestyle=":")
-        panel.axhline(human_y.mean, color=HUMAN_COLOUR, linewidth=0.5, linestyle=":")
+    sides = [(human_value(items, x), human_value(items, y)) for _, x, y in known]
+    humans = dict.fromkeys((x.mean, y.mean) for x, y in sides if x and y and math.isfinite(x.mean + y.mean))
+    for place, (x_mean, y_mean) in enumerate(humans):  # systems of several lengths have several human sides
+        label = "_" if place else "human"
+        panel.plot(x_mean, y_mean, marker="*", markersize=9, color=HUMAN_COLOUR, linestyle="", label=label)
+        panel.axvline(x_mean, color=HUMAN_COLOUR, linewidth=0.5, linestyle=":")
+        panel.axhline(y_mean, color=HUMAN_COLOUR, linewidth=0.5, linestyle=":")
     panel.set_xscale("log")
     panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))

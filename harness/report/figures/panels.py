@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from openended.harness.report.figures.drawing import HUMAN_COLOUR, MOST, PAGE, hide_rest, look, new_figure
+from openended.harness.report.figures.drawing import HUMAN_COLOUR, MOST, PAGE, hide_rest, look, new_figure, plain
+from openended.harness.report.figures.naming import named
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import System, by_data, human_value, systems_of
-from openended.harness.report.tables.systems import slug, wanted
+from openended.harness.report.read.systems import System, by_data, human_value, systems_of, variants
+from openended.harness.report.tables.selection import wanted
 from openended.harness.report.tables.table import arrow
 
 if TYPE_CHECKING:
@@ -23,30 +24,28 @@ PER_ROW = 4
 
 def metric_panels(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw all primary values, one figure a task."""
-    groups = by_data(items)
-    drawn = {}
-    for (task,), part in groups.items():
-        figure = _panels(part)
-        if figure is not None:
-            drawn["metrics" if len(groups) == 1 else f"metrics-{slug(task)}"] = figure
-    return drawn
+    return named("metrics", {(task,): _panels(part) for task, part in by_data(items).items()})
 
 
 def _panels(items: Sequence[Folded]) -> Figure | None:
-    pairs = [p for p in wanted(items, Layout()) if any(_shown(i, p) for i in items)]
+    known = [
+        (pair, options, part)
+        for pair in wanted(items, Layout())
+        for options, part in variants(items, pair[0]).items()
+        if any(_shown(i, pair) for i in part)
+    ]
     systems = [s for s in systems_of(items) if any(math.isfinite(i.mean) for i in s.items)]
-    if not pairs or not systems:
+    if not known or not systems:
         return None
     shown = systems[:MOST]
-    columns = min(PER_ROW, len(pairs))
-    lines = math.ceil(len(pairs) / columns)
+    columns = min(PER_ROW, len(known))
+    lines = math.ceil(len(known) / columns)
     height = lines * (0.5 + 0.17 * len(shown)) + (0.2 if len(systems) > MOST else 0) + 0.15
     figure, axes = new_figure(PAGE, height, lines, columns, sharey=True)
-    humans = [i for i in items if i.system == "human"]
-    lined = [_panel(panel, pair, shown, humans) for panel, pair in zip(axes, pairs, strict=False)]
+    lined = [_panel(panel, pair, shown, part, told) for panel, (pair, told, part) in zip(axes, known, strict=False)]
     if any(lined):
         figure.supxlabel("dashed line: the human text", fontsize=7)
-    hide_rest(axes, len(pairs))
+    hide_rest(axes, len(known))
     for panel in axes[::columns]:
         panel.set_yticks(range(len(shown)), [s.label for s in shown])
     axes[0].set_ylim(len(shown) - 0.5, -0.5)
@@ -59,15 +58,17 @@ def _shown(item: Folded, pair: tuple[str, str]) -> bool:
     return item.system == "model" and (item.metric, item.key) == pair and math.isfinite(item.mean)
 
 
-def _panel(panel: Axes, pair: tuple[str, str], systems: Sequence[System], sides: Sequence[Folded]) -> bool:
-    """Draw one value of all systems; `sides` are the human values; returns whether the human line is there."""
+def _panel(panel: Axes, pair: tuple[str, str], systems: Sequence[System], part: Sequence[Folded], told: str) -> bool:
+    """Draw one value of all systems, under the options that are told; returns whether the human line is there."""
     from matplotlib.ticker import MaxNLocator
 
-    known = [(place, v) for place, s in enumerate(systems) if (v := s.value(*pair)) and math.isfinite(v.mean)]
+    places = {tuple(s.items[0].axes.items()): place for place, s in enumerate(systems)}
+    own = [i for i in part if _shown(i, pair) and tuple(i.axes.items()) in places]
+    known = sorted(((places[tuple(i.axes.items())], i) for i in own), key=lambda one: one[0])
     spreads = [v.sd if math.isfinite(v.sd) else 0.0 for _, v in known]
     humans: dict[float, None] = {}
     for _, value in known:
-        human = human_value(sides, value)
+        human = human_value(part, value)
         if human is not None and math.isfinite(human.mean):
             humans[human.mean] = None
     # One drawing of all systems: a grid of a thousand runs has hundreds of points in here.
@@ -76,7 +77,8 @@ def _panel(panel: Axes, pair: tuple[str, str], systems: Sequence[System], sides:
     for human_mean in humans:
         panel.axvline(human_mean, color=HUMAN_COLOUR, linestyle="--", linewidth=0.9)
     first = next((v for _, v in known), None)
-    panel.set_title(f"{first.title} {arrow(first.direction)}".rstrip() if first is not None else "")
+    title = f"{first.title} {arrow(first.direction)}".rstrip() if first is not None else ""
+    panel.set_title("\n".join(filter(None, (title, plain(told)))))
     panel.grid(visible=True, axis="both")
     panel.tick_params(axis="y", length=0)
     panel.margins(x=0.12)

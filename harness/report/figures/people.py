@@ -21,10 +21,10 @@ from openended.harness.report.figures.drawing import (
     new_figure,
     plain,
 )
+from openended.harness.report.figures.naming import named
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.frame import Results
-from openended.harness.report.read.systems import System, by_data, systems_of
-from openended.harness.report.tables.systems import slug
+from openended.harness.report.read.systems import System, by_data, parts_of, systems_of, variants
 from openended.harness.signature import parse_signature
 
 if TYPE_CHECKING:
@@ -46,21 +46,27 @@ _MANY = 2000  # examples: above, the stability curves take too long for a report
 
 def people_figures(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
     """Draw what there is data for: `huse-<system>`, `huse-stability-<system>`, `huse-parts`, `metric-agreement`."""
-    drawn: dict[str, Figure] = {}
-    groups = by_data(items)
-    for (task,), part in groups.items():
-        tail = "" if len(groups) == 1 else f"-{slug(task)}"
+    regions: dict[tuple[str, ...], Figure | None] = {}
+    stability: dict[tuple[str, ...], Figure | None] = {}
+    halves: dict[tuple[str, ...], Figure | None] = {}
+    for told, part in parts_of(items, "huse").items():
         systems = systems_of(part)
         for system in systems:
-            drawn |= _huse_of(results, system, f"{tail}-{slug(system.label)}")
-        parts = {s.label: (_mean(s, "huse_q"), _mean(s, "huse_d")) for s in systems}
-        parts = {name: both for name, both in parts.items() if all(map(math.isfinite, both))}
-        if parts:
-            drawn[f"huse-parts{tail}"] = huse_parts(parts)
-        values = _primary_values(systems)
-        if len(values) > 1 and _comparable(values):
-            drawn[f"metric-agreement{tail}"] = agreement_map(values)
-    return drawn
+            regions[*told, system.label], stability[*told, system.label] = _huse_of(results, system)
+        both = {s.label: (_mean(s, "huse_q"), _mean(s, "huse_d")) for s in systems}
+        both = {name: pair for name, pair in both.items() if all(map(math.isfinite, pair))}
+        halves[told] = huse_parts(both) if both else None
+    agreement: dict[tuple[str, ...], Figure | None] = {}
+    for task, part in by_data(items).items():
+        values = _primary_values(part)
+        enough = len(values) > 1 and _comparable(values)
+        agreement[(task,)] = agreement_map(values) if enough else None
+    return {
+        **named("huse", regions, always=True),
+        **named("huse-stability", stability, always=True),
+        **named("huse-parts", halves),
+        **named("metric-agreement", agreement),
+    }
 
 
 def _mean(system: System, key: str) -> float:
@@ -68,7 +74,7 @@ def _mean(system: System, key: str) -> float:
     return math.nan if value is None else value.mean
 
 
-def _huse_of(results: Results, system: System, tail: str) -> dict[str, Figure]:
+def _huse_of(results: Results, system: System) -> tuple[Figure | None, Figure | None]:
     from openended.metrics._huse_join import Rated
     from openended.metrics._huse_statistic import Rule
 
@@ -76,7 +82,7 @@ def _huse_of(results: Results, system: System, tail: str) -> dict[str, Figure]:
     stored = results.arrays(*value.sources[0]) if value is not None else {}
     arrays = {k.removeprefix("arrays/"): v for k, v in stored.items() if k.startswith("arrays/")}
     if value is None or not {"ratings", "log_probs", "lengths"} <= set(arrays):
-        return {}
+        return None, None
     rated = Rated.from_arrays(arrays)
     fields = parse_signature(value.signature)
     floor = fields.get("log_prob_floor", "none")
@@ -86,21 +92,22 @@ def _huse_of(results: Results, system: System, tail: str) -> dict[str, Figure]:
         vote_tie=cast("VoteTie", fields["vote_tie"]),
         log_prob_floor=None if floor == "none" else float(floor),
     )
-    drawn = {f"huse{tail}": huse_regions(rated, rule)}
-    if rated.n <= _MANY:
-        drawn[f"huse-stability{tail}"] = huse_stability(rated, rule)
-    return drawn
+    return huse_regions(rated, rule), huse_stability(rated, rule) if rated.n <= _MANY else None
 
 
-def _primary_values(systems: Sequence[System]) -> dict[str, list[float]]:
+def _primary_values(items: Sequence[Folded]) -> dict[str, list[float]]:
     """Metric → its primary value (and recall) of every system, where five systems or more have it."""
-    shown = [i for s in systems for i in s.items if i.primary or (i.metric, i.key) == RECALL]
-    titles = {(i.metric, i.key): i.title for i in shown}
-    table = {}
-    for pair, title in titles.items():
-        column = [value.mean if (value := s.value(*pair)) is not None else math.nan for s in systems]
-        if sum(map(math.isfinite, column)) >= LEAST_SYSTEMS:
-            table[title] = column
+    models = [i for i in items if i.system == "model"]
+    systems = list(dict.fromkeys(tuple(i.axes.items()) for i in models))
+    shown = [i for i in models if i.primary or (i.metric, i.key) == RECALL]
+    table: dict[str, list[float]] = {}
+    for (metric, key), title in {(i.metric, i.key): i.title for i in shown}.items():
+        for options, part in variants(models, metric).items():
+            values = {tuple(i.axes.items()): i.mean for i in part if i.key == key}
+            name = f"{title} ({options})" if options else title
+            column = [values.get(s, math.nan) for s in systems]
+            if sum(map(math.isfinite, column)) >= LEAST_SYSTEMS:
+                table[name if name not in table else f"{name} [{metric}.{key}]"] = column
     return table
 
 

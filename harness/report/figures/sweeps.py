@@ -19,11 +19,12 @@ from openended.harness.report.figures.drawing import (
     new_figure,
     plain,
 )
+from openended.harness.report.read.axes import by_name, fewest, head_of, is_word, said, telling
 from openended.harness.report.read.fold import Folded, natural
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import human_value
-from openended.harness.report.tables.systems import slug, wanted
+from openended.harness.report.read.systems import FACTS, human_value
+from openended.harness.report.tables.selection import slug, wanted
 from openended.harness.report.tables.table import arrow
 from openended.harness.signature import parse_signature
 
@@ -134,9 +135,10 @@ def lines_of(items: Sequence[Folded], axis: str) -> Iterator[Line]:
         if value is not None:
             groups.setdefault(_rest(item, axis), {})[value] = item
     long = {rest: points for rest, points in groups.items() if len(points) >= LEAST}
-    differ = _differing([dict(rest) for rest in long])
-    for rest, points in sorted(long.items()):
-        yield Line(plain(_label(dict(rest), differ, next(iter(points.values())), axis)), tuple(sorted(points.items())))
+    found = sorted(long.items())
+    labels = _labels([dict(rest) for rest, _ in found], [next(iter(points.values())) for _, points in found], axis)
+    for label, (_, points) in zip(labels, found, strict=True):
+        yield Line(plain(label), tuple(sorted(points.items())))
 
 
 def _swept(item: Folded, axis: str) -> str:
@@ -147,38 +149,36 @@ def _swept(item: Folded, axis: str) -> str:
 
 def _rest(item: Folded, axis: str) -> tuple[tuple[str, str], ...]:
     """Return what stays the same along a line; what the signature says of the axis moves along with it."""
-    skip = {axis.removeprefix("option."), FIELDS.get(axis, "")}
+    # Who cut the texts, and how, is in the axes; with the length, or what the task takes, all of them change.
+    skip = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts", "task" if head_of(axis) == "task" else ""}
     options = {f"option.{k}": v for k, v in parse_signature(item.signature).items() if k not in skip}
-    axes = {k: v for k, v in item.axes.items() if k != axis}
+    axes = {k: v for k, v in item.axes.items() if k not in (axis, "task.texts")}
     return tuple(sorted((axes | options).items()))
 
 
-def _differing(all_rests: Sequence[Mapping[str, str]]) -> dict[str, set[str]]:
-    """Return decoder → what differs among the lines of that decoder; of the empty name: among all lines."""
-    groups: dict[str, list[Mapping[str, str]]] = {"": list(all_rests)}
-    for rest in all_rests:
-        groups.setdefault(rest.get("decoder") or "none", []).append(rest)
-    names = {key for rest in all_rests for key in rest}
-    return {d: {k for k in names if len({r.get(k) for r in part}) > 1} for d, part in groups.items()}
-
-
-def _label(own: Mapping[str, str], differ: Mapping[str, set[str]], item: Folded, axis: str) -> str:
-    """Name a line by model and decoder, and by the other axes in which the lines differ."""
-    model, decoder = item.titles
-    name = own.get("decoder", "") if axis.startswith("decoder.") else decoder
-    parts = [p for p in ((model if "model" in differ[""] or not name else ""), name) if p]
-    of_decoder = differ[own.get("decoder") or "none"]
-    for key, value in own.items():
-        named = key in ("model", "decoder") or (key.startswith("decoder.") and not axis.startswith("decoder."))
-        own_option = key.startswith("decoder.") and key not in of_decoder
-        if key in differ[""] and value and not named and not own_option:
-            parts.append(f"{key.rpartition('.')[2]}={value}")
-    return " ".join(parts)
+def _labels(rests: Sequence[Mapping[str, str]], items: Sequence[Folded], axis: str) -> list[str]:
+    """Name lines by model and decoder, and by whatever else tells them apart."""
+    several = len({i.titles[0] for i in items}) > 1
+    by_decoder = axis.startswith("decoder.")
+    # The title of a decoder says its options; along one of them it is named alone, and the others tell lines apart.
+    known = {"model", "decoder", *(f"option.{fact}" for fact in FACTS)}
+    names = [n for n in dict.fromkeys(n for rest in rests for n in rest) if n not in known]
+    titled = [{**r, "title": " ".join(i.titles)} for r, i in zip(rests, items, strict=True)]
+    shown = telling(rests, [n for n in names if is_word(n) and (by_decoder or head_of(n) != "decoder")])
+    rest_of = fewest(titled, by_name(n for n in names if n not in shown), ["title", *shown])
+    shown += [n for n in rest_of if n not in {"title", *shown}]
+    made = []
+    for rest, item in zip(rests, items, strict=True):
+        model, decoder = item.titles
+        name = rest.get("decoder", "") if by_decoder else decoder
+        parts = [p for p in ((model if several or not name else ""), name) if p]
+        made.append(" ".join([*parts, *(said(n, rest[n]) for n in shown if rest.get(n))]))
+    return made
 
 
 def _numeric_axes(models: Sequence[Folded]) -> list[str]:
     names = list(models[0].axes) if models else []
-    return [n for n in names if len(_numbers(i.axes.get(n, "") for i in models)) >= LEAST]
+    return [n for n in names if is_word(n) and len(_numbers(i.axes.get(n, "") for i in models)) >= LEAST]
 
 
 def _numeric_options(models: Sequence[Folded]) -> list[str]:

@@ -3,102 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from openended.harness.report.figures.sweeps import Line, lines_of
+from openended.harness.report.findings.values import (
+    Check,
+    Verdict,
+    by_decoder,
+    grouped,
+    joined,
+    listed,
+    main_setting,
+    number,
+    rated_values,
+    size_of,
+    values_of,
+)
+from openended.harness.report.read.axes import head_of
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.systems import human_value, systems_of
 from openended.harness.report.tables.agreement import turned
 from openended.harness.signature import parse_signature
 
-SIZES = ("xs", "s", "small", "base", "m", "medium", "l", "large", "xl", "xxl")
 FAR = 0.5  # "far below": less than half
 CLOSE = 0.25  # "close": a quarter of the way to the other
 ALIKE = 0.9  # a rank correlation that counts as the same ranking; the papers report 0.99 and more
 ALIKE_EMBEDDERS = 0.67  # the lowest that P&R's Table B.1 prints
 STEADY = 0.024  # the largest standard deviation over seeds in P&R's Table B.5
-INVENTED = ("example_ratings.csv", "example_pairs.csv")  # judgments that come with the harness say nothing about people
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Outcome of one claim on these runs."""
-
-    measured: str
-    holds: bool
-
-
-Check = Callable[[Sequence[Folded]], Verdict | None]
 
 
 KNN = "knn_precision_recall"
 TEMPERATURE = "decoder.temperature"
 
 
-def _of(items: Sequence[Folded], metric: str, key: str) -> list[Folded]:
-    return [i for i in items if i.system == "model" and (i.metric, i.key) == (metric, key)]
-
-
-def _grouped(items: Sequence[Folded], *vary: str) -> list[list[Folded]]:
-    """Group values that share signature and axes, those in `vary` aside (`decoder`: its options too)."""
-    groups: dict[tuple[str, ...], list[Folded]] = {}
-    for item in items:
-        rest = (
-            v for a, v in item.axes.items() if a not in vary and not ("decoder" in vary and a.startswith("decoder."))
-        )
-        groups.setdefault((item.signature, *rest), []).append(item)
-    return list(groups.values())
-
-
-def _main(items: Sequence[Folded], metric: str, key: str) -> list[Folded]:
-    """Return the values of the setting that most systems share: all but model and decoder is the same."""
-    return max(_grouped(_of(items, metric, key), "model", "decoder"), key=len, default=[])
-
-
-def _decoders(items: Sequence[Folded], metric: str, key: str, *names: str) -> Iterator[dict[str, Folded]]:
-    """Yield, model by model, the value of each named decoder; the best of several parameters, no n-grams blocked."""
-    groups = _grouped(_main(items, metric, key), "decoder")
-    for group in sorted(groups, key=lambda g: (_size(g[0].axes["model"]) or 0, g[0].titles[0])):
-        plain = [i for i in group if i.axes.get("decoder.no_repeat_ngram_size", "0") in ("0", "")]
-        found = {n: [i for i in plain if i.axes.get("decoder") == n] for n in names}
-        if all(found.values()):
-            yield {n: _best(own, items) for n, own in found.items()}
-
-
-def _best(values: Sequence[Folded], items: Sequence[Folded]) -> Folded:
-    """Return a decoder's value at its best parameters: those of the highest MAUVE; where it is not known, its best."""
-    mauve = {tuple(i.axes.items()): i.mean for i in _main(items, "mauve", "mauve")}
-    known = [i for i in values if tuple(i.axes.items()) in mauve]
-    if known:
-        return max(known, key=lambda i: mauve[tuple(i.axes.items())])
-    return max(values, key=lambda i: turned(i, items))
-
-
-def _said(values: Sequence[Folded]) -> str:
-    return ", ".join(f"{i.titles[1]} {_number(i.mean)}" for i in values)
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}" if abs(value) < 2 else f"{value:.1f}"
-
-
-def _models(parts: Sequence[tuple[str, str, bool]]) -> Verdict | None:
-    """Join (model, what was measured, holds): it holds if it does for each model."""
-    if not parts:
-        return None
-    several = len(parts) > 1
-    return Verdict("; ".join(f"{m}: {s}" if several else s for m, s, _ in parts), all(h for _, _, h in parts))
-
-
 def order(metric: str, key: str, names: Sequence[str], holds: Callable[..., bool]) -> Check:
     """Check a relation between the values of some decoders, model by model."""
 
     def check(items: Sequence[Folded]) -> Verdict | None:
-        found = list(_decoders(items, metric, key, *names))
-        parts = [(f[names[0]].titles[0], _said(list(f.values())), holds(*(i.mean for i in f.values()))) for f in found]
-        return _models(parts)
+        found = list(by_decoder(items, metric, key, *names))
+        parts = [(f[names[0]].titles[0], listed(list(f.values())), holds(*(i.mean for i in f.values()))) for f in found]
+        return joined(parts)
 
     return check
 
@@ -108,13 +53,13 @@ def gaps(names: Sequence[str], holds: Callable[..., bool]) -> Check:
 
     def check(items: Sequence[Folded]) -> Verdict | None:
         parts = []
-        for found in _decoders(items, "gen_ppl", "gen_ppl", *names):
+        for found in by_decoder(items, "gen_ppl", "gen_ppl", *names):
             humans = [human_value(items, i) for i in found.values()]
             away = [abs(i.mean - h.mean) for i, h in zip(found.values(), humans, strict=True) if h is not None]
             if len(away) == len(names):
-                said = ", ".join(f"{i.titles[1]} {_number(g)}" for i, g in zip(found.values(), away, strict=True))
+                said = ", ".join(f"{i.titles[1]} {number(g)}" for i, g in zip(found.values(), away, strict=True))
                 parts.append((next(iter(found.values())).titles[0], f"|gap| {said}", holds(*away)))
-        return _models(parts)
+        return joined(parts)
 
     return check
 
@@ -133,7 +78,7 @@ def trend(axes: Sequence[str], metric: str, key: str, sign: int) -> Check:
     """Check that a value moves in one direction from the smallest to the largest value of an axis, on every line."""
 
     def check(items: Sequence[Folded]) -> Verdict | None:
-        every, main = _of(items, metric, key), _main(items, metric, key)
+        every, main = values_of(items, metric, key), main_setting(items, metric, key)
         lines = [line for axis in axes for line in lines_of(main if axis.startswith("decoder.") else every, axis)]
         if not lines:
             return None
@@ -162,11 +107,13 @@ def sizes(metric: str, *keys: str) -> Check:
     def check(items: Sequence[Folded]) -> Verdict | None:
         pairs = []
         for key in keys:
-            for group in _grouped(_main(items, metric, key), "model"):
+            for group in grouped(main_setting(items, metric, key), "model"):
                 known = sorted(
-                    (i for i in group if _size(i.axes["model"]) is not None), key=lambda i: _size(i.axes["model"]) or 0
+                    (i for i in group if size_of(i.axes["model"]) is not None),
+                    key=lambda i: size_of(i.axes["model"]) or 0,
                 )
-                pairs += list(pairwise(known))
+                larger = dict(pairwise(sorted({size_of(i.axes["model"]) or 0 for i in known})))
+                pairs += [(a, b) for a in known for b in known if _steps_up(a, b, larger)]
         if not pairs:
             return None
         up = sum(b.mean > a.mean for a, b in pairs)
@@ -176,16 +123,18 @@ def sizes(metric: str, *keys: str) -> Check:
     return check
 
 
-def _size(model: str) -> int | None:
-    last = model.lower().replace("_", "-").rpartition("-")[2]
-    return SIZES.index(last) if last in SIZES else None
+def _steps_up(a: Folded, b: Folded, larger: Mapping[int, int]) -> bool:
+    """Say whether the second model is of the next larger size; two of one size (of another dtype, say) are no pair."""
+    return larger.get(size_of(a.axes["model"]) or 0) == (size_of(b.axes["model"]) or 0)
 
 
 def ranking(field: str, metric: str, *keys: str, least: float = ALIKE, axis: str | None = None) -> Check:
     """Check that the ranking of the systems is the same whatever the value of a field of the signature."""
 
     def check(items: Sequence[Folded]) -> Verdict | None:
-        found = [one for key in keys if (one := _agreement(_of(items, metric, key), field, axis or field)) is not None]
+        found = [
+            one for key in keys if (one := _agreement(values_of(items, metric, key), field, axis or field)) is not None
+        ]
         if not found:
             return None
         low, values, most = min(found)
@@ -202,8 +151,9 @@ def _agreement(items: Sequence[Folded], field: str, axis: str) -> tuple[float, i
     for item in items:
         fields = parse_signature(item.signature)
         value = fields.pop(field, "")
-        rest = (*fields.values(), *(v for a, v in item.axes.items() if a != axis))
-        tables.setdefault(value, {})[rest] = item.mean
+        fields.pop("texts", None)  # what was cut changes with the length; who cut it is in the axes
+        kept = (v for a, v in item.axes.items() if axis not in (a, head_of(a)) and a != "task.texts")
+        tables.setdefault(value, {})[*fields.values(), *kept] = item.mean
     found = []
     for a, b in combinations(tables, 2):
         shared = sorted(tables[a].keys() & tables[b].keys())
@@ -224,7 +174,7 @@ def best_inside(items: Sequence[Folded]) -> Verdict | None:
 
 def best_with_size(items: Sequence[Folded]) -> Verdict | None:
     """Check that the best p of a larger model is not below that of a smaller one."""
-    known = sorted((size, p, label) for label, p, _, _ in _lines_over_p(items) if (size := _size(label)) is not None)
+    known = sorted((size, p, label) for label, p, _, _ in _lines_over_p(items) if (size := size_of(label)) is not None)
     if len(known) < 2:
         return None
     said = ", ".join(f"{label} p={p:g}" for _, p, label in known)
@@ -233,7 +183,7 @@ def best_with_size(items: Sequence[Folded]) -> Verdict | None:
 
 def _lines_over_p(items: Sequence[Folded]) -> list[tuple[str, float, float, float]]:
     """Return (model, best p, smallest, largest) of each model's nucleus sampling in the main setting."""
-    own = [i for i in _main(items, "mauve", "mauve") if i.axes.get("decoder") == "nucleus"]
+    own = [i for i in main_setting(items, "mauve", "mauve") if i.axes.get("decoder") == "nucleus"]
     made = []
     for line in lines_of(own, "decoder.p"):
         best = max(line.points, key=lambda point: point[1].mean)
@@ -245,14 +195,14 @@ def discriminator(items: Sequence[Folded]) -> Verdict | None:
     """Check that MAUVE agrees with the accuracy of a discriminator better than any other metric does."""
     from openended.metrics._correlation import rank_correlation
 
-    target = _main(items, "discriminator_accuracy", "accuracy")
+    target = main_setting(items, "discriminator_accuracy", "accuracy")
     if len(target) < 3:
         return None
     settings = [dict(i.axes) for i in target]
     found: dict[str, float] = {}
     for pair in (("mauve", "mauve"), ("gen_ppl", "gen_ppl"), ("zipf", "zipf"), ("self_bleu", "self_bleu_4"),
                  ("repetition", "loop_rate"), ("distinct_n", "distinct_4")):  # fmt: skip
-        values = {tuple(sorted(i.axes.items())): turned(i, items) for i in _main(items, *pair)}
+        values = {tuple(sorted(i.axes.items())): turned(i, items) for i in main_setting(items, *pair)}
         both = [
             (values.get(tuple(sorted(s.items())), math.nan), turned(t, items))
             for s, t in zip(settings, target, strict=True)
@@ -271,7 +221,7 @@ def steady(items: Sequence[Folded]) -> Verdict | None:
     """Check that precision and recall move little from seed to seed."""
     means = {}
     for key in ("precision", "recall"):
-        spreads = [i.sd for i in _main(items, KNN, key) if i.seeds > 2 and math.isfinite(i.sd)]
+        spreads = [i.sd for i in main_setting(items, KNN, key) if i.seeds > 2 and math.isfinite(i.sd)]
         if spreads:
             means[key] = (math.fsum(spreads) / len(spreads), len(spreads))
     if len(means) < 2:
@@ -284,7 +234,7 @@ def steady(items: Sequence[Folded]) -> Verdict | None:
 
 def annealing(items: Sequence[Folded]) -> Verdict | None:
     """Check that a lower temperature raises quality and lowers diversity: by ratings, else by their stand-ins."""
-    rated = _rated(items)
+    rated = rated_values(items)
     pairs = (("huse", "huse_q"), ("huse", "huse_d")) if rated else ((KNN, "precision"), (KNN, "recall"))
     axis = [TEMPERATURE]
     quality, diversity = (trend(axis, *pair, sign)(rated or items) for pair, sign in zip(pairs, (-1, 1), strict=True))
@@ -298,7 +248,7 @@ def annealing(items: Sequence[Folded]) -> Verdict | None:
 
 def hidden(items: Sequence[Folded]) -> Verdict | None:
     """Check that the model's own probability tells texts apart that people's ratings do not."""
-    systems = systems_of(_rated(items))
+    systems = systems_of(rated_values(items))
     both = [
         (s.label, a.mean, b.mean)
         for s in systems
@@ -310,13 +260,3 @@ def hidden(items: Sequence[Folded]) -> Verdict | None:
     label, huse, quality = both[0]
     said = f"lower for {lower} of {len(both)} systems, e.g. {label}: HUSE {huse:.2f}, HUSE-Q {quality:.2f}"
     return Verdict(said, lower == len(both))
-
-
-def _rated(items: Sequence[Folded]) -> list[Folded]:
-    """Return the HUSE values that rest on people's ratings."""
-    own = [i for i in items if i.metric == "huse" and i.system == "model"]
-    return [i for i in own if not any(name in (i.axes.get("task", ""), *_file(i)) for name in INVENTED)]
-
-
-def _file(item: Folded) -> tuple[str, ...]:
-    return (parse_signature(item.signature).get("judgments", "").partition("@")[0],)

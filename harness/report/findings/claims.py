@@ -10,7 +10,6 @@ from openended.harness.report.findings.checks import (
     FAR,
     KNN,
     TEMPERATURE,
-    Check,
     adversarial,
     annealing,
     best_inside,
@@ -24,6 +23,7 @@ from openended.harness.report.findings.checks import (
     steady,
     trend,
 )
+from openended.harness.report.findings.values import Check
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from openended.harness.report.read.fold import Folded, fold
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import by_data
-from openended.harness.report.tables.table import Cell, Column, Row, Table
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
 
 def _by_task(check: Check, items: Sequence[Folded]) -> Verdict | None:
@@ -39,7 +39,7 @@ def findings_tables(results: Results, layout: Layout, name: str) -> list[Table]:
                 Cell(words=verdict.measured),
                 Cell(words="yes" if verdict.holds else "no"),
             )
-        rows.append(Row(claim.text, "claim", cells))
+        rows.append(TableRow(claim.text, "claim", cells))
     columns = (
         Column("", "source", "source", "none"),
         Column("", "measured", "measured", "none"),

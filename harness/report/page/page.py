@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.io import write_text
 from openended.harness.report.figures.drawing import COLUMN, PAGE, RESOLUTION
+from openended.harness.report.read.axes import head_of
 from openended.harness.report.tables.table import Cell, Table
 
 if TYPE_CHECKING:
@@ -103,8 +104,9 @@ def collect_samples(results: Results) -> tuple[list[str], list[Sample]]:
 
     Of a system with several seeds the first is shown. Runs whose texts are no longer in the store are passed over.
     """
-    texts: dict[str, dict[str, Text]] = {}
-    prompts: dict[str, str] = {}
+    # Two tasks, or one task with two lengths, may give one id to two prompts.
+    texts: dict[tuple[str, str], dict[str, Text]] = {}
+    prompts: dict[tuple[str, str], str] = {}
     systems: dict[str, None] = {}
     for label, run in _shown_runs(results):
         generated = _rows(run, "generate", "import")
@@ -113,13 +115,20 @@ def collect_samples(results: Results) -> tuple[list[str], list[Sample]]:
         systems[label] = None
         for kind, rows in (("human", _rows(run, "human")), (label, generated)):
             for row in rows:
-                prompts.setdefault(row.example_id, row.prompt)
-                texts.setdefault(row.example_id, {}).setdefault(kind, Text(kind, row.text, row.stop))
+                key = row.example_id, _human_side(run)
+                prompts.setdefault(key, row.prompt)
+                texts.setdefault(key, {}).setdefault(kind, Text(kind, row.text, row.stop))
     samples = [
-        Sample(example, prompts[example], tuple(own[s] for s in ("human", *systems) if s in own))
-        for example, own in sorted(texts.items())
+        Sample(key[0], prompts[key], tuple(own[s] for s in ("human", *systems) if s in own))
+        for key, own in sorted(texts.items())
     ]
     return (["human", *systems] if systems else []), samples
+
+
+def _human_side(run: Run) -> str:
+    """Name what prompts and human texts of a run depend on."""
+    kept = (n for n in run.axes if "task" in (n, head_of(n)) or n in ("max_new_tokens", "num_examples"))
+    return str(run.axes.get("task.texts") or sorted((n, str(run.axes[n])) for n in kept))
 
 
 def _shown_runs(results: Results) -> Iterator[tuple[str, Run]]:

@@ -1,4 +1,4 @@
-"""Folding of seeds: one value a system, metric and setting with mean, spread and count; names and order of rows."""
+"""Folding of seeds: one value a system, metric and setting with mean, spread and count; the order of rows."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import math
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openended.harness.report.read.frame import INTERNAL, Results, axis_text, of_human
+from openended.harness.report.read.axes import axis_text
+from openended.harness.report.read.frame import Results
+from openended.harness.report.read.tidy import INTERNAL
 
 # From search to sampling to the decoder that aims at a number, as the papers' tables go; others follow by name.
 DECODERS = (
@@ -18,7 +20,6 @@ DECODERS = (
     *("ancestral", "temperature", "top_k", "nucleus", "typical", "epsilon", "eta", "min_p"),
 )
 
-SHORT = {"max_new_tokens": "length", "num_examples": "N"}  # in labels
 IDENTITY = ("system", "setting", "metric", "key", "signature")  # what makes two values the same but for the seed
 
 
@@ -103,14 +104,6 @@ def _folded(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, str]) -> Folde
     )
 
 
-def varying(items: Iterable[Folded]) -> list[str]:
-    """Return the axes (model and decoder options aside) in which the model rows differ."""
-    rows = [f.axes for f in items if f.system == "model"]
-    names = list(rows[0]) if rows else []
-    plain = [n for n in names if n not in {"model", "decoder"} and not n.startswith("decoder.")]
-    return [n for n in plain if len({r[n] for r in rows}) > 1]
-
-
 def _stated(spreads: Sequence[float]) -> float:
     """Return the root mean square of what is known; NaN where nothing is."""
     known = [s for s in spreads if math.isfinite(s)]
@@ -132,25 +125,3 @@ def order_key(axis: str, item: Folded) -> tuple[Any, ...]:
     if axis == "model":
         return (0, natural(item.titles[0]), natural(value))
     return (0, natural(value), ())
-
-
-def label_of(item: Folded, axes: Sequence[str], *, several_models: bool) -> str:
-    """Name a row: its decoder, its model where there are several, and the other axes that differ."""
-    if item.system != "model":
-        base = "human"
-    else:
-        model, decoder = item.titles
-        published = item.axes.get("decoder") == "imported"  # a system with a name of its own
-        shown = (model, "") if published and model else (model if several_models else "", decoder)
-        base = " ".join(p for p in shown if p) or model or item.axes.get("system", "")
-    rest = [
-        f"{SHORT.get(a, a.rpartition('.')[2])}={item.axes[a]}" for a in axes if item.axes.get(a) and _named(item, a)
-    ]
-    return ", ".join([base or "model", *rest])
-
-
-def _named(item: Folded, axis: str) -> bool:
-    """Say whether an axis is written out in a row's label."""
-    if axis in {"model", "decoder"} or axis.startswith("decoder."):
-        return False
-    return item.system == "model" or of_human(axis)

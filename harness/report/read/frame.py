@@ -2,56 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from openended.harness.errors import DataError
-from openended.harness.io import read_json, replacing
-from openended.harness.signature import parse_signature
+from openended.harness.io import replacing
+from openended.harness.record import RECORD, ResultRow, RunRecord, read_record
+from openended.harness.report.read.axes import axis_text, in_order, of_human
+from openended.harness.report.read.tidy import FIXED, INTERNAL, canonical_axes, rows_of, to_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-RECORD = "record.json"
-SCHEMA = 1
-# Columns of the frame that are not axes, in the order of the exported files.
-FIXED = (
-    *(
-        "run",
-        "experiment",
-        "system",
-        "model_title",
-        "decoder_title",
-        "setting",
-        "metric",
-        "key",
-        "title",
-        "value",
-        "sd",
-    ),
-    *(
-        "primary",
-        "status",
-        "reason",
-        "n_human",
-        "n_model",
-        "signature",
-        "family",
-        "direction",
-        "resampling",
-        "artefact",
-    ),
-)
-INTERNAL = "at"  # index into `Results.runs`; not exported
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +37,7 @@ class Run:
     store: Path | None
     inputs: Mapping[str, str]
     """Name of a stage's artefact → `stage/ab/key` in the store."""
-    results: Sequence[Mapping[str, Any]]
+    results: Sequence[ResultRow]
     notes: tuple[str, ...]
     """What the reader must know about its texts."""
 
@@ -141,9 +109,9 @@ def read_results(paths: Iterable[Path | str], where: Mapping[str, str] | None = 
         waiting = f" ({unfinished} unfinished)" if unfinished else ""
         raise DataError(f"no finished run under {', '.join(map(str, places)) or 'no path'}{waiting}: no {RECORD} there")
     runs = sorted((_read_run(path) for path in records), key=_run_order)
-    rows, superseded = _rows(runs)
-    axes = _axis_names(runs)
-    frame = _to_frame(rows, axes)
+    rows, superseded = rows_of(runs)
+    axes = in_order(name for run in runs for name in run.axes)
+    frame = to_frame(rows, axes)
     results = Results(frame, tuple(runs), axes, unfinished, superseded)
     return filtered(results, where) if where else results
 
@@ -185,35 +153,28 @@ def _looks_like_a_run(name: str) -> bool:
 
 
 def _read_run(path: Path) -> Run:
-    record = read_json(path)
-    try:
-        if record["schema"] != SCHEMA:
-            raise DataError(f"{path}: expected record schema {SCHEMA}, got {record['schema']!r}")
-        spec, folder = record["spec"], path.parent
-        experiment = str(spec.get("experiment") or folder.parent.name)
-        titles = {role: str((spec.get(role) or {}).get("title") or "") for role in ("model", "decoder")}
-        store = record.get("store")
-        return Run(
-            folder=folder,
-            created=str(record["created"]),
-            name=f"{experiment}/{folder.name.rpartition('-')[2]}",
-            experiment=experiment,
-            axes={str(k): _plain(v) for k, v in record["axes"].items()},
-            titles=titles,
-            store=(folder / store).resolve() if store else None,
-            inputs=record.get("inputs") or {},
-            results=[_checked(r) for r in record["results"]],
-            notes=tuple(map(str, record.get("notes") or ())),
-        )
-    except (KeyError, TypeError, AttributeError) as err:
-        raise DataError(f"{path}: not a run record ({type(err).__name__}: {err})") from err
+    record, folder = read_record(path), path.parent
+    experiment = str(record.spec.get("experiment") or folder.parent.name)
+    return Run(
+        folder=folder,
+        created=record.created,
+        name=f"{experiment}/{folder.name.rpartition('-')[2]}",
+        experiment=experiment,
+        axes={name: _plain(value) for name, value in record.axes.items()},
+        titles={role: _title(path, record, role) for role in ("model", "decoder")},
+        store=(folder / record.store).resolve() if record.store else None,
+        inputs=record.inputs,
+        results=record.results,
+        notes=record.notes,
+    )
 
 
-def _checked(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    for name in ("system", "metric", "signature", "primary", "values", "status"):
-        if name not in result:
-            raise KeyError(name)
-    return result
+def _title(path: Path, record: RunRecord, role: str) -> str:
+    """Display name of the model or the decoder; empty where the record has none."""
+    part = record.spec.get(role) or {}
+    if not isinstance(part, Mapping):
+        raise DataError(f"{path}: spec.{role}: expected an object, got {part!r}")
+    return str(part.get("title") or "")
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
@@ -223,120 +184,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
 
 def _run_order(run: Run) -> tuple[str, str]:
     """Order by content, so that neither time nor the order of paths moves a row."""
-    return _canonical(run.axes), run.created
-
-
-def _canonical(axes: Mapping[str, Any]) -> str:
-    return json.dumps(axes, sort_keys=True, default=str)
-
-
-def _axis_names(runs: Sequence[Run]) -> tuple[str, ...]:
-    """Return axes in a fixed order: task, model, decoder, its parameters, seed, the rest."""
-    first = ("task", "model", "decoder")
-    names = {name for run in runs for name in run.axes}
-    options = sorted(n for n in names if n.startswith("decoder."))
-    rest = sorted(names - set(first) - set(options) - {"seed"})
-    return (*(n for n in first if n in names), *options, *(["seed"] if "seed" in names else []), *rest)
-
-
-def of_human(axis: str) -> bool:
-    """Say whether an axis also describes the human side (it is not about the model that generates)."""
-    return axis not in {"model", "decoder", "seed"} and not axis.startswith(("decoder.", "model."))
-
-
-def _rows(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
-    """One row a value; of runs with the same axes and signature the newest counts, human sides count once.
-
-    A human side that several runs share is shown as the first one's, in the order of their axes: which job of a grid
-    ended first must not move a row.
-    """
-    old = _superseded(runs)
-    humans: set[tuple[str, ...]] = set()
-    rows: list[dict[str, Any]] = []
-    for at, run in enumerate(runs):
-        human = _canonical({k: v for k, v in run.axes.items() if of_human(k)})
-        for result in run.results:
-            metric, system = str(result["metric"]), str(result["system"])
-            if (at, metric) in old:  # its human side does not count either
-                continue
-            if system != "model":
-                key = (system, human, metric, str(result["signature"]), json.dumps(result["values"], sort_keys=True))
-                if key in humans:
-                    continue
-                humans.add(key)
-            rows += _result_rows(run, at, result)
-    return rows, len(old)
-
-
-def _superseded(runs: Sequence[Run]) -> set[tuple[int, str]]:
-    """Return (index of a run, metric) where a newer run of the same axes and signature has the value."""
-    seen: set[tuple[str, ...]] = set()
-    old: set[tuple[int, str]] = set()
-    for at in sorted(range(len(runs)), key=lambda i: (runs[i].created, runs[i].folder.name), reverse=True):
-        own = _canonical(runs[at].axes)
-        for result in (r for r in runs[at].results if r["system"] == "model"):
-            key = (own, str(result["metric"]), str(result["signature"]))
-            if key in seen:
-                old.add((at, key[1]))
-            seen.add(key)
-    return old
-
-
-def _result_rows(run: Run, at: int, result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    system, primary, signature = str(result["system"]), str(result["primary"]), str(result["signature"])
-    axes = run.axes if system == "model" else {k: v for k, v in run.axes.items() if of_human(k)}
-    setting = _canonical({k: v for k, v in axes.items() if k != "seed"})
-    shared = {
-        INTERNAL: at,
-        "run": run.name,
-        "experiment": run.experiment,
-        "system": system,
-        "model_title": run.titles["model"] or str(axes.get("model") or ""),
-        "decoder_title": run.titles["decoder"] or str(axes.get("decoder") or ""),
-        "setting": hashlib.sha256(setting.encode()).hexdigest()[:12],
-        "metric": str(result["metric"]),
-        "status": str(result["status"]),
-        "reason": "; ".join(map(str, result.get("notes") or ())),
-        "n_human": result.get("n_human"),
-        "n_model": result.get("n_model"),
-        "signature": signature,
-        "family": str(result.get("family") or ""),
-        "resampling": str(result.get("resampling") or "none"),
-        "artefact": result.get("artefact"),
-        **axes,
-    }
-    if system != "model":
-        shared |= {"model_title": "", "decoder_title": ""}
-    directions, titles, spread = (result.get(name) or {} for name in ("directions", "titles", "sd"))
-    for key, value in (result["values"] or {primary: None}).items():
-        yield shared | {
-            "key": key,
-            "title": str(titles.get(key) or key),
-            "value": float("nan") if value is None else float(value),
-            "sd": float("nan") if spread.get(key) is None else float(spread[key]),
-            "primary": key == primary,
-            "direction": str(directions.get(key) or result.get("direction") or "none"),
-        }
-
-
-def _to_frame(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> pd.DataFrame:
-    import pandas as pd
-
-    names = (*FIXED, *axes, INTERNAL)
-    columns = {name: [row.get(name) for row in rows] for name in names}
-    return pd.DataFrame({name: _series(pd, values) for name, values in columns.items()})
-
-
-def _series(pd: Any, values: Sequence[Any]) -> Any:  # noqa: ANN401
-    """Keep whole numbers whole beside missing ones; a mixture of kinds becomes text: one type a column."""
-    kinds = {type(v) for v in values if v is not None}
-    if kinds == {int}:
-        return pd.Series(values, dtype="Int64")
-    if kinds and kinds <= {int, float}:
-        return pd.Series([float("nan") if v is None else float(v) for v in values])
-    if kinds == {bool}:
-        return pd.Series(values, dtype="boolean")
-    return pd.Series([None if v is None else str(v) for v in values], dtype=object)
+    return canonical_axes(run.axes), run.created
 
 
 def filtered(results: Results, where: Mapping[str, str]) -> Results:
@@ -360,27 +208,6 @@ def filtered(results: Results, where: Mapping[str, str]) -> Results:
     if not (frame["system"] == "model").any():
         raise DataError(f"no value is left by {', '.join(f'{k}={v}' for k, v in where.items())}")
     return results.select(frame)
-
-
-def axis_text(value: Any) -> str:  # noqa: ANN401
-    """Write an axis value as a user writes it: 0.95, not 0.9500000001; nothing for a missing one."""
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.12g}" if math.isfinite(value) else ""
-    text = str(value)
-    return "" if text == "<NA>" else text  # pandas' missing whole number
-
-
-def with_options(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return one metric's values with its signature's fields as columns `option.<field>`."""
-    import pandas as pd
-
-    part = frame[frame["metric"] == metric]
-    fields = [parse_signature(s) for s in part["signature"]]
-    names = sorted({name for f in fields for name in f} - {"metric"})
-    options = pd.DataFrame({f"option.{n}": [f.get(n) for f in fields] for n in names}, index=part.index)
-    return pd.concat([part, options], axis=1)
 
 
 def write_frame(results: Results, folder: Path) -> list[Path]:

@@ -19,6 +19,7 @@ TARGET = "openended.harness.report.read.layout.Layout"
 class Layout(Spec):
     """Which rows, columns and values a table has."""
 
+    group: ClassVar[str] = "report"
     name: ClassVar[str] = "report"
 
     title: str = "Results"

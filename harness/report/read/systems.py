@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from openended.harness.errors import SpecError
 from openended.harness.report.figures.drawing import plain
-from openended.harness.report.read.fold import Folded, label_of, order_key, varying
-from openended.harness.report.read.frame import of_human
-from openended.harness.signature import signature_difference
+from openended.harness.report.read.axes import head_of, of_human, said, telling
+from openended.harness.report.read.fold import Folded, order_key
+from openended.harness.report.read.labels import labels_of, varying
+from openended.harness.signature import parse_signature, signature_difference
+
+# Fields of a signature that are about the data, not the metric's options: the axes say them.
+FACTS = ("n", "length", "min_new_tokens", "task", "texts", "scorer", "embedder", "judgments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,30 +24,28 @@ class System:
     items: tuple[Folded, ...]
 
     def value(self, metric: str, key: str) -> Folded | None:
-        """Return one of its values, or nothing if there is none."""
-        return next((i for i in self.items if (i.metric, i.key) == (metric, key)), None)
+        """Return one of its values, or nothing if there is none.
+
+        Raises:
+            SpecError: If it has several, of different options of the metric.
+        """
+        found = [i for i in self.items if (i.metric, i.key) == (metric, key)]
+        if len(found) > 1:
+            one, other = (parse_signature(i.signature) for i in found[:2])
+            differ = ", ".join(f"{k} ({one.get(k)} and {other.get(k)})" for k in one if one.get(k) != other.get(k))
+            raise SpecError(f"{self.label} has several values of {metric}, which differ in {differ}; read fewer runs")
+        return found[0] if found else None
 
 
 def systems_of(items: Iterable[Folded]) -> list[System]:
-    """Group the model rows into systems, in the order of the tables."""
+    """Group the model rows into systems, in the order of the tables; no two have one label."""
     models = [i for i in items if i.system == "model"]
     axes = varying(models)
-    several = len({i.titles[0] for i in models}) > 1
     groups: dict[tuple[str, ...], list[Folded]] = {}
-    for item in sorted(models, key=lambda i: tuple(order_key(a, i) for a in ("model", "decoder", *axes))):
+    for item in sorted(models, key=lambda i: tuple(order_key(a, i) for a in ("model", "decoder", *axes, *i.axes))):
         groups.setdefault(tuple(item.axes.values()), []).append(item)
-    found = [System(plain(label_of(g[0], axes, several_models=several)), tuple(g)) for g in groups.values()]
-    labels = [s.label for s in found]
-    return [s if labels.count(s.label) == 1 else System(_long_label(s, found), s.items) for s in found]
-
-
-def _long_label(system: System, found: Sequence[System]) -> str:
-    """Add the options in which systems of one label differ."""
-    alike = [s.items[0].axes for s in found if s.label == system.label]
-    differ = [a for a in alike[0] if len({x.get(a) for x in alike}) > 1]
-    own = system.items[0].axes
-    options = ", ".join(f"{a.rpartition('.')[2]}={own[a]}" for a in differ if own.get(a))
-    return f"{system.label} ({options})" if options else system.label
+    labels = labels_of([g[0] for g in groups.values()])
+    return [System(plain(label), tuple(g)) for label, g in zip(labels, groups.values(), strict=True)]
 
 
 def same_data(human: Folded, item: Folded) -> bool:
@@ -64,12 +67,53 @@ def human_value(items: Iterable[Folded], like: Folded) -> Folded | None:
     humans = [i for i in items if i.system == "human" and (i.metric, i.key) == (like.metric, like.key)]
     fitting = [h for h in humans if _fits(h, like)]
     exact = [h for h in fitting if same_data(h, like)]
-    return next(iter(exact or fitting), None)
+    if exact or len({h.mean for h in fitting}) != 1:
+        return min(exact, key=lambda h: h.signature != like.signature, default=None)
+    return fitting[0]
 
 
-def by_data(items: Iterable[Folded]) -> dict[tuple[str, ...], list[Folded]]:
-    """Group items by the data that figures must not mix: the task."""
+def by_data(items: Sequence[Folded]) -> dict[str, list[Folded]]:
+    """Group items by the data that figures must not mix: the task with all its options.
+
+    Returns:
+        Name of the task, with the options in which tasks of one name differ, → its items.
+    """
+    rows = [i.axes for i in items if i.system == "model"]
+    # What the tokenizer cut differs from model to model, and from length to length: the labels say those.
+    names = [n for n in (rows[0] if rows else ()) if "task" in (n, head_of(n)) and n != "task.texts"]
+    axes = telling(list({tuple(r.get(n, "") for n in names): r for r in rows}.values()), names)
+    shown = ["task", *(a for a in axes if a != "task")]
     groups: dict[tuple[str, ...], list[Folded]] = {}
     for item in items:
-        groups.setdefault((item.axes.get("task", ""),), []).append(item)
-    return dict(sorted(groups.items()))
+        groups.setdefault(tuple(item.axes.get(a, "") for a in shown), []).append(item)
+    named = {key: [key[0], *(said(a, v) for a, v in zip(shown[1:], key[1:], strict=True))] for key in groups}
+    return {", ".join(named[key]): part for key, part in sorted(groups.items())}
+
+
+def variants(items: Sequence[Folded], metric: str) -> dict[str, list[Folded]]:
+    """Group one metric's items by its own options.
+
+    Returns:
+        The options in which the groups differ (empty for one group) → the items of the metric.
+    """
+    own = [i for i in items if i.metric == metric]
+    fields = {i.signature: {k: v for k, v in parse_signature(i.signature).items() if k not in FACTS} for i in own}
+    differ = differing([fields[i.signature] for i in own if i.system == "model"])
+    groups: dict[str, list[Folded]] = {}
+    for item in own:
+        groups.setdefault(", ".join(f"{k}={fields[item.signature].get(k)}" for k in differ), []).append(item)
+    return groups
+
+
+def parts_of(items: Sequence[Folded], metric: str) -> dict[tuple[str, str], list[Folded]]:
+    """Return (task, options of the metric) → what one figure about the metric may show together."""
+    found = {
+        (task, options): own for task, part in by_data(items).items() for options, own in variants(part, metric).items()
+    }
+    return {told: own for told, own in found.items() if any(i.system == "model" for i in own)}
+
+
+def differing(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the names, in the order of the first row, in which rows differ."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [n for n in names if len({row.get(n) for row in rows}) > 1]

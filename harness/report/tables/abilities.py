@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from openended.harness.report.read.fold import Folded, fold
 from openended.harness.report.read.frame import Results
-from openended.harness.report.tables.table import Cell, Column, Row, Table
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
 METRIC = "bradley_terry"
 REMARK = (
@@ -42,7 +42,7 @@ def _table(items: Sequence[Folded], name: str) -> Table:
     rows = []
     for player in sorted(players, key=rank):
         cells = [_cell(scores.get((criterion, player)), criterion, items) for criterion in criteria]
-        rows.append(Row(player, "human" if player == "human" else "model", tuple(cells)))
+        rows.append(TableRow(player, "human" if player == "human" else "model", tuple(cells)))
     title = f"Preferred by people ({items[0].axes.get('task', 'comparisons')})"
     return Table(name, title, columns, tuple(rows), (REMARK,), head="Player", show_seeds=False)
 

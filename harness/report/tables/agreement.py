@@ -5,20 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from openended.harness.errors import DataError
+from openended.harness.errors import DataError, SpecError
+from openended.harness.report.read.axes import head_of, said, telling
 from openended.harness.report.read.fold import Folded, fold, natural
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import System, human_value, systems_of
-from openended.harness.report.tables.systems import (
-    check_signatures,
-    slug,
-    split_axes,
-    split_items,
-    value_tables,
-    wanted,
-)
-from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals, target_of
+from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
+from openended.harness.report.tables.systems import value_tables
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
 
 Pair = tuple[str, str]
 Make = Callable[[Sequence[Folded], Layout, str, str], Table]
@@ -57,7 +52,7 @@ def _correlation(items: Sequence[Folded], layout: Layout, name: str, title: str)
                 continue
             notes.add(found.n)
             cells.append(Cell(found.value, suffix=stars(found.p_value), signed=True))
-        rows.append(Row(_title(items, pair), "metric", tuple(cells)))
+        rows.append(TableRow(_title(items, pair), "metric", tuple(cells)))
     columns = tuple(Column(*t, f"{_title(items, t)}", "higher", 3, _signature(items, t)) for t in targets)
     remarks = (
         f"Spearman's ρ over {' or '.join(map(str, sorted(notes)))} systems, the human side left out. {ORIENTED}",
@@ -87,11 +82,15 @@ def _embedders(items: Sequence[Folded], layout: Layout, name: str, title: str) -
 
     pairs = wanted(items, layout)
     own = [i for i in items if i.system == "model" and (i.metric, i.key) in set(pairs)]
-    embedders = sorted({i.axes["embedder"] for i in own}, key=natural)
+    names = _embedder_names(own)
+    embedders = sorted(set(names.values()), key=natural)
     scores: dict[tuple[Pair, str], dict[tuple[tuple[str, str], ...], float]] = {}
     for item in own:
-        system = tuple(sorted((a, v) for a, v in item.axes.items() if a != "embedder"))
-        scores.setdefault(((item.metric, item.key), item.axes["embedder"]), {})[system] = item.mean
+        system = tuple(sorted((a, v) for a, v in item.axes.items() if "embedder" not in (a, head_of(a))))
+        found = scores.setdefault(((item.metric, item.key), names[_embedder(item)]), {})
+        if system in found:
+            raise SpecError(f"table {name}: {item.metric} has several values of one system and embedder; split them")
+        found[system] = item.mean
     rows = []
     for embedder in embedders:
         cells = []
@@ -100,12 +99,24 @@ def _embedders(items: Sequence[Folded], layout: Layout, name: str, title: str) -
             shared = [s for s in a if math.isfinite(a[s]) and math.isfinite(b.get(s, math.nan))]
             value = rank_correlation([a[s] for s in shared], [b[s] for s in shared]) if len(shared) > 2 else math.nan
             cells.append(Cell(value) if math.isfinite(value) else Cell(note=FEW))
-        rows.append(Row(embedder, "embedder", tuple(cells)))
+        rows.append(TableRow(embedder, "embedder", tuple(cells)))
     columns = tuple(Column(*p, _title(items, p), "higher", 3) for p in pairs)
     remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
     return Table(
         name, f"{title}: agreement of embedders", columns, tuple(rows), (remark,), head="Embedder", show_seeds=False
     )
+
+
+def _embedder(item: Folded) -> tuple[tuple[str, str], ...]:
+    return tuple((a, v) for a, v in item.axes.items() if "embedder" in (a, head_of(a)))
+
+
+def _embedder_names(items: Sequence[Folded]) -> dict[tuple[tuple[str, str], ...], str]:
+    """Return embedder → its name, with the options in which embedders of one name differ."""
+    every = list(dict.fromkeys(_embedder(i) for i in items))
+    rows = [dict(e) for e in every]
+    differ = telling(rows, [n for n in dict.fromkeys(n for r in rows for n in r) if n != "embedder"])
+    return {e: " ".join([r["embedder"], *(said(n, r[n]) for n in differ)]) for e, r in zip(every, rows, strict=True)}
 
 
 def spread_tables(results: Results, layout: Layout, name: str) -> list[Table]:
@@ -130,7 +141,7 @@ def _spread(items: Sequence[Folded], layout: Layout, name: str, title: str) -> T
         cells.append(column)
     labels = [(s.label, "model", max(i.seeds for i in s.items)) for s in rows] + [("mean over systems", "summary", 0)]
     made = [
-        Row(label, system, tuple(c[i] for c in cells), seeds, rule=system == "summary")
+        TableRow(label, system, tuple(c[i] for c in cells), seeds, rule=system == "summary")
         for i, (label, system, seeds) in enumerate(labels)
     ]
     return Table(name, title, tuple(columns), tuple(made), ("Sample standard deviation (n − 1) over seeds.",))
@@ -141,11 +152,12 @@ def _for_each_part(results: Results, layout: Layout, name: str, make: Make) -> l
     axes = split_axes(items, layout)
     tables: list[Table] = []
     lacking: list[DataError] = []
-    for values, part in split_items(items, axes).items():
+    parts = split_items(items, axes)
+    for part, stem in zip(parts.values(), stems(name, list(parts)), strict=True):
         tasks = sorted({i.axes.get("task", "") for i in part if i.system == "model"})
         title = f"{layout.title} on {', '.join(filter(None, tasks))}" if any(tasks) else layout.title
         try:
-            tables.append(make(part, layout, f"{name}{''.join('-' + slug(v) for v in values)}", title))
+            tables.append(make(part, layout, stem, title))
         except DataError as err:  # of one task: another one may have what this one lacks
             lacking.append(err)
     if not tables and lacking:

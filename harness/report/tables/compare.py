@@ -15,11 +15,11 @@ from openended.harness.report.read.fold import Folded, fold
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.systems import System, human_value, systems_of
 from openended.harness.report.tables.numbers import decimals
-from openended.harness.report.tables.table import Cell, Column, Row, Table
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PaperValue:
     """One published number; several seeds of one system are one number with a spread."""
 
     model: str
@@ -85,7 +85,7 @@ def comparison(results: Results, reference: str) -> Table:
     systems = systems_of(items)
     names = list(dict.fromkeys((p.model, p.decoder, p.params) for p in published))
     found = {name: _match(name, names, systems) for name in names}
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     missing: list[str] = []
     signatures: dict[str, None] = {}
     for metric in dict.fromkeys(p.metric for p in published):
@@ -111,12 +111,12 @@ def comparison(results: Results, reference: str) -> Table:
 
 
 def _block(
-    published: Sequence[Published],
+    published: Sequence[PaperValue],
     names: Sequence[Name],
     found: Mapping[Name, tuple[System | None, bool]],
     items: Sequence[Folded],
     title: str,
-) -> list[Row]:
+) -> list[TableRow]:
     """Build the rows of one metric, the rank correlation last; all with the same decimals."""
     triples = {
         (p.model, p.decoder, p.params): _triple(p, found[p.model, p.decoder, p.params][0], items) for p in published
@@ -124,14 +124,14 @@ def _block(
     places = max(p.places for p in published)
     own = decimals([t[1].value for t in triples.values()], [t[1].sd for t in triples.values()])
     digits = (places, max(places, min(own, places + 1)), max(places, min(own, places + 1)))
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for name, triple in triples.items():
         cells = tuple(dataclasses.replace(c, decimals=d) for c, d in zip(triple, digits, strict=True))
-        rows.append(Row(f"{title}: {_label(name, names, found[name][0])}", "model", cells, rule=not rows))
+        rows.append(TableRow(f"{title}: {_label(name, names, found[name][0])}", "model", cells, rule=not rows))
     blank = Cell(blank=True)
     return [
         *rows,
-        Row(f"{title}: Spearman ρ of the rankings", "summary", (blank, blank, _ranking(list(triples.values())))),
+        TableRow(f"{title}: Spearman ρ of the rankings", "summary", (blank, blank, _ranking(list(triples.values())))),
     ]
 
 
@@ -144,7 +144,7 @@ def _title(where: Ours, mine: Sequence[Folded]) -> str:
     return f"|Δ {title}|" if where.gap else f"{title} (%)" if where.scale != 1 else title
 
 
-def read_published(reference: str) -> list[Published]:
+def read_published(reference: str) -> list[PaperValue]:
     """Read the numbers of a published table whose metrics we have, in its order."""
     paper, _, table = reference.partition("/")
     folder = resources.files("openended.harness") / "reference"
@@ -169,7 +169,7 @@ def _slug(table: str) -> str:
     return text.removeprefix("table")
 
 
-def _folded(rows: Iterable[dict[str, str]]) -> list[Published]:
+def _folded(rows: Iterable[dict[str, str]]) -> list[PaperValue]:
     """Fold the seeds of a system (and its domains, named in the model) into one number."""
     rows = list(rows)
     several = len({r["domain"] for r in rows}) > 1
@@ -184,7 +184,7 @@ def _folded(rows: Iterable[dict[str, str]]) -> list[Published]:
         printed = [float(r["sd"]) for r in group if r["sd"]]
         sd = statistics.stdev(values) if len(values) > 1 else (printed[0] if printed else math.nan)
         places = max(len(r["value"].partition(".")[2]) for r in group)
-        made.append(Published(model, decoder, params, metric, math.fsum(values) / len(values), sd, min(places, 3)))
+        made.append(PaperValue(model, decoder, params, metric, math.fsum(values) / len(values), sd, min(places, 3)))
     return made
 
 
@@ -225,7 +225,7 @@ def _equal(ours: str, published: str) -> bool:
         return ours == published
 
 
-def _triple(published: Published, system: System | None, items: Sequence[Folded]) -> tuple[Cell, Cell, Cell]:
+def _triple(published: PaperValue, system: System | None, items: Sequence[Folded]) -> tuple[Cell, Cell, Cell]:
     theirs = Cell(published.value, published.sd)
     if system is None:
         return theirs, Cell(note=NO_RUN), Cell(blank=True)

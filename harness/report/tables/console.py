@@ -16,15 +16,18 @@ GAP = 3  # characters between columns
 PROSE = 45  # characters that a cell of words claims: what is longer is folded
 
 
-def print_table(table: Table, console: Console | None = None) -> None:
-    """Write a table with its notes and signatures to the terminal; columns that do not fit follow below."""
+def print_table(table: Table, console: Console | None = None, *, signatures: bool = False) -> None:
+    """Write a table with its notes to the terminal; columns that do not fit follow below.
+
+    The signatures are long; they stand in the files, and here on demand.
+    """
     from rich.text import Text
 
     out = console or make_console()
     marks = {note: table.mark(Cell(note=note)) for note in table.notes()}
     for part in _parts(table, out.width):
         _print_part(part, marks, out)
-    for line in foot(table):
+    for line in foot(table, signatures=signatures):
         out.print(Text(line, style="dim"))
 
 
@@ -36,11 +39,11 @@ def make_console() -> Console:
     return console if console.is_terminal else Console(width=max(WIDTH, console.width))
 
 
-def foot(table: Table) -> list[str]:
-    """Return everything that is said under a table, as plain lines."""
+def foot(table: Table, *, signatures: bool) -> list[str]:
+    """Return what is said under a table, as plain lines."""
     marks = [f"[{table.mark(Cell(note=note))}] {note}" for note in table.notes()]
-    signatures = [f"signature  {s}" for s in table.signatures()]
-    return [*([table.legend()] if table.legend() else []), *marks, *table.remarks, *signatures]
+    full = [f"signature  {s}" for s in table.signatures()] if signatures else []
+    return [*([table.legend()] if table.legend() else []), *marks, *table.remarks, *full]
 
 
 def _parts(table: Table, width: int) -> Iterator[Table]:

@@ -24,8 +24,8 @@ from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import System, human_value, systems_of
 from openended.harness.report.tables.agreement import stars
-from openended.harness.report.tables.systems import check_signatures, wanted
-from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals, target_of
+from openended.harness.report.tables.selection import check_signatures, wanted
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
 from openended.harness.rng import stream
 from openended.harness.types import F64, I64
 
@@ -240,7 +240,7 @@ def _differences(
         direction = "lower" if gap else "none" if target_of(first.direction) is not None else first.direction
         columns.append(Column(*pair, title, direction, column_decimals(cells), first.signature, gap))
         blocks.append(cells)
-    rows = [Row(s.label.replace(r"\$", "$"), "model", tuple(b[i] for b in blocks)) for i, s in enumerate(others)]
+    rows = [TableRow(s.label.replace(r"\$", "$"), "model", tuple(b[i] for b in blocks)) for i, s in enumerate(others)]
     seeds = sorted({t.n for t in tests.values() if t is not None and t.over == "seeds" and math.isfinite(t.p_value)})
     remarks = [
         f"Difference from {baseline}; Δ|Δ| is the difference of the distances to the human value.",
@@ -276,6 +276,6 @@ def _p_values(
     for s in others:
         cells = [corrected.get((s.label, p), math.nan) for p in pairs]
         made = tuple(Cell(c) if math.isfinite(c) else Cell(note=UNTESTED) for c in cells)
-        rows.append(Row(s.label.replace(r"\$", "$"), "model", made))
+        rows.append(TableRow(s.label.replace(r"\$", "$"), "model", made))
     remarks = ("p-values after Holm's correction over all cells.",)
     return Table("significance-p", f"p-values against {baseline}", columns, tuple(rows), remarks, show_seeds=False)

@@ -8,30 +8,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openended.harness.errors import DataError, SpecError
-from openended.harness.report.read.fold import Folded, fold, label_of, natural, order_key, varying
-from openended.harness.report.read.frame import Results, Run, filtered, of_human
+from openended.harness.report.read.axes import head_of, of_human, said, telling, with_options
+from openended.harness.report.read.fold import Folded, fold, natural, order_key
+from openended.harness.report.read.frame import Results, Run
+from openended.harness.report.read.labels import labels_of, varying
 from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import human_value
+from openended.harness.report.read.systems import differing, human_value, same_data
 from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
 from openended.harness.report.tables.numbers import RULE, printed
-from openended.harness.report.tables.table import Cell, Column, Row, Table, column_decimals, target_of
+from openended.harness.report.tables.selection import (
+    check_signatures,
+    split_axes,
+    split_items,
+    stems,
+    wanted,
+)
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
 from openended.harness.signature import parse_signature
 
-# A primary value that must not be read without the others: perplexity says nothing without diversity, precision
-# nothing without recall, HUSE nothing without its two parts.
-COMPANIONS: Mapping[str, tuple[str, ...]] = {
-    "gen_ppl": ("entropy",),
-    "knn_precision_recall": ("precision", "recall"),
-    "huse": ("huse_q", "huse_d"),
-}
 NOT_HUMAN = {
     "two_sample": "Compares a system with the human text; the human text has no value of its own.",
     "teacher_forced": "Reads the decoder's distribution on human text; there is none of the human's own.",
 }
 NO_HUMAN = "No human value was measured."
 NOT_MEASURED = "Not measured for this system."
-# Axes that the signatures know: values that differ in them are not comparable.
-DATA_AXES = ("task", "num_examples", "max_new_tokens", "samples", "scorer", "embedder", "embedder.max_length")
 
 RowKey = tuple[tuple[str, str], ...]
 
@@ -47,84 +47,9 @@ def value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)
     return [
-        _ValueTable(items, layout, f"{name}{''.join('-' + slug(v) for v in values)}", values, results.runs).build()
-        for values, items in parts.items()
+        _ValueTable(part, layout, stem, values, results.runs).build()
+        for (values, part), stem in zip(parts.items(), stems(name, list(parts)), strict=True)
     ]
-
-
-def split_axes(items: Sequence[Folded], layout: Layout) -> tuple[str, ...]:
-    """Return the axes that make tables of their own; `auto` are the axes of the data in which the runs differ."""
-    if layout.split != ("auto",):
-        return layout.split
-    taken = {*layout.rows, *layout.columns}
-    return tuple(a for a in varying(items) if a in DATA_AXES and a not in taken)
-
-
-def select(results: Results, layout: Layout) -> Results:
-    """Apply a layout's own filter; a filter on an axis that these runs lack leaves everything."""
-    where = {k: str(v) for k, v in layout.where.items() if k in results.frame.columns}
-    return filtered(results, where) if where else results
-
-
-def split_items(items: Sequence[Folded], axes: Sequence[str]) -> dict[tuple[str, ...], list[Folded]]:
-    """Group items by the axes that make tables of their own."""
-    for axis in axes:
-        if items and axis not in items[0].axes:
-            raise SpecError(f"split: no axis {axis!r} in these runs; they have {', '.join(items[0].axes)}")
-    parts: dict[tuple[str, ...], list[Folded]] = {}
-    for item in sorted((i for i in items if i.system == "model"), key=lambda i: tuple(order_key(a, i) for a in axes)):
-        parts.setdefault(tuple(item.axes[a] for a in axes), []).append(item)
-    for item in (i for i in items if i.system != "model"):  # the human side stands in every table that it fits
-        for values, part in parts.items():
-            if all(item.axes[a] == v for a, v in zip(axes, values, strict=True) if of_human(a)):
-                part.append(item)
-    return parts
-
-
-def slug(text: str) -> str:
-    """Return a text as part of a file name."""
-    return "".join(c if c.isalnum() or c in "._=" else "_" for c in text) or "none"
-
-
-def wanted(items: Sequence[Folded], layout: Layout) -> list[tuple[str, str]]:
-    """Return the (metric, key) pairs that the layout shows, in order; those not measured are left out."""
-    have: dict[str, list[str]] = {}
-    primary: dict[str, str] = {}
-    for item in (i for i in items if i.system == "model"):
-        keys = have.setdefault(item.metric, [])
-        if item.key not in keys:
-            keys.append(item.key)
-        if item.primary:
-            primary.setdefault(item.metric, item.key)
-    out: dict[tuple[str, str], None] = {}
-    for pattern in layout.metrics or tuple(have):
-        metric, _, key = pattern.partition(".")
-        if metric in have:
-            out |= dict.fromkeys((metric, k) for k in _keys(metric, key, have[metric], primary, layout.companions))
-    asked = {tuple(pattern.split(".", 1)) for pattern in layout.metrics}
-    named = [p for p in out if p in asked or (p[0], "*") in asked or p[1] not in COMPANIONS.get(p[0], ())]
-    return [p for p in out if p in named or not _repeated(p, out, items)]
-
-
-def _repeated(pair: tuple[str, str], others: Iterable[tuple[str, str]], items: Sequence[Folded]) -> bool:
-    """Say whether a column of another metric shows the same numbers (two metrics state the entropy of a text)."""
-    values: dict[tuple[str, str], dict[tuple[str, ...], float]] = {}
-    for item in (i for i in items if i.system == "model"):
-        values.setdefault((item.metric, item.key), {})[tuple(item.axes.values())] = item.mean
-    own = values.get(pair, {})
-    columns = [values.get(o, {}) for o in others if o[0] != pair[0]]
-    return any(
-        own.keys() == c.keys() and all(math.isclose(v, c[a], rel_tol=1e-9) for a, v in own.items()) for c in columns
-    )
-
-
-def _keys(metric: str, key: str, have: Sequence[str], primary: Mapping[str, str], companions: bool) -> list[str]:
-    first = [primary[metric]] if metric in primary else list(have[:1])
-    if key == "*":
-        return [*first, *(k for k in have if k not in first)]
-    if key:
-        return [key] if key in have else []
-    return [*first, *(k for k in COMPANIONS.get(metric, ()) if companions and k in have and k not in first)]
 
 
 @dataclass
@@ -137,9 +62,13 @@ class _ValueTable:
     parts: tuple[str, ...]
     runs: Sequence[Run]
     axes: list[str] = field(default_factory=list)
-    """Axes, model and decoder aside, in which the rows differ."""
+    """Axes, model and decoder aside, that tell the rows apart."""
+    columns: list[str] = field(default_factory=list)
+    """Axes that make columns, with those of their options that tell columns apart."""
     reasons: dict[tuple[str, RowKey], str] = field(default_factory=dict)
     row_names: dict[RowKey, str] = field(default_factory=dict)
+    signatures: dict[Column, set[tuple[tuple[str, str], ...]]] = field(default_factory=dict)
+    """Those of the systems in a column."""
 
     def build(self) -> Table:
         pairs = wanted(self.items, self.layout)
@@ -148,8 +77,8 @@ class _ValueTable:
             raise DataError(f"table {self.name}: none of the runs measured {asked}")
         shown = [i for i in self.items if (i.metric, i.key) in set(pairs)]
         models = [i for i in shown if i.system == "model"]
-        self.axes = [a for a in varying(models) if a not in {*self.layout.columns, *self.layout.split}]
-        several = len({i.titles[0] for i in models}) > 1
+        self.columns = self._column_names(models)
+        self.axes = [a for a in varying(models) if a not in self._aside(models[0])]
         rows = self._row_items(models)
         # Why a metric has no value at all for a row: said in the cells of its other values too.
         self.reasons = {(i.metric, self._row_key(i)): i.reason for i in self.items if i.system == "model" and i.reason}
@@ -161,13 +90,14 @@ class _ValueTable:
             for fields, part in self._by_signature(pair, shown)
         ]
         columns, cells = [b[0] for b in built], [b[1] for b in built]
-        labels = self.row_names = self._labels(rows, several)
+        first = [found[0] for found in rows.values()]
+        labels = self.row_names = dict(zip(rows, labels_of(first, self._aside(first[0])), strict=True))
         table_rows = [
-            Row(labels[key], "model", tuple(c[key] for c in cells), max((i.seeds for i in rows[key]), default=0))
+            TableRow(labels[key], "model", tuple(c[key] for c in cells), max((i.seeds for i in rows[key]), default=0))
             for key in rows
         ]
         if self.layout.human and not self.layout.gaps:
-            top = self._human_rows(humans, models, columns, several)
+            top = self._human_rows(humans, models, columns)
             table_rows = [*top, *(dataclasses.replace(r, rule=bool(top) and i == 0) for i, r in enumerate(table_rows))]
         return Table(self.name, self._title(), tuple(columns), tuple(table_rows), self._remarks(models))
 
@@ -193,36 +123,34 @@ class _ValueTable:
     # Rows -------------------------------------------------------------------------------------------------------------
 
     def _row_key(self, item: Folded) -> RowKey:
-        out = {*self.layout.columns, *self.layout.split}
-        names = list(self.layout.rows) or [a for a in item.axes if not of_human(a) or a in self.axes]
-        if "decoder" in names and not any(name.startswith("decoder.") for name in names):
-            names += [a for a in item.axes if a.startswith("decoder.")]  # beam and beam with an option are two rows
+        out = self._aside(item)
+        # Beam and beam with an option are two rows.
+        names = with_options(self.layout.rows or [a for a in item.axes if not head_of(a)], item.axes)
         return tuple((a, item.axes.get(a, "")) for a in names if a not in out)
+
+    def _aside(self, item: Folded) -> set[str]:
+        """Return the axes that the columns or the table's title say."""
+        return {*with_options(self.layout.columns, item.axes), *self.layout.split}
 
     def _row_items(self, models: Sequence[Folded]) -> dict[RowKey, list[Folded]]:
         outer = [a for a in (self.layout.rows or ("model", "decoder")) if a not in self.layout.columns]
-        axes = [*outer, *(a for a in self.axes if a not in outer)]
+        axes = list(dict.fromkeys([*outer, *self.axes, *(models[0].axes if models else ())]))
         rows: dict[RowKey, list[Folded]] = {}
         for item in sorted(models, key=lambda i: tuple(order_key(a, i) for a in axes)):
             rows.setdefault(self._row_key(item), []).append(item)
         return rows
 
-    def _labels(self, rows: Mapping[RowKey, list[Folded]], several: bool) -> dict[RowKey, str]:
-        """Name the rows; where two names are alike, the options in which they differ are added."""
-        labels = {key: label_of(items[0], self.axes, several_models=several) for key, items in rows.items()}
-        for label in {v for v in labels.values() if list(labels.values()).count(v) > 1}:
-            keys = [k for k, v in labels.items() if v == label]
-            for key in keys:
-                others = [dict(k) for k in keys if k != key]
-                own = [f"{a.rpartition('.')[2]}={v}" for a, v in key if any(o.get(a) != v for o in others)]
-                labels[key] = f"{label} ({', '.join(own)})" if own else label
-        return labels
-
     # Columns ----------------------------------------------------------------------------------------------------------
 
+    def _column_names(self, models: Sequence[Folded]) -> list[str]:
+        names = with_options(self.layout.columns, models[0].axes) if models else []
+        rows = list({tuple(i.axes.get(n, "") for n in names): i.axes for i in models}.values())
+        differ = telling(rows, names)
+        return [*self.layout.columns, *(n for n in names if n in differ and n not in self.layout.columns)]
+
     def _column_axes(self, models: Sequence[Folded]) -> list[dict[str, str]]:
-        combos = {tuple(i.axes.get(a, "") for a in self.layout.columns): None for i in models}
-        return [dict(zip(self.layout.columns, c, strict=True)) for c in sorted(combos)]
+        combos = {tuple(i.axes.get(a, "") for a in self.columns): None for i in models}
+        return [dict(zip(self.columns, c, strict=True)) for c in sorted(combos)]
 
     def _by_signature(self, pair: tuple[str, str], shown: Sequence[Folded]) -> list[tuple[str, list[Folded]]]:
         """Return (what tells it from the others, values) for every signature; one group where differing is refused."""
@@ -232,7 +160,7 @@ class _ValueTable:
             return [("", own)]
         signatures = list(dict.fromkeys(i.signature for i in models))
         fields = {s: parse_signature(s) for s in signatures}
-        differ = [k for k in fields[signatures[0]] if len({f.get(k) for f in fields.values()}) > 1]
+        differ = differing(list(fields.values()))
         names = {s: ", ".join(f"{k}={fields[s].get(k)}" for k in differ) for s in signatures}
         order = sorted(signatures, key=lambda s: natural(names[s]))
         return [(names[s], [i for i in own if i.signature == s or i.system == "ceiling"]) for s in order]
@@ -256,21 +184,18 @@ class _ValueTable:
         gap = self.layout.gaps and first.direction == "match_human"
         cells = {key: self._cell(items, pair, humans, gap, key) for key, items in by_row.items()}
         place = column_decimals([*cells.values(), *([] if gap else [Cell(h.mean) for h in humans])])
-        title = " ".join(
-            [f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*where.values(), fields) if v)]
-        )
+        told = [v if a in self.layout.columns else said(a, v) for a, v in where.items()]
+        title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*told, fields) if v)])
         direction = "lower" if gap else first.direction
         column = Column(*pair, title, direction, place, first.signature, gap)
+        self.signatures[column] = {_but_n(i.signature) for i in own}
         return column, _with_best(column, cells, {key: self._target(by_row[key], humans) for key in rows})
 
     def _cell(
         self, items: Sequence[Folded], pair: tuple[str, str], humans: Sequence[Folded], gap: bool, key: RowKey
     ) -> Cell:
-        if len({tuple(i.axes.items()) for i in items}) > 1:
-            raise SpecError(
-                f"table {self.name}: the rows ({', '.join(a for a, _ in key)}) put {items[0].titles} and "
-                f"{items[1].titles} into one cell; name more axes in `rows`"
-            )
+        if len(items) > 1:
+            raise SpecError(self._crowded(items, key))
         if not items:
             reason = self.reasons.get((pair[0], key))
             return Cell(note=f"{pair[0]}: {reason}" if reason else NOT_MEASURED)
@@ -285,6 +210,20 @@ class _ValueTable:
             value = abs(value - target)
         return Cell(value, sd, item.seeds, own_spread(item))
 
+    def _crowded(self, items: Sequence[Folded], key: RowKey) -> str:
+        """Say why two values would share a cell."""
+        axes = differing([i.axes for i in items])
+        rows = ", ".join(a for a, _ in key if not head_of(a))
+        if axes:
+            told = "; ".join(f"{a} ({' and '.join(i.axes.get(a) or 'none' for i in items[:2])})" for a in axes[:3])
+            return (
+                f"table {self.name}: the rows ({rows}) put two systems into one cell, which differ in {told}; "
+                "name more axes in `rows`"
+            )
+        fields = [parse_signature(i.signature) for i in items]
+        told = "; ".join(f"{k} ({fields[0].get(k)} and {fields[1].get(k)})" for k in differing(fields[:2]))
+        return f"table {self.name}: {items[0].metric} has several values of one system, which differ in {told}"
+
     def _target(self, items: Sequence[Folded], humans: Sequence[Folded]) -> float:
         """Return the human value that belongs to a row: of the same signature and the same data."""
         found = human_value([h for h in humans if math.isfinite(h.mean)], items[0]) if items else None
@@ -293,50 +232,37 @@ class _ValueTable:
     # The human row ----------------------------------------------------------------------------------------------------
 
     def _human_rows(
-        self, humans: Sequence[Folded], models: Sequence[Folded], columns: Sequence[Column], several: bool
-    ) -> list[Row]:
-        axes = [a for a in self.axes if of_human(a)]
+        self, humans: Sequence[Folded], models: Sequence[Folded], columns: Sequence[Column]
+    ) -> list[TableRow]:
+        """Build a row for every human side; sides of which all values are the same share one."""
+        aside = set(with_options(self.layout.columns, models[0].axes)) if models else set()
+        axes = [a for a in models[0].axes if of_human(a) and a not in aside] if models else []
         groups: dict[tuple[str, ...], list[Folded]] = {}
-        for item in sorted(humans, key=lambda i: tuple(order_key(a, i) for a in axes)):
+        for item in sorted(humans, key=lambda i: tuple(order_key(a, i) for a in (*self.axes, *axes))):
             groups.setdefault(tuple(item.axes.get(a, "") for a in axes), []).append(item)
-        rows: dict[tuple[Cell, ...], str] = {}
+        rows: dict[tuple[Cell, ...], Folded] = {}
         for items in groups.values():
-            cells = tuple(self._human_cell(items, column, models) for column in columns)
-            rows.setdefault(cells, label_of(items[0], axes, several_models=several))
-        if len(rows) == 1:
-            rows = dict.fromkeys(rows, "human")
-        return [Row(label, "human", cells) for cells, label in rows.items()]
+            mine = [m for m in models if same_data(items[0], m)]
+            cells = tuple(self._human_cell(items, column, mine or models) for column in columns)
+            rows.setdefault(cells, items[0])
+        labels = labels_of(list(rows.values()), self._aside(models[0])) if len(rows) > 1 else ["human"]
+        return [TableRow(label, "human", cells) for cells, label in zip(rows, labels, strict=False)]
 
     def _human_cell(self, items: Sequence[Folded], column: Column, models: Sequence[Folded]) -> Cell:
+        own = self.signatures[column]
         mine = [i for i in items if (i.metric, i.key) == (column.metric, column.key)]
         for item in sorted(mine, key=lambda i: (i.system != "human", i.signature != column.signature)):
-            if item.system == "human" and math.isfinite(item.mean):
+            if item.system == "human" and math.isfinite(item.mean) and _but_n(item.signature) in own:
                 return Cell(item.mean)
-            if item.system == "ceiling" and math.isfinite(item.mean):
+            if item.system == "ceiling" and math.isfinite(item.mean) and _but_n(item.signature) in own:
                 return ceiling(item, column)
-        family = next(i.family for i in models if i.metric == column.metric)
+        family = next((i.family for i in models if i.metric == column.metric), "")
         return Cell(note=next((i.reason for i in mine if i.reason), NOT_HUMAN.get(family, NO_HUMAN)))
 
 
-def check_signatures(metric: str, own: Sequence[Folded], table: str, allow: Sequence[str] = ()) -> None:
-    """Refuse to set values of different signatures side by side.
-
-    Raises:
-        SpecError: Names the fields that differ, their values and the two systems.
-    """
-    for item in own[1:]:
-        first = own[0]
-        if item.signature == first.signature:
-            continue
-        left, right = parse_signature(first.signature), parse_signature(item.signature)
-        differ = [k for k in {**left, **right} if left.get(k) != right.get(k) and k not in allow]
-        if differ:
-            fields = "; ".join(f"{k} ({left.get(k)} and {right.get(k)})" for k in differ)
-            one, other = (label_of(i, varying(own), several_models=True) for i in (first, item))
-            raise SpecError(
-                f"table {table}, column {metric}: two values are not comparable, their signatures differ in {fields}: "
-                f"{one} and {other}; separate them with --split or --where"
-            )
+def _but_n(signature: str) -> tuple[tuple[str, str], ...]:
+    """Return a signature without its counts: halves of the human side, or several samples a prompt, have others."""
+    return tuple((k, v) for k, v in parse_signature(signature).items() if k != "n")
 
 
 def _some(names: set[str]) -> str:

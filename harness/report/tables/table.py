@@ -74,7 +74,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """One system."""
 
     label: str
@@ -94,7 +94,7 @@ class Table:
     """The stem of its files."""
     title: str
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     remarks: tuple[str, ...] = ()
     head: str = "System"
     show_seeds: bool = True

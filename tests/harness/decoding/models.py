@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-from openended.harness.models.transformers import LanguageModel, ModelSpec, TextTokenizer
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import TextTokenizer
+from openended.harness.models.transformers import LanguageModel
 
 
 class Letters:
@@ -20,13 +22,13 @@ class Letters:
         return " ".join(map(str, ids))
 
 
-def wrap(model: Any, *, eos_id: int | None = 0, context_length: int = 128) -> LanguageModel:
+def wrap(model: Any, *, eos_ids: tuple[int, ...] = (0,), context_length: int = 128) -> LanguageModel:
     return LanguageModel(
         model=model.eval().requires_grad_(False),
-        tokenizer=TextTokenizer(Letters(), eos_id, byte_level=True),
+        tokenizer=TextTokenizer(Letters(), eos_ids, byte_level=True),
         device=torch.device("cpu"),
         dtype=torch.float32,
-        eos_id=eos_id,
+        eos_ids=eos_ids,
         vocab_size=model.config.vocab_size,
         context_length=context_length,
         spec=ModelSpec(path="gpt2"),
@@ -35,7 +37,7 @@ def wrap(model: Any, *, eos_id: int | None = 0, context_length: int = 128) -> La
 
 @lru_cache
 def gpt2(
-    vocab_size: int = 300, width: int = 32, sharp: float = 20.0, eos_id: int | None = 0, seed: int = 0
+    vocab_size: int = 300, width: int = 32, sharp: float = 20.0, eos_ids: tuple[int, ...] = (0,), seed: int = 0
 ) -> LanguageModel:
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -49,11 +51,11 @@ def gpt2(
             n_head=2,
             tie_word_embeddings=False,
             bos_token_id=0,
-            eos_token_id=eos_id,
+            eos_token_id=list(eos_ids),
         )
         model = GPT2LMHeadModel(config)
         model.lm_head.weight.data *= sharp
-    return wrap(model, eos_id=eos_id)
+    return wrap(model, eos_ids=eos_ids)
 
 
 @lru_cache

@@ -30,6 +30,7 @@ from openended.harness.decoding.truncation import (
     Typical,
 )  # fmt: skip
 from openended.harness.decoding.view import descending, look
+from openended.harness.errors import SpecError
 
 
 def warper(name: str, *args: Any) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -337,3 +338,38 @@ def test_order_of_large_rows_by_head():
     rows = torch.randn(3, 9000, generator=torch.Generator().manual_seed(0))
     assert torch.equal(descending(rows, 50), rows.sort(-1, descending=True).values[:, :50])
     assert torch.equal(descending(rows, 9000), rows.sort(-1, descending=True).values)
+
+
+@pytest.mark.parametrize("decoder", [Nucleus, MinP, Typical], ids=lambda d: d.name)
+def test_a_temperature_after_a_cut_that_cuts_nothing_counts(decoder):
+    nothing = {"nucleus": {"p": 1.0}, "min_p": {"p": 0.0}, "typical": {"mass": 1.0}}[decoder.name]
+    scores = torch.randn(4, 50, generator=torch.Generator().manual_seed(0)) * 3
+    for order in ("before", "after"):
+        q = dense(decoder(temperature=0.5, temperature_order=order, **nothing), scores)
+        torch.testing.assert_close(q, softmax(scores / 0.5), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-7, 1.1e6, 1e10, float("inf")])
+def test_temperatures_that_float32_cannot_carry_are_refused(temperature):
+    with pytest.raises(SpecError, match=r"temperature: expected a number from 1e-6 .* to 1e6"):
+        Temperature(temperature=temperature)
+
+
+def test_the_hottest_temperature_is_uniform():
+    scores = torch.randn(1, 1000, generator=torch.Generator().manual_seed(0)) * 3
+    u = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000
+    token, log_q, _ = draw(Temperature(temperature=1e6), scores.expand(1000, -1).contiguous(), u)
+    assert token.unique().numel() == 1000
+    assert (log_q + math.log(1000)).abs().max() < 1e-4
+
+
+def test_top_h_of_one_keeps_every_candidate():
+    scores = torch.randn(500, 300, generator=torch.Generator().manual_seed(0)) * 3
+    assert ((dense(TopH(h=1.0, candidates=100), scores) > 0).sum(-1) == 100).all()
+
+
+@pytest.mark.parametrize("spread", [0.1, 1.0, 3.0, 6.0])
+def test_the_log_normaliser_of_a_wide_row_is_exact(spread):
+    scores = torch.randn(8, 50257, generator=torch.Generator().manual_seed(1)) * spread
+    want = scores.double().logsumexp(-1, keepdim=True)
+    assert (look(scores, 512).log_z - want).abs().max() < 3e-7

@@ -43,7 +43,15 @@ def prompts(n: int = 9, vocab_size: int = 300) -> list[Prompt]:
 
 
 def texts(
-    lm: Any, decoder: Any, rows: list[Prompt], batch_size: int, *, limit: int = 12, seed: int = 5, least: int = 0
+    lm: Any,
+    decoder: Any,
+    rows: list[Prompt],
+    batch_size: int,
+    *,
+    limit: int = 12,
+    seed: int = 5,
+    least: int = 0,
+    companions: Any = None,
 ) -> list[Generation]:
     out: list[Generation] = []
     counted: list[int] = []
@@ -57,6 +65,7 @@ def texts(
         batch_size=batch_size,
         emit=out.extend,
         advance=counted.append,
+        companions=companions,
     )
     assert len(out) == len({(g.example_id, g.sample) for g in out}) == len(rows)
     return sorted(out, key=lambda g: (g.example_id, g.sample))
@@ -100,11 +109,12 @@ def theirs(lm: Any, rows: list[Prompt], limit: int = 12, **options: Any) -> list
     for p in rows:
         ids = torch.tensor([p.token_ids or (lm.start_id,)])
         made = lm.model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=limit, do_sample=False, eos_token_id=lm.eos_id,
-            pad_token_id=lm.eos_id, **options,
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=limit, do_sample=False, eos_token_id=list(lm.eos_ids),
+            pad_token_id=lm.eos_ids[0], **options,
         )  # fmt: skip
         tokens = made[0, ids.shape[1] :].tolist()
-        out.append(tuple(tokens[: tokens.index(lm.eos_id)] if lm.eos_id in tokens else tokens))
+        end = next((t for t, token in enumerate(tokens) if token in lm.eos_ids), None)
+        out.append(tuple(tokens[:end]))
     return out
 
 
@@ -133,8 +143,8 @@ BEAMS = [
 def test_beam_equals_generate(decoder, ends):
     lm, rows = gpt2(), prompts()
     if ends:  # an end token that good hypotheses meet
-        free = texts(dataclasses.replace(lm, eos_id=None), decoder, rows[:1], 1)
-        lm = dataclasses.replace(lm, eos_id=free[0].token_ids[5])
+        free = texts(dataclasses.replace(lm, eos_ids=()), decoder, rows[:1], 1)
+        lm = dataclasses.replace(lm, eos_ids=(free[0].token_ids[5],))
     options = {f.name: getattr(decoder, f.name) for f in dataclasses.fields(decoder)}
     want = theirs(lm, rows, **options)
     got = sorted_as(rows, texts(lm, decoder, rows, 64))
@@ -154,10 +164,10 @@ def test_log_prob_is_that_of_the_model():
 
 
 def test_rows_that_end_leave_and_say_so():
-    lm = dataclasses.replace(gpt2(), eos_id=None)
+    lm = dataclasses.replace(gpt2(), eos_ids=())
     free = texts(lm, Ancestral(), prompts(), 64)
     some = free[0].token_ids[3]
-    ended = texts(dataclasses.replace(lm, eos_id=some), Ancestral(), prompts(), 64)
+    ended = texts(dataclasses.replace(lm, eos_ids=(some,)), Ancestral(), prompts(), 64)
     for a, b in zip(free, ended, strict=True):
         if some in a.token_ids:
             assert (b.stop, b.token_ids) == ("eos", a.token_ids[: a.token_ids.index(some)])
@@ -207,14 +217,13 @@ def test_contrastive_search_by_definition():
         ids.append(token)
 
 
-def test_contrastive_decoding_by_definition(monkeypatch):
+def test_contrastive_decoding_by_definition():
     lm, amateur = gpt2(), gpt2(seed=1)
-    monkeypatch.setattr(ContrastiveDecoding, "amateur_spec", lambda _: amateur.spec)
-    monkeypatch.setattr(ContrastiveDecoding, "_load", lambda _, __: amateur)
     rows = prompts()
     decoder = ContrastiveDecoding(alpha=0.2, amateur_temperature=0.5)
-    whole = texts(lm, decoder, rows, 64, limit=6)
-    assert plain(texts(lm, decoder, rows, 2, limit=6)) == plain(whole)
+    pair = {"amateur": amateur}
+    whole = texts(lm, decoder, rows, 64, limit=6, companions=pair)
+    assert plain(texts(lm, decoder, rows, 2, limit=6, companions=pair)) == plain(whole)
     ids = list(rows[0].token_ids)
     for token in whole[0].token_ids:
         expert = torch.log_softmax(lm.model(torch.tensor([ids])).logits[0, -1], -1)
@@ -296,7 +305,8 @@ def test_lengths_that_do_not_fit():
 @pytest.mark.slow
 @pytest.mark.parametrize("decoder", [Greedy(), Ancestral(), Nucleus()], ids=lambda d: d.title)
 def test_the_bundled_model_at_batch_1_7_64(decoder):
-    from openended.harness.models.transformers import ModelSpec, bundled_models, load_model
+    from openended.harness.models.spec import ModelSpec, bundled_models
+    from openended.harness.models.transformers import load_model
 
     if "docs-s" not in bundled_models():
         pytest.skip("the bundled model is not there yet")
@@ -309,8 +319,8 @@ def test_the_bundled_model_at_batch_1_7_64(decoder):
 
 def ending(lm: Any, rows: list[Prompt], at: int = 3) -> Any:
     """The model with an end token that its own greedy text meets early."""
-    free = texts(dataclasses.replace(lm, eos_id=None), Greedy(), rows[:1], 1)
-    return dataclasses.replace(lm, eos_id=free[0].token_ids[at])
+    free = texts(dataclasses.replace(lm, eos_ids=()), Greedy(), rows[:1], 1)
+    return dataclasses.replace(lm, eos_ids=(free[0].token_ids[at],))
 
 
 @pytest.mark.parametrize("decoder", [Greedy(), Beam(num_beams=3), Beam(num_beams=2, length_penalty=0.0)], ids=str)
@@ -335,4 +345,50 @@ def test_no_text_ends_before_the_least_length(decoder):
     made = texts(lm, decoder, rows, 4, least=7)
     assert min(len(g.token_ids) for g in made) >= 7
     assert plain(made) == plain(texts(lm, decoder, rows, 64, least=7))
-    assert all(lm.eos_id not in g.token_ids for g in made)
+    assert all(not set(lm.eos_ids) & set(g.token_ids) for g in made)
+
+
+def several_ends(lm: Any, rows: list[Prompt]) -> Any:
+    """The model with two end tokens, each of which some greedy text meets."""
+    free = texts(dataclasses.replace(lm, eos_ids=()), Greedy(), rows, 64)
+    return dataclasses.replace(lm, eos_ids=(free[0].token_ids[3], free[-1].token_ids[5]))
+
+
+@pytest.mark.parametrize("decoder", [Greedy(), Beam(num_beams=3), Beam(num_beams=2, length_penalty=0.0)], ids=str)
+@pytest.mark.parametrize("least", [0, 4])
+def test_several_end_tokens_are_those_of_generate(decoder, least):
+    rows = prompts()
+    lm = several_ends(gpt2(), rows)
+    options = (
+        {} if isinstance(decoder, Greedy) else {f.name: getattr(decoder, f.name) for f in dataclasses.fields(decoder)}
+    )
+    want = theirs(lm, rows, min_new_tokens=least, **options)
+    assert [g.token_ids for g in sorted_as(rows, texts(lm, decoder, rows, 64, least=least))] == want
+    assert least or min(len(ids) for ids in want) < 12
+
+
+@pytest.mark.parametrize("decoder", ALL, ids=lambda d: d.title)
+def test_any_end_token_ends_a_text_and_none_comes_too_early(decoder):
+    rows = [dataclasses.replace(p, token_ids=tuple(i % 12 for i in p.token_ids)) for p in prompts()]
+    lm = dataclasses.replace(gpt2(sharp=1.0, vocab_size=12), eos_ids=(3, 5, 8))
+    made = texts(lm, decoder, rows, 64, least=4)
+    assert all(not {3, 5, 8} & set(g.token_ids) for g in made)
+    assert min(len(g.token_ids) for g in made) >= 4
+    if not isinstance(decoder, Adversarial):
+        assert any(g.stop == "eos" for g in made)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.6, 0, 1.0), (1.0, 1, 1.0), (1.0, 7, 0.8), (1.7, 20, 0.05)]
+)
+def test_beam_samples_scores_are_those_of_transformers(temperature, top_k, top_p):
+    from transformers.generation.logits_process import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+    want = have = torch.log_softmax(torch.randn(6, 80, generator=torch.Generator().manual_seed(0)) * 3, -1)
+    theirs = [TemperatureLogitsWarper(temperature)] if temperature != 1 else []
+    theirs += [TopKLogitsWarper(top_k, min_tokens_to_keep=2)] if top_k else []
+    theirs += [TopPLogitsWarper(top_p, min_tokens_to_keep=2)] if top_p < 1 else []
+    for warper in theirs:
+        want = warper(None, want)
+    made = BeamSample(num_beams=3, temperature=temperature, top_k=top_k, top_p=top_p).scores(have, 2)
+    assert torch.equal(made, want)

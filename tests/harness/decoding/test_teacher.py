@@ -30,7 +30,7 @@ from tests.harness.decoding.models import gpt2, llama, prompt_rows
 
 DECODERS = [
     Greedy(), Ancestral(), Temperature(), TopK(k=5), Nucleus(p=0.9), Nucleus(p=0.9, temperature=0.7), MinP(),
-    Nucleus(p=0.8, temperature=0.7, temperature_order="after"), Typical(mass=0.5), Typical(mass=0.95), Epsilon(eps=0.01),
+    Nucleus(p=0.8, temperature=0.7, temperature_order="after"), Nucleus(p=1.0, temperature=0.7, temperature_order="after"), Typical(mass=0.5), Typical(mass=0.95), Epsilon(eps=0.01),
     Eta(eps=0.05), TopNSigma(), TopH(), Mirostat(), Mirostat(algorithm="threshold", tau=1.0), Entmax(alpha=1.5),
     Entmax(alpha=2.0), Greedy(repetition_penalty=1.3), Ancestral(no_repeat_ngram_size=1), Nucleus(repetition_penalty=2.0),
 ]  # fmt: skip
@@ -46,12 +46,11 @@ def by_hand(lm, decoder, prompts, continuations, least=0):
         state = torch.tensor([first], dtype=torch.float64) if first else None
         for t, gold in enumerate(tail):
             row = logits[t : t + 1]
-            history = torch.tensor([list(prompt) + list(tail[:t])], dtype=torch.int64)
-            if history.shape[1]:
-                row = penalise(decoder, row, history)
+            # As the sampler's: an empty prompt is the start token, which is part of the history.
+            row = penalise(decoder, row, torch.tensor([start + list(tail[:t])], dtype=torch.int64))
             if t < least:
                 row = row.clone()
-                row[:, lm.eos_id] = float("-inf")
+                row[:, list(lm.eos_ids)] = float("-inf")
             q = dense(decoder, row, state)[0]
             rows.append([q[gold], (q * q).sum(), (q > 0).sum(), q.argmax()])
             surprise = -torch.log_softmax(row.double() / decoder.heat()[0], -1)[:, gold]

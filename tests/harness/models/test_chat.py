@@ -10,7 +10,9 @@ import pytest
 
 from openended.harness.errors import DataError
 from openended.harness.models.chat import Turns, load_template, turns_of
-from openended.harness.models.transformers import ModelSpec, bundled_models, load_model, load_tokenizer
+from openended.harness.models.spec import ModelSpec, bundled_models
+from openended.harness.models.tokenizer import load_tokenizer
+from openended.harness.models.transformers import load_model
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
 PLAIN = (
@@ -65,7 +67,7 @@ def test_special_tokens_of_the_template_are_tokens(tmp_path: Path) -> None:
     spec = folder(tmp_path)
     tokenizer = load_tokenizer(spec)
     ids = tokenizer.encode(load_template(spec).render(Turns("Alice went to", "the")))
-    assert ids.count(tokenizer.eos_id) == 1
+    assert ids.count(*tokenizer.eos_ids) == 1
     assert tokenizer.decode(ids).endswith("[assistant]the")
 
 
@@ -80,14 +82,14 @@ def test_a_turn_ends_with_the_token_that_the_template_writes(tmp_path: Path) -> 
     inner.save(str(path))
     (Path(spec.path) / "chat_template.jinja").write_text(PLAIN.replace("<|endoftext|>", f"\n{word}"))
     assert load_template(spec).end() == 7
-    assert load_model(spec).eos_id == 7
-    assert load_model(ModelSpec(path=spec.path)).eos_id != 7
+    assert load_model(spec).eos_ids == (0, 7)
+    assert load_model(ModelSpec(path=spec.path)).eos_ids == (0,)
 
 
 def test_a_template_that_ends_turns_with_words_leaves_the_end_of_text(tmp_path: Path) -> None:
     spec = folder(tmp_path, PLAIN.replace("<|endoftext|>", "\n"))
     assert load_template(spec).end() is None
-    assert load_model(spec).eos_id == load_tokenizer(spec).eos_id
+    assert load_model(spec).eos_ids == load_tokenizer(spec).eos_ids == (0,)
 
 
 def test_what_goes_wrong_is_one_line(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from openended.harness.errors import DataError, MissingExtra, SpecError
 from openended.harness.models import embedder as f
-from openended.harness.models import forward as _forward
+from openended.harness.models import score
+from openended.harness.models import tokenizer as tokenizers_
 from openended.harness.types import Ragged
 from tests.helpers import ragged
 
@@ -27,14 +28,15 @@ def spec(**options: Any) -> f.EmbedderSpec:
 
 
 def _wrap(model: Any, context: int | None = CONTEXT) -> Any:
-    from openended.harness.models.transformers import LanguageModel, ModelSpec
+    from openended.harness.models.spec import ModelSpec
+    from openended.harness.models.transformers import LanguageModel
 
     return LanguageModel(
         model=model.eval().requires_grad_(False),
         tokenizer=None,  # type: ignore[arg-type]
         device=torch.device("cpu"),
         dtype=torch.float32,
-        eos_id=VOCAB - 1,
+        eos_ids=(VOCAB - 1,),
         vocab_size=VOCAB,
         context_length=context,
         spec=ModelSpec(path="tiny/model"),
@@ -85,27 +87,27 @@ def oracle_nll(lm: Any, ids: list[int], first: int) -> list[float]:
 
 def test_word_ids_are_dense_and_shared_between_texts() -> None:
     # "a b a" → a=0, b=1; " c\tb" → c=2, b=1; nothing; so 0 1 0 | 2 1 | .
-    got = f.word_ids(["a b a", " c\tb\n", ""])
+    got = tokenizers_.word_ids(["a b a", " c\tb\n", ""])
     assert [row.tolist() for row in got] == [[0, 1, 0], [2, 1], []]
 
 
 def test_token_ids_in_a_batch_are_those_of_one_text_at_a_time() -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    from openended.harness.models.transformers import TextTokenizer
+    from openended.harness.models.tokenizer import TextTokenizer
 
     inner = Tokenizer(models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = TextTokenizer(inner, None, byte_level=False)
+    tokenizer = TextTokenizer(inner, (), byte_level=False)
     texts = ["a b a", "", "b zzz"] * 400
-    got = f.token_ids(tokenizer, texts)
+    got = tokenizers_.token_ids(tokenizer, texts)
     assert [row.tolist() for row in got] == [tokenizer.encode(t) for t in texts]
 
     class Slow:
         encode, decode = tokenizer.encode, tokenizer.decode
 
-    assert np.array_equal(f.token_ids(Slow(), texts).values, got.values)
-    assert len(f.token_ids(tokenizer, [])) == 0
+    assert np.array_equal(tokenizers_.token_ids(Slow(), texts).values, got.values)
+    assert len(tokenizers_.token_ids(tokenizer, [])) == 0
 
 
 def test_uniform_model_costs_log_vocabulary(lm: Any) -> None:
@@ -114,7 +116,7 @@ def test_uniform_model_costs_log_vocabulary(lm: Any) -> None:
 
     model = copy.deepcopy(lm.model)
     model.lm_head.weight = torch.nn.Parameter(torch.zeros_like(model.lm_head.weight), requires_grad=False)
-    got = f.token_nll(_wrap(model), ragged([[1, 2]]), ragged([[3, 4, 5]]), batch_size=2)
+    got = score.token_nll(_wrap(model), ragged([[1, 2]]), ragged([[3, 4, 5]]), batch_size=2)
     assert got.lengths.tolist() == [3]
     assert got.values == pytest.approx([math.log(97)] * 3, abs=1e-6)
     assert got.values.dtype == np.float64
@@ -124,7 +126,7 @@ def test_uniform_model_costs_log_vocabulary(lm: Any) -> None:
 @settings(max_examples=12, deadline=None)
 def test_nll_is_the_oracles(lm: Any, seed: int, include_prompt: bool, bos: bool, batch_size: int) -> None:
     prompts, texts = rows(seed, 4, 0, 6), rows(seed + 1, 4, 0, 8)
-    got = f.token_nll(lm, prompts, texts, include_prompt=include_prompt, bos=bos, batch_size=batch_size)
+    got = score.token_nll(lm, prompts, texts, include_prompt=include_prompt, bos=bos, batch_size=batch_size)
     for i in range(4):
         ids = [96] * bos + prompts[i].tolist() + texts[i].tolist()
         first = max(1, bos + (0 if include_prompt else len(prompts[i])))
@@ -135,7 +137,7 @@ def test_nll_is_the_oracles(lm: Any, seed: int, include_prompt: bool, bos: bool,
 
 def test_nll_of_a_text_longer_than_the_context_scores_each_token_once(lm: Any) -> None:
     prompts, texts = rows(3, 2, 5, 5), rows(4, 2, 80, 90)
-    got = f.token_nll(lm, prompts, texts, batch_size=3)
+    got = score.token_nll(lm, prompts, texts, batch_size=3)
     assert got.lengths.tolist() == texts.lengths.tolist()
     ids = np.concatenate([prompts[0], texts[0]]).tolist()
     # Tokens 5…31 see all before them; token 32 opens the second window, which begins at 16.
@@ -145,22 +147,22 @@ def test_nll_of_a_text_longer_than_the_context_scores_each_token_once(lm: Any) -
 
 
 def test_nll_with_a_prompt_longer_than_the_context(lm: Any) -> None:
-    got = f.token_nll(lm, rows(5, 1, 50, 50), rows(6, 1, 4, 4), batch_size=1)
+    got = score.token_nll(lm, rows(5, 1, 50, 50), rows(6, 1, 4, 4), batch_size=1)
     assert got.lengths.tolist() == [4]
     assert np.isfinite(got.values).all()
 
 
 def test_nll_of_nothing_is_nothing(lm: Any) -> None:
     empty = ragged([EMPTY, EMPTY])
-    assert f.token_nll(lm, empty, empty, batch_size=2).lengths.tolist() == [0, 0]
-    assert f.token_nll(lm, empty, ragged([EMPTY, [3]]), batch_size=2).lengths.tolist() == [0, 0]
-    assert f.token_nll(lm, empty, ragged([EMPTY, [3]]), bos=True, batch_size=2).lengths.tolist() == [0, 1]
-    assert len(f.token_nll(lm, ragged([]), ragged([]), batch_size=2)) == 0
+    assert score.token_nll(lm, empty, empty, batch_size=2).lengths.tolist() == [0, 0]
+    assert score.token_nll(lm, empty, ragged([EMPTY, [3]]), batch_size=2).lengths.tolist() == [0, 0]
+    assert score.token_nll(lm, empty, ragged([EMPTY, [3]]), bos=True, batch_size=2).lengths.tolist() == [0, 1]
+    assert len(score.token_nll(lm, ragged([]), ragged([]), batch_size=2)) == 0
 
 
 def test_rows_must_pair(lm: Any) -> None:
     with pytest.raises(ValueError, match="2 prompts, 1 continuations"):
-        f.token_nll(lm, ragged([[1], [2]]), ragged([[1]]), batch_size=1)
+        score.token_nll(lm, ragged([[1], [2]]), ragged([[1]]), batch_size=1)
 
 
 @pytest.mark.parametrize("pooling", ["last", "first", "mean"])
@@ -206,13 +208,13 @@ def test_several_lengths_are_those_of_one_at_a_time(lm: Any, masked: Any, kind: 
 
 def test_one_pass_for_both_gives_the_same(lm: Any) -> None:
     prompts, texts = rows(12, 7, 1, 4), rows(13, 7, 0, 45)
-    embedded, nll = f.embed_and_nll(lm, spec(max_length=20), prompts, texts, batch_size=3)
+    embedded, nll = score.embed_and_nll(lm, spec(max_length=20), prompts, texts, batch_size=3)
     alone = f.embed(lm, spec(max_length=20), prompts, texts, batch_size=3)
     np.testing.assert_allclose(embedded.vectors, alone.vectors, atol=1e-5)
     assert embedded.truncated == alone.truncated
-    np.testing.assert_allclose(nll.values, f.token_nll(lm, prompts, texts, batch_size=3).values, atol=1e-5)
+    np.testing.assert_allclose(nll.values, score.token_nll(lm, prompts, texts, batch_size=3).values, atol=1e-5)
     with pytest.raises(SpecError, match="causal"):
-        f.embed_and_nll(lm, spec(kind="masked"), prompts, texts, batch_size=3)
+        score.embed_and_nll(lm, spec(kind="masked"), prompts, texts, batch_size=3)
 
 
 def test_batch_size_changes_float_noise_alone_and_a_repeat_nothing(lm: Any) -> None:
@@ -239,7 +241,7 @@ def test_progress_counts_every_text(lm: Any) -> None:
 def test_scaled_logits_are_the_models_own(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some models scale or cap their logits after the output layer; then the whole model runs."""
     prompts, texts = rows(16, 3, 1, 3), rows(17, 3, 1, 9)
-    plain = f.token_nll(lm, prompts, texts, batch_size=2)
+    plain = score.token_nll(lm, prompts, texts, batch_size=2)
     forward = lm.model.forward
 
     def halved(*args: Any, **kwargs: Any) -> Any:
@@ -248,45 +250,10 @@ def test_scaled_logits_are_the_models_own(lm: Any, monkeypatch: pytest.MonkeyPat
         return out
 
     monkeypatch.setattr(lm.model, "forward", halved)
-    got = f.token_nll(lm, prompts, texts, batch_size=2)
+    got = score.token_nll(lm, prompts, texts, batch_size=2)
     assert not np.allclose(got.values, plain.values)
     ids = np.concatenate([prompts[0], texts[0]]).tolist()
     assert got[0] == pytest.approx(oracle_nll(lm, ids, len(prompts[0])), abs=1e-4)
-
-
-def test_out_of_memory_halves_the_batch_and_goes_on() -> None:
-    sizes: list[int] = []
-    done: list[int] = []
-
-    def step(part: Any) -> None:
-        sizes.append(len(part))
-        if len(part) > 2:
-            raise RuntimeError("CUDA out of memory. Tried to allocate")
-        done.extend(part.tolist())
-
-    _forward.in_batches(np.array([5, 9, 1, 7, 3]), 5, step)
-    assert sizes == [5, 2, 2, 1]
-    assert done == [1, 3, 0, 4, 2]  # longest first
-
-
-def test_memory_that_does_not_suffice_for_one_text_is_an_error() -> None:
-    def step(part: Any) -> None:
-        raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate")
-
-    with pytest.raises(RuntimeError, match="not enough memory"):
-        _forward.in_batches(np.array([1, 2]), 2, step)
-
-
-def test_other_errors_are_not_retried() -> None:
-    calls: list[int] = []
-
-    def step(part: Any) -> None:
-        calls.append(1)
-        raise RuntimeError("shapes do not agree")
-
-    with pytest.raises(RuntimeError, match="shapes"):
-        _forward.in_batches(np.array([1, 2]), 2, step)
-    assert calls == [1]
 
 
 def test_a_model_of_nan_is_an_error(lm: Any) -> None:

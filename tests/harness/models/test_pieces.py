@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from openended.harness.models import pieces as _pieces
-from openended.harness.models.embedder import token_ids
 from openended.harness.models.pieces import Pieces, are_exact
-from openended.harness.models.transformers import ModelSpec, bundled_models, load_tokenizer
+from openended.harness.models.spec import ModelSpec, bundled_models
+from openended.harness.models.tokenizer import load_tokenizer, token_ids
 from tests.metrics.text_helpers import bpe, published
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")

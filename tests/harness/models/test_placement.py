@@ -14,9 +14,11 @@ from openended.harness.decoding.base import Decoder
 from openended.harness.decoding.loop import Prompt, generate
 from openended.harness.decoding.teacher import next_token_stats
 from openended.harness.errors import MissingExtra, SpecError
-from openended.harness.models.embedder import EmbedderSpec, embed_and_nll
+from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.placement import gather, is_spread
-from openended.harness.models.transformers import LanguageModel, ModelSpec, bundled_models, load_model
+from openended.harness.models.score import embed_and_nll
+from openended.harness.models.spec import ModelSpec, bundled_models
+from openended.harness.models.transformers import LanguageModel, load_model
 from openended.harness.registry import build
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Runtime

@@ -61,7 +61,10 @@ def test_texts_are_paired_by_id(tmp_path: Path, prompts: Path, field: str) -> No
     rows, notes = g.import_rows(path, prompts, None, None)
     assert texts(rows) == [" g0", " g1", " g2"]
     assert [r.prompt for r in rows] == ["P0", "P1", "P2"]
-    assert notes == ["the file does not say how texts ended: those not cut here count as ended"]
+    assert notes == [
+        "its ids were taken for numbers of the task's records, counted from 0",
+        "the file does not say how texts ended: those not cut here count as ended",
+    ]
 
 
 @pytest.mark.parametrize("identity", ["jsonl/000001", "000001", "1", 1])
@@ -83,14 +86,49 @@ def test_texts_are_paired_by_prompt_and_the_rest_counted(tmp_path: Path, prompts
     assert "1 texts of the file answer no example of this run" in notes
 
 
-def test_texts_are_paired_by_line(tmp_path: Path) -> None:
+def test_texts_are_paired_by_order_where_neither_side_has_ids(tmp_path: Path) -> None:
     prompts = prompts_file(tmp_path, {f"webtext/{i:06d}": "P" for i in (0, 2)})
     path = lines(tmp_path, [{"text": f" g{i}"} for i in range(4)])
-    assert texts(g.import_rows(path, prompts, None, None)[0]) == [" g0", " g2"]
-    prompts = prompts_file(tmp_path, {"docs/a/b/0": "P", "docs/a/c/1": "Q"})
     rows, notes = g.import_rows(path, prompts, None, None)
-    assert texts(rows) == [" g0", " g1"]
-    assert "paired with the examples line by line" in notes
+    assert texts(rows) == [" g0", " g2"]
+    assert notes[:2] == [
+        "paired by order: neither file has ids, so line i answers record i",
+        "2 texts of the file answer no example of this run",
+    ]
+
+
+def test_examples_with_ids_are_not_paired_by_order(tmp_path: Path) -> None:
+    prompts = prompts_file(tmp_path, {"jsonl/a": "P", "jsonl/b": "Q"})
+    with pytest.raises(DataError, match=r"the examples have ids \('jsonl/a', 'jsonl/b'\), its lines have neither"):
+        g.import_rows(lines(tmp_path, [{"text": "x"}, {"text": "y"}]), prompts, None, None)
+
+
+def test_a_partial_match_of_ids_names_the_first_that_fail(tmp_path: Path) -> None:
+    prompts = prompts_file(tmp_path, {f"jsonl/{i}": "P" for i in "abcde"})
+    rows = [{"id": i, "text": "x"} for i in ("a", "v", "w", "y", "z")]
+    with pytest.raises(DataError) as told:
+        g.import_rows(lines(tmp_path, rows), prompts, None, None)
+    assert "no text for 4 of 5 examples: 'jsonl/b', 'jsonl/c', 'jsonl/d', …" in str(told.value)
+    assert "ids of the file that are none of the task: 'v', 'w', 'y', …" in str(told.value)
+
+
+def test_ids_that_match_nothing_never_fall_back_to_order(tmp_path: Path, prompts: Path) -> None:
+    rows = [{"id": f"x{i}", "text": f" g{i}"} for i in range(3)]
+    with pytest.raises(DataError, match="no text for 3 of 3 examples"):
+        g.import_rows(lines(tmp_path, rows), prompts, None, None)
+
+
+def test_every_line_has_an_id_or_none_has(tmp_path: Path, prompts: Path) -> None:
+    rows = [{"id": 0, "text": "a"}, {"text": "b"}, {"id": 2, "text": "c"}]
+    with pytest.raises(DataError, match=r"g\.jsonl:2: no id, though other lines have one"):
+        g.import_rows(lines(tmp_path, rows), prompts, None, None)
+
+
+def test_prompts_that_disagree_with_the_ids_are_an_error_where_they_cannot_pair(tmp_path: Path) -> None:
+    prompts = prompts_file(tmp_path, {"jsonl/a": "P", "jsonl/b": "P"})
+    rows = [{"id": "a", "prompt": "P", "text": "x"}, {"id": "b", "prompt": "other", "text": "y"}]
+    with pytest.raises(DataError, match=r"g\.jsonl:2: its prompt is not that of jsonl/b"):
+        g.import_rows(lines(tmp_path, rows), prompts, None, None)
 
 
 def test_a_prompt_that_begins_every_text_is_cut_off(tmp_path: Path, prompts: Path) -> None:
@@ -108,7 +146,7 @@ def test_tokens_and_the_cut(tmp_path: Path, prompts: Path) -> None:
     assert texts(rows) == ["", "ab", "abc"]
     assert [r.generation.stop for r in rows] == ["eos", "eos", "length"]
     assert rows[2].generation.token_ids == (97, 98, 99)
-    assert notes == ["1 of 3 generations are empty"]
+    assert notes[1:] == ["1 of 3 generations are empty"]
 
 
 def test_draws_of_one_prompt_are_numbered(tmp_path: Path) -> None:
@@ -160,7 +198,7 @@ def test_the_mauve_archive(tmp_path: Path, prompts: Path, protocol: int) -> None
     assert texts(rows) == ["ab", "cdef", ""]
     assert rows[1].generation.token_ids == (99, 100, 101, 102)
     assert [r.generation.stop for r in rows] == ["eos", "length", "eos"]
-    assert notes == ["1 of 3 generations are empty"]
+    assert notes[1:] == ["1 of 3 generations are empty"]
 
 
 def test_the_mauve_archive_needs_a_tokenizer_and_the_official_prompts(tmp_path: Path, prompts: Path) -> None:
@@ -282,7 +320,7 @@ def test_pickles_of_another_shape_are_refused(tmp_path: Path, prompts: Path, val
         ([{"id": 1.5, "text": "a"}], r":1: expected an id"),
         ([{"id": 0, "text": "a", "sample": -1}], r":1: field 'sample'"),
         ([{"id": 0, "text": "a", "stop": "bored"}], r":1: field 'stop': expected eos or length"),
-        ([{"id": 0, "text": "a"}], r"no text for 2 of 3 examples, the first 'jsonl/000001'"),
+        ([{"id": 0, "text": "a"}], r"no text for 2 of 3 examples: 'jsonl/000001', 'jsonl/000002'"),
         ([{"prompt": "none of them", "text": "a"}], r"neither its ids nor its prompts"),
         ([{"text": "a"}], r"holds 1 texts for 3 examples; set num_examples=1"),
         ([{"gens_article": "x"}], r"expected a list of texts"),

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from openended.harness.record import SCHEMA
+
 DECODERS: dict[str, dict[str, Any]] = {
     "greedy": {"title": "greedy", "stochastic": False, "quality": 0.05, "entropy": 2.2, "ppl": 4.1},
     "beam": {
@@ -131,7 +133,7 @@ def write_run(folder: Path, decoder: str, seed: int | None, *, model: str = "doc
     run = folder / "runs" / experiment / f"{stamp}-{key}"
     run.mkdir(parents=True, exist_ok=True)
     record = {
-        "schema": 1, "created": created, "overrides": [], "git": {}, "packages": {}, "hardware": {}, "timings": {}, "inputs": inputs,
+        "schema": SCHEMA, "created": created, "overrides": [], "command": [], "git": {}, "provenance": {}, "notes": [], "packages": {}, "hardware": {}, "timings": {}, "inputs": inputs,
         "store": "../../../store", "axes": flat, "results": lines,
         "spec": {"experiment": experiment, "task": {"name": "docs"}, "model": {"title": model},
                  "decoder": {"name": decoder, "title": title or DECODERS.get(decoder, {}).get("title", decoder)}},

@@ -26,7 +26,8 @@ def test_everything_is_written_and_the_same_again(runs, tmp_path, capsys):
                  "figures/divergence.pdf", "figures/divergence.png", "figures/metrics.pdf"):  # fmt: skip
         assert name in names
     assert "nucleus p=0.95" in shown
-    assert "full.tex" in shown
+    assert "(full: .md .tex .csv)" in shown
+    assert "signature" not in shown
     report = build_report([runs], tmp_path / "b", layout="full")
     assert sorted(p.relative_to(tmp_path / "b") for p in report.paths) == files
     for file in files:
@@ -68,7 +69,7 @@ def test_mistakes_are_one_line_and_exit_2(runs, tmp_path, capsys, options, messa
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1
-    assert err.startswith("error: ")
+    assert err.startswith("openended-report: ")
 
 
 def test_different_signatures_exit_2_and_write_no_table(tmp_path, capsys):

@@ -105,7 +105,16 @@ def _jobs(config: DictConfig, words: Sequence[str]) -> Jobs:
         own = [f"{key}={value}" for key, value in axes.items() if value is not None]
         parsed = parser.parse_overrides([*own, *words])
         jobs += BasicSweeper.split_arguments(parsed, None)[0]
-    return jobs
+    return by_model(jobs)
+
+
+def by_model(jobs: Jobs) -> Jobs:
+    """Put the jobs of one model side by side, else in their order: a process then loads each model once."""
+    seen: dict[tuple[str, ...], int] = {}
+    models = [tuple(word for word in job if _key(word).split(".")[0] == "model") for job in jobs]
+    for model in models:
+        seen.setdefault(model, len(seen))
+    return [job for _, job in sorted(zip(models, jobs, strict=True), key=lambda pair: seen[pair[0]])]
 
 
 def _key(word: str) -> str:

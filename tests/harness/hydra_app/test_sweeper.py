@@ -6,7 +6,11 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from openended.harness.hydra_app.union import all_jobs, axes_of
+from openended.harness.hydra_app.job import settings_of
+from openended.harness.hydra_app.sweeper import all_jobs, axes_of
+from openended.harness.models.spec import ModelSpec
+from openended.harness.run.session import Session
+from openended.harness.store import Store
 
 
 def config(sweeper, *words):
@@ -57,3 +61,27 @@ def test_a_series_with_an_unknown_experiment_is_an_error():
         cfg = compose("config", overrides=words, return_hydra_config=True)
         with pytest.raises(Exception, match="mauve_table33_docs"):
             all_jobs(cfg)
+
+
+def test_the_jobs_of_one_model_are_neighbours():
+    grids = [{"model": "a,b", "decoder": "greedy"}, {"model": "b,a", "decoder": "nucleus", "decoder.p": "0.9"}]
+    jobs = all_jobs(config({"params": {"seed": "0,1"}, "grids": grids}))
+    assert [job[1] for job in jobs] == ["model=a"] * 4 + ["model=b"] * 4
+    assert [job[0] for job in jobs] == ["seed=0", "seed=1"] * 4
+
+
+def test_the_grid_of_a_paper_loads_each_model_once(monkeypatch, tmp_path):
+    """GPT-2 in four sizes, three decoders, two seeds; GPT-2 large scores and embeds."""
+    monkeypatch.setattr(ModelSpec, "load", lambda spec, **_: spec)
+    session = Session(Store(tmp_path))
+    with initialize_config_module("openended.conf", version_base="1.3"):
+        words = ["experiment=mauve_table6", "hydra.sweeper.params.seed='0,1'"]
+        jobs = all_jobs(compose("config", overrides=words, return_hydra_config=True))
+        for job in jobs:
+            cfg = compose("config", overrides=["experiment=mauve_table6", *job])
+            settings = settings_of(cfg, "mauve_table6")
+            for spec in (settings.model, settings.scorer):
+                session.model(spec, settings.runtime)
+            session.embedder(settings.embedder, settings.runtime)
+    assert len(jobs) == 24
+    assert sorted(session.loads) == ["gpt2", "gpt2-large", "gpt2-medium", "gpt2-xl"]

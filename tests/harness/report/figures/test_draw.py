@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 
 from openended.harness.contract import Features, Side
 from openended.harness.report.figures import curves, frontiers, panels, sweeps
+from openended.harness.report.figures.draw import draw_all
 from openended.harness.report.figures.drawing import COLOURS, MOST, look, save, styled
 from openended.harness.report.read.fold import fold
 from openended.harness.report.read.frame import read_results
@@ -20,7 +21,7 @@ from openended.harness.report.tables.systems import value_tables
 from openended.metrics.mauve import Mauve
 from tests.harness.report.synthetic import result, stored, write_run
 
-FIXTURE = Path(__file__).parents[2] / "fixtures" / "report"
+FIXTURE = Path(__file__).parents[3] / "fixtures" / "report"
 
 
 @pytest.fixture(scope="module")
@@ -154,3 +155,10 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
     _, spread = table.text(cell, table.columns[0])
     assert re.fullmatch(r"± 0\.\d+ \(0\.\d+\)", spread), "both sources of spread are shown"
     assert "the metric's own spread" in table.legend()
+
+
+def test_everything_that_the_runs_have_data_for_is_drawn_at_once(tmp_path):
+    results = read_results([FIXTURE], {"experiment": "decoders", "num_examples": "500", "max_new_tokens": "96"})
+    names = {path.name for path in draw_all(results, tmp_path)}
+    assert names >= {"divergence.png", "divergence.pdf", "metrics.png", "zipf.png", "precision_recall.png"}
+    assert names == {path.name for path in tmp_path.iterdir()}

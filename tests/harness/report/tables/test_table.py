@@ -14,7 +14,7 @@ import pytest
 from openended.harness.report.tables.console import print_table
 from openended.harness.report.tables.latex import escape, to_latex
 from openended.harness.report.tables.markdown import to_csv, to_markdown
-from openended.harness.report.tables.table import Cell, Column, Row, Table
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
 NASTY = r"a_b & c% $d$ {e} #f ~g ^h \i <j> |k| *l* `m` ε τ é 中"
 
@@ -23,9 +23,9 @@ TABLE = Table(
     f"Title {NASTY}",
     (Column("mauve", "mauve", f"MAUVE {NASTY}", "higher", 3, "mauve|v:1|n:5/5"), Column("p", "p", "PPL", "match_human", 1, "p|v:1")),
     (
-        Row("human", "human", (Cell(0.957, note="The ceiling."), Cell(36.4))),
-        Row(f"x {NASTY}", "model", (Cell(0.9, 0.01, 3, best=True), Cell(1234.5, signed=True, suffix="**")), seeds=3, rule=True),
-        Row("beam", "model", (Cell(note=f"Reason {NASTY}"), Cell(-2.0)), seeds=1),
+        TableRow("human", "human", (Cell(0.957, note="The ceiling."), Cell(36.4))),
+        TableRow(f"x {NASTY}", "model", (Cell(0.9, 0.01, 3, best=True), Cell(1234.5, signed=True, suffix="**")), seeds=3, rule=True),
+        TableRow("beam", "model", (Cell(note=f"Reason {NASTY}"), Cell(-2.0)), seeds=1),
     ),
     (f"Remark {NASTY}",),
 )  # fmt: skip
@@ -105,7 +105,7 @@ def test_the_terminal_shows_table_notes_and_signatures():
     from rich.console import Console
 
     out = io.StringIO()
-    print_table(TABLE, Console(file=out, width=160, no_color=True))
+    print_table(TABLE, Console(file=out, width=160, no_color=True), signatures=True)
     text = out.getvalue()
     for part in ("human", "0.900±0.010", "The ceiling.", "[b]", "mauve|v:1|n:5/5", "↑ higher is better"):
         assert part in text
@@ -125,6 +125,6 @@ def test_a_cell_without_a_value_is_a_dash_unless_nothing_belongs_there():
 
 def test_words_begin_at_the_left_in_markdown():
     columns = (Column("", "source", "source", "none"), Column("m", "m", "M", "higher"))
-    rows = (Row("one", "claim", (Cell(words="said"), Cell(0.5, n=1))),)
+    rows = (TableRow("one", "claim", (Cell(words="said"), Cell(0.5, n=1))),)
     table = Table("t", "T", columns, rows, head="Claim", show_seeds=False)
     assert to_markdown(table).splitlines()[3] == "| --- | --- | ---: |"

@@ -19,7 +19,7 @@ from openended.metrics._huse_statistic import Rule
 from openended.metrics.huse import Huse
 from tests.harness.report.synthetic import result, write_run
 
-EXAMPLE = Path(__file__).parents[3] / "tasks/data/example_ratings.csv"
+EXAMPLE = Path(__file__).parents[4] / "tasks/data/example_ratings.csv"
 RULE = Rule()
 
 

@@ -10,7 +10,7 @@ import pytest
 from openended.harness.report.read.frame import read_results
 from openended.harness.report.tables.abilities import ability_tables
 from openended.metrics.bradley_terry import bradley_terry
-from tests.e2e.test_runs import openended
+from tests.helpers import openended
 
 WINS = {("human", "a"): 7, ("a", "human"): 2, ("human", "b"): 8, ("b", "human"): 3, ("a", "b"): 5, ("b", "a"): 4}
 

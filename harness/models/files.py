@@ -1,0 +1,71 @@
+"""The files of a model's folder that decide what it does, and their digests: everything that is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from openended.harness.errors import DataError
+from openended.harness.io import file_digest, read_json
+from openended.harness.types import Json
+
+INDEX = "model.safetensors.index.json"
+WEIGHTS = ("model.safetensors", INDEX)
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
+_WITH_THEM = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")
+_CONFIGS = ("config.json", "generation_config.json", "chat_template.jinja")
+# Of a sentence-transformers folder, what nobody loads.
+_UNREAD = (".md", ".lock", ".gitattributes")
+
+
+def model_files(folder: Path) -> list[Path]:
+    """Weights (the shards that the index names, and the index), configs, tokenizer.
+
+    Raises:
+        DataError: If the index names a shard that is not there, or is damaged.
+    """
+    named = (*_CONFIGS, *TOKENIZERS, *_WITH_THEM)
+    return sorted([p for name in named if (p := folder / name).is_file()] + _weights(folder))
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    """Files of the tokenizer alone."""
+    return sorted(p for name in (*TOKENIZERS, *_WITH_THEM) if (p := folder / name).is_file())
+
+
+def sentence_files(folder: Path) -> list[Path]:
+    """All files of a sentence-transformers folder, its modules' folders included."""
+    kept = [p for p in folder.rglob("*") if p.is_file() and p.suffix not in _UNREAD]
+    return sorted(p for p in kept if not any(part.startswith(".") for part in p.relative_to(folder).parts))
+
+
+def digests(folder: Path, files: Iterable[Path]) -> dict[str, Json]:
+    """Return path in the folder → SHA-256 (hex); kept while size and time of a file stay."""
+    return {p.relative_to(folder).as_posix(): _cached(*_fingerprint(p)) for p in files}
+
+
+def _weights(folder: Path) -> list[Path]:
+    """What transformers would load: the one file, else the shards of the index."""
+    whole, index = folder / WEIGHTS[0], folder / INDEX
+    if whole.is_file() or not index.is_file():
+        return [whole] if whole.is_file() else []
+    told = read_json(index)
+    shards = told.get("weight_map") if isinstance(told, dict) else None
+    if not isinstance(shards, dict):
+        raise DataError(f"{index}: expected an object with a weight_map")
+    files = [folder / str(name) for name in sorted(set(shards.values()))]
+    missing = next((p.name for p in files if not p.is_file()), None)
+    if missing is not None:
+        raise DataError(f"{index}: names the shard {missing}, which is not in the folder")
+    return [index, *files]
+
+
+def _fingerprint(path: Path) -> tuple[str, int, int]:
+    stat = path.stat()
+    return str(path), stat.st_size, stat.st_mtime_ns
+
+
+@lru_cache(maxsize=256)
+def _cached(path: str, size: int, mtime: int) -> str:  # noqa: ARG001 - part of the cache's key
+    return file_digest(Path(path))

@@ -1,0 +1,119 @@
+"""Token losses of texts, and those together with their vectors in one pass.
+
+Rows keep their order; both sides go through the same functions with the same options.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from openended.harness.errors import DataError, SpecError
+from openended.harness.models import forward
+from openended.harness.models.backend import Embedded
+from openended.harness.models.embedder import EmbedderSpec, embedded, joined
+from openended.harness.types import F64, I64, Ragged
+
+if TYPE_CHECKING:
+    from openended.harness.models.transformers import LanguageModel
+
+
+def token_nll(
+    lm: LanguageModel,
+    prompts: Ragged,
+    continuations: Ragged,
+    *,
+    include_prompt: bool = False,
+    bos: bool = False,
+    batch_size: int,
+    advance: forward.Advance | None = None,
+) -> Ragged:
+    """Score texts: -log p(token | what stands before it), in nats.
+
+    The continuation is conditioned on the prompt; its tokens are scored and counted, the end of text is not. A first
+    token with nothing before it has no prediction and no score, unless `bos` puts the start token there. Texts longer
+    than the context are read in windows that overlap by half, every token scored once.
+
+    Args:
+        lm: The scorer.
+        prompts: Token ids under the scorer's own tokenizer; rows may be empty.
+        continuations: Token ids, as many rows.
+        include_prompt: Score the prompt's tokens too.
+        bos: Put the model's start token before the text.
+        batch_size: Texts at once; changes nothing but float noise and time.
+        advance: Called with the number of texts done.
+
+    Returns:
+        Float64 rows, one value a scored token.
+    """
+    jobs, out = _scoring(lm, prompts, continuations, include_prompt=include_prompt, bos=bos)
+    forward.run(lm, jobs, rows=len(out), pool=None, nll=out.values, batch_size=batch_size, advance=advance)
+    forward.check_finite(out.values, f"token losses of {lm.spec.title}")
+    return out
+
+
+def embed_and_nll(
+    lm: LanguageModel,
+    spec: EmbedderSpec,
+    prompts: Ragged,
+    continuations: Ragged,
+    *,
+    include_prompt: bool = False,
+    batch_size: int,
+    advance: forward.Advance | None = None,
+) -> tuple[Embedded, Ragged]:
+    """Do what `embed` and `token_nll` do in one pass, where scorer and embedder are one causal model.
+
+    Raises:
+        SpecError: If the embedder is not causal.
+    """
+    if spec.kind != "causal":
+        raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {spec.kind!r}")
+    limit = spec.limit(lm.context_length)
+    jobs, out = _scoring(lm, prompts, continuations, include_prompt=include_prompt, bos=False)
+    lengths = prompts.lengths + continuations.lengths
+    pool = forward.Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
+    forward.run(lm, jobs, rows=len(out), pool=pool, nll=out.values, batch_size=batch_size, advance=advance)
+    forward.check_finite(out.values, f"token losses of {lm.spec.title}")
+    return embedded(lm, pool, lengths, (limit,))[0], out
+
+
+def _scoring(
+    lm: LanguageModel, prompts: Ragged, continuations: Ragged, *, include_prompt: bool, bos: bool
+) -> tuple[list[forward.Job], Ragged]:
+    """Return the sequences to run and the array that their scores fill."""
+    rows = joined(prompts, continuations)
+    lead = np.array([lm.start_id]) if bos else np.zeros(0, dtype=np.int64)
+    jobs: list[forward.Job] = []
+    counts = []
+    total = 0
+    for i, (row, prompt) in enumerate(zip(rows, prompts.lengths, strict=True)):
+        ids = np.concatenate([lead, row])
+        first = max(1, len(lead) + (0 if include_prompt else int(prompt)))
+        counts.append(max(0, len(ids) - first))
+        jobs += _windows(i, ids if len(ids) else np.array([lm.start_id]), first, total, lm.context_length)
+        total += counts[-1]
+    offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+    values: F64 = np.full(total, np.nan)
+    return jobs, Ragged(values, offsets)
+
+
+def _windows(row: int, ids: I64, first: int, out: int, context: int | None) -> list[forward.Job]:
+    """Cut a sequence into windows of the context; each later window scores what the ones before have not."""
+    if context is None or len(ids) <= context:
+        return [forward.Job(row, ids, min(first, len(ids)), out)]
+    if context < 2:
+        raise DataError(f"a scorer with a context of {context} cannot score texts")
+    jobs = [forward.Job(row, ids[:context], min(first, context), out)]
+    done = max(first, context)
+    if first < context:
+        out += context - first
+    step = max(1, context // 2)
+    while done < len(ids):
+        end = min(len(ids), done + step)
+        start = end - context
+        jobs.append(forward.Job(-1, ids[start:end], done - start, out))
+        out += end - done
+        done = end
+    return jobs

@@ -1,0 +1,205 @@
+"""Where a causal language model of transformers comes from.
+
+Planning needs names, digests and context lengths, never weights: everything here is free of torch.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from openended.harness.errors import DataError, first_line
+from openended.harness.io import read_json
+from openended.harness.models.backend import BackendSpec
+from openended.harness.models.files import TOKENIZERS, WEIGHTS, digests, model_files
+from openended.harness.models.hub import offline
+from openended.harness.registry import register
+from openended.harness.types import Json
+
+BUNDLED = "bundled:"
+_NO_HUB = "not in the local cache and the hub is off or out of reach"
+_POSITIONS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "seq_length")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@register("model")
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec(BackendSpec):
+    """A causal language model by Hugging Face hub id, by folder, or one that comes with the harness."""
+
+    name: ClassVar[str] = "transformers"
+    loader: ClassVar[str] = "openended.harness.models.local:load_backend"
+
+    path: str
+    """Hub id (`gpt2-large`), folder, or `bundled:docs-s`."""
+    label: str | None = None
+    """Name in tables; null: the last part of the path."""
+    revision: str | None = None
+    """Branch, tag or commit on the hub; pin a commit for anything that is published."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    chat_template: bool = False
+    """The model under test reads each prompt through its tokenizer's chat template (see `models.chat`)."""
+
+    def check(self) -> None:
+        """Refuse what no model can be: an empty path, a revision of a folder, an unknown bundled model."""
+        self.require(bool(self.path.strip()), "path", "a hub id, a folder or bundled:<name>")
+        if self.path.startswith(BUNDLED):
+            known = bundled_models()
+            self.require(self.path.removeprefix(BUNDLED) in known, "path", f"bundled: one of {', '.join(known)}")
+        self.require(self.revision is None or self.folder is None, "revision", "null for a folder")
+
+    @property
+    def title(self) -> str:
+        """Name in tables."""
+        name = self.label or self.path.removeprefix(BUNDLED).rstrip("/").rpartition("/")[2]
+        return f"{name} (chat)" if self.chat_template else name
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder the model lies in, or None for a hub id."""
+        if self.path.startswith(BUNDLED):
+            return assets() / self.path.removeprefix(BUNDLED)
+        path = Path(self.path).expanduser()
+        looks_local = self.path.startswith((".", "/", "~")) or self.path.count("/") > 1
+        return path if path.is_dir() or looks_local else None
+
+    def identity(self) -> dict[str, Json]:
+        """What makes two models the same one, whatever their paths: content digests, or the hub's commit.
+
+        Raises:
+            DataError: If a file is missing or the hub cannot be asked.
+        """
+        made: dict[str, Json] = {"dtype": self.dtype, "chat_template": self.chat_template}
+        folder = self.folder
+        if folder is None:
+            return {**made, "hub": self.path, "commit": self.commit()}
+        self.check_ready()
+        return {**made, "files": digests(folder, model_files(folder))}
+
+    def context_length(self) -> int | None:
+        """Number of positions by config.json; None where the config has no such limit."""
+        config = self.config()
+        parts = (config, config.get("text_config") or {})
+        found = [part[key] for part in parts for key in _POSITIONS if isinstance(part.get(key), int)]
+        return int(found[0]) if found else None
+
+    def end_ids(self) -> tuple[int, ...]:
+        """The tokens that end a text: all that config.json and generation_config.json name, each once."""
+        config = self.config()
+        named = [config.get("eos_token_id"), (config.get("text_config") or {}).get("eos_token_id")]
+        named.append(self._generation_config().get("eos_token_id"))
+        flat = [i for value in named for i in (value if isinstance(value, list) else [value])]
+        return tuple(dict.fromkeys(i for i in flat if isinstance(i, int)))
+
+    def tokenizer_spec(self) -> ModelSpec:
+        """Its own."""
+        return self
+
+    def config(self) -> dict[str, Any]:
+        """config.json as a dict.
+
+        Raises:
+            DataError: If it is missing or no JSON object.
+        """
+        folder = self.folder
+        path = folder / "config.json" if folder is not None else self.hub_file("config.json")
+        if path is None:
+            raise DataError(f"model {self.path}: config.json is not in the local cache; {_how_to_get(self)}")
+        if not path.is_file():
+            raise DataError(f"model {self.path}: no config.json in {path.parent}")
+        return _json_object(path)
+
+    def _generation_config(self) -> dict[str, Any]:
+        """generation_config.json, which not every model has."""
+        name = "generation_config.json"
+        folder = self.folder
+        path = folder / name if folder is not None else self.hub_file(name, optional=True)
+        return _json_object(path) if path is not None and path.is_file() else {}
+
+    def check_ready(self) -> None:
+        """Raise `DataError` if the model cannot be loaded: says which file is missing and how to get it."""
+        folder = self.folder
+        if folder is None:
+            if offline() and (self.hub_file("config.json") is None or not self._hub_weights()):
+                raise DataError(f"model {self.path}: {_NO_HUB}; {_how_to_get(self)}")
+            return
+        if not folder.is_dir():
+            raise DataError(f"model {self.path}: no such folder")
+        if not (folder / "config.json").is_file():
+            raise DataError(f"model {self.path}: no config.json in the folder")
+        if not any((folder / name).is_file() for name in WEIGHTS):
+            raise DataError(f"model {self.path}: no weights in the folder (expected model.safetensors)")
+        if not any((folder / name).is_file() for name in TOKENIZERS):
+            raise DataError(f"model {self.path}: no tokenizer in the folder (expected tokenizer.json)")
+
+    def commit(self) -> str:
+        """The commit that the revision names: from the local cache, else from the hub."""
+        if self.revision is not None and _COMMIT.fullmatch(self.revision):
+            return self.revision
+        cached = self.hub_file("config.json")
+        if cached is not None and _COMMIT.fullmatch(cached.parent.name):
+            return cached.parent.name
+        if offline():
+            raise DataError(f"model {self.path}: {_NO_HUB}; {_how_to_get(self)}")
+        from huggingface_hub import HfApi
+
+        try:
+            return str(HfApi().model_info(self.path, revision=self.revision).sha)
+        except Exception as err:
+            raise DataError(f"model {self.path}: the hub does not answer for it ({first_line(err)})") from err
+
+    def hub_file(self, name: str, *, optional: bool = False) -> Path | None:
+        """A file of the hub model in the local cache; fetched if the hub may be asked; None if there is none.
+
+        Raises:
+            DataError: If it cannot be fetched; where it is `optional`, not because the hub has none of this name.
+        """
+        from huggingface_hub import hf_hub_download, try_to_load_from_cache
+        from huggingface_hub.errors import EntryNotFoundError
+
+        found = try_to_load_from_cache(self.path, name, revision=self.revision)
+        if isinstance(found, str):
+            return Path(found)
+        if offline():
+            return None
+        try:
+            return Path(hf_hub_download(self.path, name, revision=self.revision))
+        except Exception as err:
+            if optional and isinstance(err, EntryNotFoundError):
+                return None
+            raise DataError(f"model {self.path}: cannot fetch {name} ({first_line(err)}); {_how_to_get(self)}") from err
+
+    def _hub_weights(self) -> bool:
+        from huggingface_hub import try_to_load_from_cache
+
+        return any(isinstance(try_to_load_from_cache(self.path, w, revision=self.revision), str) for w in WEIGHTS)
+
+
+def bundled_models() -> tuple[str, ...]:
+    """Names of the models that come with the harness."""
+    root = assets()
+    return tuple(sorted(p.name for p in root.iterdir() if (p / "config.json").is_file())) if root.is_dir() else ()
+
+
+def assets() -> Path:
+    """Where the bundled models lie."""
+    from importlib.resources import files
+
+    return Path(str(files("openended.harness"))) / "assets"
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    made = read_json(path)
+    if not isinstance(made, dict):
+        raise DataError(f"{path}: expected a JSON object")
+    return made
+
+
+def _how_to_get(spec: ModelSpec) -> str:
+    pin = f" --revision {spec.revision}" if spec.revision else ""
+    return f"get it where there is a network with `hf download {spec.path}{pin}`, or set model.path to a folder"
+
+
+__all__ = ["BUNDLED", "ModelSpec", "bundled_models"]

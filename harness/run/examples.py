@@ -1,0 +1,142 @@
+"""The first stage of a run: the task's examples, the human side, and what a model under test reads in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openended.harness.contract import Tokenizer
+from openended.harness.errors import SpecError
+from openended.harness.models.chat import load_template
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import tokenizer_digest
+from openended.harness.run import artefacts as stages
+from openended.harness.run.settings import Settings
+from openended.harness.run.steps import Source, Steps
+from openended.harness.signature import canonical
+from openended.harness.store import Entry
+from openended.harness.types import HUMAN
+
+# In place of a tokenizer's digest where the rows are kept as texts alone.
+NO_TOKENIZER = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The examples of a run and the human side; entries are None while they are only planned."""
+
+    fingerprint: str | None
+    """Digest of the task's data; None where a plan finds it missing."""
+    tokenizer_spec: ModelSpec | None
+    """Whose tokens the rows are kept in: the model's under test, else the scorer's; None: texts alone."""
+    tokenizer: str | None
+    """Digest of that tokenizer, or `NO_TOKENIZER`; None where a plan finds it missing."""
+    examples: Entry | None
+    human: Entry | None
+    chat: Entry | None
+    """The prompts in the chat template of the model under test; None too where there is none to be used."""
+
+    @property
+    def source(self) -> Source:
+        """The human side."""
+        return Source(HUMAN, self.human, stages.HUMAN_ROWS, self.tokenizer, self.chat)
+
+    @property
+    def prompts(self) -> Path:
+        """Where the prompts are."""
+        if self.human is None:
+            raise SpecError("prompts were not made yet")
+        return self.human.path / stages.PROMPTS
+
+    def ceiling(self) -> tuple[Source, Source] | None:
+        """Return two disjoint sets of human rows; None if there are too few."""
+        if self.human is not None and not self.human.meta["ceiling"]:
+            return None
+        half, more = stages.CEILING
+        return (
+            Source(HUMAN, self.human, half, self.tokenizer, label="half of human"),
+            Source("more human", self.human, more, self.tokenizer),
+        )
+
+
+def draw(settings: Settings, steps: Steps) -> Drawn:
+    """Make or plan the examples, the human side and the prompts in a chat template."""
+    if not steps.plan_only:
+        settings.task.fetch()
+    fingerprint = steps.ask(settings.task.fingerprint)
+    model = settings.model if settings.generations is None else None
+    if model is not None:
+        steps.ask(model.check_ready)
+    spec = model or settings.scorer
+    tokenizer = NO_TOKENIZER if spec is None else steps.ask(lambda: tokenizer_digest(spec))
+    examples = _examples(settings, steps, fingerprint, spec, tokenizer)
+    human = _human(settings, steps, examples, spec, tokenizer)
+    chat = _chat(settings, steps, examples, tokenizer)
+    return Drawn(fingerprint, spec, tokenizer, examples, human, chat)
+
+
+def tokenizer_of(steps: Steps, spec: ModelSpec | None) -> Tokenizer | None:
+    """Return a model's tokenizer, or None where the rows are texts alone."""
+    return steps.session.tokenizer(spec) if spec is not None else None
+
+
+def _examples(
+    settings: Settings, steps: Steps, fingerprint: str | None, spec: ModelSpec | None, tokenizer: str | None
+) -> Entry | None:
+    """Draw the examples of the task."""
+    task, count = settings.task, settings.num_examples
+    inputs = {"source": fingerprint}
+    if task.needs_tokenizer():
+        if spec is None:
+            raise SpecError(f"task {task.name} cuts prompts by tokens: it needs a model or a scorer")
+        inputs["tokenizer"] = tokenizer
+    cuts = spec if task.needs_tokenizer() else None
+    return steps.step(
+        "examples", task.name, {"task": canonical(task), "count": count}, inputs,
+        lambda folder: stages.make_examples(folder, task, tokenizer_of(steps, cuts), count),
+    )  # fmt: skip
+
+
+def _human(
+    settings: Settings, steps: Steps, examples: Entry | None, spec: ModelSpec | None, tokenizer: str | None
+) -> Entry | None:
+    """Tokenise the prompts and the human side, and cut it to the length that the model may use."""
+    length = settings.max_new_tokens
+    inputs = {"examples": examples.content if examples else None, "tokenizer": tokenizer}
+
+    def build(folder: Path) -> Mapping[str, Any]:
+        return stages.make_human(folder, _path(examples), tokenizer_of(steps, spec), length)
+
+    return steps.step("human", settings.task.name, {"max_new_tokens": length}, inputs, build)
+
+
+def _chat(settings: Settings, steps: Steps, examples: Entry | None, tokenizer: str | None) -> Entry | None:
+    """Put the prompts into the chat template of the model under test.
+
+    Only that model reads them, in generating and in what is teacher-forced; scorer and embedder read the prompts.
+    """
+    spec = settings.chat_model
+    if spec is None:
+        return None
+    # A tokenizer that is missing was noted already.
+    template = steps.ask(lambda: load_template(spec)) if tokenizer is not None else None
+    inputs = {
+        "examples": examples.content if examples else None,
+        "tokenizer": tokenizer,
+        "template": template.digest if template else None,
+    }
+
+    def build(folder: Path) -> Mapping[str, Any]:
+        if template is None:
+            raise SpecError("the chat template was not read yet")
+        return stages.make_chat(folder, _path(examples), template, steps.session.tokenizer(spec))
+
+    return steps.step("chat", spec.title, {}, inputs, build)
+
+
+def _path(examples: Entry | None) -> Path:
+    if examples is None:
+        raise SpecError("examples were not made yet")
+    return examples.path

@@ -1,0 +1,94 @@
+"""The second stage of a run: the texts of the system under test, generated or taken from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from openended.harness.decoding.base import Decoder
+from openended.harness.errors import SpecError
+from openended.harness.progress import progress
+from openended.harness.rows import write_rows
+from openended.harness.run import artefacts as stages
+from openended.harness.run.examples import Drawn, tokenizer_of
+from openended.harness.run.settings import Settings
+from openended.harness.run.steps import Source, Steps
+from openended.harness.signature import canonical, digest
+
+
+def generate(settings: Settings, steps: Steps, drawn: Drawn, decoder: Decoder | None) -> Source:
+    """Generate with the model under test.
+
+    Args:
+        settings: The run.
+        steps: Makes the artefact.
+        drawn: The prompts.
+        decoder: Resolved; one that still needs a number of the human side waits for it in a plan.
+    """
+    s = settings
+    model, length, chat = s.model, s.max_new_tokens, drawn.chat
+    if model is None or decoder is None or length is None:
+        raise SpecError("model, decoder and max_new_tokens: expected values when the harness generates")
+    read = chat if s.chat_model else drawn.human
+    longest = int(read.meta["longest_prompt"]) if read is not None else 0
+    decoder.plan_check(steps.ask(model.context_length), length, longest)
+    steps.ask(partial(decoder.check_model, model))
+    spec = {
+        "dtype": model.dtype,
+        "decoder": canonical(decoder),
+        "seed": s.seed if decoder.stochastic else None,
+        "samples": s.samples,
+        "max_new_tokens": length,
+        "min_new_tokens": s.least,
+    }
+    ready = drawn.human is not None and not decoder.needs_human_ppl
+    prompts = drawn.human.files[stages.PROMPTS] if drawn.human is not None and ready else None
+    identity = steps.ask(model.identity)
+    inputs = {"prompts": prompts, "model": digest(identity) if identity else None}
+    inputs |= steps.ask(decoder.inputs) or {}
+    if s.chat_model is not None:
+        inputs["chat"] = chat.content if chat is not None else None
+
+    def build(folder: Path) -> Mapping[str, Any]:
+        lm, others = steps.session.model(model, s.runtime), steps.session.companions(decoder, s.runtime)
+        total = s.num_examples * s.samples * length
+        with progress(f"{decoder.title}", total, unit="tokens", enabled=s.runtime.progress) as advance:
+            return stages.make_generations(
+                folder, lm, decoder, drawn.prompts, chat=chat.path / stages.CHAT if chat else None,
+                seed=s.seed, samples=s.samples, max_new_tokens=length, min_new_tokens=s.least,
+                batch_size=s.runtime.batch_size, flush_seconds=s.runtime.flush_seconds, advance=advance,
+                companions=others,
+            )  # fmt: skip
+
+    entry = steps.step("generate", f"{model.title} {decoder.title}", spec, inputs, build, resumable=True)
+    return Source("model", entry, stages.DATA, drawn.tokenizer, chat)
+
+
+def take_in(settings: Settings, steps: Steps, drawn: Drawn) -> Source:
+    """Take the generations of a file, or of a system that the task itself holds, as the system under test."""
+    from openended.harness.published.pairing import file_fingerprint, import_rows, import_texts, resolve
+
+    name, length = str(settings.generations), settings.max_new_tokens
+    own = settings.task.own_system(name)
+    found = None if own else steps.ask(lambda: resolve(name, fetch=not steps.plan_only))
+    path = found or Path(name)
+    if own is not None:
+        file = digest([drawn.fingerprint, name]) if drawn.fingerprint else None
+    else:
+        file = steps.ask(lambda: file_fingerprint(path)) if found else None
+    human = drawn.human.content if drawn.human is not None else None
+
+    def build(folder: Path) -> Mapping[str, Any]:
+        tokenizer = tokenizer_of(steps, drawn.tokenizer_spec)
+        if own is not None:
+            rows, notes = import_texts(own(), name, drawn.prompts, tokenizer, length)
+        else:
+            rows, notes = import_rows(path, drawn.prompts, tokenizer, length)
+        write_rows(folder / stages.DATA, rows)
+        return {"n": len(rows), "notes": notes}
+
+    inputs = {"file": file, "human": human, "tokenizer": drawn.tokenizer}
+    entry = steps.step("import", path.name, {"max_new_tokens": length}, inputs, build)
+    return Source("model", entry, stages.DATA, drawn.tokenizer)

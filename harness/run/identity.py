@@ -1,0 +1,164 @@
+"""Who is who: the facts of the data that identify a number, and the axes that tell one system from another.
+
+A number is identified by its signature: the metric's options and the facts of the data that move it. A system is
+identified by its axes: every option of every spec and the digest of every file in which two runs can differ, flat. The
+report folds what shares all axes but the seed, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from openended.harness.contract import Metric, Need, Spec
+from openended.harness.decoding.base import Decoder
+from openended.harness.io import file_digest
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.spec import ModelSpec
+from openended.harness.rows import Rows
+from openended.harness.run.artefacts import HUMAN_ROWS
+from openended.harness.run.settings import Settings
+from openended.harness.run.steps import Source
+from openended.harness.signature import IDENTITY, canonical, digest
+from openended.harness.store import Entry
+from openended.harness.types import Json
+
+SHORT = 6  # hexadecimal digits of a digest in a signature, for people
+LONG = 12  # of a digest in an axis
+
+
+def facts(settings: Settings, metric: Metric, human: Source, model: Source, fingerprint: str | None) -> dict[str, str]:
+    """Facts of the data that identify a number beside the metric's options; same for all systems of a column.
+
+    Args:
+        settings: The run.
+        metric: What is measured.
+        human: The human side.
+        model: The system under test, or whatever stands in its place.
+        fingerprint: Digest of the task's source data; None while planning what is missing.
+
+    Raises:
+        DataError: If a model or a file that the number depends on is missing.
+    """
+    s, needs, out = settings, metric.needs(), dict[str, str]()
+    roles = {need.by for need in needs} | {need.kind for need in needs}
+    if "embeddings" in roles and s.embedder is not None:
+        e = s.embedder
+        place = f"{e.pooling}/{e.layer}/{e.max_length or 'full'}"
+        out["embedder"] = f"{e.title}@{digest(e.identity())[:SHORT]}/{place}"
+    if "scorer" in roles and s.scorer is not None:
+        out["scorer"] = f"{s.scorer.title}@{digest(s.scorer.identity())[:SHORT]}"
+    n_human, n_model = _count(human), _count(model)
+    out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
+    if "judgments" in roles and s.judgments is not None and Path(s.judgments).is_file():
+        out["judgments"] = f"{Path(s.judgments).name}@{file_digest(Path(s.judgments))[:SHORT]}"
+    out["length"] = str(s.max_new_tokens)
+    if s.model is not None and s.generations is None and any(map(_reads_q, needs)):
+        out["min_new_tokens"] = str(s.least)  # Q gives the end of text no probability before
+    out["task"] = f"{s.task.name}@{digest([canonical(s.task), fingerprint])[:SHORT]}"
+    out["texts"] = (texts_digest(human.entry) or "?")[:SHORT]
+    return out
+
+
+def _reads_q(need: Need) -> bool:
+    """Say whether a feature is about the distribution that the decoder samples from."""
+    return need.kind == "next_token" or (need.kind == "token_nll" and need.by == "model")
+
+
+def _count(source: Source) -> str:
+    return str(len(Rows(source.path))) if source.entry is not None else "?"
+
+
+def texts_digest(human: Entry | None) -> str | None:
+    """Digest of prompts and human continuations as they were cut; None while they are still to be made.
+
+    Of texts, not of token ids: two tokenizers that cut alike give one human side, whatever they are called. GPT-2 small
+    and large are two repositories on the hub.
+    """
+    return _texts_digest(human.path / HUMAN_ROWS, human.files[HUMAN_ROWS]) if human is not None else None
+
+
+@lru_cache(maxsize=64)
+def _texts_digest(path: Path, content: str) -> str:  # noqa: ARG001 - part of the cache's key
+    rows = Rows(path)
+    return digest([list(rows.ids), rows.prompts, rows.texts])
+
+
+def axes(
+    settings: Settings, decoder: Decoder | None, *, fingerprint: str | None = None, human: Entry | None = None
+) -> dict[str, Json]:
+    """What tells this run from every other: all that can change a text or a number, flat.
+
+    Args:
+        settings: The run.
+        decoder: Resolved; None where texts or judgments come from a file.
+        fingerprint: Digest of the task's source data.
+        human: The artefact of the human side.
+
+    Raises:
+        DataError: If a model or a file is missing.
+    """
+    s = settings
+    judged = s.judgments is not None and decoder is None and s.generations is None
+    out: dict[str, Json] = {"task": s.task.name}
+    if judged:
+        out["task"] = Path(str(s.judgments)).name
+    else:
+        texts = texts_digest(human)
+        out |= {**_options("task", s.task), "task.digest": _short(fingerprint), "task.texts": _short(texts)}
+    out |= _system(s, decoder, fingerprint)
+    if judged:
+        out |= {"model": None, "decoder": "rated"}
+    out["seed"] = s.seed if decoder is not None and decoder.stochastic else None
+    out |= {"num_examples": s.num_examples, "max_new_tokens": s.max_new_tokens, "samples": s.samples}
+    if decoder is not None and s.model is not None:
+        # One word for "always full length": a sweep over lengths then differs in the length alone.
+        full = s.least == s.max_new_tokens
+        out["min_new_tokens"] = "max_new_tokens" if full else s.least
+    out |= {**_model("scorer", s.scorer), **_model("embedder", s.embedder)}
+    path = Path(s.judgments) if s.judgments is not None else None
+    out["judgments"] = f"{path.name}@{file_digest(path)[:LONG]}" if path is not None and path.is_file() else None
+    return out
+
+
+def _system(s: Settings, decoder: Decoder | None, fingerprint: str | None) -> dict[str, Json]:
+    """The axes of who wrote the texts: a model with its decoder, or a file."""
+    if s.generations is not None:
+        name = Path(s.generations).name.removesuffix(".gz").removesuffix(".jsonl")
+        return {"model": name, "decoder": "imported", "generations": _short(_generations(s, fingerprint))}
+    out = _model("model", s.model)
+    if decoder is not None:
+        out |= {"decoder": decoder.name, **_options("decoder", decoder)}
+        out |= {f"decoder.{name}.digest": _short(value) for name, value in decoder.inputs().items()}
+    return out
+
+
+def _model(role: str, spec: ModelSpec | EmbedderSpec | None) -> dict[str, Json]:
+    """The axes of a model by its role: the title, every option, and a digest of the weights whatever their path."""
+    if spec is None:
+        return {role: None}
+    options = _options(role, spec, without=("label",))  # the title says it
+    own = {f.removeprefix(f"{role}.") for f in options}
+    content = {name: value for name, value in spec.identity().items() if name not in own}
+    return {role: spec.title, **options, f"{role}.digest": digest(content)[:LONG]}
+
+
+def _options(role: str, spec: Spec, without: Iterable[str] = ()) -> dict[str, Json]:
+    fields = canonical(spec)
+    given: Mapping[str, Json] = fields if isinstance(fields, dict) else {}
+    return {f"{role}.{name}": value for name, value in given.items() if name not in {*IDENTITY, *without}}
+
+
+def _generations(s: Settings, fingerprint: str | None) -> str:
+    """Digest of the imported texts, wherever their file lies."""
+    from openended.harness.published.pairing import file_fingerprint, resolve
+
+    name = str(s.generations)
+    if s.task.own_system(name) is not None:
+        return digest([fingerprint, name])
+    return file_fingerprint(resolve(name, fetch=False))
+
+
+def _short(text: str | None) -> str | None:
+    return text[:LONG] if text is not None else None

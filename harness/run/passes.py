@@ -1,0 +1,154 @@
+"""What featurize does with models: each function passes one model over one source.
+
+Nothing here knows keys or the store; `openended.harness.run.featurize` decides what has to be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from openended.harness.contract import Scope
+from openended.harness.decoding.base import QDecoder
+from openended.harness.errors import SpecError
+from openended.harness.models.backend import Embedded
+from openended.harness.models.embedder import EmbedderSpec, embed, embed_lengths, embed_texts
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import token_ids, tokenizer_digest, word_ids
+from openended.harness.progress import progress
+from openended.harness.rows import Rows, join_ragged
+from openended.harness.run import artefacts as stages
+from openended.harness.run.session import Session
+from openended.harness.run.settings import Settings
+from openended.harness.run.steps import Build, Source
+from openended.harness.types import Ragged
+
+if TYPE_CHECKING:
+    from openended.harness.models.transformers import LanguageModel
+
+
+class Passes:
+    """Passes the models of a run over its sources."""
+
+    def __init__(self, settings: Settings, session: Session) -> None:
+        self.runtime = settings.runtime
+        self.session = session
+
+    def words(self, source: Source, scope: Scope) -> Ragged:
+        """Return ids of whitespace words."""
+        return word_ids(texts_of(source, scope))
+
+    def tokens(self, spec: ModelSpec, source: Source, scope: Scope) -> Ragged:
+        """Return token ids under a model's tokenizer."""
+        return token_ids(self.session.tokenizer(spec), texts_of(source, scope))
+
+    def score_and_embed(
+        self,
+        spec: ModelSpec,
+        embedder: EmbedderSpec | None,
+        source: Source,
+        scope: Scope,
+        places: Sequence[int],
+        *,
+        bos: bool,
+    ) -> list[Build]:
+        """Score (place 0) and, if `embedder` is the same model, embed (place 1): what is asked for, in one pass."""
+        if embedder is not None and 0 not in places:
+            return self.embed([embedder], source, "prompt_and_continuation", [0])
+        lm = self.session.model(spec, self.runtime)
+        prompts, texts = self._ids(source, spec)
+        whole, batch = scope == "prompt_and_continuation", self.runtime.feature_batch_size
+        vectors = None
+        with self._progress(f"score {source.title}", len(texts)) as advance:
+            if embedder is not None and 1 in places:
+                vectors, nll = lm.states_and_score(
+                    prompts, texts, embedder, include_prompt=whole, batch_size=batch, advance=advance
+                )
+            else:
+                nll = lm.score(prompts, texts, include_prompt=whole, bos=bos, batch_size=batch, advance=advance)
+
+        def save(folder: Path) -> Mapping[str, Any]:
+            stages.save_ragged(folder, nll)
+            return {"n": len(nll), "tokens": len(nll.values), "device": str(lm.device)}
+
+        return [save] if vectors is None else [save, _saver(vectors, lm)]
+
+    def embed(self, specs: Sequence[EmbedderSpec], source: Source, scope: Scope, places: Sequence[int]) -> list[Build]:
+        """Embed at the maximum lengths of `specs`, which differ in nothing else; in one pass where the model can."""
+        spec = specs[0]
+        model = self.session.embedder(spec, self.runtime)
+        batch = self.runtime.feature_batch_size
+        with self._progress(f"embed {source.title}", len(Rows(source.path))) as advance:
+            if spec.kind == "sentence":
+                return [_saver(embed_texts(model, spec, texts_of(source, scope), batch_size=batch), model)]
+            prompts, texts = self._ids(source, spec.model_spec())
+            if scope == "continuation":
+                prompts = Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
+            if not spec.lengths:
+                return [_saver(embed(model, spec, prompts, texts, batch_size=batch, advance=advance), model)]
+            made = embed_lengths(
+                model, spec, prompts, texts, max_lengths=spec.lengths, batch_size=batch, advance=advance
+            )
+        return [_saver(made[length], model) for i in places if (length := specs[i].max_length) is not None]
+
+    def read_q(
+        self, folder: Path, spec: ModelSpec, decoder: QDecoder, source: Source, min_new_tokens: int
+    ) -> Mapping[str, Any]:
+        """Write the statistics of a decoder's Q on a source."""
+        lm = self.session.model(spec, self.runtime)
+        rows = Rows(source.path)
+        with self._progress(f"read Q on {source.title}", len(rows)) as advance:
+            (stats,) = lm.next_token(
+                _prompts(source, spec), rows.token_ids, [decoder], min_new_tokens=min_new_tokens,
+                batch_size=self.runtime.feature_batch_size, advance=advance,
+            )  # fmt: skip
+        return {**stages.save_next_token(folder, stats), "device": str(lm.device)}
+
+    def _ids(self, source: Source, spec: ModelSpec) -> tuple[Ragged, Ragged]:
+        """Token ids of prompts and continuations under a model's tokenizer; kept ids where it is the same one."""
+        rows = Rows(source.path)
+        if source.tokenizer == tokenizer_digest(spec):
+            return _prompts(source, spec), rows.token_ids
+        tokenizer = self.session.tokenizer(spec)
+        return token_ids(tokenizer, rows.prompts), token_ids(tokenizer, rows.texts)
+
+    def _progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
+        return progress(title, total, unit="texts", enabled=self.runtime.progress)
+
+
+def texts_of(source: Source, scope: Scope) -> list[str]:
+    """Return a source's texts, with their prompts if the scope says so."""
+    rows = Rows(source.path)
+    if scope == "continuation":
+        return rows.texts
+    return [a + b for a, b in zip(rows.prompts, rows.texts, strict=True)]
+
+
+def own_tokens(source: Source, scope: Scope) -> Ragged:
+    """Return the token ids that a source's rows hold."""
+    rows = Rows(source.path)
+    return rows.token_ids if scope == "continuation" else join_ragged(rows.prompt_ids, rows.token_ids)
+
+
+def _prompts(source: Source, spec: ModelSpec) -> Ragged:
+    """Prompt ids as a model reads them: through its chat template where it is the model under test and has one."""
+    rows = Rows(source.path)
+    if not spec.chat_template:
+        return rows.prompt_ids
+    if source.chat is None:
+        raise SpecError("the prompts of the chat template were not made yet")
+    chat = Rows(source.chat.path / stages.CHAT)
+    ids = dict(zip(chat.ids, chat.prompt_ids, strict=True))
+    return Ragged.from_rows((ids[example] for example in rows.ids), np.int64)
+
+
+def _saver(made: Embedded, model: LanguageModel) -> Build:
+    return partial(_save, made=made, device=str(model.device))
+
+
+def _save(folder: Path, made: Embedded, device: str) -> Mapping[str, Any]:
+    return {**stages.save_embedded(folder, made), "device": device}

@@ -1,0 +1,117 @@
+"""From the passages of the `docs` task to batches of tokens."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from docs_lm.sizes import END, POSITIONS, VOCAB_SIZE
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from openended.tasks._docstrings import Passage, fingerprint, load_passages, package_versions
+
+IGNORED = -100
+
+
+def corpus(workdir: Path, workers: int) -> tuple[list[Passage], dict[str, Any]]:
+    """Load the passages, from the working folder if they were extracted under the same versions."""
+    cache, versions = workdir / "passages.json", package_versions()
+    if cache.is_file():
+        stored = json.loads(cache.read_text())
+        if stored["facts"]["versions"] == versions:
+            return [Passage(**row) for row in stored["passages"]], stored["facts"]
+    passages = load_passages(workers=workers)
+    facts: dict[str, Any] = {"fingerprint": fingerprint(passages), "versions": versions}
+    for split in ("train", "valid", "test"):
+        chosen = [p for p in passages if p.split == split]
+        facts[split] = {
+            "passages": len(chosen),
+            "words": sum(len(p.text.split()) for p in chosen),
+        }
+    rows = [asdict(passage) for passage in passages]
+    write(cache, json.dumps({"facts": facts, "passages": rows}))
+    return passages, facts
+
+
+def train_tokenizer(workdir: Path, passages: Sequence[Passage], mark: str) -> PreTrainedTokenizerFast:
+    """Train the shared tokenizer once on the train split, or load it."""
+    folder = workdir / f"tokenizer-{mark[:12]}"
+    if not (folder / "tokenizer.json").is_file():
+        raw = Tokenizer(models.BPE())
+        raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        raw.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=VOCAB_SIZE,
+            special_tokens=[END],
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        raw.train_from_iterator((p.text for p in passages if p.split == "train"), trainer)
+        fast = PreTrainedTokenizerFast(
+            tokenizer_object=raw,
+            bos_token=END,
+            eos_token=END,
+            pad_token=END,
+            unk_token=END,
+            model_max_length=POSITIONS,
+            clean_up_tokenization_spaces=False,
+        )
+        temporary = folder.with_name(f"{folder.name}.{os.getpid()}")
+        fast.save_pretrained(temporary)
+        temporary.rename(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if len(tokenizer) != VOCAB_SIZE:
+        raise ValueError(f"the tokenizer has {len(tokenizer)} tokens instead of {VOCAB_SIZE}")
+    return tokenizer  # type: ignore[no-any-return]
+
+
+def encode(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> list[np.ndarray]:
+    """Encode passages as `end text end`; a longer one becomes several, each opened by `end`."""
+    end, room = tokenizer.eos_token_id, POSITIONS - 1
+    sequences = []
+    for ids in tokenizer(list(texts))["input_ids"]:
+        closed = [*ids, end]
+        sequences += [
+            np.array([end, *closed[start : start + room]], dtype=np.int64) for start in range(0, len(closed), room)
+        ]
+    return sequences
+
+
+def batches(
+    sequences: Sequence[np.ndarray], batch_tokens: int, rng: np.random.Generator | None
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield (inputs, targets) of similar lengths, padded on the right; shuffled if `rng` is given."""
+    lengths = np.array([len(sequence) for sequence in sequences])
+    # Noise on the sort key makes each epoch group the passages anew.
+    key = lengths if rng is None else lengths * rng.uniform(0.9, 1.1, len(lengths))
+    groups: list[list[int]] = [[]]
+    for index in np.argsort(key, kind="stable"):
+        longest = max(lengths[[*groups[-1], index]])
+        if groups[-1] and longest * (len(groups[-1]) + 1) > batch_tokens:
+            groups.append([])
+        groups[-1].append(int(index))
+    order = range(len(groups)) if rng is None else rng.permutation(len(groups))
+    for position in order:
+        rows = [sequences[i] for i in groups[position]]
+        width = max(len(row) for row in rows) - 1
+        inputs = np.zeros((len(rows), width), dtype=np.int64)
+        targets = np.full((len(rows), width), IGNORED, dtype=np.int64)
+        for line, row in enumerate(rows):
+            inputs[line, : len(row) - 1] = row[:-1]
+            targets[line, : len(row) - 1] = row[1:]
+        yield torch.from_numpy(inputs), torch.from_numpy(targets)
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file by renaming, so that it is either absent or whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.replace(path)

@@ -1,0 +1,262 @@
+"""One training run: its steps, checkpoints, evaluations and export."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from docs_lm.card import card
+from docs_lm.data import IGNORED, batches
+from docs_lm.muon import Muon
+from docs_lm.sizes import POSITIONS, SIZES, VOCAB_SIZE
+from safetensors.torch import save_file
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+LOG = logging.getLogger("train_docs_lm")
+# Temperatures that calibration tries.
+CALIBRATION_GRID = (1.0, 1.04, 1.08, 1.12, 1.16, 1.2)
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a run stands; written beside its weights."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    temperature: float = 1.0
+    best_ppl: float = math.inf
+    best_ppl_with_end: float = math.inf
+    best_step: int = 0
+    best_tokens: int = 0
+    # One entry for each start with other options than before: a budget may be changed under way.
+    segments: list[dict[str, float]] = field(default_factory=list)
+
+
+def token_nll(model: GPT2LMHeadModel, inputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the loss of each real target, and the targets; padding never reaches the output layer."""
+    # Padding stands on the right, where causal attention hides it: no mask is needed.
+    hidden = model.transformer(inputs, use_cache=False).last_hidden_state
+    real = targets != IGNORED
+    logits = hidden[real] @ model.transformer.wte.weight.T
+    return torch.nn.functional.cross_entropy(logits, targets[real], reduction="none"), targets[real]
+
+
+class Run:
+    """One training run: model, optimisers, progress and what they leave on disk."""
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        tokenizer: PreTrainedTokenizerFast,
+        train: list[np.ndarray],
+        valid: list[np.ndarray],
+        facts: dict[str, Any],
+    ) -> None:
+        self.options, self.tokenizer, self.facts = options, tokenizer, facts
+        self.train_data, self.valid_data = train, valid
+        self.folder = options.workdir / f"{options.model}-{facts['fingerprint'][:12]}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        torch.manual_seed(options.seed)
+        self.model = GPT2LMHeadModel(_config(options, tokenizer))
+        matrices = [p for n, p in self.model.named_parameters() if p.ndim == 2 and ".h." in n]
+        chosen = {id(p) for p in matrices}
+        others = [p for p in self.model.parameters() if id(p) not in chosen]
+        self.optimizers: tuple[torch.optim.Optimizer, ...] = (
+            Muon(matrices, options.lr, momentum=0.95, weight_decay=options.weight_decay),
+            torch.optim.AdamW(others, options.lr, betas=(0.9, 0.95), weight_decay=0.01),
+        )
+        self.progress = Progress()
+        self._resume()
+        self._note_options()
+
+    def train(self) -> None:
+        """Train until the budget is spent or validation stops improving."""
+        self.model.train()
+        stale, next_eval = 0, self.progress.tokens + self.options.eval_tokens
+        begun = time.monotonic() - self.progress.seconds
+        for inputs, targets in self._schedule():
+            loss = self._step(inputs, targets)
+            self.progress.seconds = time.monotonic() - begun
+            if self.progress.step % 50 == 0:
+                LOG.info("step %d tokens %d loss %.3f lr %.2e %.0f tok/s", self.progress.step,
+                         self.progress.tokens, loss, self._lr(),
+                         self.progress.tokens / self.progress.seconds)  # fmt: skip
+                self._save()
+            finished = self.progress.tokens >= self.options.tokens
+            if self.progress.tokens >= next_eval or finished:
+                next_eval += self.options.eval_tokens
+                stale = 0 if self._evaluate(loss) else stale + 1
+                self._save()
+                if finished or stale >= self.options.patience:
+                    break
+
+    def _schedule(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield the batches of all epochs from the current step on."""
+        step = 0
+        for epoch in range(10_000):
+            rng = np.random.default_rng([self.options.seed, epoch])
+            for batch in batches(self.train_data, self.options.batch_tokens, rng):
+                if step >= self.progress.step:
+                    yield batch
+                step += 1
+
+    def _lr(self) -> float:
+        """Trapezoid over the token budget."""
+        done = self.progress.tokens / self.options.tokens
+        falling = (1 - done) / self.options.decay
+        warm = (self.progress.step + 1) / self.options.warmup
+        return float(self.options.lr * max(0.0, min(1.0, warm, falling)))
+
+    def _step(self, inputs: torch.Tensor, targets: torch.Tensor) -> float:
+        # Dropout depends on the step alone, so a resumed run draws what the first would have drawn.
+        torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step)
+        nll, gold = token_nll(self.model, inputs, targets)
+        loss = nll.mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self._lr()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.progress.step += 1
+        self.progress.tokens += len(gold)
+        return float(loss.item())
+
+    @torch.inference_mode()
+    def _evaluate(self, loss: float | None) -> bool:
+        """Measure validation perplexity, log it, and export the weights if they are the best yet."""
+        self.model.eval()
+        total, count, total_end, count_end = 0.0, 0, 0.0, 0
+        for inputs, targets in batches(self.valid_data, self.options.batch_tokens, None):
+            nll, gold = token_nll(self.model, inputs, targets)
+            text = gold != self.tokenizer.eos_token_id
+            total += nll[text].double().sum().item()
+            count += int(text.sum())
+            total_end += nll.double().sum().item()
+            count_end += len(gold)
+        self.model.train()
+        ppl, ppl_with_end = math.exp(total / count), math.exp(total_end / count_end)
+        row = {**asdict(self.progress), "train_loss": loss, "lr": self._lr(),
+               "valid_ppl": ppl, "valid_ppl_with_end": ppl_with_end}  # fmt: skip
+        row = {key: value for key, value in row.items() if not key.startswith(("best", "segments"))}
+        with (self.folder / "log.jsonl").open("a") as log:
+            log.write(json.dumps(row) + "\n")
+        LOG.info("valid ppl %.2f (with end of text %.2f)", ppl, ppl_with_end)
+        if ppl >= self.progress.best_ppl:
+            return False
+        self.progress.best_ppl, self.progress.best_ppl_with_end = ppl, ppl_with_end
+        self.progress.best_step, self.progress.best_tokens = self.progress.step, self.progress.tokens
+        self._export()
+        return True
+
+    @torch.inference_mode()
+    def calibrate(self) -> None:
+        """Fit one temperature to the odd batches of the validation split and write it into the weights.
+
+        A model that has seen its text several times is too sure of itself (Guo et al. 2017, section 4.2). Scaling the
+        last layer norm divides the logits and leaves everything else as it is: directions of embeddings included.
+        """
+        self.model.eval()
+        held = list(batches(self.valid_data, self.options.batch_tokens, None))[1::2]
+        norm = self.model.transformer.ln_f
+        start = norm.weight.clone(), norm.bias.clone()
+        found: dict[float, float] = {}
+        for temperature in CALIBRATION_GRID:
+            norm.weight.copy_(start[0] / temperature)
+            norm.bias.copy_(start[1] / temperature)
+            losses = [token_nll(self.model, *batch)[0].double().sum().item() for batch in held]
+            found[temperature] = sum(losses)
+        best = min(found, key=lambda t: found[t])
+        norm.weight.copy_(start[0] / best)
+        norm.bias.copy_(start[1] / best)
+        self.progress.temperature = best
+        LOG.info("calibrated with temperature %.2f", best)
+        self._evaluate(None)
+
+    def _save(self) -> None:
+        """Write the checkpoint, progress last and by renaming: a kill leaves the previous one."""
+        state = [optimizer.state_dict() for optimizer in self.optimizers]
+        path = self.folder / "checkpoint.pt"
+        content = {
+            "progress": asdict(self.progress), "model": self.model.state_dict(), "optimizers": state
+        }  # fmt: skip
+        torch.save(content, path.with_suffix(".tmp"))
+        path.with_suffix(".tmp").replace(path)
+
+    def _resume(self) -> None:
+        """Go on from the checkpoint, if there is one."""
+        path = self.folder / "checkpoint.pt"
+        if not path.is_file():
+            return
+        content = torch.load(path, weights_only=True)
+        self.model.load_state_dict(content["model"])
+        for optimizer, state in zip(self.optimizers, content["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
+        self.progress = Progress(**content["progress"])
+        LOG.info("resumed at step %d", self.progress.step)
+
+    def _note_options(self) -> None:
+        """Remember from which step on which options hold."""
+        names = ("tokens", "batch_tokens", "lr", "decay", "dropout")
+        chosen = {name: getattr(self.options, name) for name in names}
+        past = self.progress.segments
+        if not past or {**past[-1], "step": 0} != {**chosen, "step": 0}:
+            past.append({"step": self.progress.step, **chosen})
+
+    def _export(self) -> None:
+        """Replace the asset folder by the current weights, tokenizer and card."""
+        assets = self.options.assets
+        assets.mkdir(parents=True, exist_ok=True)
+        final = assets / self.options.model
+        fresh = assets / f".{self.options.model}.new"
+        old = assets / f".{self.options.model}.old"
+        for stale in (fresh, old):
+            shutil.rmtree(stale, ignore_errors=True)
+        fresh.mkdir()
+        self.tokenizer.save_pretrained(fresh)
+        # The output layer is the embedding: one copy is stored, and tied again by loading.
+        weights = {n: p.detach().half().contiguous() for n, p in self.model.named_parameters()}
+        save_file(weights, fresh / "model.safetensors", metadata={"format": "pt"})
+        # The library makes it readable by its owner alone.
+        (fresh / "model.safetensors").chmod(0o644)
+        config = self.model.config.to_diff_dict()
+        config.pop("_name_or_path", None)
+        # Weights are stored in half precision but meant to be computed with in single.
+        config |= {"architectures": ["GPT2LMHeadModel"], "dtype": "float32"}
+        (fresh / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+        (fresh / "README.md").write_text(card(self))
+        if final.exists():
+            final.rename(old)
+        fresh.rename(final)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _config(options: argparse.Namespace, tokenizer: PreTrainedTokenizerFast) -> GPT2Config:
+    size, end = SIZES[options.model], tokenizer.eos_token_id
+    return GPT2Config(
+        vocab_size=VOCAB_SIZE,
+        n_positions=POSITIONS,
+        n_embd=size.width,
+        n_layer=size.layers,
+        n_head=size.heads,
+        # The function that GPT-2 calls gelu_new, in one kernel instead of eight.
+        activation_function="gelu_pytorch_tanh",
+        embd_pdrop=options.dropout,
+        resid_pdrop=options.dropout,
+        attn_pdrop=0.0,
+        bos_token_id=end,
+        eos_token_id=end,
+        pad_token_id=end,
+        tie_word_embeddings=True,
+    )

@@ -1,0 +1,199 @@
+"""Identity over all registered specs: no option can change without a key, a signature or a system changing with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+
+from openended.harness.contract import Spec
+from openended.harness.errors import SpecError
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.transformers import ModelSpec
+from openended.harness.registry import members
+from openended.harness.report.read.fold import fold
+from openended.harness.report.read.frame import read_results
+from openended.harness.report.read.layout import load_layout
+from openended.harness.report.read.systems import systems_of
+from openended.harness.report.tables.systems import value_tables
+from openended.harness.run.identity import axes
+from openended.harness.run.settings import Runtime, Settings
+from openended.harness.signature import signature
+from openended.harness.store import Recipe
+from tests.harness.report.synthetic import result, write_run
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+HUB = {"path": "somebody/gpt2-small", "revision": COMMIT}
+ROLES = ("task", "model", "decoder", "scorer", "embedder", "metric")
+
+
+def made(cls: Any) -> Any:
+    """A spec of the class; what has no default is a word."""
+    if cls is ModelSpec:
+        return cls(**HUB)
+    if cls is EmbedderSpec:
+        return cls(**HUB, max_length=8, lengths=(8, 16))
+    missing = [f.name for f in dataclasses.fields(cls) if f.default is f.default_factory is dataclasses.MISSING]
+    return cls(**dict.fromkeys(missing, "word"))
+
+
+def others(hint: Any, value: Any) -> list[Any]:
+    """Values of a field's type that are not the one it has."""
+    if isinstance(value, dict):
+        return [{**value, "path": "bundled:docs-m"}]
+    if get_origin(hint) is Literal:
+        return [v for v in get_args(hint) if v != value]
+    if get_origin(hint) is tuple:
+        return [v for v in (value[:1], (*value, *value[-1:]), (1,), (0.5,), (2.0,), ("a",)) if v != value]
+    if hint is str:
+        return ["f" * 40, "another", "bundled:docs-s", "{text}"]
+    if hint is bool:
+        return [not value]
+    if hint in (int, float):
+        value = 0 if isinstance(value, str) else value
+        return [hint(v) for v in (value + 1, value * 2, value * 0.9, value / 2, 2, 1, 3) if hint(v) != value]
+    return [
+        v for option in get_args(hint) if option is not type(None) for v in others(option, value or 0) if v != value
+    ]
+
+
+def changes(spec: Any) -> dict[str, Any]:
+    """Field → the spec with another value of that field alone, as far as its own rules let it."""
+    hints, found = get_type_hints(type(spec)), {}
+    for field in dataclasses.fields(spec):
+        for value in others(hints[field.name], getattr(spec, field.name)):
+            try:
+                found[field.name] = dataclasses.replace(spec, **{field.name: value})
+            except (SpecError, TypeError):
+                continue
+            break
+    return found
+
+
+def settings(**parts: Any) -> Settings:
+    base: dict[str, Any] = {
+        "experiment": "x", "task": made(members("task")["jsonl"]), "model": ModelSpec(**HUB),
+        "decoder": members("decoder")["nucleus"](), "scorer": ModelSpec(**HUB), "embedder": EmbedderSpec(**HUB),
+        "metrics": (), "num_examples": 10, "max_new_tokens": 8, "min_new_tokens": None, "samples": 1, "seed": 0,
+        "generations": None, "judgments": None, "runtime": Runtime(), "outputs_dir": Path("outputs"), "plan_only": False,
+    }  # fmt: skip
+    return Settings(**(base | parts))
+
+
+def specs() -> list[tuple[str, Any]]:
+    """Every registered spec in its role; the scorer is a model."""
+    found = [(role, made(cls)) for role in ("task", "decoder", "metric") for cls in members(role).values()]
+    return [*found, *((r, made(ModelSpec)) for r in ("model", "scorer")), ("embedder", made(EmbedderSpec))]
+
+
+SPECS = specs()
+NAMES = [f"{role}-{spec.name}" for role, spec in SPECS]
+
+
+@pytest.mark.parametrize(("role", "spec"), SPECS, ids=NAMES)
+def test_a_class_that_moves_keeps_every_key(role, spec):
+    facts = {"n": "5"}
+
+    def keys() -> tuple[str, str]:
+        return Recipe("stage", 1, {role: spec}, {}).key, signature(spec, facts)
+
+    before = keys()
+    cls: Any = type(spec)
+    place = cls.__module__, cls.__qualname__
+    try:
+        cls.__module__, cls.__qualname__ = "somewhere.else", "Renamed"
+        assert keys() == before
+    finally:
+        cls.__module__, cls.__qualname__ = place
+
+
+@pytest.mark.parametrize(("role", "spec"), SPECS, ids=NAMES)
+def test_group_name_version_and_every_option_move_the_key(role, spec, monkeypatch):
+    def key(one: Spec) -> str:
+        return Recipe("stage", 1, {role: one}, {}).key
+
+    changed = changes(spec)
+    assert len({key(one) for one in (spec, *changed.values())}) == 1 + len(changed)
+    left = {f.name for f in dataclasses.fields(spec)} - set(changed)
+    assert left <= {"temperature_order"}, "no other value was found; some decoders take one order alone"
+    before = key(spec)
+    for name in ("group", "name"):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(spec), name, "other")
+            assert key(spec) != before
+    monkeypatch.setattr(type(spec), "version", 99)
+    assert key(spec) != before
+
+
+def record(folder: Path, used: Settings, value: float, *, human: bool) -> None:
+    """Write the run that these settings would leave, with one value of the model and one of the human side."""
+    metric = used.metrics[0] if used.metrics else None
+    name = metric.name if metric else "m"
+    sides = (("model", value), ("human", -value if human else -9.0))
+    lines = [result(system, name, {name: one}, facts="task:t") for system, one in sides]
+    for line in lines:
+        if metric is not None:
+            line["signature"] = signature(metric, {"n": "10", "task": "t"})
+    titles = {"model": used.model.title if used.model else "", "title": used.decoder.title if used.decoder else ""}
+    own = axes(used, used.decoder, fingerprint="f" * 64)
+    experiment = f"run{value:g}"
+    write_run(folder, "nucleus", 0, results=lines, options={}, axes=own, experiment=experiment, **titles)
+
+
+def check_apart(folder: Path, *, human: bool) -> None:
+    """Both values are in the report, of two systems or in two columns, and nothing is an average."""
+    items = fold(read_results([folder]))
+    models = [i for i in items if i.system == "model"]
+    assert sorted(i.mean for i in models) == [1.0, 2.0]
+    assert {i.seeds for i in items} == {1}
+    assert sorted(i.mean for i in items if i.system == "human") == ([-2.0, -1.0] if human else [-9.0])
+    tables = value_tables(read_results([folder]), load_layout("default"), "t")
+    cells = [c.value for t in tables for r in t.rows for c in r.cells if r.system == "model"]
+    assert {1.0, 2.0} <= set(cells)
+    labels = [(t.name, r.label) for t in tables for r in t.rows]
+    assert len(set(labels)) == len(labels)
+
+
+REFUSED = ("scorer", "chat_template")  # only the model under test chats
+APART = [(role, spec, field) for role, spec in SPECS for field in changes(spec) if (role, field) != REFUSED]
+
+
+@pytest.mark.parametrize(("role", "spec", "field"), APART, ids=[f"{r}-{s.name}-{f}" for r, s, f in APART])
+def test_runs_that_differ_in_one_option_are_never_merged(role, spec, field, tmp_path):
+    other = changes(spec)[field]
+    part = {role: spec} if role != "metric" else {"metrics": (spec,)}
+    changed = part | ({role: other} if role != "metric" else {"metrics": (other,)})
+    human = role in ("task", "scorer", "embedder", "metric")
+    record(tmp_path, settings(**part), 1.0, human=human)
+    record(tmp_path, settings(**changed), 2.0, human=human)
+    check_apart(tmp_path, human=human)
+    if role in ("task", "model", "decoder", "scorer", "embedder"):
+        labels = [s.label for s in systems_of(fold(read_results([tmp_path])))]
+        assert len(set(labels)) == 2
+        if role != "decoder" and field not in ("label", "path", "chat_template"):
+            assert any(f"{field}=" in label for label in labels), labels
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"num_examples": 11}, {"max_new_tokens": 9}, {"min_new_tokens": 3}, {"samples": 2}],
+    ids=lambda c: next(iter(c)),
+)
+def test_runs_of_other_sizes_are_never_merged(change, tmp_path):
+    human = "min_new_tokens" not in change
+    record(tmp_path, settings(), 1.0, human=human)
+    record(tmp_path, settings(**change), 2.0, human=human)
+    check_apart(tmp_path, human=human)
+
+
+@pytest.mark.parametrize("what", ["generations", "judgments"])
+def test_files_of_one_name_in_two_folders_are_two_systems(what, tmp_path):
+    for number, value in ((1, 1.0), (2, 2.0)):
+        path = tmp_path / str(number) / "texts.jsonl"
+        path.parent.mkdir()
+        path.write_text(f"text {number}")
+        used = settings(**{what: str(path)}, **({"model": None, "decoder": None} if what == "generations" else {}))
+        record(tmp_path / "out", used, value, human=False)
+    check_apart(tmp_path / "out", human=False)

@@ -1,0 +1,174 @@
+"""Model specs: titles, digests, context lengths, end tokens, the registry, and what is missing said in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from openended.harness.errors import DataError, SpecError
+from openended.harness.models.backend import BackendSpec
+from openended.harness.models.spec import ModelSpec, bundled_models
+from openended.harness.models.tokenizer import load_tokenizer, tokenizer_digest
+from openended.harness.registry import build, members
+from openended.harness.signature import digest
+from tests.helpers import tiny_model
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A tiny model folder: GPT-2 shape, byte-level tokenizer."""
+    return tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def copy_without(folder: Path, tmp_path: Path, *names: str) -> ModelSpec:
+    target = tmp_path / "partial"
+    shutil.copytree(folder, target)
+    for name in names:
+        (target / name).unlink()
+    return ModelSpec(path=str(target))
+
+
+def test_title_and_context(folder):
+    assert ModelSpec(path=str(folder)).title == "tiny"
+    assert ModelSpec(path="openai-community/gpt2-large").title == "gpt2-large"
+    assert ModelSpec(path="x/y", label="mine").title == "mine"
+    assert ModelSpec(path=str(folder)).context_length() == 64
+
+
+def test_identity_is_the_content(folder, tmp_path):
+    spec = ModelSpec(path=str(folder))
+    copied = copy_without(folder, tmp_path)
+    assert digest(spec.identity()) == digest(copied.identity())
+    assert tokenizer_digest(spec) == tokenizer_digest(copied)
+    assert digest(spec.identity()) != digest(ModelSpec(path=str(folder), dtype="bfloat16").identity())
+    config = Path(copied.path) / "config.json"
+    config.write_text(config.read_text() + "\n")
+    assert digest(spec.identity()) != digest(copied.identity())
+    assert tokenizer_digest(spec) == tokenizer_digest(copied)
+
+
+def test_a_folder_that_is_not_there():
+    with pytest.raises(DataError, match="no such folder"):
+        ModelSpec(path="./not/there").check_ready()
+
+
+def test_hub_models_without_a_network(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    spec = ModelSpec(path="nobody/nothing-of-this-name")
+    for call in (spec.check_ready, spec.identity, spec.context_length):
+        with pytest.raises(DataError, match="hf download nobody/nothing-of-this-name"):
+            call()
+    pinned = ModelSpec(path="nobody/nothing-of-this-name", revision="a" * 40)
+    assert pinned.identity()["commit"] == "a" * 40
+
+
+def test_a_hub_that_cannot_be_reached_is_as_one_that_is_off(monkeypatch, tmp_path, caplog):
+    from huggingface_hub import constants
+
+    from openended.harness.models.hub import NAMES, reachable
+
+    for name in (*NAMES, "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # the discard port: nothing listens
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    reachable.cache_clear()
+    spec = ModelSpec(path="nobody/nothing-of-this-name")
+    for call in (spec.check_ready, spec.identity, spec.context_length):
+        with pytest.raises(DataError, match="hf download nobody/nothing-of-this-name"):
+            call()
+    assert caplog.text.count("cannot be reached") == 1
+    assert constants.HF_HUB_OFFLINE
+    reachable.cache_clear()
+
+
+def test_refused_specs(folder):
+    with pytest.raises(SpecError, match=r"model\.path"):
+        ModelSpec(path=" ")
+    with pytest.raises(SpecError, match="bundled"):
+        ModelSpec(path="bundled:nothing")
+    with pytest.raises(SpecError, match="revision"):
+        ModelSpec(path=str(folder), revision="main")
+    with pytest.raises(SpecError, match="dtype"):
+        ModelSpec(path="gpt2", dtype="int8")  # type: ignore[arg-type]
+
+
+def test_bundled_models_are_well_formed():
+    for name in bundled_models():
+        spec = ModelSpec(path=f"bundled:{name}")
+        spec.check_ready()
+        assert (spec.title, spec.context_length()) == (name, 512)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "conf/model").glob("*.yaml")), ids=lambda p: p.stem)
+def test_every_model_option_is_a_spec(path):
+    node = yaml.safe_load(path.read_text(encoding="utf-8"))
+    options = {k: v for k, v in node.items() if k != "_target_"}
+    if options["path"].removeprefix("bundled:") not in bundled_models() and options["path"].startswith("bundled:"):
+        pytest.skip("the bundled model is not there yet")
+    assert ModelSpec(**options).title
+
+
+def test_specs_import_no_torch():
+    code = (
+        "import sys\n"
+        "import openended.harness.models.transformers\n"
+        "from openended.harness.registry import members\n"
+        "[cls().title for cls in members('decoder').values()]\n"
+        "print([m for m in ('torch', 'transformers', 'tokenizers') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
+
+
+def with_ends(spec: ModelSpec, config: object, generation: object = None) -> ModelSpec:
+    """The same folder whose configs name other end tokens."""
+    folder = Path(spec.path)
+    told = json.loads((folder / "config.json").read_text()) | {"eos_token_id": config}
+    (folder / "config.json").write_text(json.dumps(told))
+    if generation is not None:
+        (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": generation}))
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("config", "generation", "ends"),
+    [(3, None, (3,)), ([3, 5], None, (3, 5)), (3, [7, 3], (3, 7)), (None, 7, (7,)), ([4], [4], (4,)), (3, 4, (3, 4))],
+)
+def test_all_end_tokens_that_the_configs_name_count(folder, tmp_path, config, generation, ends):
+    spec = with_ends(copy_without(folder, tmp_path, "generation_config.json"), config, generation)
+    assert spec.end_ids() == ends
+    assert load_tokenizer(spec).eos_ids == ends
+
+
+def test_the_generation_config_is_part_of_the_identity(folder, tmp_path):
+    spec = copy_without(folder, tmp_path)
+    before = digest(spec.identity())
+    assert digest(with_ends(spec, 0, [0, 3]).identity()) != before
+
+
+def test_the_nested_config_of_a_model_of_several_kinds_is_read(tmp_path):
+    nested = {"text_config": {"eos_token_id": [1, 2], "max_position_embeddings": 99}}
+    (tmp_path / "config.json").write_text(json.dumps(nested))
+    spec = ModelSpec(path=str(tmp_path))
+    assert (spec.end_ids(), spec.context_length()) == ((1, 2), 99)
+
+
+def test_the_registry_holds_the_backends(folder):
+    assert members("model")["transformers"] is ModelSpec
+    for name, cls in members("model").items():
+        assert issubclass(cls, BackendSpec)
+        assert cls.name == name
+        assert cls.loader or cls.load is not BackendSpec.load
+    node = {"_target_": "openended.harness.models.spec.ModelSpec", "path": str(folder)}
+    assert build("model", node) == ModelSpec(path=str(folder))
+    with pytest.raises(SpecError, match="is no registered model"):
+        build("model", {"_target_": "openended.harness.models.embedder.EmbedderSpec", "path": "x"})

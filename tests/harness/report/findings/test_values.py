@@ -1,0 +1,48 @@
+"""Which values a claim reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from openended.harness.report.findings.values import by_decoder, main_setting, number, rated_values, size_of
+from openended.harness.report.read.fold import fold
+from openended.harness.report.read.frame import read_results
+from tests.harness.report.synthetic import result, write_run
+
+
+def mauve(value, **more):
+    return [result("model", "mauve", {"mauve": value}, direction="higher", **more)]
+
+
+def test_the_main_setting_is_the_one_that_most_systems_share(tmp_path):
+    for decoder in ("greedy", "nucleus"):
+        write_run(tmp_path, decoder, 0, results=mauve(0.5))
+    write_run(tmp_path, "greedy", 0, results=mauve(0.9), axes={"max_new_tokens": 8})
+    found = main_setting(fold(read_results([tmp_path])), "mauve", "mauve")
+    assert sorted(i.axes["decoder"] for i in found) == ["greedy", "nucleus"]
+    assert {i.mean for i in found} == {0.5}
+
+
+def test_a_decoder_stands_with_its_best_parameters(tmp_path):
+    write_run(tmp_path, "greedy", 0, results=mauve(0.1))
+    for p, value in ((0.5, 0.3), (0.9, 0.8)):
+        write_run(tmp_path, "nucleus", 0, results=mauve(value), axes={"decoder.p": p})
+    (found,) = by_decoder(fold(read_results([tmp_path])), "mauve", "mauve", "greedy", "nucleus")
+    assert (found["greedy"].mean, found["nucleus"].mean) == (0.1, 0.8)
+
+
+@pytest.mark.parametrize(("model", "place"), [("docs-s", 1), ("gpt2_large", 7), ("gpt2", None)])
+def test_size_is_the_last_word_of_a_models_name(model, place):
+    assert size_of(model) == place
+
+
+def test_invented_ratings_are_no_ratings(tmp_path):
+    for name in ("ours.csv", "example_ratings.csv"):
+        line = result("model", "huse", {"huse": 0.5}, direction="higher", facts=f"judgments:{name}@abc")
+        write_run(tmp_path, "nucleus", 0, results=[line], experiment=name)
+    (found,) = rated_values(fold(read_results([tmp_path])))
+    assert "ours.csv" in found.signature
+
+
+def test_numbers_have_the_decimals_of_a_finding():
+    assert (number(0.12345), number(-1.5), number(31.04)) == ("0.123", "-1.500", "31.0")

@@ -1,0 +1,58 @@
+"""What a table shows, and what must not stand side by side."""
+
+from __future__ import annotations
+
+import pytest
+
+from openended.harness.errors import SpecError
+from openended.harness.report.read.fold import fold
+from openended.harness.report.read.frame import read_results
+from openended.harness.report.read.layout import Layout
+from openended.harness.report.read.systems import human_value, systems_of
+from openended.harness.report.tables.selection import check_signatures, slug, split_items, wanted
+from tests.harness.report.synthetic import result, write_run
+
+
+@pytest.fixture
+def items(tmp_path):
+    for decoder, value in (("greedy", 0.1), ("nucleus", 0.9)):
+        lines = [result("model", "mauve", {"mauve": value, "js": 0.2}, direction="higher")]
+        lines += [result(side, "gen_ppl", {"gen_ppl": 30.0, "entropy": 3.0}) for side in ("model", "human")]
+        write_run(tmp_path, decoder, 0, results=lines)
+    return fold(read_results([tmp_path]))
+
+
+def test_perplexity_never_stands_without_entropy(items):
+    assert wanted(items, Layout(title="t", metrics=("gen_ppl",))) == [("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy")]
+    assert wanted(items, Layout(title="t", metrics=("mauve.js", "kid"))) == [("mauve", "js")]
+
+
+def test_the_human_side_stands_in_every_part(items):
+    parts = split_items(items, ["decoder"])
+    assert sorted(parts) == [("greedy",), ("nucleus",)]
+    assert all(any(i.system == "human" for i in part) for part in parts.values())
+    with pytest.raises(SpecError, match="split: no axis 'colour'"):
+        split_items(items, ["colour"])
+
+
+def test_signatures_that_differ_are_refused_by_field(tmp_path):
+    for decoder, option in (("greedy", "|k:3"), ("nucleus", "|k:4")):
+        line = result("model", "mauve", {"mauve": 0.5}, direction="higher", options=option)
+        write_run(tmp_path, decoder, 0, results=[line])
+    found = fold(read_results([tmp_path]))
+    with pytest.raises(SpecError, match=r"signatures differ in k \(3 and 4\)|signatures differ in k \(4 and 3\)"):
+        check_signatures("mauve", found, "t")
+    check_signatures("mauve", found, "t", allow=("k",))
+
+
+def test_systems_find_their_values_and_the_humans(items):
+    systems = systems_of(items)
+    assert [s.items[0].axes["decoder"] for s in systems] == ["greedy", "nucleus"]
+    value = systems[1].value("gen_ppl", "gen_ppl")
+    assert value is not None
+    assert human_value(items, value).mean == 30.0
+    assert systems[0].value("kid", "kid") is None
+
+
+def test_a_slug_fits_a_file_name():
+    assert (slug("a/b c"), slug("p=0.9"), slug("")) == ("a_b_c", "p=0.9", "none")

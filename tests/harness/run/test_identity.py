@@ -1,0 +1,80 @@
+"""Facts of the data that identify a number, made from the run's settings and its human side."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openended.harness.models.spec import ModelSpec
+from openended.harness.registry import members
+from openended.harness.rows import Row, write_rows
+from openended.harness.run.artefacts import HUMAN_ROWS
+from openended.harness.run.identity import axes, facts
+from openended.harness.run.steps import Source
+from openended.harness.store import Entry
+from openended.harness.types import Generation
+from tests.contract.test_identity import COMMIT, settings
+
+
+def human(folder: Path, text: str = "said", ids: tuple[int, ...] = (1, 2)) -> Source:
+    folder.mkdir()
+    write_rows(folder / HUMAN_ROWS, [Row("He ", (3,), Generation("a/0", 0, text, ids, "eos", 0.0))])
+    files = {HUMAN_ROWS: f"{text}{ids}"}
+    return Source("human", Entry("human", "k", folder, files, {}), HUMAN_ROWS, "tokenizer")
+
+
+def known(metric: str, side: Source, fingerprint: str = "f" * 64, **parts: Any) -> dict[str, str]:
+    return facts(settings(**parts), members("metric")[metric](), side, side, fingerprint)
+
+
+def test_every_option_of_the_task_and_its_data_move_the_fact_of_the_task(tmp_path):
+    side, task = human(tmp_path / "a"), settings().task
+    base = known("length", side)
+    changed = dataclasses.replace(task, id_field="name")
+    assert known("length", side, task=changed)["task"] != base["task"]
+    assert known("length", side, fingerprint="e" * 64)["task"] != base["task"]
+    assert known("length", side) == base
+
+
+def test_texts_that_are_cut_elsewhere_are_other_texts_whatever_the_tokenizer_is_called(tmp_path):
+    one, same, other = human(tmp_path / "a"), human(tmp_path / "b", ids=(7,)), human(tmp_path / "c", text="sai")
+    assert known("length", one)["texts"] == known("length", same)["texts"]  # GPT-2 in two repositories
+    assert known("length", one)["texts"] != known("length", other)["texts"]
+    left, right = (axes(settings(), None, fingerprint="f", human=side.entry) for side in (one, other))
+    assert {name for name in left if left[name] != right[name]} == {"task.texts"}
+
+
+@pytest.mark.parametrize(("metric", "depends"), [("sparsemax_score", True), ("length", False), ("gen_ppl", False)])
+def test_the_least_length_is_a_fact_where_q_depends_on_it(metric, depends, tmp_path):
+    side = human(tmp_path / "a")
+    assert ("min_new_tokens" in known(metric, side)) is depends
+    assert (known(metric, side, min_new_tokens=4) != known(metric, side)) is depends
+
+
+def test_scorer_and_embedder_are_facts_by_all_that_identifies_them(tmp_path):
+    side = human(tmp_path / "a")
+    base = known("gen_ppl", side)["scorer"]
+    for other in ({"revision": COMMIT[::-1]}, {"dtype": "bfloat16"}, {"path": "another/gpt2-small"}):
+        spec = ModelSpec(**({"path": "somebody/gpt2-small", "revision": COMMIT} | other))
+        assert known("gen_ppl", side, scorer=spec)["scorer"] != base
+    for field, value in {
+        "layer": 3,
+        "pooling": "mean",
+        "dtype": "bfloat16",
+        "max_length": 16,
+        "lengths": (8, 16, 32),
+    }.items():
+        spec = dataclasses.replace(settings().embedder, **{"max_length": 8, "lengths": (8, 16), field: value})
+        first = dataclasses.replace(settings().embedder, max_length=8, lengths=(8, 16))
+        assert known("frechet", side, embedder=spec)["embedder"] != known("frechet", side, embedder=first)["embedder"]
+
+
+def test_a_copy_of_a_model_has_the_same_digest_and_another_path(tmp_path):
+    folder = ModelSpec(path="bundled:docs-s").folder
+    assert folder is not None
+    copy = ModelSpec(path=str(folder), label="docs-s")
+    one, other = (axes(settings(model=m), None) for m in (ModelSpec(path="bundled:docs-s"), copy))
+    assert {name for name in one if one[name] != other[name]} == {"model.path"}
