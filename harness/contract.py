@@ -7,7 +7,6 @@ import typing
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from openended.harness.errors import DataError, SpecError
 from openended.harness.options import fitted
 from openended.harness.signature import signature
-from openended.harness.types import F64, Example, MetricResult, NextToken, Ragged
+from openended.harness.types import F64, Example, MetricResult, NextToken, Ragged, SourceFile
 
 T = TypeVar("T")
 
@@ -226,22 +225,6 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """One file that a task reads."""
-
-    name: str
-    url: str
-    """Where it comes from; empty for the user's own file."""
-    path: Path
-    """Where it lies or has to be put."""
-
-    @property
-    def present(self) -> bool:
-        """True if the file is there."""
-        return self.path.is_file()
 
 
 class Task(Spec):

@@ -38,7 +38,7 @@ from openended.metrics._choices import check_choice
 from openended.metrics._huse_join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, join
 from openended.metrics._huse_knn import Ties, VoteTie
 from openended.metrics._huse_stability import affordable, agreement, bootstrap_huse
-from openended.metrics._huse_statistic import Points, Rule, huse_of
+from openended.metrics._huse_statistic import HusePoints, Rule, huse_of
 from openended.metrics._judgments import JudgmentMetric, Judgments, file_features, judgments_of, read_judgments
 from openended.metrics._result import Values
 
@@ -103,7 +103,7 @@ def huse(
         raise ValueError(f"k: expected a whole number of at least 1, got {k!r}")
     rule = Rule(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
     own = None if copies is None else np.asarray(copies, dtype=np.int64)
-    errors, errors_q = Points.of(ratings, logp, sizes, labels, rule).errors(rule, own)
+    errors, errors_q = HusePoints.of(ratings, logp, sizes, labels, rule).errors(rule, own)
     value, quality = huse_of(errors), huse_of(errors_q)
     return HuseScores(value, quality, 1.0 + value - quality, errors, errors_q)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from openended.harness.report.findings.checks import ALIKE, ALIKE_EMBEDDERS, CLOSE, FAR, STEADY, Check, Verdict
+from openended.harness.report.findings.checks import ALIKE, ALIKE_EMBEDDERS, CLOSE, FAR, STEADY
 from openended.harness.report.findings.claims import CLAIMS
+from openended.harness.report.findings.values import Check, Verdict
 from openended.harness.report.read.fold import Folded, fold
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
@@ -17,7 +18,7 @@ from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 def _by_task(check: Check, items: Sequence[Folded]) -> Verdict | None:
     """Judge a claim on every task by itself: it holds if it does on each that can tell."""
     parts = by_data(items)
-    found = {"".join(task): check(part) for task, part in parts.items()}
+    found = {task: check(part) for task, part in parts.items()}
     known = {task: verdict for task, verdict in found.items() if verdict is not None}
     if len(parts) == 1 or not known:
         return next(iter(known.values()), None)

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from openended.harness.report.build import make_tables
 from openended.harness.report.findings.judge import findings_tables
 from openended.harness.report.read.frame import read_results
 from openended.harness.report.read.layout import load_layout
