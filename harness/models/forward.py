@@ -27,6 +27,7 @@ Advance = Callable[[int], None]
 log = logging.getLogger(__name__)
 # Logits held at once, in numbers: 64 MiB of float32.
 _LOGITS = 1 << 24
+_SAID = ("out of memory", "not enough memory", "can't allocate memory")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,16 +119,21 @@ def in_batches(lengths: I64, batch_size: int, step: Callable[[I64], None], advan
             if advance is not None:
                 advance(len(part))
             continue
-        _free_memory()
+        free_memory()
 
 
 def out_of_memory(err: BaseException) -> bool:
     """Say whether an error means that memory ran out, on a GPU or on the CPU."""
     text = str(err).lower()
-    return isinstance(err, MemoryError) or "out of memory" in text or "not enough memory" in text
+    return (
+        isinstance(err, MemoryError)
+        or "out of memory" in text
+        or "not enough memory" in text
+        or "can't allocate memory" in text
+    )
 
 
-def _free_memory() -> None:
+def free_memory() -> None:
     """Give cached blocks back; outside the handler, where the failed call's tensors are no longer held."""
     import gc
 
