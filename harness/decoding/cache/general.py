@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 FLOOR = 16
 """Tokens that such a model is run with at least on CPU: below, BLAS kernels for few rows round otherwise."""
 NAME = "openended_rows"
-"""What our attention is called in transformers' list."""
+"""What our attention and our experts are called in transformers' lists."""
+_GROUPED = "grouped_mm"
 _LAYERS = frozenset({"full_attention", "sliding_attention"})
 _OWN_LENGTH = frozenset({"dynamic", "longrope"})
 """Rotary embeddings that change with the longest row of a batch."""
@@ -84,7 +85,7 @@ class GeneralRunner:
     def _run(self, now: Pass) -> Tensor:
         import torch
 
-        with torch.inference_mode(), _attention(self._model, self.keys, now):
+        with torch.inference_mode(), _ours(self._model, self.keys, now):
             out = self._body(input_ids=now.ids[None], position_ids=now.positions[None], use_cache=False)
         hidden: Tensor = out.last_hidden_state[0]
         return hidden[: now.size]
@@ -122,20 +123,45 @@ def rescaled(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
 
 
 @contextmanager
-def _attention(model: Any, keys: KeyValues, now: Pass) -> Iterator[None]:  # noqa: ANN401
-    """Give the model our attention for one pass; it has its own again afterwards."""
+def _ours(model: Any, keys: KeyValues, now: Pass) -> Iterator[None]:  # noqa: ANN401
+    """Give the model our attention for one pass, and our filling of its experts; it has its own again afterwards."""
+    from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    if NAME not in ALL_ATTENTION_FUNCTIONS:
-        ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
-    before = model.config._attn_implementation
+    ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
+    ALL_EXPERTS_FUNCTIONS.register(NAME, _experts)
+    config = model.config
+    before = config._attn_implementation, config._experts_implementation
     token = _now.set((keys, now))
-    model.config._attn_implementation = NAME
+    config._attn_implementation = NAME
+    if before[1] == _GROUPED and not keys.padded:
+        config._experts_implementation = NAME
     try:
         yield
     finally:
-        model.config._attn_implementation = before
+        config._attn_implementation, config._experts_implementation = before
         _now.reset(token)
+
+
+def _experts(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:  # noqa: ANN401
+    """Transformers' experts, each with as many tokens as the BLAS treats alike: the missing ones weigh nothing."""
+    import torch
+    from transformers.integrations.moe import grouped_mm_experts_forward
+
+    each = chosen.shape[1]
+    counts = np.bincount(chosen.flatten().numpy(), minlength=module.num_experts)
+    missing = np.where(counts > 0, np.maximum(-(-counts // TILE) * TILE, FLOOR) - counts, 0)
+    total = int(missing.sum())
+    missing[counts.argmax()] += next(TILE * j for j in range(each) if (total + TILE * j) % each == 0)
+    filling = np.repeat(np.arange(len(counts)), missing)
+    more = torch.from_numpy(filling.reshape(-1, each)).to(chosen.dtype)
+    made = grouped_mm_experts_forward(
+        module,
+        torch.cat([hidden, hidden[:1].expand(len(more), -1)]),
+        torch.cat([chosen, more]),
+        torch.cat([weights, weights.new_zeros(more.shape)]),
+    )
+    return made[: len(hidden)]
 
 
 def _attend(
