@@ -18,9 +18,10 @@ import numpy as np
 from openended.harness.errors import DataError
 from openended.harness.rng import stream
 from openended.harness.types import F64
+from openended.metrics._choices import check_choice
 from openended.metrics._judgments import Empty
 from openended.metrics._layouts import ALIASES, Outcome, kind_of, marked, outcome_of, places
-from openended.metrics._rows import Row, as_number, pick, read_rows, source_of
+from openended.metrics._rows import FileRow, as_number, pick, read_rows, source_of
 
 TieRule = Literal["half", "random", "drop"]
 
@@ -77,7 +78,7 @@ class Wins:
     """Rows without an outcome, left out."""
 
 
-def is_matrix(columns: Sequence[str], rows: Sequence[Row]) -> bool:
+def is_matrix(columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
     """Say whether the first column holds the names of the others."""
     return len(columns) > 1 and [str(row.cells[columns[0]]).strip() for row in rows] == list(columns[1:])
 
@@ -122,7 +123,7 @@ def read_comparisons(
     return Comparisons(source_of(path), tuple(made), tuple(players), has_seconds=timed, empty=missing)
 
 
-def _once(comparison: Comparison, row: Row, seen: dict[tuple[str, ...], str]) -> None:
+def _once(comparison: Comparison, row: FileRow, seen: dict[tuple[str, ...], str]) -> None:
     pair = sorted((comparison.system_a, comparison.system_b))
     key = (comparison.item, *pair, comparison.criterion, comparison.rater)
     if key in seen:
@@ -130,14 +131,14 @@ def _once(comparison: Comparison, row: Row, seen: dict[tuple[str, ...], str]) ->
     seen[key] = row.where
 
 
-def _pair(row: Row, first: str, second: str) -> tuple[str, str]:
+def _pair(row: FileRow, first: str, second: str) -> tuple[str, str]:
     a, b = row.text(first), row.text(second)
     if a == b:
         raise DataError(f"{row.where}: system {a!r} is compared with itself")
     return a, b
 
 
-def _compared(row: Row, known: Mapping[str, str], number: int) -> list[Comparison]:
+def _compared(row: FileRow, known: Mapping[str, str], number: int) -> list[Comparison]:
     """Return the comparison of a row; none where it has no outcome."""
     a, b = _pair(row, known["system_a"], known["system_b"])
     outcome = outcome_of(row, known["outcome"], a, b) if kind_of(known) == "comparisons" else marked(row, known)
@@ -150,7 +151,7 @@ def _compared(row: Row, known: Mapping[str, str], number: int) -> list[Compariso
     return [Comparison(item, a, b, outcome, _said(row, known, "criterion"), _said(row, known, "rater"), seconds)]
 
 
-def _counted(row: Row, known: Mapping[str, str]) -> list[Comparison]:
+def _counted(row: FileRow, known: Mapping[str, str]) -> list[Comparison]:
     """Return the outcomes that a row counts; none where it counts nothing."""
     sides: tuple[tuple[Outcome, str], ...] = (("a", "wins_a"), ("b", "wins_b"), ("tie", "ties"))
     if kind_of(known) == "victories":
@@ -166,11 +167,11 @@ def _counted(row: Row, known: Mapping[str, str]) -> list[Comparison]:
     return [Comparison(item, a, b, cast("Outcome", side), criterion, count=n) for side, n in counts if n > 0]
 
 
-def _said(row: Row, known: Mapping[str, str], name: str) -> str:
+def _said(row: FileRow, known: Mapping[str, str], name: str) -> str:
     return row.text(known[name]) if name in known else ""
 
 
-def _matrix(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> Comparisons:
+def _matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) -> Comparisons:
     wins = np.zeros((len(rows), len(rows)))
     for i, row in enumerate(rows):
         for j, name in enumerate(columns[1:]):
@@ -199,8 +200,10 @@ def count_wins(
         seed: The draw of a tie depends on its item, pair, criterion and rater alone.
 
     Raises:
+        ValueError: If `ties` is unknown.
         DataError: If the file has no such criterion, or lacks `seconds` where a minimum is asked for.
     """
+    check_choice("ties", ties, TieRule)
     players = comparisons.players
     if comparisons.matrix is not None:
         if criterion is not None or min_seconds:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from openended.harness.errors import DataError
-from openended.metrics._rows import Row
+from openended.metrics._rows import FileRow
 
 Outcome = Literal["a", "b", "tie"]
 
@@ -62,7 +62,7 @@ def kind_of(known: Mapping[str, str]) -> Literal["comparisons", "marks", "counts
     return "comparisons" if "outcome" in known else None
 
 
-def outcome_of(row: Row, column: str, a: str, b: str) -> Outcome | None:
+def outcome_of(row: FileRow, column: str, a: str, b: str) -> Outcome | None:
     """Return who won a row; None where the cell is empty.
 
     `winner` names a system before it names a side (two systems may be called `a` and `b`); other columns the other way.
@@ -82,7 +82,7 @@ def outcome_of(row: Row, column: str, a: str, b: str) -> Outcome | None:
     return found
 
 
-def marked(row: Row, known: Mapping[str, str]) -> Outcome | None:
+def marked(row: FileRow, known: Mapping[str, str]) -> Outcome | None:
     """Return which of three marks a row has; None where it has none.
 
     Raises:

@@ -16,7 +16,7 @@ _TRUE, _FALSE = frozenset({"1", "true", "yes", "model", "1.0"}), frozenset({"0",
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FileRow:
     """One row of a file."""
 
     where: str
@@ -62,7 +62,7 @@ def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # no
     return number
 
 
-def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[list[str], list[Row]]:
+def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[list[str], list[FileRow]]:
     """Read a .csv, .tsv or .jsonl file (also .gz): column names in order, and rows with their lines.
 
     Args:
@@ -74,11 +74,11 @@ def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[lis
     """
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind in ("jsonl", "ndjson"):
-        rows = [Row(f"{path}:{line}", cells) for line, cells in read_jsonl(path)]
+        rows = [FileRow(f"{path}:{line}", cells) for line, cells in read_jsonl(path)]
         columns = list(dict.fromkeys(name for row in rows for name in row.cells))
     elif kind in ("csv", "tsv"):
         columns, found = read_csv(path)
-        rows = [Row(f"{path}:{line}", cells) for line, cells in found]
+        rows = [FileRow(f"{path}:{line}", cells) for line, cells in found]
     else:
         raise DataError(f"{path}: expected a .csv, .tsv or .jsonl file")
     if not rows:
@@ -88,7 +88,7 @@ def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[lis
         if theirs not in columns:
             raise DataError(f"{path}: judgment_columns: no column {theirs!r}{suggest(theirs, columns)}")
     if ours:
-        rows = [Row(row.where, {ours.get(name, name): cell for name, cell in row.cells.items()}) for row in rows]
+        rows = [FileRow(row.where, {ours.get(name, name): cell for name, cell in row.cells.items()}) for row in rows]
     return [ours.get(name, name) for name in columns], rows
 
 

@@ -31,7 +31,7 @@ from openended.metrics._comparisons import Comparisons, TieRule, Wins, count_win
 from openended.metrics._judgments import Empty, JudgmentMetric, file_features, judgments_of
 from openended.metrics._layouts import kind_of, places
 from openended.metrics._result import Values
-from openended.metrics._rows import Row
+from openended.metrics._rows import FileRow
 
 PAIRS = Need("judgments", by="pairs")
 
@@ -236,7 +236,7 @@ class BradleyTerry(JudgmentMetric):
         return (PAIRS,)
 
     @classmethod
-    def feeds_on(cls, columns: Sequence[str], rows: Sequence[Row]) -> bool:
+    def feeds_on(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
         """Say whether there are comparisons, counts or a matrix of wins."""
         return kind_of(places(columns)) is not None or is_matrix(columns, rows)
 

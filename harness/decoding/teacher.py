@@ -173,27 +173,19 @@ def _batch(
     size: int,
     min_new_tokens: int,
 ) -> None:
-    """One forward pass over right-padded rows (causal attention: padding changes nothing before it), then chunks."""
+    """One forward pass over the rows, without padding where the model allows it, then chunks."""
     import torch
 
-    from openended.harness.decoding.cache import runner
+    from openended.harness.decoding.cache.runner import runner
     from openended.harness.decoding.penalties import forbid_end
 
     heads = [prompts[r] if len(prompts[r]) else np.array([lm.start_id]) for r in rows]
     tails = [continuations[r] for r in rows]
-    width = max(len(h) + len(t) - 1 for h, t in zip(heads, tails, strict=True))
-    ids = np.zeros((len(rows), width), dtype=np.int64)
-    at: list[int] = []
-    places: list[_Position] = []
-    for i, (head, tail) in enumerate(zip(heads, tails, strict=True)):
-        both = np.concatenate([head, tail[:-1]])
-        ids[i, : len(both)] = both
-        first = i * width + len(head) - 1
-        at += range(first, first + len(tail))
-        places += [_Position(rows[i], t) for t in range(len(tail))]
-    run = runner(lm, len(rows), width, once=True)
-    hidden = run.feed(torch.from_numpy(ids).to(lm.device), every=True).flatten(0, 1)
-    hidden = hidden[torch.tensor(at, device=lm.device)]
+    places = [_Position(row, t) for row, tail in zip(rows, tails, strict=True) for t in range(len(tail))]
+    both = [np.concatenate([head, tail[:-1]]) for head, tail in zip(heads, tails, strict=True)]
+    run = runner(lm, len(rows), max(map(len, both)), once=True)
+    states = run.start(range(len(rows)), [ids.tolist() for ids in both])
+    hidden = torch.cat([state[len(head) - 1 :] for state, head in zip(states, heads, strict=True)])
     gold = torch.from_numpy(np.concatenate(tails).astype(np.int64)).to(lm.device)
     out = np.concatenate([np.arange(continuations.offsets[r], continuations.offsets[r + 1]) for r in rows])
     for start in range(0, len(places), size):
