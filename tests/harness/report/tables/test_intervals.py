@@ -35,4 +35,4 @@ def test_the_legend_explains_the_signs_that_occur_and_no_other(cell, sign):
     legend = table.legend()
     assert [s for s in ("[low, high]", "±") if s in legend] == [sign]
     number, spread = table.text(cell, table.columns[0])
-    assert (number, spread) == (("0.500 [0.400, 0.700]", "") if cell.interval else ("0.500", "0.100"))
+    assert (number, spread) == (("0.500 [0.400, 0.700]", "") if cell.interval else ("0.500", "± 0.100"))
