@@ -24,6 +24,7 @@ from pathlib import Path
 from openended.harness.contract import Tokenizer
 from openended.harness.errors import DataError
 from openended.harness.io import file_digest
+from openended.harness.models.tokenizer import first_words
 from openended.harness.published.forms import Published, read_generations, split_member
 from openended.harness.rows import Row, Rows, sort_rows
 from openended.harness.signature import digest
@@ -93,7 +94,7 @@ def import_rows(
     Args:
         path: The published file.
         prompts: Rows with the example ids and prompts of the run.
-        tokenizer: Makes the token ids, and cuts at `max_new_tokens`; None: texts alone.
+        tokenizer: Makes the token ids, and cuts at `max_new_tokens`; None: texts alone, cut at as many words.
         max_new_tokens: As for generations of our own.
 
     Returns:
@@ -132,7 +133,7 @@ def _import(
     rows = [_row(example, one, tokenizer, max_new_tokens) for example, one in pairs]
     cut = sum(r.generation.stop == "length" and one.stop is None for r, (_, one) in zip(rows, pairs, strict=True))
     if cut:
-        notes.append(f"{cut} of {len(rows)} texts were cut at {max_new_tokens} tokens")
+        notes.append(f"{cut} of {len(rows)} texts were cut at {max_new_tokens} {'tokens' if tokenizer else 'words'}")
     if all(one.stop is None for one in found):
         notes.append("the file does not say how texts ended: those not cut here count as ended")
     empty = sum(not r.generation.text.strip() for r in rows)
@@ -273,6 +274,8 @@ def _row(example: Row, one: Published, tokenizer: Tokenizer | None, max_new_toke
         if max_new_tokens is not None and len(ids) > max_new_tokens:
             ids, stop = ids[:max_new_tokens], "length"
             text = tokenizer.decode(ids)
+    elif max_new_tokens is not None and (cut := first_words(text, max_new_tokens)) != text:
+        text, stop = cut, "length"
     generation = Generation(example.generation.example_id, one.sample or 0, text, ids, stop, float("nan"))
     return Row(example.prompt, example.prompt_ids, generation)
 
