@@ -81,9 +81,7 @@ def test_without_judges_metrics_that_need_them_say_what_to_type(tmp_path: Path) 
 
 def test_without_a_scorer_the_tokens_are_those_of_the_model_under_test(tmp_path: Path) -> None:
     """Both bundled models have one tokenizer: what they count is comparable, and the same as with a scorer of it."""
-    alone = {
-        model: measured(tmp_path, *NOBODY, "metric=[zipf]", f"model={model}") for model in ("docs-s", "docs-m")
-    }
+    alone = {model: measured(tmp_path, *NOBODY, "metric=[zipf]", f"model={model}") for model in ("docs-s", "docs-m")}
     found = {model: rows(record)["model", "zipf"] for model, record in alone.items()}
     facts = [parse_signature(row.signature) for row in found.values()]
     assert facts[0] == facts[1]
