@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from openended.harness import terminal
+
 _VERBOSE = ("-v", "--verbose")
 
 
@@ -35,6 +37,7 @@ def start(command: str, config: str, job: Callable[[Any], None]) -> None:
     # Hydra would print its own report of several lines and leave with 1; ours is one line.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    terminal.start()
     sys.argv[1:] = hydra_words(sys.argv[1:])
     import hydra
 

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.errors import HarnessError
 from openended.harness.exitcodes import FAILED, one_line
-from openended.harness.hydra_app.jobfile import GRID, JobFile, overview, read_jobs
+from openended.harness.hydra_app.jobfile import GRID, JobFile, overview, own_folder, read_jobs
 from openended.harness.hydra_app.show import (
     composing,
     ending,
@@ -106,11 +106,12 @@ class Job:
 
     def _run(self, settings: Settings, overrides: list[str]) -> tuple[Outcome | None, str]:
         """Run or plan; returns what the run left (None after a plan), and what it came to in words."""
+        from openended.harness.folders import check_writable
         from openended.harness.run.judgments import judged_alone, run_judgments
         from openended.harness.run.pipeline import plan, run
-        from openended.harness.store import check_writable
 
-        check_writable(settings.outputs_dir)
+        if not settings.plan_only:
+            check_writable(settings.outputs_dir)
         session = self._session(settings)
         started = time.monotonic()
         if judged_alone(settings):
@@ -134,8 +135,8 @@ class Watch(Callback):  # type: ignore[misc]
         Raises:
             SystemExit: With 2 if the grid's folder cannot be written.
         """
-        grid = Path(config.hydra.sweep.dir)
-        with ending(grid):
+        with ending(Path(config.hydra.sweep.dir)):
+            grid = own_folder(config)
             jobs = all_jobs(config)
             write_json(grid / GRID, {"total": len(jobs), "axes": axes_of(jobs)})
 

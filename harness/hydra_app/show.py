@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from openended.harness.errors import HarnessError, SpecError, suggest
 from openended.harness.exitcodes import BAD_INPUT, FAILED, code_of, complain, one_line
 from openended.harness.io import write_text
+from openended.harness.text import plain_line
 
 if TYPE_CHECKING:
     from openended.harness.run.pipeline import Outcome
@@ -95,7 +96,8 @@ def ending(grid: Path) -> Iterator[None]:
         trace = grid / "error.txt"
         what = f"the grid's end failed: {type(err).__name__}: {one_line(err)}"
         complain("openended", f"{what}; its traceback is in {trace}; the runs are kept: openended-report reads them")
-        write_text(trace, traceback.format_exc())
+        with suppress(HarnessError):  # the folder itself may be what fails
+            write_text(trace, traceback.format_exc())
         raise SystemExit(FAILED) from None
 
 
@@ -119,19 +121,23 @@ def show_plan(settings: Settings, outcome: Outcome) -> None:
     """Print the plan: stage, what, hit or make, key; and the files that the task still needs."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=f"{settings.experiment}: seed {settings.seed}", title_justify="left", box=None)
+    title = Text(plain_line(f"{settings.experiment}: seed {settings.seed}"))
+    table = Table(title=title, title_justify="left", box=None)
     for name in ("stage", "what", "state", "key"):
         table.add_column(name)
     for step in outcome.plan:
-        table.add_row(step.stage, step.what, step.state, step.key[:16] if step.key else "after the above")
+        key = step.key[:16] if step.key else "after the above"
+        table.add_row(step.stage, Text(plain_line(step.what)), step.state, key)
     console = Console(width=110, soft_wrap=True, highlight=False)
     console.print(table)
     for source in settings.task.files():
         state = "present" if source.present else "missing"
-        console.print(f"file {source.name}: {state} at {source.path}" + (f", from {source.url}" if source.url else ""))
+        where = f"file {source.name}: {state} at {source.path}" + (f", from {source.url}" if source.url else "")
+        console.print(Text(plain_line(where)))
     for reason in outcome.missing:
-        console.print(f"missing: {reason}")
+        console.print(Text(plain_line(f"missing: {reason}")))
 
 
 def write_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:

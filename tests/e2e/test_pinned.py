@@ -28,6 +28,7 @@ WORDS = [
     "task=jsonl",
     "judge=docs-m",
     f"task.path={FOLDER / 'texts.jsonl'}",
+    "task.id_field=null",
     "num_examples=24",
     "max_new_tokens=16",
     f"metric=[{','.join(METRICS)}]",
