@@ -275,12 +275,10 @@ def _row(example: Row, one: Published, tokenizer: Tokenizer | None, max_new_toke
     stop: Stop = one.stop or "eos"
     if tokenizer is not None:
         size = len(example.prompt_ids)
-        own = one.token_ids is not None and one.token_ids[:size] == example.prompt_ids
-        ids = (
-            one.token_ids[size:]
-            if own and one.token_ids is not None
-            else tuple(continuation_ids(tokenizer, example.prompt, example.prompt_ids, text))
-        )
+        if one.token_ids is not None and one.token_ids[:size] == example.prompt_ids:
+            ids = one.token_ids[size:]
+        else:
+            ids = tuple(continuation_ids(tokenizer, example.prompt, example.prompt_ids, text))
         if max_new_tokens is not None and len(ids) > max_new_tokens:
             ids, stop = ids[:max_new_tokens], "length"
             text = continuation_text(tokenizer, example.prompt_ids, ids)
