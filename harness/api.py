@@ -73,7 +73,7 @@ def evaluate(
         human_field: Field of the human file with the text; None: told by its first record.
         generations_field: The same of the systems' files.
         num_examples: The first so many texts of each side; all by default.
-        max_new_tokens: Cut every text to so many tokens of the scorer; None: whole texts.
+        max_new_tokens: Cut every text to so many tokens of the scorer, words without one; None: whole texts.
         experiment: Names the folder of the runs; None: by the time.
         outputs_dir: Where everything is kept.
         device: Of the models: `auto`, or a torch device name.
@@ -88,8 +88,6 @@ def evaluate(
     outputs = Path(outputs_dir)
     check_writable(outputs)
     scoring, embedding = _judges(judge, scorer, embedder)
-    if max_new_tokens is not None and scoring is None:
-        raise SpecError("max_new_tokens: tokens are the scorer's; give judge=… or scorer=…, or leave texts whole")
     _check_names(systems, features)
     vectors = {name: str(_vectors_file(value, outputs)) for name, value in (features or {}).items()}
     shared = {
@@ -158,7 +156,7 @@ def _metric(name: str, options: Mapping[str, Any]) -> Metric:
 
 
 def _metrics(asked: str | Sequence[str | Metric] | None, *, scoring: bool, embedding: bool) -> tuple[Metric, ...]:
-    """Make the metrics; by their names, and without a scorer's tokens, they count words."""
+    """Make the metrics; None are those that the judges that are there can feed."""
     if asked is None:
         made = [_metric(name, {}) for name in metric_names(["all"])]
         able = {"texts", "stops", *(["token_nll"] if scoring else []), *(["embeddings"] if embedding else [])}
@@ -169,9 +167,7 @@ def _metrics(asked: str | Sequence[str | Metric] | None, *, scoring: bool, embed
         wanted = [asked] if isinstance(asked, str) else list(asked)
     own = {m.name: m for m in wanted if isinstance(m, Metric)}
     for name in metric_names([m for m in wanted if isinstance(m, str)]):
-        metric = _metric(name, {})
-        words = not scoring and hasattr(metric, "unit")
-        own.setdefault(name, _metric(name, {"unit": "words"}) if words else metric)
+        own.setdefault(name, _metric(name, {}))
     return tuple(own[name] for name in sorted(own))
 
 

@@ -24,10 +24,10 @@ SCHEMA = 2
 
 STAGES: Mapping[str, int] = {
     "examples": 1,
-    "human": 1,
+    "human": 2,
     "chat": 1,
     "generate": 1,
-    "import": 1,
+    "import": 2,
     "tokens": 1,
     "embed": 1,
     "score": 1,

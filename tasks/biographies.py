@@ -47,7 +47,9 @@ class Biographies(Task):
     size: ClassVar[str] = "6,637 biographies of 80 to 350 words"
     licence: ClassVar[str] = "CC BY-SA (text of Wikipedia)"
     obtained: ClassVar[str] = "by hand: not distributed, the source says how to make it"
-    command: ClassVar[str] = "openended task=biographies task.path=FILE.jsonl task.num_in_context=5 model=mistral"
+    command: ClassVar[str] = (
+        "openended task=biographies task.path=FILE.jsonl task.num_in_context=5 model=mistral judge=gpt2-large"
+    )
 
     path: str | None = None  # your own file, see above
     num_in_context: int = 5  # the paper varies n

@@ -48,7 +48,7 @@ class Creative(Task):
     size: ClassVar[str] = "32 instructions, drawn as often as asked"
     licence: ClassVar[str] = "Apache-2.0"
     obtained: ClassVar[str] = "none"
-    command: ClassVar[str] = "openended task=creative model=docs-m task.reference=RUN_FOLDER"
+    command: ClassVar[str] = "openended task=creative model=docs-m task.reference=RUN_FOLDER judge=gpt2-large"
     no_human: ClassVar[str] = ": set task.reference to another system's run folder or texts"
 
     path: str | None = None  # instructions, one a line; null: ours

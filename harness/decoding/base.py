@@ -194,12 +194,6 @@ class QDecoder(Decoder):
         del surprise
         return state
 
-    def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
-        """Draw texts."""
-        from openended.harness.decoding.sampling import sample
-
-        sample(lm, self, prompts, job)
-
 
 def check_temperature(decoder: Decoder) -> None:
     """Refuse a `temperature` whose logits float32 cannot tell apart, or cannot hold.

@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from openended.harness.decoding.base import Advance, Decoder, Emit, Job, Prompt
+from openended.harness.decoding.base import Advance, Decoder, Emit, Job, Prompt, QDecoder
+from openended.harness.decoding.sampling import sample
 from openended.harness.errors import SpecError, first_line
 from openended.harness.models.memory import free_memory, out_of_memory
 from openended.harness.types import Generation
@@ -77,8 +78,12 @@ def _run_or_halve(lm: LanguageModel, decoder: Decoder, left: list[Prompt], job: 
         done: set[tuple[str, int]] = set()
 
         places = min(job.places, len(left))
+        now = replace(job, emit=partial(_emit, job.emit, done), places=places)
         try:
-            decoder.run(lm, left, replace(job, emit=partial(_emit, job.emit, done), places=places))
+            if isinstance(decoder, QDecoder):
+                sample(lm, decoder, left, now)
+            else:
+                decoder.run(lm, left, now)
         except (RuntimeError, MemoryError) as err:
             if places == 1 or not out_of_memory(err):
                 raise

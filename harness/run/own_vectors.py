@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from openended.harness.errors import DataError
 from openended.harness.io import file_digest
 from openended.harness.rows import Rows
-from openended.harness.run.artefacts import CEILING
+from openended.harness.run.artefacts import MORE
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Source, Steps
 from openended.harness.signature import digest
@@ -29,7 +29,7 @@ def own_vectors(settings: Settings, source: Source, steps: Steps) -> tuple[str |
     found = steps.ask(partial(_digest, path))
     if found is None or source.entry is None:
         return None, dict
-    whole = settings.num_examples == "all" and source.file not in CEILING
+    whole = settings.num_examples == "all" and source.file != MORE
     vectors = _rows(path, [int(name.rpartition("/")[2]) for name in Rows(source.path).ids], whole=whole)
     return digest(["own vectors", found, source.digest]), lambda: vectors
 

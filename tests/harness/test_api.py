@@ -55,6 +55,7 @@ def test_all_texts_whole_over_words_where_there_is_no_judge(result):
     assert result.results["nucleus"]["length"].values["length"] == 18
     expected = zipf_coefficient([t.split() for t in NUCLEUS])
     assert result.values["nucleus"]["zipf"] == pytest.approx(expected, rel=1e-12)
+    assert "|tokens:words|" in result.results["nucleus"]["zipf"].signature
     assert "mauve" not in result.values["greedy"]
     assert not result.failed
 
@@ -103,7 +104,7 @@ def test_a_judge_scores_and_embeds(tmp_path):
     assert "scorer:docs-s@" in signature
     assert "length:16" in signature
     assert "n:12" in signature
-    assert "unit:tokens" in result.results["one"]["zipf"].signature  # the scorer has tokens
+    assert "tokens:words" not in result.results["one"]["zipf"].signature  # the scorer has tokens
 
 
 def test_vectors_of_ones_own_stand_in_for_an_embedder(tmp_path):
@@ -128,7 +129,6 @@ def test_vectors_of_ones_own_stand_in_for_an_embedder(tmp_path):
     [
         ({"systems": {}}, "expected at least one"),
         ({"metrics": ["mauv"]}, "no metric 'mauv'; did you mean 'mauve'"),
-        ({"max_new_tokens": 4}, "tokens are the scorer's; give judge"),
         ({"human": ["a", 3]}, "expected text at place 1, got int"),
         ({"features": {"human": np.zeros((2, 2))}}, "missing x"),
         ({"num_examples": 0}, "expected 1 or more, or all"),

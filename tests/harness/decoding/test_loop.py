@@ -13,6 +13,7 @@ import torch
 from openended.harness.decoding.adversarial import Adversarial
 from openended.harness.decoding.contrastive import ContrastiveDecoding, ContrastiveSearch
 from openended.harness.decoding.loop import Prompt, generate
+from openended.harness.decoding.mirostat import Mirostat
 from openended.harness.decoding.search import Beam, BeamSample
 from openended.harness.decoding.truncation import (
     Ancestral,
@@ -21,7 +22,6 @@ from openended.harness.decoding.truncation import (
     Eta,
     Greedy,
     MinP,
-    Mirostat,
     Nucleus,
     Temperature,
     TopH,
