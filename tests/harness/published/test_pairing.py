@@ -434,4 +434,4 @@ def test_real_generations_have_their_stored_lengths(tmp_path: Path, name: str) -
     stored = next(e for e in expected["files"] if e["file"] == f"{name}.jsonl")["stored"]["gen_length_words"]
     mean = sum(len(t.split()) for t in texts(rows)) / len(rows)
     assert round(mean, 2) == pytest.approx(round(stored, 2), abs=0.011)
-    assert [r.prompt for r in rows] == [e.prompt for e in examples]
+    assert {r.generation.example_id: r.prompt for r in rows} == {e.id: e.prompt for e in examples}

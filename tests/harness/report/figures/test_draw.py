@@ -19,7 +19,7 @@ from openended.harness.report.read.frame import read_results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.tables.systems import value_tables
 from openended.metrics.mauve import Mauve
-from tests.harness.report.synthetic import result, stored, write_run
+from tests.harness.report.synthetic import result, seal, stored, write_run
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "report"
 
@@ -129,10 +129,11 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
     for seed in (0, 1):
         model = Side("model", ids, {need: rng.normal(size=(60, 6)).astype("f4") + 0.5})
         made = spec.compute(Features(human, model, {"n": "60/60", "task": "docs@1"}))
-        name = f"measure/{seed}"
+        name = f"measure/aa/{seed}"
         (tmp_path / "store" / name).mkdir(parents=True)
         held = {f"arrays/{k}": v for k, v in made.arrays.items()}
         save_file(held, tmp_path / "store" / name / "arrays.safetensors")
+        seal(tmp_path / "store" / name)
         line = result("model", "mauve", made.values, direction="higher", family="two_sample")
         folder = write_run(tmp_path, "nucleus", seed, results=[line | {"signature": made.signature, "sd": made.sd}])
         record = json.loads((folder / "record.json").read_text())

@@ -20,7 +20,7 @@ from openended.harness.report.tables.significance import UNTESTED, by_prompt, ga
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.types import Ragged
 from openended.metrics.gen_ppl import GenPPL
-from tests.harness.report.synthetic import result, write_run
+from tests.harness.report.synthetic import result, seal, write_run
 
 
 def test_sign_flips_counted_by_hand():
@@ -147,11 +147,12 @@ def test_a_run_of_several_samples_is_compared_prompt_by_prompt(tmp_path):
         for system, side in (("model", model), ("human", human)):
             made = metric.compute(Features(human, side, {"n": str(len(side)), "task": "t@1"}))
             assert ("prompts" in made.arrays) == (system == "model")
-            name = f"measure/{decoder}-{system}"
+            name = f"measure/aa/{decoder}-{system}"
             (tmp_path / "store" / name).mkdir(parents=True)
             held = {f"per_example/{k}": v for k, v in made.per_example.items()}
             held |= {f"arrays/{k}": v for k, v in made.arrays.items()}
             save_file(held, tmp_path / "store" / name / "arrays.safetensors")
+            seal(tmp_path / "store" / name)
             lines.append(result(system, "gen_ppl", made.values, direction="match_human", family="scored")
                          | {"signature": made.signature, "artefact": name})  # fmt: skip
         folder = write_run(tmp_path, decoder, 0, results=lines, axes={"samples": 4})
