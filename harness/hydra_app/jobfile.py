@@ -12,10 +12,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from openended.harness.hydra_app.timeleft import time_left
 from openended.harness.io import read_json, write_json
-from openended.harness.progress import duration
+from openended.harness.record import GRID
 
-GRID = "grid.json"
 FINAL = ("done", "failed", "skipped")
 
 
@@ -53,13 +53,11 @@ def read_jobs(grid: Path) -> list[dict[str, Any]]:
 def overview(grid: Path) -> str:
     """Return how a grid stands: done, failed, running elsewhere, time left."""
     jobs = read_jobs(grid)
-    total = int(read_json(grid / GRID)["total"])
+    facts = read_json(grid / GRID)
+    total = int(facts["total"])
     count = {state: sum(job["state"] == state for job in jobs) for state in ("done", "running", "failed", "skipped")}
-    finished = [job["seconds"] for job in jobs if job["state"] in ("done", "failed")]
-    left = total - len(finished) - count["skipped"]
     words = [f"{count['done']} of {total} done"]
     words += [f"{count[state]} {state}" for state in ("failed", "skipped", "running") if count[state]]
-    if left and finished:
-        seconds = sum(finished) / len(finished) * left / max(count["running"], 1)
-        words.append(f"about {duration(seconds)} left")
+    if left := time_left(jobs, facts, time.time()):
+        words.append(left)
     return ", ".join(words)

@@ -51,7 +51,29 @@ def work(configs: Sequence[DictConfig]) -> None:
     for config in configs:
         HydraConfig.instance().set_config(config)
         configure_log(config.hydra.job_logging, config.hydra.verbose)
+        name_lines(JobFile(config.hydra).title)
         _kept[0](config)
+
+
+class Named(logging.Filter):
+    """Puts a job's title before the lines of a process that shares the terminal with others; the grid's have it."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.title = title
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add the title; lets every line through."""
+        if not record.name.startswith("openended.harness.hydra_app"):
+            record.msg, record.args = f"[{self.title}] {record.getMessage()}", ()
+        return True
+
+
+def name_lines(title: str) -> None:
+    """Let every line that is logged from now on say which job it is of."""
+    for handler in logging.getLogger().handlers:
+        handler.filters = [one for one in handler.filters if not isinstance(one, Named)]
+        handler.addFilter(Named(title))
 
 
 def work_quietly(configs: Sequence[DictConfig]) -> None:

@@ -15,11 +15,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LAYERS = [
     {"errors", "types", "signature", "rng", "io", "contract", "options", "registry", "record", "exitcodes"},
-    {"store", "rows", "provenance", "progress"},
+    {"store", "rows", "provenance", "progress", "catalogue"},
     {"metrics", "tasks", "models", "decoding", "published"},
     {"run"},
     {"report", "rating", "hydra_app"},
-    {"cli"},
+    {"cli", "commands"},
     {"finetune", "__main__"},
 ]
 MAX_FILE, MAX_FUNCTION = 300, 50
