@@ -52,7 +52,8 @@ def shown(folder: Path, texts: int) -> Iterator[str]:
     """Yield what a run's record says, for people."""
     record = read_record(folder)
     yield f"run        {folder}"
-    yield f"made       {record.created}, by {' '.join(Path(w).name if i == 0 else w for i, w in enumerate(record.command))}"
+    command = " ".join([*(Path(word).name for word in record.command[:1]), *record.command[1:]])
+    yield f"made       {record.created}, by {command}"
     yield f"system     {_axes(record)}"
     commit = str(record.git.get("commit") or "an installed package")[:12]
     changed = ", changed since" if record.git.get("dirty") else ""
