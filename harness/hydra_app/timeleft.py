@@ -38,7 +38,7 @@ def time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any], now: f
     seconds = sum(statistics.median(guess or every) for guess in guesses)
     sure = all(_alike(title) in known for title in titles)
     busy = sum(float(job["seconds"]) for job in ended)
-    span = max(now - float(grid.get("started") or now), 0.0)
+    span = max(now - float(grid.get("started", now)), 0.0)
     seconds *= span / busy if busy and span else 1.0
     return f"{'about' if sure else 'perhaps'} {duration(seconds)} left"
 

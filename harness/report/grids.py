@@ -41,8 +41,14 @@ class GridFolder:
         """Return the folders of its finished runs, each once, wherever the outputs lie now."""
         outputs = next((p.parent for p in self.folder.resolve().parents if p.name == GRIDS), None)
         told = [Path(str(job["folder"])) for job in self.jobs() if job.get("folder")]
-        moved = [outputs / RUNS / Path(*path.parts[-2:]) if outputs is not None else path for path in told]
+        moved = [outputs / _inside(path) if outputs is not None else path for path in told]
         return list(dict.fromkeys(m if m.is_dir() else t for m, t in zip(moved, told, strict=True)))
+
+
+def _inside(run: Path) -> Path:
+    """Return a run's place inside of the outputs, from `runs` on."""
+    parts = run.parts
+    return Path(*parts[len(parts) - 1 - parts[::-1].index(RUNS) :]) if RUNS in parts else run
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def test_help_gives_every_choice_with_its_meaning(capsys):
     said = capsys.readouterr().out
     for part in (
         "nucleus               Sampling from the smallest set of tokens with mass p (Holtzman et al. 2020)",
-        "quickstart            The embedded default, end to end",
+        "  The embedded default, end to end",
         "openended export NAME archive.zip",
         "num_examples: 500",
         "metric=[a,b]",
