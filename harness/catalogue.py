@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib import resources
 
 GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime", "experiment")
+LONGEST = 180  # letters of a line of meaning
 _CONF = "openended.conf"
 _END = re.compile(r"(?<!al)(?<!Fig)\.(?= |$)")  # of a sentence, not of `et al.`
 
@@ -31,7 +33,7 @@ def meaning(text: str) -> str:
     """Return the first sentence of a YAML's comment, which may run over its first lines; empty where there is none."""
     said = " ".join(_comment(text))
     end = _END.search(said)
-    return said[: end.start()] if end else said
+    return textwrap.shorten(said[: end.start()] if end else said, LONGEST, placeholder=" …")
 
 
 def _comment(text: str) -> Iterator[str]:

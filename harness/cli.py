@@ -11,6 +11,8 @@ from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
+from openended.harness import terminal
+
 _COMMANDS = "openended.harness.commands"
 
 
@@ -50,6 +52,7 @@ def start(command: str, config: str, job: Callable[[Any], None]) -> None:
     # Hydra would print its own report of several lines and leave with 1; ours is one line.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    terminal.start()
     import hydra
 
     from openended.harness.hydra_app.show import leave_with_code

@@ -6,11 +6,18 @@ import sys
 from collections.abc import Callable
 
 from openended.harness.errors import HarnessError
+from openended.harness.text import plain
 
 OK = 0
 FAILED = 1  # a job failed, or something happened that nobody foresaw
 BAD_INPUT = 2  # options, files, or what is installed
 INTERRUPTED = 130  # Ctrl-C: 128 and the number of SIGINT, as shells have it
+BROKEN_PIPE = 141  # nobody reads standard output any more
+TERMINATED = 143  # SIGTERM
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: says what Ctrl-C says, and leaves with its own code."""
 
 
 def one_line(err: BaseException) -> str:
@@ -22,7 +29,7 @@ def one_line(err: BaseException) -> str:
 
 def complain(command: str, message: str) -> None:
     """Write one line about what is wrong."""
-    sys.stderr.write(f"{command}: {message}\n")
+    sys.stderr.write(f"{command}: {plain(message)}\n")
 
 
 def code_of(command: str, work: Callable[[], object], *, kept: str) -> int:
@@ -38,8 +45,8 @@ def code_of(command: str, work: Callable[[], object], *, kept: str) -> int:
     except (HarnessError, OSError) as err:
         complain(command, one_line(err))
         return BAD_INPUT
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as err:
         sys.stderr.write("\n")  # the terminal has written ^C
         complain(command, f"interrupted; {kept}")
-        return INTERRUPTED
+        return TERMINATED if isinstance(err, Terminated) else INTERRUPTED
     return OK

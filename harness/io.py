@@ -8,51 +8,63 @@ import io
 import json
 import math
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from openended.harness import owner
 from openended.harness.errors import DataError, StoreError
 from openended.harness.types import Json
 
 # Longest line of a JSON-lines file, bytes: a guard for memory, far above any document.
 MAX_LINE = 16 << 20
+# A gzip file may unpack to this many bytes, and beyond that to this many times its size: prose shrinks to a third,
+# texts that loop to a twentieth, a bomb to a thousandth.
+UNZIPPED_FREE, UNZIPPED_RATIO = 16 << 20, 50
 
 
 @contextmanager
 def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a temporary sibling of `path`; it takes the name only if the block ends well.
 
+    The file's permissions follow the umask, so that a group may share a store.
+
     Raises:
         StoreError: If the folder cannot be made or written.
     """
+    temporary = path.with_name(owner.temporary(f".{path.name[:100]}"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        owner.sweep_once(path.parent)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     except OSError as err:
         raise StoreError(f"cannot write {path}: {err.strerror or err}") from err
-    temporary = Path(name)
+    binary = "b" in mode
     try:
-        with open(
-            fd,
-            mode,
-            encoding=None if "b" in mode else "utf-8",
-            newline=None if "b" in mode else "\n",
-        ) as handle:
+        with open(fd, mode, encoding=None if binary else "utf-8", newline=None if binary else "\n") as handle:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-        temporary.chmod(0o644)
         temporary.replace(path)
+        sync_folder(path.parent)
     except OSError as err:
         raise StoreError(f"cannot write {path}: {err.strerror or err}") from err
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Write a folder's names to the disk, as `fsync` does a file's bytes; nothing where the system has no such call."""
+    with suppress(OSError):  # some file systems refuse it, and a reader of the files loses nothing
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -96,7 +108,11 @@ def read_json(path: Path) -> Any:  # noqa: ANN401
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as err:
         raise DataError(f"no such file: {path}") from err
-    except (json.JSONDecodeError, UnicodeDecodeError) as err:
+    except OSError as err:
+        raise DataError(f"cannot read {path}: {err.strerror or err}") from err
+    except RecursionError as err:
+        raise DataError(f"{path}: JSON nested too deeply") from err
+    except ValueError as err:  # not JSON, not UTF-8, or a number of thousands of digits
         raise DataError(f"{path}: not JSON ({err})") from err
 
 
@@ -110,7 +126,7 @@ def open_text(path: Path) -> IO[str]:
         if path.is_dir():
             raise DataError(f"expected a file, got a folder: {path}")
         if path.suffix == ".gz":
-            return gzip.open(path, "rt", encoding="utf-8-sig", newline="\n")
+            return io.TextIOWrapper(io.BufferedReader(_Unzipped(path)), encoding="utf-8-sig", newline="\n")
         return path.open(encoding="utf-8-sig", newline="\n")
     except FileNotFoundError as err:
         raise DataError(f"no such file: {path}") from err
@@ -150,6 +166,8 @@ def _object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
         raise DataError(f"{where}: not JSON ({err.msg} at column {err.colno})") from err
     except RecursionError as err:
         raise DataError(f"{where}: JSON nested too deeply") from err
+    except ValueError as err:
+        raise DataError(f"{where}: not JSON (a number of thousands of digits)") from err
     if unwrap and isinstance(row, list) and len(row) == 1:
         row = row[0]
     if not isinstance(row, dict):
@@ -157,11 +175,38 @@ def _object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     return row
 
 
-def _open_bytes(path: Path) -> gzip.GzipFile | io.BufferedReader:
+class _Unzipped(io.RawIOBase):
+    """The bytes of a gzip file, of which there must not be absurdly many."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._made = path, 0
+        self._most = max(UNZIPPED_FREE, UNZIPPED_RATIO * path.stat().st_size)
+        self._file = gzip.GzipFile(path, "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer
+        count = self._file.readinto(buffer)
+        self._made += count
+        if self._made > self._most:
+            raise DataError(
+                f"{self._path}: unpacks to more than {UNZIPPED_RATIO} times its size, as no text does; "
+                "if it is meant, give it unpacked"
+            )
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+def _open_bytes(path: Path) -> io.BufferedReader:
     try:
         if path.is_dir():
             raise DataError(f"expected a file, got a folder: {path}")
-        return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+        return io.BufferedReader(_Unzipped(path), 1 << 17) if path.suffix == ".gz" else path.open("rb")
     except FileNotFoundError as err:
         raise DataError(f"no such file: {path}") from err
     except OSError as err:

@@ -3,33 +3,36 @@
 An entry is a folder `<root>/<stage>/<ab>/<key>/` with files and a `manifest.json`, written last. The key is a digest of
 the recipe: key scheme, stage, stage version, full spec with defaults, and the content digests of the inputs. So an
 upstream change that yields the same bytes costs nothing downstream.
+
+A manifest holds the recipe, the key, the digest of each file and one of itself. An entry is believed if all of them
+agree with each other and with the place where it lies; whatever does not is moved aside, said aloud, and made again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import itertools
 import logging
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from openended.harness import owner
 from openended.harness.errors import DataError, StoreError
-from openended.harness.io import file_digest, read_json, write_json
+from openended.harness.folders import give_name, make_room, set_aside
+from openended.harness.io import file_digest, read_json, sync_folder, to_json, write_json
 from openended.harness.provenance import maker
 from openended.harness.signature import canonical, digest
+from openended.harness.text import homeless
 from openended.harness.types import Json
 
 log = logging.getLogger(__name__)
 
 KEY_SCHEME = 2  # 1 named a spec by the path of its class
 MANIFEST = "manifest.json"
+PARTIAL = ".partial"  # after the key: made in part, and gone on with the next time
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,59 @@ class Entry:
         return f"{self.stage}/{self.key[:2]}/{self.key}"
 
 
+def read_entry(folder: Path, *, only: str | None = None) -> Entry:
+    """Return the entry in a folder, its bytes verified.
+
+    Args:
+        folder: `…/<stage>/<ab>/<key>`.
+        only: Verify this file alone of the files (the manifest is verified always).
+
+    Raises:
+        DataError: Says what is missing or damaged.
+        StoreError: If it may not be read.
+    """
+    return _read(folder, only)[0]
+
+
+def _read(folder: Path, only: str | None) -> tuple[Entry, Json]:
+    """Return a verified entry and its recipe."""
+    try:
+        manifest = read_json(folder / MANIFEST)
+        stated = manifest.pop("digest")
+        if stated != digest(manifest):
+            raise DataError(f"{MANIFEST} does not agree with its own digest")
+        stage, key, recipe = folder.parent.parent.name, str(manifest["key"]), manifest["recipe"]
+        if key != folder.name or recipe["stage"] != stage:
+            raise DataError(f"it is {recipe['stage']} {key[:8]}, of another place")
+        files, meta, made_by = (dict(manifest[name]) for name in ("files", "meta", "maker"))
+        if only is not None and only not in files:
+            raise DataError(f"it holds no {only}")
+        wrong = [name for name, sha in files.items() if only in (None, name) and not _matches(folder / name, sha)]
+    except (DataError, PermissionError) as err:
+        cause = err.__cause__ or err
+        if isinstance(cause, PermissionError):
+            raise StoreError(f"cannot read {cause.filename}: {cause.strerror}; to share: chmod -R g+rwX") from err
+        raise
+    except (AttributeError, KeyError, OSError, TypeError, ValueError, RecursionError) as err:
+        raise DataError(f"{MANIFEST} ({type(err).__name__}: {err})") from err
+    if wrong:
+        raise DataError(", ".join(wrong))
+    return Entry(stage, key, folder, files, meta, maker=made_by), recipe
+
+
+def write_manifest(folder: Path, recipe: Json, key: str, meta: Mapping[str, Any], **facts: Any) -> Json:  # noqa: ANN401
+    """Write and return the manifest of the files in a folder; `facts` (who made it, in how many seconds) go into it.
+
+    Raises:
+        StoreError: If it cannot be written.
+    """
+    found = sorted(p for p in folder.iterdir() if p.is_file() and not p.is_symlink() and p.name != MANIFEST)
+    files = {p.name: file_digest(p) for p in found}
+    made = homeless(to_json({"maker": {}, **facts, "recipe": recipe, "key": key, "files": files, "meta": meta}))
+    write_json(folder / MANIFEST, {**cast("dict[str, Json]", made), "digest": digest(made)})
+    return made
+
+
 class Store:
     """Entries under one root folder.
 
@@ -101,28 +157,19 @@ class Store:
         return self.root / recipe.stage / recipe.key[:2] / recipe.key
 
     def find(self, recipe: Recipe) -> Entry | None:
-        """Return the entry, or None if there is none or its bytes disagree with its manifest (then moved aside)."""
-        key = recipe.key
-        if key in self._verified and (self._verified[key].path / MANIFEST).exists():
-            return self._verified[key]
+        """Return the entry, or None if there is none that can be believed; writes nothing.
+
+        Raises:
+            StoreError: If it is there and may not be read.
+        """
         folder = self.place(recipe)
-        if not (folder / MANIFEST).exists():
-            return None
-        try:
-            manifest = read_json(folder / MANIFEST)
-            files = dict(manifest["files"])
-            wrong = [name for name, sha in files.items() if not _matches(folder / name, sha)]
-            entry = Entry(recipe.stage, key, folder, files, manifest["meta"], maker=manifest.get("maker", {}))
-        except (DataError, KeyError, TypeError, ValueError) as err:
-            wrong, entry = [f"{MANIFEST} ({err})"], None
-        if wrong or entry is None:
-            self._set_aside(folder, wrong)
-            return None
-        self._verified[key] = entry
-        return entry
+        found = self._look(recipe, folder)
+        if isinstance(found, str):
+            log.warning("store entry %s is damaged (%s); it will be made again", folder, found)
+        return found if isinstance(found, Entry) else None
 
     def make(self, recipe: Recipe, build: Callable[[Path], Mapping[str, Any]], *, resumable: bool = False) -> Entry:
-        """Return the entry, building it if it is missing.
+        """Return the entry, building it if it is missing or damaged.
 
         Args:
             recipe: What identifies it.
@@ -130,109 +177,96 @@ class Store:
             resumable: Keep the folder when `build` is interrupted and give it to `build` again next time.
 
         Raises:
-            StoreError: If the store cannot be written.
+            StoreError: If the store cannot be read or written.
         """
-        found = self.find(recipe)
-        if found is not None:
-            return found
         folder = self.place(recipe)
+        found = self._look(recipe, folder)
+        if isinstance(found, Entry):
+            return found
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
         except OSError as err:
             raise StoreError(f"cannot write to {folder.parent}: {err.strerror}; set outputs_dir=…") from err
         with self.locked(f"{recipe.stage}-{recipe.key[:32]}", f"{recipe.stage} {recipe.key[:8]}"):
-            found = self.find(recipe)  # another process may have made it while this one waited
-            if found is not None:
+            found = self._look(recipe, folder)  # another process may have made it while this one waited
+            if isinstance(found, Entry):
                 return found
+            if found is not None:
+                set_aside(folder, found)
             return self._build(recipe, folder, build, resumable)
+
+    def _look(self, recipe: Recipe, folder: Path) -> Entry | str | None:
+        """Return the entry, None if there is none, or what is wrong with it."""
+        key = recipe.key
+        if key in self._verified and (folder / MANIFEST).exists():
+            return self._verified[key]
+        if not os.path.lexists(folder):
+            return None
+        try:
+            entry, stated = _read(folder, None)
+        except DataError as err:
+            return str(err)
+        if stated != homeless(to_json(recipe.canonical())):
+            return "its recipe is another one"
+        self._verified[key] = entry
+        return entry
 
     def _build(
         self, recipe: Recipe, folder: Path, build: Callable[[Path], Mapping[str, Any]], resumable: bool
     ) -> Entry:
         started = time.monotonic()
-        if resumable and self._locking:
-            work = folder.with_name(folder.name + ".partial")
-            work.mkdir(exist_ok=True)
-        else:
-            work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
+        owner.sweep_once(folder.parent)
+        kept = resumable and self._locking
+        work = folder.with_name(folder.name + PARTIAL if kept else owner.temporary(folder.name))
+        make_room(work)
         try:
             meta = dict(build(work))
-        except BaseException:
-            if not work.name.endswith(".partial"):
-                shutil.rmtree(work, ignore_errors=True)
-            raise
-        for left in work.glob(".*"):  # temporary files of a killed run
-            left.unlink()
-        files = {p.name: file_digest(p) for p in sorted(work.iterdir()) if p.is_file() and p.name != MANIFEST}
-        write_json(
-            work / MANIFEST,
-            {
-                "recipe": recipe.canonical(),
-                "files": files,
-                "meta": meta,
-                "maker": maker(),
-                "seconds": round(time.monotonic() - started, 3),
-            },
-        )
-        _rename_or_drop(work, folder)
-        entry = Entry(recipe.stage, recipe.key, folder, files, meta, maker=maker())
+            for left in work.glob(".*"):  # temporary files of a killed run
+                owner.discard(left)
+            seconds = round(time.monotonic() - started, 3)
+            made: Any = write_manifest(work, recipe.canonical(), recipe.key, meta, maker=maker(), seconds=seconds)
+            sync_folder(work)
+            give_name(work, folder, MANIFEST)
+        finally:
+            if not kept:
+                owner.discard(work)
+        entry = Entry(recipe.stage, recipe.key, folder, made["files"], made["meta"], maker=made["maker"])
         self._verified[recipe.key] = entry
         return replace(entry, made=True)
 
-    def _set_aside(self, folder: Path, wrong: list[str]) -> None:
-        for number in itertools.count(1):
-            aside = folder.with_name(f"{folder.name}.damaged-{number}")
-            if not aside.exists():
-                break
-        log.warning("store entry %s is damaged (%s); moved to %s and made again", folder, ", ".join(wrong), aside.name)
-        folder.rename(aside)
-
     @contextlib.contextmanager
     def locked(self, name: str, what: str) -> Iterator[None]:
-        """Hold a lock against the other processes that share the store; `what` is made meanwhile."""
+        """Hold a lock against the other processes that share the store; `what` is made meanwhile.
+
+        Raises:
+            StoreError: If the lock's file cannot be opened.
+        """
         if not self._locking:
             yield
             return
         from filelock import FileLock, Timeout
 
         folder = self.root / ".locks"
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f"{name}.lock")
         try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            log.info("another process is making %s; waiting for it", what)
-            lock.acquire()
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"{name}.lock"
+            # Made here, so that its permissions follow the umask: filelock would set its own.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o666))
+            lock = FileLock(path, mode=path.stat().st_mode & 0o777)
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                log.info("another process is making %s; waiting for it", what)
+                lock.acquire()
+        except OSError as err:
+            raise StoreError(
+                f"cannot lock {folder / name}.lock: {err.strerror or err}; set outputs_dir=… or runtime.locking=false"
+            ) from err
         try:
             yield
         finally:
             lock.release()
 
 
-def check_writable(folder: Path) -> None:
-    """Raise `StoreError` if nothing can be written under `folder` (which need not exist yet)."""
-    parent = folder
-    while not parent.exists() and parent != parent.parent:
-        parent = parent.parent
-    if not parent.is_dir():
-        raise StoreError(f"outputs_dir: {parent} is not a folder; set outputs_dir=…")
-    try:
-        with tempfile.TemporaryFile(dir=parent):
-            pass
-    except OSError as err:
-        raise StoreError(f"outputs_dir: cannot write to {parent}: {err.strerror}; set outputs_dir=…") from err
-
-
 def _matches(path: Path, sha: str) -> bool:
     return path.is_file() and file_digest(path) == sha
-
-
-def _rename_or_drop(work: Path, folder: Path) -> None:
-    """Give the finished folder its name; if another process was first, its equal entry stays and ours goes."""
-    try:
-        os.rename(work, folder)
-    except OSError as err:
-        if err.errno not in (errno.EEXIST, errno.ENOTEMPTY) or not (folder / MANIFEST).exists():
-            raise StoreError(f"cannot write {folder}: {err.strerror}") from err
-        log.info("another process made %s first; its copy stays", folder.name[:8])
-        shutil.rmtree(work, ignore_errors=True)

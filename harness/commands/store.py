@@ -1,4 +1,4 @@
-"""`openended store`: what the store holds, by stage and by name of runs, and what no run names."""
+"""`openended store [check|gc]`: what the store holds, by stage and by name; whether its bytes are sound; what can go."""
 
 from __future__ import annotations
 
@@ -8,25 +8,47 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from openended.harness.errors import DataError
+from openended.harness.errors import DataError, StoreError
 from openended.harness.exitcodes import code_of
 from openended.harness.record import RECORD, STAGES, read_record
+from openended.harness.store_check import check_store, collect_garbage
 
 
 def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exitcodes`."""
     parser = argparse.ArgumentParser(prog="openended store", description=__doc__)
-    parser.add_argument("--outputs", default="outputs", metavar="DIR", help="default: outputs")
+    parser.add_argument("action", nargs="?", choices=("check", "gc"), help="verify every byte; delete what can go")
+    parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="default: outputs")
+    parser.add_argument("--dry-run", action="store_true", help="gc: say what would go, and delete nothing")
+    parser.add_argument("--unnamed", action="store_true", help="gc: also what no run names (it can be made again)")
+    parser.add_argument("--days", type=float, default=7.0, help="gc: what is younger stays; default: 7")
     args = parser.parse_args(words)
-    return code_of("openended store", lambda: _store(Path(args.outputs)), kept="nothing was changed")
+    return code_of("openended store", lambda: _store(args), kept="what is finished is kept")
 
 
-def _store(outputs: Path) -> None:
-    root = outputs / "store"
+def _store(args: argparse.Namespace) -> None:
+    root = args.outputs / "store"
     if not root.is_dir():
         raise DataError(f"no store at {root}: give --outputs DIR")
-    for line in told(sizes_of(root), named_by(outputs / "runs")):
+    if args.action == "check":
+        checked = check_store(root)
+        lines = checked.lines()
+    elif args.action == "gc":
+        lines = _collect(args, root)
+    else:
+        lines = list(told(sizes_of(root), named_by(args.outputs / "runs")))
+    for line in lines:
         sys.stdout.write(f"{line}\n")
+    if args.action == "check" and checked.damaged:
+        raise StoreError(f"{len(checked.damaged)} entries are damaged; each is made again when it is asked for")
+
+
+def _collect(args: argparse.Namespace, root: Path) -> list[str]:
+    """Delete, or only name, what dead processes left, what is damaged or unfinished, and what no run names if asked."""
+    runs = args.outputs / "runs" if args.unnamed else None
+    gone = collect_garbage(root, runs=runs, days=args.days, delete=not args.dry_run)
+    said = "would be deleted" if args.dry_run else "deleted"
+    return [*gone.places, f"{len(gone.places):,} {said}, {_size(gone.size)}"]
 
 
 def sizes_of(root: Path) -> dict[str, int]:

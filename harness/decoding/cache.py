@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from openended.harness.decoding.reread import RereadRunner
+from openended.harness.models.families import Kind, body_of, rescaled, settle
+from openended.harness.models.finite import finite_logits
 from openended.harness.models.placement import is_spread
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ TILE = 4
 """Rows are filled up to a multiple of it on CPU."""
 GENERAL_FLOOR = 16
 """Rows that a model of another family is run with at least on CPU: below, BLAS kernels for few rows round otherwise."""
+CHECKED = 16
+"""Room for the check of a model before it is first run."""
 
 
 class Runner(Protocol):
@@ -59,6 +64,17 @@ class Runner(Protocol):
 
 def runner(lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> Runner:
     """Make a runner for `rows` sequences of at most `length` positions; `once`: it is fed once, so nothing is kept."""
+    return _runner(check(lm), lm, rows, length, once=once)
+
+
+def check(lm: LanguageModel) -> Kind:
+    """Return the kind of runner whose steps agree with the model's own pass; see `families.settle`."""
+    return settle(lm, lambda kind: _runner(kind, lm, 1, CHECKED))
+
+
+def _runner(kind: Kind, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> Runner:
+    if kind == "reread":
+        return RereadRunner(lm, rows, floor=GENERAL_FLOOR)
     if _is_plain_gpt2(lm.model):
         return Gpt2Runner(lm, rows, length, once=once)
     return GeneralRunner(lm, rows, length, once=once)
@@ -106,7 +122,7 @@ class Gpt2Runner:
 
         self.weights = lm.memo.get("gpt2") or lm.memo.setdefault("gpt2", Gpt2Weights(lm.model))
         w = self.weights
-        self.rows, self.length = rows, 0
+        self._lm, self.rows, self.length = lm, rows, 0
         self._steady = lm.device.type == "cpu" and not once
         self._tile = TILE if self._steady else 1
         shape = (w.layers if not once else 1, 2, filled(rows, self._tile), w.heads, length, w.head_size)
@@ -166,7 +182,7 @@ class Gpt2Runner:
             rows = torch.cat([flat, flat[:1].expand(missing, -1)]) if missing else flat
             parts = [torch.mm(part, self.weights.head) for part in self._parts(rows)]
             made = (parts[0] if len(parts) == 1 else torch.cat(parts))[: len(flat)].float()
-        return made.view(*hidden.shape[:-1], made.shape[-1])
+        return finite_logits(made, self._lm).view(*hidden.shape[:-1], made.shape[-1])
 
     def keep(self, kept: Sequence[int]) -> list[int]:
         """See `Runner`."""
@@ -240,7 +256,7 @@ class GeneralRunner:
 
     def __init__(self, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> None:
         self._lm = lm
-        self._model, self._body, self._head = lm.model, lm.model.get_decoder(), lm.model.get_output_embeddings()
+        self._model, self._body, self._head = lm.model, body_of(lm.model), lm.model.get_output_embeddings()
         self._steady = lm.device.type == "cpu"
         self._room, self.length, self.rows = length, 0, rows
         self._cache = None if once else _fixed_cache(self._model.config, self._full(rows), length)
@@ -280,8 +296,8 @@ class GeneralRunner:
         if missing:
             flat = torch.cat([flat, flat[:1].expand(missing, -1)])
         with torch.inference_mode():
-            made = _rescaled(self._model.config, self._head(flat)[:size].float())
-        return made.view(*hidden.shape[:-1], made.shape[-1])
+            made = rescaled(self._model.config, self._head(flat)[:size].float())
+        return finite_logits(made, self._lm).view(*hidden.shape[:-1], made.shape[-1])
 
     def keep(self, kept: Sequence[int]) -> list[int]:
         """See `Runner`."""
@@ -306,18 +322,6 @@ class GeneralRunner:
 
     def _layers(self) -> list[Any]:
         return [] if self._cache is None else list(self._cache.layers)
-
-
-def _rescaled(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
-    """What some families do to their logits after the output matrix."""
-    cap = getattr(config, "final_logit_softcapping", None)
-    if cap:
-        logits = (logits / cap).tanh() * cap
-    scale = getattr(config, "logit_scale", None)
-    if isinstance(scale, float):
-        logits = logits * scale
-    division = getattr(config, "logits_scaling", None)
-    return logits / division if isinstance(division, (int, float)) else logits
 
 
 def _fixed_cache(config: Any, rows: int, length: int) -> Any:  # noqa: ANN401

@@ -58,6 +58,7 @@ def generate(
         raise SpecError(f"runtime.batch_size: expected at least 1, got {batch_size}")
     if decoder.needs_human_ppl:
         raise SpecError(f"decoder.{decoder.name} needs the human perplexity; call resolve(human_ppl) first")
+    prompts = [replace(p, token_ids=(*lm.lead(p.token_ids), *p.token_ids)) for p in prompts]
     longest = max((len(p.token_ids) for p in prompts), default=0)
     decoder.plan_check(lm.context_length, max_new_tokens, longest)
     job = Job(seed, max_new_tokens, emit, advance or (lambda _: None), min_new_tokens, companions or {})

@@ -119,13 +119,14 @@ def next_token_stats(
     """
     import torch
 
-    _check(lm, prompts, continuations)
+    read = Ragged.from_rows(([*lm.lead(row), *row] for row in prompts), np.int64)
+    _check(lm, read, continuations)
     tables = [_Table.empty(len(continuations.values)) for _ in decoders]
     limit = CHUNK_CPU if lm.device.type == "cpu" else CHUNK_GPU
     size = max(1, limit // lm.vocab_size)
     with torch.inference_mode():
-        for rows in _batches(prompts.lengths, continuations.lengths, batch_size):
-            _batch(lm, decoders, tables, prompts, continuations, rows, size, min_new_tokens)
+        for rows in _batches(read.lengths, continuations.lengths, batch_size):
+            _batch(lm, decoders, tables, read, continuations, rows, size, min_new_tokens)
             if advance is not None:
                 advance(int(continuations.lengths[rows].sum()))
     gold = np.asarray(continuations.values, dtype=np.int64)

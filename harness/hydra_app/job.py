@@ -15,9 +15,9 @@ from omegaconf import DictConfig
 from openended.harness.errors import HarnessError
 from openended.harness.exitcodes import FAILED, one_line
 from openended.harness.hydra_app.compose import name_of, plain, settings_of
-from openended.harness.hydra_app.jobfile import JobFile, overview, read_jobs
+from openended.harness.hydra_app.jobfile import JobFile, overview, own_folder, read_jobs
 from openended.harness.hydra_app.plan import plan_jobs
-from openended.harness.hydra_app.series import claim, claimed, ended, grid_facts, written
+from openended.harness.hydra_app.series import claim, claimed, ended, grid_record, written
 from openended.harness.hydra_app.show import (
     composing,
     detail,
@@ -123,9 +123,9 @@ class Job:
 
     def _run(self, settings: Settings, overrides: list[str]) -> tuple[Outcome, str]:
         """Run; returns what the run left, and what it came to in words."""
+        from openended.harness.folders import check_writable
         from openended.harness.run.judgments import judged_alone, run_judgments
         from openended.harness.run.pipeline import run
-        from openended.harness.store import check_writable
 
         check_writable(settings.outputs_dir)
         session = self._session(settings)
@@ -146,10 +146,11 @@ class Watch(Callback):  # type: ignore[misc]
         Raises:
             SystemExit: With 2 if the grid's folder cannot be written.
         """
-        grid = Path(config.hydra.sweep.dir)
-        with ending(grid):
+        with ending(Path(config.hydra.sweep.dir)):
             if not config.plan_only:
-                write_json(grid / GRID, grid_facts(config, all_jobs(config), members(config), grid))
+                name_of(config, config.hydra)  # a name that fits no folder is refused before there is one
+                grid = own_folder(config)
+                write_json(grid / GRID, grid_record(config, all_jobs(config), members(config), grid))
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:  # noqa: ANN401
         """Build the report of all finished jobs, and say which jobs failed.

@@ -28,8 +28,11 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from openended.harness.errors import DataError, SpecError
-from openended.harness.hydra_app.jobfile import FINAL, JobFile, overview
+from openended.harness.hydra_app.jobfile import JobFile, overview
+from openended.harness.hydra_app.orphans import Parent, end_with, this_process
+from openended.harness.hydra_app.show import name_lines
 from openended.harness.hydra_app.sweeper import PLUGINS
+from openended.harness.terminal import clean_logs
 
 if TYPE_CHECKING:
     from openended.harness.hydra_app.job import Job
@@ -38,13 +41,16 @@ log = logging.getLogger(__name__)
 
 LOOK = 0.5  # seconds between two looks at the jobs of a cluster
 PATIENCE = 10.0  # seconds that cancelled processes get to end
+Jobs = Sequence[DictConfig]
 _kept: list[Job] = []  # of this worker process: its sessions hold the loaded models
 
 
-def work(configs: Sequence[DictConfig]) -> None:
-    """Run jobs one after the other in a worker process; how each went is in its `JobFile`."""
+def work(configs: Sequence[DictConfig], parent: Parent) -> None:
+    """Run jobs one after the other in a worker, which ends with its parent; how each went is in its `JobFile`."""
     from openended.harness.hydra_app.job import Job
 
+    end_with(parent)
+    clean_logs()
     if not _kept:
         _kept.append(Job())
     setup_globals()
@@ -55,31 +61,10 @@ def work(configs: Sequence[DictConfig]) -> None:
         _kept[0](config)
 
 
-class Named(logging.Filter):
-    """Puts a job's title before the lines of a process that shares the terminal with others; the grid's have it."""
-
-    def __init__(self, title: str) -> None:
-        super().__init__()
-        self.title = title
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Add the title; lets every line through."""
-        if not record.name.startswith("openended.harness.hydra_app"):
-            record.msg, record.args = f"[{self.title}] {record.getMessage()}", ()
-        return True
-
-
-def name_lines(title: str) -> None:
-    """Let every line that is logged from now on say which job it is of."""
-    for handler in logging.getLogger().handlers:
-        handler.filters = [one for one in handler.filters if not isinstance(one, Named)]
-        handler.addFilter(Named(title))
-
-
-def work_quietly(configs: Sequence[DictConfig]) -> None:
+def work_quietly(configs: Sequence[DictConfig], parent: Parent) -> None:
     """Run jobs in a worker that shares the terminal: Ctrl-C is for the parent, which ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    work(configs)
+    work(configs, parent)
 
 
 class _Launcher(Launcher):  # type: ignore[misc]
@@ -141,20 +126,37 @@ class Joblib(_Launcher):
         super().__init__(processes, least=2)
 
     def _run(self, configs: Sequence[DictConfig]) -> None:
-        from joblib import Parallel, delayed
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-        left = list(configs)
+        left, again = list(configs), list[DictConfig]()
         while left:
             try:
-                pool = Parallel(n_jobs=self.processes, backend="loky", batch_size=1)
-                pool(delayed(work_quietly)([config]) for config in left)
-                return
+                self._pool(left)
+                left = []
             except TerminatedWorkerError:
-                unknown = [config for config in left if JobFile(config.hydra).state not in FINAL]
-                running = [config for config in unknown if JobFile(config.hydra).state == "running"]
-                lose(running or unknown, "its process was killed (out of memory?)")
-                left = [config for config in unknown if JobFile(config.hydra).state is None]
+                left, killed = _after_a_kill(left)
+                again += killed
+        # Alone, so that a job that only ran beside a greedy one is not lost with it.
+        for config in again:
+            log.warning("%s: its process was killed (out of memory?); trying it once more", JobFile(config.hydra).title)
+            try:
+                self._pool([config])
+            except TerminatedWorkerError:
+                lose([config], "its process was killed twice (out of memory?)")
+
+    def _pool(self, configs: Sequence[DictConfig]) -> None:
+        from joblib import Parallel, delayed
+
+        pool = Parallel(n_jobs=self.processes, backend="loky", batch_size=1)
+        pool(delayed(work_quietly)([config], this_process()) for config in configs)
+
+
+def _after_a_kill(configs: Sequence[DictConfig]) -> tuple[list[DictConfig], list[DictConfig]]:
+    """Return the jobs that had not begun, and those that ran when a worker was killed."""
+    states = [(config, JobFile(config.hydra).state) for config in configs]
+    running = [config for config, state in states if state == "running"]
+    waiting = [config for config, state in states if state is None]
+    return (waiting, running) if running else ([], waiting)
 
 
 class Submitit(_Launcher):
@@ -191,20 +193,33 @@ class Submitit(_Launcher):
             executor.update_parameters(**self.parameters)
         except (NameError, TypeError, ValueError) as err:
             raise SpecError(f"hydra.launcher.parameters: {err}") from err
-        parts = list(runs_of_neighbours(configs, self.processes))
+        left = self._round(executor, list(runs_of_neighbours(configs, self.processes)))
+        if left:
+            log.warning("%d processes were killed, or ran out of time; trying their jobs once more", len(left))
+            left = self._round(executor, [part for part, _ in left])
+        for part, said in left:
+            lose(part, f"its process ended twice before it was done (killed, or out of time); see {said}")
+
+    def _round(self, executor: Any, parts: Sequence[Jobs]) -> list[tuple[Jobs, str]]:  # noqa: ANN401
+        """Run parts as cluster jobs; returns what is left of each, the job that ran last, and its error file."""
         with _errors_in(Path(self.folder) / "controllers.err", executor.cluster == "local"), executor.batch():
-            jobs = [executor.submit(Part(part)) for part in parts]
-        log.info("submitted  %d jobs in %d processes; logs in %s", len(configs), len(parts), self.folder)
+            jobs = [executor.submit(Part(part, this_process())) for part in parts]
+        log.info("submitted  %d jobs in %d processes; logs in %s", sum(map(len, parts)), len(parts), self.folder)
         try:
             self._watch(jobs)
         except BaseException:
             _cancel(jobs)
             raise
+        unfinished: list[tuple[Jobs, str]] = []
         for part, job in zip(parts, jobs, strict=True):
             if job.exception() is not None:
                 log.debug("%s", job.exception())
-            unknown = [config for config in part if JobFile(config.hydra).state not in FINAL]
-            lose(unknown, f"its process ended before it was done (killed, or out of time); see {job.paths.stderr}")
+            running, waiting = (
+                [config for config in part if JobFile(config.hydra).state == state] for state in ("running", None)
+            )
+            if running or waiting:
+                unfinished.append(([*waiting, *running], str(job.paths.stderr)))
+        return unfinished
 
     def _watch(self, jobs: Sequence[Any]) -> None:
         said = ""
@@ -222,12 +237,12 @@ class Submitit(_Launcher):
 class Part:
     """The work of one cluster job; submitit asks for its checkpoint when the time is nearly over or it is preempted."""
 
-    def __init__(self, configs: Sequence[DictConfig]) -> None:
-        self.configs = list(configs)
+    def __init__(self, configs: Sequence[DictConfig], parent: Parent) -> None:
+        self.configs, self.parent = list(configs), parent
 
     def __call__(self) -> None:
         """Run the jobs."""
-        work(self.configs)
+        work(self.configs, self.parent)
 
     def checkpoint(self) -> Any:  # noqa: ANN401
         """Return the same work: what is finished will be found in the store."""

@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 
 from openended.harness.hydra_app.compose import settings_of_jobs
 from openended.harness.progress import duration
+from openended.harness.text import plain_line
 
 if TYPE_CHECKING:
     from openended.harness.run.forecast import Forecast
@@ -49,7 +50,7 @@ def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool
     if single:
         _show_steps(*plans[0])
     for line in lines(total, rates):
-        sys.stdout.write(f"{line}\n")
+        sys.stdout.write(f"{plain_line(line)}\n")
 
 
 def _plan(settings: Settings, session: Any) -> Outcome:  # noqa: ANN401 - a `Session`
@@ -151,11 +152,15 @@ def _show_steps(settings: Settings, outcome: Outcome) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(f"{settings.experiment}: seed {settings.seed}"), title_justify="left", box=None)
+    table = Table(
+        title=Text(plain_line(f"{settings.experiment}: seed {settings.seed}")), title_justify="left", box=None
+    )
     for name in ("stage", "what", "state", "key"):
         table.add_column(name)
     for step in outcome.plan:
-        table.add_row(step.stage, Text(step.what), step.state, step.key[:16] if step.key else "after the above")
+        table.add_row(
+            step.stage, Text(plain_line(step.what)), step.state, step.key[:16] if step.key else "after the above"
+        )
     Console(width=110, soft_wrap=True, highlight=False).print(table)
 
 

@@ -19,7 +19,7 @@ from openended.harness.record import GRID
 _DONE = "done"
 
 
-def grid_facts(
+def grid_record(
     config: DictConfig, jobs: Sequence[Sequence[str]], members: Mapping[str, DictConfig], grid: Path
 ) -> dict[str, Any]:
     """Return what a grid's folder says of it: its name, its jobs, and the options of the reports that it writes."""

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -68,6 +68,27 @@ def set_detail(*, verbose: bool, quiet: bool = False) -> None:
             logging.getLogger(name).setLevel(logging.DEBUG)
 
 
+class Named(logging.Filter):
+    """Puts a job's title before the lines of a process that shares the terminal with others; the grid's have it."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.title = title
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add the title; lets every line through."""
+        if not record.name.startswith("openended.harness.hydra_app"):
+            record.msg, record.args = f"[{self.title}] {record.getMessage()}", ()
+        return True
+
+
+def name_lines(title: str) -> None:
+    """Let every line that is logged from now on say which job it is of."""
+    for handler in logging.getLogger().handlers:
+        handler.filters = [one for one in handler.filters if not isinstance(one, Named)]
+        handler.addFilter(Named(title))
+
+
 @contextmanager
 def composing() -> Iterator[None]:
     """Turn errors of Hydra and OmegaConf about the configuration into ours.
@@ -119,7 +140,8 @@ def ending(grid: Path) -> Iterator[None]:
         trace = grid / "error.txt"
         what = f"the grid's end failed: {type(err).__name__}: {one_line(err)}"
         complain("openended", f"{what}; its traceback is in {trace}; the runs are kept: openended-report reads them")
-        write_text(trace, traceback.format_exc())
+        with suppress(HarnessError):  # the folder itself may be what fails
+            write_text(trace, traceback.format_exc())
         raise SystemExit(FAILED) from None
 
 

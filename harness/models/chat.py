@@ -8,11 +8,12 @@ the middle of a sentence. A task may say itself where its prompts part, by `user
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openended.harness.errors import DataError, first_line
+from openended.harness.models.bounded import SECONDS, bounded
 from openended.harness.signature import digest
 from openended.harness.types import Json
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 # The last word of a text, with the whitespace after it.
 _LAST = re.compile(r"\S+\s*\Z")
+# Characters that a template may add to a prompt: ten times the longest known.
+LONGEST = 1 << 18
 # Stands for an assistant's turn when the template is asked what follows one.
 _SENTINEL = "openended"
 
@@ -49,11 +52,20 @@ class ChatTemplate:
         return digest(["chat template", self.inner.chat_template])
 
     def render(self, turns: Turns) -> str:
-        """Return the text that the model reads, special tokens written out, up to where its continuation starts.
+        """Return the text that the model reads, as `render_all`."""
+        return self.render_all([turns])[0]
+
+    def render_all(self, prompts: Sequence[Turns]) -> list[str]:
+        """Return the texts that the model reads, special tokens written out, up to where its continuations start.
 
         Raises:
-            DataError: If the template refuses such a conversation, or changes the beginning of the assistant's turn.
+            DataError: If the template refuses such a conversation, changes the beginning of the assistant's turn, makes
+                a text of more than `LONGEST` characters, or takes too long.
         """
+        seconds = SECONDS + len(prompts) // 20
+        return bounded(lambda: map(self._render, prompts), f"model {self.name}: its chat template", seconds=seconds)
+
+    def _render(self, turns: Turns) -> str:
         messages = [{"role": "user", "content": turns.user}]
         if not turns.assistant.strip():
             return self._apply(messages, add_generation_prompt=True)
@@ -65,7 +77,8 @@ class ChatTemplate:
     def end(self) -> int | None:
         """Return the token that ends an assistant's turn: the special token after it; None if there is none."""
         messages = [{"role": "user", "content": _SENTINEL}, {"role": "assistant", "content": _SENTINEL}]
-        rest = self._apply(messages).rpartition(_SENTINEL)[2]
+        (made,) = bounded(lambda: iter([self._apply(messages)]), f"model {self.name}: its chat template")
+        rest = made.rpartition(_SENTINEL)[2]
         known = {token.content: int(i) for i, token in self.inner.added_tokens_decoder.items()}
         starts = [name for name in known if name and rest.lstrip().startswith(name)]
         return known[max(starts, key=len)] if starts else None
@@ -74,11 +87,22 @@ class ChatTemplate:
         from jinja2 import TemplateError
 
         try:
-            return str(self.inner.apply_chat_template(messages, tokenize=False, **options))
-        except (TemplateError, ValueError, TypeError, KeyError) as err:
+            made = str(self.inner.apply_chat_template(messages, tokenize=False, **options))
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RecursionError,
+            TemplateError,
+            TypeError,
+            ValueError,
+        ) as err:
             raise DataError(
                 f"model {self.name}: its chat template does not take the prompt ({first_line(err)})"
             ) from err
+        if len(made) > LONGEST + 4 * sum(len(m["content"]) for m in messages):
+            raise DataError(f"model {self.name}: its chat template makes {len(made):,} characters of a prompt")
+        return made
 
 
 def load_template(spec: ModelSpec) -> ChatTemplate:

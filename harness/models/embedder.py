@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from openended.harness.contract import Spec
-from openended.harness.errors import MissingExtra, SpecError
+from openended.harness.errors import DataError, MissingExtra, SpecError, first_line
 from openended.harness.models import forward
 from openended.harness.models.backend import Embedded
+from openended.harness.models.files import digests, sentence_files
+from openended.harness.models.finite import check_finite
 from openended.harness.models.forward import Advance, Job, Pool, Pooling
 from openended.harness.types import I64, Json, Ragged
 
@@ -80,7 +82,19 @@ class EmbedderSpec(Spec):
         """What makes two embedders the same one: the model's identity, layer, pooling and length."""
         options: dict[str, Json] = {"kind": self.kind, "layer": self.layer, "pooling": self.pooling}
         together: dict[str, Json] = {"lengths": list(self.lengths)} if self.lengths else {}
-        return {**self.model_spec().identity(), **options, "max_length": self.max_length, **together}
+        return {**self._weights(), **options, "max_length": self.max_length, **together}
+
+    def _weights(self) -> dict[str, Json]:
+        """Identity of the model alone; of a sentence model's folder all files, those of its modules included."""
+        model = self.model_spec()
+        folder = model.folder
+        if self.kind != "sentence" or folder is None:
+            return model.identity()
+        if not (folder / "modules.json").is_file():
+            raise DataError(
+                f"embedder {self.path}: no modules.json in the folder (expected a sentence-transformers model)"
+            )
+        return {"dtype": self.dtype, "files": digests(folder, sentence_files(folder))}
 
     def limit(self, context_length: int | None) -> int | None:
         """Return the length at which texts are cut.
@@ -112,7 +126,10 @@ def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: A
         from sentence_transformers import SentenceTransformer
     except ImportError as err:
         raise MissingExtra("sentence-transformers", "embedders") from err
-    encoder = SentenceTransformer(spec.path, revision=spec.revision, device=device, trust_remote_code=False)
+    try:
+        encoder = SentenceTransformer(spec.path, revision=spec.revision, device=device, trust_remote_code=False)
+    except Exception as err:
+        raise DataError(f"embedder {spec.path}: cannot be loaded ({first_line(err)})") from err
     if spec.max_length is not None:
         encoder.max_seq_length = spec.max_length
     return encoder
@@ -195,6 +212,8 @@ def _embed(
     before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
     special = len(before) + len(after)
     rows = joined(prompts, continuations)
+    if causal:
+        rows = [forward.as_ids(np.concatenate([lm.lead(row), row])) for row in rows]
     longest = max((len(row) for row in rows), default=0) + special
     cuts = tuple(longest if limit is None else limit for limit in limits)
     room = max(cuts, default=0) - special
@@ -216,7 +235,7 @@ def embedded(lm: LanguageModel, pool: Pool, lengths: I64, limits: Sequence[int |
         log.warning("%d of %d texts have no token; the start token stands for each", empty, len(lengths))
     vectors = pool.vectors or [np.zeros((0, 0), dtype=np.float32) for _ in limits]
     for array in vectors:
-        forward.check_finite(array, f"embeddings of {lm.spec.title}")
+        check_finite(array, f"embeddings of {lm.spec.title}")
     cut = [0 if limit is None else int((lengths > limit).sum()) for limit in limits]
     return [Embedded(v, c) for v, c in zip(vectors, cut, strict=True)]
 

@@ -14,18 +14,18 @@ INDEX = "model.safetensors.index.json"
 WEIGHTS = ("model.safetensors", INDEX)
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 _WITH_THEM = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")
-_CONFIGS = ("config.json", "generation_config.json", "chat_template.jinja")
+_CONFIGS = ("config.json", "generation_config.json")
 # Of a sentence-transformers folder, what nobody loads.
 _UNREAD = (".md", ".lock", ".gitattributes")
 
 
-def model_files(folder: Path) -> list[Path]:
-    """Weights (the shards that the index names, and the index), configs, tokenizer.
+def model_files(folder: Path, *, chat: bool) -> list[Path]:
+    """Weights (the shards that the index names, and the index), configs, tokenizer, with `chat` its template.
 
     Raises:
         DataError: If the index names a shard that is not there, or is damaged.
     """
-    named = (*_CONFIGS, *TOKENIZERS, *_WITH_THEM)
+    named = (*_CONFIGS, *TOKENIZERS, *_WITH_THEM, *(("chat_template.jinja",) if chat else ()))
     return sorted([p for name in named if (p := folder / name).is_file()] + _weights(folder))
 
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.errors import DataError, SpecError
+from openended.harness.errors import SpecError
+from openended.harness.models.families import body_of
 from openended.harness.models.memory import in_batches
-from openended.harness.types import F64, I64, Floats
+from openended.harness.types import F64, I64
 
 if TYPE_CHECKING:
     import torch
@@ -111,7 +112,7 @@ def _forward(
     lm: LanguageModel, ids: torch.Tensor, mask: torch.Tensor, layer: int, *, causal: bool, body: bool
 ) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor | None]:
     """Return ((last states, states of `layer`), logits where the whole model ran)."""
-    model = lm.model.base_model if body else lm.model
+    model = body_of(lm.model) if body and causal else lm.model.base_model if body else lm.model
     every = layer != -1 or not body
     options = {"use_cache": False} if causal else {}
     out = model(input_ids=ids, attention_mask=mask, output_hidden_states=every, **options)
@@ -180,20 +181,13 @@ def _head_is_plain(lm: LanguageModel) -> bool:
     with torch.inference_mode():
         options = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
         whole = lm.model(**options).logits.float()
-        states = lm.model.base_model(**options).last_hidden_state
+        states = body_of(lm.model)(**options).last_hidden_state
         head = lm.model.get_output_embeddings()
         if head is None or head.weight.shape[-1] != states.shape[-1]:
             return False
         made = head(states).float()
     tolerance = 1e-4 if lm.dtype == torch.float32 else 1e-2
     return bool((whole - made).abs().max() <= tolerance * max(1.0, float(whole.abs().max())))
-
-
-def check_finite(values: Floats, what: str) -> None:
-    """Raise `DataError` if a model gave numbers that are none: broken weights or a dtype too small."""
-    if values.size and not np.isfinite(values).all():
-        bad = int((~np.isfinite(values)).reshape(len(values), -1).any(axis=1).sum())
-        raise DataError(f"{what}: {bad} of {len(values)} are not finite; try dtype=float32")
 
 
 def as_ids(row: Any) -> I64:  # noqa: ANN401 - any sequence of ints

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from openended.harness.decoding.base import Decoder, Prompt, QDecoder
+from openended.harness.decoding.cache import check
 from openended.harness.decoding.loop import generate
 from openended.harness.decoding.teacher import next_token_stats
 from openended.harness.models.backend import Advance, Embedded
@@ -108,6 +109,7 @@ class TransformersBackend(LanguageModel):
 
 
 def load_backend(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> TransformersBackend:
-    """Load weights and tokenizer; see `models.transformers.load_model`."""
+    """Load weights and tokenizer (`models.transformers.load_model`), and see that steps agree with one pass."""
     lm = load_model(spec, device=device, device_map=device_map)
+    check(lm)
     return TransformersBackend(**{f.name: getattr(lm, f.name) for f in dataclasses.fields(lm)})

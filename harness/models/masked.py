@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from openended.harness.errors import DataError, first_line
+from openended.harness.models.weights import check_weights
 
 if TYPE_CHECKING:
     from openended.harness.models.spec import ModelSpec
@@ -30,12 +31,14 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     where, revision = str(spec.folder or spec.path), None if spec.folder else spec.revision
     dtype = getattr(torch, spec.dtype)
     try:
-        model = AutoModel.from_pretrained(
-            where, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True
-        )
+        model, info = AutoModel.from_pretrained(
+            where, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True,
+            ignore_mismatched_sizes=True, output_loading_info=True,
+        )  # fmt: skip
         slow = AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
     except Exception as err:
         raise DataError(f"embedder {spec.path}: cannot be loaded ({first_line(err)})") from err
+    check_weights(spec.title, info, unused=_is_no_part_of_the_body)
     model = model.to(device).eval().requires_grad_(requires_grad=False)
     bare = slow.encode(_PROBE, add_special_tokens=False)
     whole = slow.encode(_PROBE, add_special_tokens=True)
@@ -52,6 +55,11 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
         context_length=_context(spec, slow.model_max_length),
         spec=spec,
     )
+
+
+def _is_no_part_of_the_body(name: str) -> bool:
+    """Heads that the checkpoint has and we do not read, and the pooler, which a masked model was not trained with."""
+    return name.startswith(("cls.", "lm_head.", "classifier.", "predictions.", "generator_")) or "pooler." in name
 
 
 def _context(spec: ModelSpec, tokenizer_limit: int) -> int | None:

@@ -13,6 +13,7 @@ from openended.harness.errors import DataError, SpecError
 from openended.harness.models import forward
 from openended.harness.models.backend import Embedded
 from openended.harness.models.embedder import EmbedderSpec, embedded, joined
+from openended.harness.models.finite import check_finite
 from openended.harness.types import F64, I64, Ragged
 
 if TYPE_CHECKING:
@@ -32,15 +33,16 @@ def token_nll(
     """Score texts: -log p(token | what stands before it), in nats.
 
     The continuation is conditioned on the prompt; its tokens are scored and counted, the end of text is not. A first
-    token with nothing before it has no prediction and no score, unless `bos` puts the start token there. Texts longer
-    than the context are read in windows that overlap by half, every token scored once.
+    token with nothing before it has no prediction and no score, unless the model reads a beginning-of-text token first
+    or `bos` puts the start token there. Texts longer than the context are read in windows that overlap by half, every
+    token scored once.
 
     Args:
         lm: The scorer.
         prompts: Token ids under the scorer's own tokenizer; rows may be empty.
         continuations: Token ids, as many rows.
         include_prompt: Score the prompt's tokens too.
-        bos: Put the model's start token before the text.
+        bos: Put the model's start token before the text where the model does not read one anyway.
         batch_size: Texts at once; changes nothing but float noise and time.
         advance: Called with the number of texts done.
 
@@ -49,7 +51,7 @@ def token_nll(
     """
     jobs, out = _scoring(lm, prompts, continuations, include_prompt=include_prompt, bos=bos)
     forward.run(lm, jobs, rows=len(out), pool=None, nll=out.values, batch_size=batch_size, advance=advance)
-    forward.check_finite(out.values, f"token losses of {lm.spec.title}")
+    check_finite(out.values, f"token losses of {lm.spec.title}")
     return out
 
 
@@ -72,10 +74,10 @@ def embed_and_nll(
         raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {spec.kind!r}")
     limit = spec.limit(lm.context_length)
     jobs, out = _scoring(lm, prompts, continuations, include_prompt=include_prompt, bos=False)
-    lengths = prompts.lengths + continuations.lengths
+    lengths = np.array([len(lm.lead(row)) + len(row) for row in joined(prompts, continuations)])
     pool = forward.Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
     forward.run(lm, jobs, rows=len(out), pool=pool, nll=out.values, batch_size=batch_size, advance=advance)
-    forward.check_finite(out.values, f"token losses of {lm.spec.title}")
+    check_finite(out.values, f"token losses of {lm.spec.title}")
     return embedded(lm, pool, lengths, (limit,))[0], out
 
 
@@ -84,12 +86,12 @@ def _scoring(
 ) -> tuple[list[forward.Job], Ragged]:
     """Return the sequences to run and the array that their scores fill."""
     rows = joined(prompts, continuations)
-    lead = np.array([lm.start_id]) if bos else np.zeros(0, dtype=np.int64)
     jobs: list[forward.Job] = []
     counts = []
     total = 0
     for i, (row, prompt) in enumerate(zip(rows, prompts.lengths, strict=True)):
-        ids = np.concatenate([lead, row])
+        lead = lm.lead(row) or ((lm.start_id,) if bos else ())
+        ids = forward.as_ids(np.concatenate([lead, row]))
         first = max(1, len(lead) + (0 if include_prompt else int(prompt)))
         counts.append(max(0, len(ids) - first))
         jobs += _windows(i, ids if len(ids) else np.array([lm.start_id]), first, total, lm.context_length)

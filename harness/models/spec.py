@@ -8,15 +8,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from openended.harness.errors import DataError, first_line
 from openended.harness.io import read_json
-from openended.harness.models.backend import BackendSpec
+from openended.harness.models.backend import Ability, BackendSpec
+from openended.harness.models.families import refusal
 from openended.harness.models.files import TOKENIZERS, WEIGHTS, digests, model_files
 from openended.harness.models.hub import offline
 from openended.harness.registry import register
 from openended.harness.types import Json
+
+if TYPE_CHECKING:
+    from openended.harness.decoding.base import Decoder
 
 BUNDLED = "bundled:"
 _NO_HUB = "not in the local cache and the hub is off or out of reach"
@@ -41,6 +45,8 @@ class ModelSpec(BackendSpec):
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     chat_template: bool = False
     """The model under test reads each prompt through its tokenizer's chat template (see `models.chat`)."""
+    bos: bool | None = None
+    """The beginning-of-text token before every text that the model reads; null: as its tokenizer does."""
 
     def check(self) -> None:
         """Refuse what no model can be: an empty path, a revision of a folder, an unknown bundled model."""
@@ -72,11 +78,13 @@ class ModelSpec(BackendSpec):
             DataError: If a file is missing or the hub cannot be asked.
         """
         made: dict[str, Json] = {"dtype": self.dtype, "chat_template": self.chat_template}
+        if self.bos is not None:
+            made["bos"] = self.bos
         folder = self.folder
         if folder is None:
             return {**made, "hub": self.path, "commit": self.commit()}
         self.check_ready()
-        return {**made, "files": digests(folder, model_files(folder))}
+        return {**made, "files": digests(folder, model_files(folder, chat=self.chat_template))}
 
     def context_length(self) -> int | None:
         """Number of positions by config.json; None where the config has no such limit."""
@@ -89,7 +97,7 @@ class ModelSpec(BackendSpec):
         """The tokens that end a text: all that config.json and generation_config.json name, each once."""
         config = self.config()
         named = [config.get("eos_token_id"), (config.get("text_config") or {}).get("eos_token_id")]
-        named.append(self._generation_config().get("eos_token_id"))
+        named.append(self._optional("generation_config.json").get("eos_token_id"))
         flat = [i for value in named for i in (value if isinstance(value, list) else [value])]
         return tuple(dict.fromkeys(i for i in flat if isinstance(i, int)))
 
@@ -111,12 +119,18 @@ class ModelSpec(BackendSpec):
             raise DataError(f"model {self.path}: no config.json in {path.parent}")
         return _json_object(path)
 
-    def _generation_config(self) -> dict[str, Any]:
-        """generation_config.json, which not every model has."""
-        name = "generation_config.json"
+    def tokenizer_config(self) -> dict[str, Any]:
+        """tokenizer_config.json, empty where there is none."""
+        return self._optional("tokenizer_config.json")
+
+    def _optional(self, name: str) -> dict[str, Any]:
         folder = self.folder
         path = folder / name if folder is not None else self.hub_file(name, optional=True)
         return _json_object(path) if path is not None and path.is_file() else {}
+
+    def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
+        """Return why not: the family is known not to run from left to right."""
+        return refusal(self.config()) or super().cannot(ability, decoder)
 
     def check_ready(self) -> None:
         """Raise `DataError` if the model cannot be loaded: says which file is missing and how to get it."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Texts handed to a batch tokenizer at once: bounds its memory.
 _TOKENIZE = 1024
+# A text that every tokenizer knows, to see what is put before it.
+_PROBE = "a"
 _USUAL_ENDS = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>")
 
 
@@ -36,6 +38,8 @@ class TextTokenizer:
     """True where the text of a sequence is the concatenation of the texts of its parts (up to split characters)."""
     pieces: Pieces | None = field(default=None, repr=False, compare=False)
     """Remembers the tokens of pieces, where a text's tokens are those of its pieces."""
+    lead: tuple[int, ...] = ()
+    """What the model reads before every text: the beginning-of-text token, if `bos` or the tokenizer say so."""
 
     def vocabulary(self) -> dict[str, int]:
         """Return the id of every token."""
@@ -72,7 +76,8 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
             told = json.loads(path.read_text(encoding="utf-8"))
             byte_level = (told.get("decoder") or {}).get("type") == "ByteLevel"
             pieces = Pieces(inner) if are_exact(told) else None
-            return TextTokenizer(inner, _end_ids(spec, inner.token_to_id), byte_level, pieces)
+            lead = lead_ids(spec, inner)
+            return TextTokenizer(inner, _end_ids(spec, inner.token_to_id), byte_level, pieces, lead)
         from transformers import AutoTokenizer
 
         where = str(folder or spec.path)
@@ -81,7 +86,8 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
         raise
     except Exception as err:
         raise DataError(f"model {spec.path}: cannot load its tokenizer ({first_line(err)})") from err
-    return TextTokenizer(slow, _end_ids(spec, lambda _: slow.eos_token_id), byte_level=False)
+    lead = lead_ids(spec, slow)
+    return TextTokenizer(slow, _end_ids(spec, lambda _: slow.eos_token_id), byte_level=False, lead=lead)
 
 
 def tokenizer_digest(spec: ModelSpec) -> str:
@@ -109,6 +115,81 @@ def token_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
     parts = (texts[i : i + _TOKENIZE] for i in range(0, len(texts), _TOKENIZE))
     rows = (np.asarray(e.ids, np.int64) for part in parts for e in batch(list(part), add_special_tokens=False))
     return Ragged.from_rows(rows, np.int64)
+
+
+def continuation_ids(tokenizer: Tokenizer, prompt: str, before: Sequence[int], text: str) -> list[int]:
+    """Return the token ids of a text that continues a prompt, as a model would write them after the prompt's own.
+
+    A tokenizer that marks the beginning of a text (SentencePiece's "▁") would mark that of the continuation too, which
+    no model does: there the ids are those of both together less the prompt's. Where a token spans the border, what
+    follows a line break takes the place of the prompt. A byte-level tokenizer gives every part its own ids.
+
+    Args:
+        tokenizer: Any.
+        prompt: The text before.
+        before: Its token ids.
+        text: The continuation.
+    """
+    if getattr(tokenizer, "byte_level", True) or not prompt:
+        return tokenizer.encode(text)
+    for start, known in ((prompt, list(before)), ("\n", tokenizer.encode("\n"))):
+        whole = tokenizer.encode(start + text)
+        if known and whole[: len(known)] == known:
+            return whole[len(known) :]
+    return tokenizer.encode(text)
+
+
+def continuation_text(tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]) -> str:
+    """Return the text that `ids` add after `before`: keeps the space that some tokenizers drop at a start."""
+    if getattr(tokenizer, "byte_level", True) or not len(before):
+        return tokenizer.decode(ids)
+    start, whole = tokenizer.decode(before), tokenizer.decode([*before, *ids])
+    return whole[len(start) :] if whole.startswith(start) else tokenizer.decode(ids)
+
+
+def pair_ids(tokenizer: Tokenizer, prompts: Sequence[str], texts: Sequence[str]) -> tuple[Ragged, Ragged]:
+    """Return token ids of prompts and of the texts that continue them."""
+    before = token_ids(tokenizer, prompts)
+    if getattr(tokenizer, "byte_level", True):
+        return before, token_ids(tokenizer, texts)
+    rows = zip(prompts, before, texts, strict=True)
+    return before, Ragged.from_rows((continuation_ids(tokenizer, p, b.tolist(), t) for p, b, t in rows), np.int64)
+
+
+def lead_ids(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: ANN401 - of tokenizers or of transformers
+    """Return the beginning-of-text token if the model is to read it first, by `bos`, else by what its tokenizer does.
+
+    Raises:
+        DataError: If `bos` asks for it and there is none.
+    """
+    if spec.bos is False:
+        return ()
+    bare, whole = (_encoded(inner, _PROBE, special=special) for special in (False, True))
+    at = next((i for i in range(len(whole)) if whole[i : i + len(bare)] == bare), 0)
+    told = spec.tokenizer_config()
+    adds = told.get("add_bos_token")
+    if spec.bos is None and adds is None and at:
+        return tuple(whole[:at])
+    if not (spec.bos or adds):
+        return ()
+    name = told.get("bos_token")
+    name = name.get("content") if isinstance(name, dict) else name
+    named = _id_of(inner, name) if isinstance(name, str) else None
+    found = named if named is not None else spec.config().get("bos_token_id")
+    if isinstance(found, int):
+        return (found,)
+    raise DataError(f"model {spec.title}: bos=true, but neither its tokenizer nor its config.json names such a token")
+
+
+def _encoded(inner: Any, text: str, *, special: bool) -> list[int]:  # noqa: ANN401
+    made = inner.encode(text, add_special_tokens=special)
+    return list(made if isinstance(made, list) else made.ids)
+
+
+def _id_of(inner: Any, name: str) -> int | None:  # noqa: ANN401
+    ids = inner.get_vocab()
+    found = ids.get(name)
+    return None if found is None else int(found)
 
 
 def _end_ids(spec: ModelSpec, token_to_id: Callable[[str], int | None]) -> tuple[int, ...]:

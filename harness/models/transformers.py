@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.errors import DataError, first_line
 from openended.harness.models.chat import load_template
+from openended.harness.models.families import attention
 from openended.harness.models.placement import DeviceMap, gather, require_accelerate
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import TextTokenizer, load_tokenizer
+from openended.harness.models.tokenizer import TextTokenizer, continuation_text, load_tokenizer
+from openended.harness.models.weights import check_weights
 
 if TYPE_CHECKING:
     import torch
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +47,12 @@ class LanguageModel:
 
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
         """Return the text that `ids` add after `prompt`: keeps the space that some tokenizers drop at a start."""
-        if self.tokenizer.byte_level or not len(prompt):
-            return self.decode(ids)
-        before, whole = self.decode(prompt), self.decode([*prompt, *ids])
-        return whole[len(before) :] if whole.startswith(before) else self.decode(ids)
+        return continuation_text(self.tokenizer, prompt, ids)
+
+    def lead(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
+        """Return what stands before a text of these ids: the beginning-of-text token, unless it is there already."""
+        first = self.tokenizer.lead
+        return () if tuple(ids[: len(first)]) == first else first
 
     @property
     def start_id(self) -> int:
@@ -69,28 +74,19 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
         MissingExtra: If a device map is asked for and accelerate is not installed.
     """
     import torch
-    from transformers import AutoModelForCausalLM, GenerationConfig
+    from transformers import GenerationConfig
     from transformers.utils import logging as transformers_logging
 
     spec.check_ready()
+    reason = spec.cannot("score")
+    if reason is not None:
+        raise DataError(f"model {spec.title}: {reason}")
     if device_map is not None:
         require_accelerate()
     elif device.startswith("cuda") and not torch.cuda.is_available():
         raise DataError(f"device {device}: no CUDA device is visible; use runtime.device=cpu")
     transformers_logging.disable_progress_bar()
-    dtype = getattr(torch, spec.dtype)
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            str(spec.folder or spec.path),
-            revision=None if spec.folder else spec.revision,
-            dtype=dtype,
-            trust_remote_code=False,
-            use_safetensors=True,
-            attn_implementation="sdpa",
-            device_map=device_map,
-        )
-    except Exception as err:
-        raise DataError(f"model {spec.path}: cannot be loaded ({first_line(err)})") from err
+    model = _read(spec, device_map)
     place = torch.device(device) if device_map is None else gather(model)
     model = (model.to(place) if device_map is None else model).eval().requires_grad_(requires_grad=False)
     model.generation_config = GenerationConfig()
@@ -99,12 +95,43 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
         model=model,
         tokenizer=tokenizer,
         device=place,
-        dtype=dtype,
+        dtype=getattr(torch, spec.dtype),
         eos_ids=_with_end_of_turn(spec, tokenizer.eos_ids) if spec.chat_template else tokenizer.eos_ids,
         vocab_size=int(model.get_output_embeddings().weight.shape[0]),
         context_length=spec.context_length(),
         spec=spec,
     )
+
+
+def _read(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa: ANN401 - a transformers model
+    """Read the weights, all of them and no others, with the attention that we choose."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    where: dict[str, Any] = {"revision": None if spec.folder else spec.revision, "trust_remote_code": False}
+    source = str(spec.folder or spec.path)
+    try:
+        config = AutoConfig.from_pretrained(source, **where)
+        kernels = attention(AutoModelForCausalLM._model_mapping.get(type(config), None))
+        config._attn_implementation = kernels  # whatever config.json asks for
+        model, info = AutoModelForCausalLM.from_pretrained(
+            source,
+            config=config,
+            dtype=getattr(torch, spec.dtype),
+            use_safetensors=True,
+            attn_implementation=kernels,
+            device_map=device_map,
+            ignore_mismatched_sizes=True,  # they are refused below, by name
+            output_loading_info=True,
+            **where,
+        )
+    except Exception as err:
+        raise DataError(f"model {spec.path}: cannot be loaded ({first_line(err)})") from err
+    check_weights(spec.title, info)
+    used = model.config._attn_implementation
+    if used != kernels:
+        raise DataError(f"model {spec.path}: it was loaded with the attention {used!r} in place of {kernels!r}")
+    return model
 
 
 def _with_end_of_turn(spec: ModelSpec, eos_ids: tuple[int, ...]) -> tuple[int, ...]:

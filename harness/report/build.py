@@ -13,6 +13,7 @@ from openended.harness.io import write_text
 from openended.harness.report.read.layout import Layout, layout_of, load_layout
 from openended.harness.report.swap import swapped_in
 from openended.harness.report.tables.table import Table
+from openended.harness.text import plain_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +50,7 @@ class Report:
             print_table(table, out, signatures=signatures)
             out.print()
         for line in self.lines():
-            out.print(Text(line), soft_wrap=True)
+            out.print(Text(plain_line(line)), soft_wrap=True)
 
     def lines(self) -> list[str]:
         """Say where the files are, a line a kind, and how many runs they hold."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from openended.harness import terminal
 from openended.harness.errors import SpecError
 from openended.harness.exitcodes import code_of
 
@@ -59,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns one of `exitcodes`."""
+    terminal.start()
     args = parser().parse_args(argv)
     return code_of("openended-report", lambda: _run(args), kept="files are replaced whole, nothing is half-written")
 

@@ -6,7 +6,7 @@ Nothing here knows keys or the store; `openended.harness.run.pipeline` decides w
 from __future__ import annotations
 
 import logging
-import time
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -19,7 +19,9 @@ from openended.harness.contract import Task, Tokenizer
 from openended.harness.errors import DataError, SpecError
 from openended.harness.io import read_json, replacing, write_json
 from openended.harness.models.chat import turns_of
+from openended.harness.models.tokenizer import continuation_ids, continuation_text
 from openended.harness.rows import Row, Rows, read_examples, sort_rows, write_examples, write_rows
+from openended.harness.run.parts import Parts
 from openended.harness.types import Example, Generation, MetricResult, NextToken, Ragged, Stop
 
 if TYPE_CHECKING:
@@ -88,8 +90,9 @@ def make_human(
 def make_chat(folder: Path, examples: Path, template: ChatTemplate, tokenizer: Tokenizer) -> Mapping[str, Any]:
     """Write what the model under test reads in place of each prompt: the chat template's text, and its token ids."""
     rows = []
-    for e in read_examples(examples / EXAMPLES):
-        text = template.render(turns_of(e.prompt, e.meta))
+    drawn = list(read_examples(examples / EXAMPLES))
+    texts = template.render_all([turns_of(e.prompt, e.meta) for e in drawn])
+    for e, text in zip(drawn, texts, strict=True):
         nothing = Generation(e.id, 0, "", (), "length", float("nan"))
         rows.append(Row(text, tuple(tokenizer.encode(text)), nothing))
     write_rows(folder / CHAT, rows)
@@ -113,10 +116,10 @@ def human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int
     prompt_ids: tuple[int, ...] = ()
     if tokenizer is not None:
         prompt_ids = tuple(tokenizer.encode(example.prompt))
-        ids = tuple(tokenizer.encode(example.human))
+        ids = tuple(continuation_ids(tokenizer, example.prompt, prompt_ids, example.human))
         if max_new_tokens is not None and len(ids) > max_new_tokens:
             ids, stop = ids[:max_new_tokens], "length"
-            text = tokenizer.decode(ids)
+            text = continuation_text(tokenizer, prompt_ids, ids)
     return Row(example.prompt, prompt_ids, Generation(example.id, 0, text, ids, stop, float("nan")))
 
 
@@ -144,47 +147,30 @@ def make_generations(
     from openended.harness.decoding.loop import Prompt, generate
 
     asked = {(r.generation.example_id, s): r for r in Rows(prompts) for s in range(samples)}
-    parts = sorted(folder.glob("part-*.arrow"))
-    done = [row for part in parts for row in Rows(part)]
+    parts = Parts(folder, flush_seconds)
+    done = parts.read()
     have = {(row.generation.example_id, row.generation.sample) for row in done}
     if done:
         log.info("going on after %d of %d generations that an interrupted run left", len(done), len(asked))
         advance(sum(len(row.generation.token_ids) for row in done))
     read = {row.generation.example_id: row.prompt_ids for row in Rows(chat or prompts)}
     todo = [Prompt(i, s, read[i]) for i, s in asked if (i, s) not in have]
-    writer = _PartWriter(folder, len(parts), asked, done, flush_seconds)
+
+    def emit(generations: list[Generation]) -> None:
+        prompts_of = ((asked[g.example_id, g.sample], g) for g in generations)
+        rows = [Row(prompt.prompt, prompt.prompt_ids, g) for prompt, g in prompts_of]
+        done.extend(rows)
+        parts.add(rows)
+
     generate(
         lm, decoder, todo, seed=seed, max_new_tokens=max_new_tokens, min_new_tokens=min_new_tokens,
-        batch_size=batch_size, emit=writer.emit, advance=advance, companions=companions,
+        batch_size=batch_size, emit=emit, advance=advance, companions=companions,
     )  # fmt: skip
     write_rows(folder / DATA, sort_rows(done))
-    for part in folder.glob("part-*.arrow"):
-        part.unlink()
+    parts.remove()
     lengths = [len(row.generation.token_ids) for row in done]
     ended = sum(row.generation.stop == "eos" for row in done)
     return {"n": len(done), "tokens": sum(lengths), "ended": ended, "batch_size": batch_size, "device": str(lm.device)}
-
-
-class _PartWriter:
-    """Collects finished rows and writes them to numbered part files every few seconds."""
-
-    def __init__(
-        self, folder: Path, number: int, asked: Mapping[tuple[str, int], Row], done: list[Row], seconds: float
-    ) -> None:
-        self._folder, self._number, self._asked, self._done, self._seconds = folder, number, asked, done, seconds
-        self._waiting: list[Row] = []
-        self._last = time.monotonic()
-
-    def emit(self, generations: list[Generation]) -> None:
-        for g in generations:
-            prompt = self._asked[g.example_id, g.sample]
-            self._waiting.append(Row(prompt.prompt, prompt.prompt_ids, g))
-        self._done += self._waiting[len(self._waiting) - len(generations) :]
-        if time.monotonic() - self._last > self._seconds:
-            write_rows(self._folder / f"part-{self._number:06d}.arrow", self._waiting)
-            self._number += 1
-            self._waiting = []
-            self._last = time.monotonic()
 
 
 def save_ragged(folder: Path, ragged: Ragged) -> None:
@@ -211,9 +197,29 @@ def save_array(path: Path, array: np.ndarray[Any, Any]) -> None:
 
 
 def load_array(path: Path) -> np.ndarray[Any, Any]:
-    """Map one `.npy` file into memory."""
-    array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return array
+    """Map one `.npy` file into memory, read only.
+
+    By Arrow, because `np.memmap` holds a descriptor as long as the array lives: a long grid would run out of them.
+
+    Raises:
+        DataError: If it is no array of numbers.
+    """
+    import pyarrow as pa
+
+    try:
+        with path.open("rb") as handle:
+            version = np.lib.format.read_magic(handle)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(handle)
+            start = handle.tell()
+        if dtype.hasobject:
+            raise ValueError("it holds Python objects")
+        with pa.memory_map(str(path)) as source:
+            whole = source.read_buffer()
+        array: np.ndarray[Any, Any] = np.frombuffer(whole, dtype, math.prod(shape), start)
+        return array.reshape(shape, order="F" if fortran else "C")
+    except (ValueError, OSError) as err:
+        raise DataError(f"{path}: not an array ({err})") from err
 
 
 _NEXT = ("offsets", "gold_prob", "sum_sq", "support", "argmax", "gold")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ def draw(settings: Settings, steps: Steps) -> Drawn:
     model = settings.model if settings.generations is None else None
     if model is not None:
         steps.ask(model.check_ready)
+        steps.ask(partial(model.demand, "generate", settings.decoder))
     spec = model or settings.scorer
     tokenizer = NO_TOKENIZER if spec is None else steps.ask(lambda: tokenizer_digest(spec))
     examples = _examples(settings, steps, fingerprint, spec, tokenizer)

@@ -18,7 +18,7 @@ from openended.harness.errors import SpecError
 from openended.harness.models.backend import Embedded
 from openended.harness.models.embedder import EmbedderSpec, embed, embed_lengths, embed_texts
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import token_ids, tokenizer_digest, word_ids
+from openended.harness.models.tokenizer import pair_ids, token_ids, tokenizer_digest, word_ids
 from openended.harness.progress import progress
 from openended.harness.rows import Rows, join_ragged
 from openended.harness.run import artefacts as stages
@@ -44,7 +44,10 @@ class Passes:
 
     def tokens(self, spec: ModelSpec, source: Source, scope: Scope) -> Ragged:
         """Return token ids under a model's tokenizer."""
-        return token_ids(self.session.tokenizer(spec), texts_of(source, scope))
+        tokenizer = self.session.tokenizer(spec)
+        if scope == "continuation":
+            return pair_ids(tokenizer, Rows(source.path).prompts, Rows(source.path).texts)[1]
+        return token_ids(tokenizer, texts_of(source, scope))
 
     def score_and_embed(
         self,
@@ -113,8 +116,7 @@ class Passes:
         rows = Rows(source.path)
         if source.tokenizer == tokenizer_digest(spec):
             return _prompts(source, spec), rows.token_ids
-        tokenizer = self.session.tokenizer(spec)
-        return token_ids(tokenizer, rows.prompts), token_ids(tokenizer, rows.texts)
+        return pair_ids(self.session.tokenizer(spec), rows.prompts, rows.texts)
 
     def _progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
         return progress(title, total, unit="texts", enabled=self.runtime.progress)

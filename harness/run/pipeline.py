@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from openended.harness.contract import Metric, Need
 from openended.harness.decoding.base import Decoder
@@ -26,6 +26,8 @@ from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Planned, Source, Steps
 from openended.harness.signature import canonical, digest
 from openended.harness.store import Entry
+from openended.harness.text import homeless
+from openended.harness.types import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,7 @@ def write_record(
         for earlier in sorted(runs.glob(f"*-{key}"), reverse=True):
             if _same(earlier, record):
                 return earlier
-        write_json(folder / RECORD, record.to_json())
+        write_json(folder / RECORD, homeless(record.to_json()))
     return folder
 
 
@@ -212,7 +214,7 @@ def _same(folder: Path, record: RunRecord) -> bool:
         earlier = read_record(folder).to_json()
     except DataError:
         return False
-    now = record.to_json()
+    now = cast("dict[str, Json]", homeless(record.to_json()))
     return all(earlier[name] == now[name] for name in ("spec", "results"))
 
 

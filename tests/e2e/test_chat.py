@@ -164,7 +164,7 @@ def test_a_plan_says_that_there_is_no_template(tmp_path: Path, session: Session)
 
 def test_the_scorer_does_not_chat(tmp_path: Path, model: str) -> None:
     with pytest.raises(SpecError, match="scorer reads texts"):
-        settings(tmp_path, model, "+scorer.chat_template=true")
+        settings(tmp_path, model, "scorer.chat_template=true")
 
 
 @pytest.mark.parametrize("decoder", ["beam", "contrastive_search", "nucleus"])

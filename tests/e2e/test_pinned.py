@@ -27,6 +27,7 @@ METRICS = ("mauve", "gen_ppl", "distinct_n", "repetition", "self_bleu", "zipf", 
 WORDS = [
     "task=jsonl",
     f"task.path={FOLDER / 'texts.jsonl'}",
+    "task.id_field=null",
     "num_examples=24",
     "max_new_tokens=16",
     f"metric=[{','.join(METRICS)}]",

@@ -14,8 +14,23 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LAYERS = [
-    {"errors", "types", "signature", "rng", "io", "contract", "options", "registry", "record", "exitcodes"},
-    {"store", "rows", "provenance", "progress", "catalogue"},
+    {
+        "errors",
+        "types",
+        "signature",
+        "rng",
+        "io",
+        "contract",
+        "options",
+        "registry",
+        "record",
+        "exitcodes",
+        "terminal",
+        "text",
+        "owner",
+        "folders",
+    },
+    {"store", "store_check", "rows", "provenance", "progress", "catalogue"},
     {"metrics", "tasks", "models", "decoding", "published"},
     {"run"},
     {"report", "rating", "hydra_app"},

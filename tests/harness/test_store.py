@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import multiprocessing as mp
+import os
+import stat
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from openended.harness.errors import StoreError
-from openended.harness.store import MANIFEST, Recipe, Store, check_writable
+from openended.harness import owner
+from openended.harness.errors import DataError, StoreError
+from openended.harness.folders import check_writable
+from openended.harness.io import write_text
+from openended.harness.store import MANIFEST, Recipe, Store, read_entry
 
 
 def recipe(**change) -> Recipe:
@@ -104,10 +110,180 @@ def test_resumable_build_gets_its_folder_back(tmp_path):
     assert list(entry.files) == ["data.txt"]
 
 
-def test_no_manifest_is_a_miss(tmp_path):
+def test_a_deleted_manifest_heals_and_leaves_one_copy(tmp_path, caplog):
     entry = Store(tmp_path).make(recipe(), write("x"))
     (entry.path / MANIFEST).unlink()
     assert Store(tmp_path).find(recipe()) is None
+    assert Store(tmp_path).make(recipe(), write("x")).made
+    assert not Store(tmp_path).make(recipe(), write("x")).made
+    assert sorted(p.name for p in entry.path.parent.iterdir()) == [entry.key, f"{entry.key}.damaged-1"]
+    assert "damaged" in caplog.text
+
+
+def test_planning_moves_nothing(tmp_path):
+    entry = Store(tmp_path).make(recipe(), write("right"))
+    (entry.path / "data.txt").write_text("wrong")
+    assert Store(tmp_path).find(recipe()) is None
+    assert [p.name for p in entry.path.parent.iterdir()] == [entry.key]
+
+
+def test_swapped_entries_are_not_believed(tmp_path, caplog):
+    """Every byte agrees with its manifest, and each is the other's."""
+    one = Store(tmp_path).make(recipe(), write("one"))
+    two = Store(tmp_path).make(recipe(version=2), write("two"))
+    one.path.rename(tmp_path / "aside")
+    two.path.rename(one.path)
+    (tmp_path / "aside").rename(two.path)
+    again = Store(tmp_path).make(recipe(), write("one"))
+    assert again.made
+    assert (again.path / "data.txt").read_text() == "one"
+    assert "of another place" in caplog.text
+
+
+def test_an_entry_of_another_stage_is_not_believed(tmp_path):
+    one = Store(tmp_path).make(recipe(), write("one"))
+    place = tmp_path / "t" / one.key[:2] / one.key
+    place.parent.mkdir(parents=True)
+    one.path.rename(place)
+    with pytest.raises(DataError, match="of another place"):
+        read_entry(place)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"meta": {"n": 2}}, {"key": "0" * 64}, {"files": {}}, {"recipe": {"stage": "s"}}, {"seconds": 9}, {"more": 1}],
+)
+def test_an_edited_manifest_is_not_believed(change, tmp_path):
+    entry = Store(tmp_path).make(recipe(), write("x"))
+    manifest = json.loads((entry.path / MANIFEST).read_text())
+    (entry.path / MANIFEST).write_text(json.dumps(manifest | change))
+    assert Store(tmp_path).find(recipe()) is None
+    assert Store(tmp_path).make(recipe(), write("x")).made
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "3", '"x"', "[" * 100000, "9" * 5000, '{"digest": null}', "\xff"])
+def test_a_manifest_of_another_shape_is_damage(text, tmp_path):
+    entry = Store(tmp_path).make(recipe(), write("x"))
+    (entry.path / MANIFEST).write_bytes(text.encode("latin1"))
+    assert Store(tmp_path).make(recipe(), write("x")).made
+
+
+def test_a_partial_folder_that_is_a_link_is_refused_and_its_target_stays(tmp_path):
+    target = tmp_path / "precious"
+    target.mkdir()
+    (target / ".hidden").write_text("kept")
+    place = Store(tmp_path).place(recipe())
+    place.parent.mkdir(parents=True)
+    place.with_name(place.name + ".partial").symlink_to(target)
+    with pytest.raises(StoreError, match="got a link"):
+        Store(tmp_path).make(recipe(), write("x"), resumable=True)
+    assert (target / ".hidden").read_text() == "kept"
+
+
+def _die(root: str, ready) -> None:
+    def build(folder: Path):
+        (folder / "half.txt").write_text("half")
+        ready.send(folder.name)
+        time.sleep(600)
+
+    Store(Path(root), locking=False).make(recipe(), build)
+
+
+def test_what_a_dead_process_left_is_swept_and_a_living_ones_is_not(tmp_path):
+    context = mp.get_context("fork")
+    folders = []
+    for _ in range(2):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_die, args=(str(tmp_path), theirs))
+        process.start()
+        folders.append((process, ours.recv()))
+    try:
+        folders[0][0].kill()
+        folders[0][0].join()
+        owner.sweep_once.cache_clear()
+        entry = Store(tmp_path).make(recipe(), write("x"))
+        left = {p.name for p in entry.path.parent.iterdir()}
+        assert left == {entry.key, folders[1][1]}
+    finally:
+        folders[1][0].kill()
+        folders[1][0].join()
+
+
+def test_temporary_files_of_the_dead_go_when_their_folder_is_written_again(tmp_path):
+    mine = tmp_path / owner.temporary(".a.png")
+    dead = tmp_path / mine.name.replace(f"-{os.getpid()}-", "-999999999-")
+    other = tmp_path / ".a.png.tmp-00000000-00000000-1-1-0"
+    for path in (mine, dead, other):
+        path.write_text("half")
+    owner.sweep_once.cache_clear()
+    write_text(tmp_path / "a.png", "whole")
+    assert {p.name for p in tmp_path.iterdir()} == {"a.png", mine.name, other.name}
+
+
+@pytest.mark.parametrize(
+    ("umask", "folder", "file"), [(0o002, 0o775, 0o664), (0o022, 0o755, 0o644), (0o077, 0o700, 0o600)]
+)
+def test_entries_and_locks_follow_the_umask(umask, folder, file, tmp_path):
+    before = os.umask(umask)
+    try:
+        entry = Store(tmp_path / "store").make(recipe(), lambda work: write_text(work / "data.txt", "x") or {})
+    finally:
+        os.umask(before)
+    (lock,) = (tmp_path / "store" / ".locks").iterdir()
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (entry.path, *entry.path.iterdir(), lock)}
+    assert modes == {entry.key: folder, MANIFEST: file, "data.txt": file, lock.name: file}
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="two users need root")
+def test_two_users_of_one_group_share_a_store():
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        root.chmod(0o2775)
+        os.chown(root, 0, 4242)
+        said = [_as_user(root, user, version) for user, version in ((4001, 1), (4002, 1), (4002, 2), (4001, 2))]
+    assert said == ["made", "found", "made", "found"]
+
+
+def _as_user(root: Path, user: int, version: int) -> str:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(4242)
+            os.setuid(user)
+            os.umask(0o002)
+            made = Store(root / "store").make(recipe(version=version), write("x")).made
+            os.write(writer, b"made" if made else b"found")
+        except BaseException as err:
+            os.write(writer, repr(err).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as handle:
+        said = handle.read()
+    os.waitpid(child, 0)
+    return said
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="two users need root")
+def test_a_store_that_may_not_be_read_is_one_line():
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        root.chmod(0o755)
+        Store(root / "store").make(recipe(), write("x")).path.chmod(0o700)
+        said = _as_user(root, 4001, 1)
+    assert "StoreError" in said
+    assert "chmod" in said
+
+
+def test_home_folders_are_not_in_manifests(tmp_path, monkeypatch):
+    secret = recipe(spec={"path": str(Path.home() / "texts" / "a.jsonl"), "other": f"{Path.home()}x/a"})
+    entry = Store(tmp_path).make(secret, lambda folder: {"notes": [f"read {Path.home()}/b"]})
+    text = (entry.path / MANIFEST).read_text()
+    assert '"~/texts/a.jsonl"' in text
+    assert '"read ~/b"' in text
+    assert f'"{Path.home()}x/a"' in text
+    assert not Store(tmp_path).make(secret, write("x")).made
 
 
 def _race(root: str, locking: bool, number: int, out) -> None:

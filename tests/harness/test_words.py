@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from openended.harness.contract import Metric, Spec
 from openended.harness.errors import DataError, SpecError, StoreError
-from openended.harness.io import read_json, read_jsonl, to_json, write_json, write_text
+from openended.harness.io import open_text, read_json, read_jsonl, to_json, write_json, write_text
 from openended.harness.registry import build, construct, members, register
 from openended.harness.rng import derive_seed, row_uniforms
 from openended.harness.rows import join_ragged
@@ -154,6 +154,42 @@ def test_truncated_gzip_names_the_line(tmp_path):
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DataError, match="cannot be read to its end"):
         list(read_jsonl(path))
+
+
+def test_a_gzip_bomb_is_refused_early(tmp_path):
+    path = tmp_path / "bomb.jsonl.gz"
+    with gzip.open(path, "wb") as handle:
+        for _ in range(40):
+            handle.write(b'{"id": 1}\n' * 100_000)  # 40 MB of 100 kB
+    assert path.stat().st_size < 200_000
+    count = 0
+
+    def counted():
+        nonlocal count
+        for _ in read_jsonl(path):
+            count += 1
+
+    with pytest.raises(DataError, match="unpacks to more than 50 times its size"):
+        counted()
+    assert count < 2_000_000
+    with open_text(path) as handle, pytest.raises(DataError, match="unpacks"):
+        list(handle)
+
+
+def test_a_small_file_may_be_as_dull_as_it_likes(tmp_path):
+    path = tmp_path / "x.jsonl.gz"
+    with gzip.open(path, "wb") as handle:
+        handle.write(b'{"id": 1}\n' * 100_000)
+    assert sum(1 for _ in read_jsonl(path)) == 100_000
+
+
+@pytest.mark.parametrize("data", [b'{"a": ' + b"9" * 5000 + b"}", b"[" * 100_000])
+def test_json_that_python_cannot_hold_is_one_line(data, tmp_path):
+    (tmp_path / "x.jsonl").write_bytes(data)
+    with pytest.raises(DataError, match=r"x\.jsonl:1: "):
+        list(read_jsonl(tmp_path / "x.jsonl"))
+    with pytest.raises(DataError, match=r"x\.jsonl: "):
+        read_json(tmp_path / "x.jsonl")
 
 
 rows_of_ints = st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=6)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from openended.harness.io import write_text
 from openended.harness.report.figures.drawing import COLUMN, PAGE, RESOLUTION
 from openended.harness.report.read.axes import head_of
+from openended.harness.report.read.stored import stored_file
 from openended.harness.report.tables.table import Cell, Table
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def _counts(results: Results) -> str:
     parts = [f"{len(results.runs)} runs", f"{len(results.frame)} values"]
     parts += [f"{results.unfinished} unfinished run folders passed over"] if results.unfinished else []
     parts += [f"{results.superseded} values superseded by newer runs"] if results.superseded else []
+    parts += [f"{len(results.damaged)} damaged artefacts passed over"] if results.damaged else []
     return ", ".join(parts)
 
 
@@ -109,11 +111,11 @@ def collect_samples(results: Results) -> tuple[list[str], list[Sample]]:
     prompts: dict[tuple[str, str], str] = {}
     systems: dict[str, None] = {}
     for label, run in _shown_runs(results):
-        generated = _rows(run, "generate", "import")
+        generated = _rows(results, run, "generate", "import")
         if not generated or len(systems) >= MOST_SYSTEMS:
             continue
         systems[label] = None
-        for kind, rows in (("human", _rows(run, "human")), (label, generated)):
+        for kind, rows in (("human", _rows(results, run, "human")), (label, generated)):
             for row in rows:
                 key = row.example_id, _human_side(run)
                 prompts.setdefault(key, row.prompt)
@@ -148,16 +150,16 @@ class _Row:
     stop: str
 
 
-def _rows(run: Run, *stages: str) -> list[_Row]:
-    """Read the first rows that a stage left; nothing where they are no longer in the store."""
+def _rows(results: Results, run: Run, *stages: str) -> list[_Row]:
+    """Read the first rows that a stage left; nothing where they are no longer in the store, or damaged."""
     import pyarrow as pa
 
     # A run names what it read `stage:what`.
     stage, artefact = next(
         ((n.partition(":")[0], a) for n, a in run.inputs.items() if n.partition(":")[0] in stages), ("", "")
     )
-    path = run.store / artefact / FILES[stage] if run.store and artefact else None
-    if path is None or not path.is_file():
+    path = stored_file(run.store, artefact, FILES.get(stage, ""), results.damaged)
+    if path is None:
         return []
     wanted = ["example_id", "prompt", "text", "stop"]
     rows: list[_Row] = []

@@ -13,14 +13,19 @@ from openended.harness.errors import DataError
 from openended.harness.io import replacing
 from openended.harness.record import RECORD, ResultRow, RunRecord, read_record
 from openended.harness.report.read.axes import axis_text, in_order, of_human
+from openended.harness.report.read.stored import stored_file
 from openended.harness.report.read.tidy import FIXED, INTERNAL, canonical_axes, rows_of, to_frame
 from openended.harness.signature import parse_signature
+from openended.harness.text import csv_cell, plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+ARRAYS = "arrays.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +61,14 @@ class Results:
     """Run folders that hold no record (yet)."""
     superseded: int
     """Values passed over because a newer run of the same axes and signature has them."""
+    damaged: dict[str, str] = field(default_factory=dict)
+    """Artefact → what is wrong with it; such are passed over, and the page says how many."""
     _arrays: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _memo: dict[str, Any] = field(default_factory=dict)
 
     def select(self, frame: pd.DataFrame) -> Results:
         """Return the same runs with fewer values."""
-        return Results(frame, self.runs, self.axes, self.unfinished, self.superseded, self._arrays)
+        return Results(frame, self.runs, self.axes, self.unfinished, self.superseded, self.damaged, self._arrays)
 
     def memo(self, name: str, make: Callable[[], T]) -> T:
         """Return what was made of these results under a name; it is made once."""
@@ -73,20 +80,17 @@ class Results:
     def arrays(self, at: int, artefact: str | None) -> Mapping[str, Any]:
         """Return what a metric left in the store (`arrays/<name>`, `per_example/<name>`); nothing if it is gone."""
         store = self.runs[at].store
-        if not artefact or store is None:
-            return {}
-        path = store / artefact / "arrays.safetensors"
-        if str(path) not in self._arrays:
-            self._arrays[str(path)] = _load_arrays(path)
-        return self._arrays[str(path)]
+        key = f"{store}/{artefact}"
+        if key not in self._arrays:
+            path = stored_file(store, artefact, ARRAYS, self.damaged)
+            self._arrays[key] = _load_arrays(path) if path is not None else {}
+        return self._arrays[key]
 
 
 def _load_arrays(path: Path) -> Mapping[str, Any]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    if not path.is_file():
-        return {}
     try:
         arrays: Mapping[str, Any] = load_file(path)
     except (OSError, SafetensorError) as err:
@@ -237,6 +241,8 @@ def write_frame(results: Results, folder: Path) -> list[Path]:
     paths = [folder / "results.parquet", folder / "results.csv"]
     with replacing(paths[0], "wb") as handle:
         frame.to_parquet(handle, index=False)
+    for name in frame.select_dtypes("object").columns:
+        frame[name] = [csv_cell(plain(v)) if isinstance(v, str) else v for v in frame[name]]
     with replacing(paths[1]) as handle:
-        frame.to_csv(handle, index=False, lineterminator="\n")
+        frame.rename(columns=csv_cell).to_csv(handle, index=False, lineterminator="\n")
     return paths

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from openended.harness.report.tables.clean import clean_table
 from openended.harness.report.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def print_table(table: Table, console: Console | None = None, *, signatures: boo
     """
     from rich.text import Text
 
-    out = console or make_console()
+    out, table = console or make_console(), clean_table(table)
     marks = {note: table.mark(Cell(note=note)) for note in table.notes()}
     for part in _parts(table, out.width):
         _print_part(part, marks, out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
+from openended.harness.report.tables.clean import clean_table
 from openended.harness.report.tables.table import ARROWS, Cell, Column, Table
 
 SPECIAL = {
@@ -41,7 +42,8 @@ def _char(char: str) -> str:
 
 def to_latex(table: Table) -> str:
     r"""Write a `table` environment; it shrinks to the line if it is wider."""
-    heads = [escape(table.head), *(["seeds"] if table.show_seeds else [])]
+    table = clean_table(table)
+    heads = [_first(escape(table.head)), *(["seeds"] if table.show_seeds else [])]
     heads += [escape(c.title) + (f" ${_arrow(c)}$" if c.direction != "none" else "") for c in table.columns]
     align = "l" + ("r" if table.show_seeds else "") + "r" * len(table.columns)
     lines = [
@@ -59,11 +61,16 @@ def to_latex(table: Table) -> str:
         if row.rule and i:
             lines.append(r"\midrule")
         seeds = [str(row.seeds or "")] if table.show_seeds else []
-        label = rf"\emph{{{escape(row.label)}}}" if row.system == "human" else escape(row.label)
+        label = rf"\emph{{{escape(row.label)}}}" if row.system == "human" else _first(escape(row.label))
         cells = [_cell(table, cell, column) for cell, column in zip(row.cells, table.columns, strict=True)]
         lines.append(" & ".join([label, *seeds, *cells]) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}}", *_foot(table), r"\end{table}", ""]
     return "\n".join(lines)
+
+
+def _first(text: str) -> str:
+    r"""Part the first cell of a row from the command before it: `\\ [x]` would be a length, `\\ *` a variant."""
+    return f"{{}}{text}" if text.startswith(("[", "*")) else text
 
 
 def _arrow(column: Column) -> str:

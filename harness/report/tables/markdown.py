@@ -6,7 +6,9 @@ import csv
 import io
 import math
 
+from openended.harness.report.tables.clean import clean_table
 from openended.harness.report.tables.table import Cell, Column, Table
+from openended.harness.text import csv_cell
 
 
 def _align(table: Table, column: int) -> str:
@@ -17,6 +19,7 @@ def _align(table: Table, column: int) -> str:
 
 def to_markdown(table: Table) -> str:
     """Write a table as GitHub Markdown, notes and signatures under it."""
+    table = clean_table(table)
     heads = [table.head, *(["seeds"] if table.show_seeds else []), *(c.heading for c in table.columns)]
     aligns = ["---", *(["---:"] if table.show_seeds else []), *(_align(table, i) for i in range(len(table.columns)))]
     lines = [f"**{_escaped(table.title)}**", "", _line([_escaped(h) for h in heads]), _line(aligns)]
@@ -57,17 +60,20 @@ def _cell(table: Table, cell: Cell, column: Column) -> str:
 
 def to_csv(table: Table) -> str:
     """Write a table as CSV at full precision: each column with its standard deviation and number of seeds."""
-    out = io.StringIO()
+    out, table = io.StringIO(), clean_table(table)
     writer = csv.writer(out, lineterminator="\n")
     names = [f"|{c.key} - human|" if c.gap else c.key for c in table.columns]
     twice = {n for n in names if names.count(n) > 1}
     names = [c.title if n in twice else n for n, c in zip(names, table.columns, strict=True)]
-    writer.writerow(
-        [table.head.lower(), "kind", *(x for n in names for x in (n, f"{n} sd", f"{n} seeds", f"{n} note"))]
-    )
+    heads = [table.head.lower(), "kind", *(x for n in names for x in (n, f"{n} sd", f"{n} seeds", f"{n} note"))]
+    writer.writerow(map(csv_cell, heads))
     for row in table.rows:
-        cells = (x for c in row.cells for x in (c.words or _number(c.value), _number(c.sd), c.n or "", c.note))
-        writer.writerow([row.label, row.system, *cells])
+        cells = (
+            x
+            for c in row.cells
+            for x in (csv_cell(c.words) or _number(c.value), _number(c.sd), c.n or "", csv_cell(c.note))
+        )
+        writer.writerow([csv_cell(row.label), row.system, *cells])
     return out.getvalue()
 
 

@@ -29,7 +29,7 @@ def wrap(model: Any, *, eos_ids: tuple[int, ...] = (0,), context_length: int = 1
         device=torch.device("cpu"),
         dtype=torch.float32,
         eos_ids=eos_ids,
-        vocab_size=model.config.vocab_size,
+        vocab_size=model.get_output_embeddings().weight.shape[0],
         context_length=context_length,
         spec=ModelSpec(path="gpt2"),
     )

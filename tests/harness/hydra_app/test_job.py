@@ -9,7 +9,12 @@ from openended.harness import cli
 from openended.harness.errors import SpecError
 from openended.harness.hydra_app import job as grid
 from openended.harness.io import write_json
+from openended.harness.signature import digest
 from tests.helpers import exit_code
+
+
+def write_job(path, row):
+    write_json(path, {**row, "digest": digest(row)})
 
 
 def config(folder):
@@ -31,7 +36,7 @@ def config(folder):
 
 
 def code_of_a_report_that_raises(error, tmp_path, monkeypatch):
-    write_json(tmp_path / "jobs/00000.json", {"job": "a", "state": "done", "seconds": 1.0, "folder": str(tmp_path)})
+    write_job(tmp_path / "jobs/00000.json", {"job": "a", "state": "done", "seconds": 1.0, "folder": str(tmp_path)})
 
     def fault(*_):
         raise error
@@ -48,7 +53,7 @@ def test_report_that_fails_leaves_with_exit_code_2(tmp_path, monkeypatch, capsys
 
 
 def test_failed_jobs_leave_with_exit_code_1(tmp_path, monkeypatch, caplog):
-    write_json(tmp_path / "jobs/00000.json", {"job": "p=7", "state": "failed", "seconds": 1.0, "error": "out of range"})
+    write_job(tmp_path / "jobs/00000.json", {"job": "p=7", "state": "failed", "seconds": 1.0, "error": "out of range"})
     monkeypatch.setattr(grid, "show_report", lambda *_: None)
     with pytest.raises(SystemExit) as left:
         grid.Watch().on_multirun_end(config(tmp_path))
@@ -59,7 +64,7 @@ def test_failed_jobs_leave_with_exit_code_1(tmp_path, monkeypatch, caplog):
 def test_an_unforeseen_error_at_the_end_leaves_with_exit_code_1_and_a_traceback_in_a_file(
     tmp_path, monkeypatch, caplog, capsys
 ):
-    write_json(tmp_path / "jobs/00001.json", {"job": "b", "state": "running", "seconds": 1.0})
+    write_job(tmp_path / "jobs/00001.json", {"job": "b", "state": "running", "seconds": 1.0})
     assert code_of_a_report_that_raises(TypeError("a fault"), tmp_path, monkeypatch) == 1
     assert "TypeError: a fault" in capsys.readouterr().err
     assert "running: b: it never ended" in caplog.text

@@ -108,3 +108,37 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path) -> None:
 def test_the_title_says_so() -> None:
     assert ModelSpec(path="bundled:docs-s", chat_template=True).title == "docs-s (chat)"
     assert ModelSpec(path="bundled:docs-s", chat_template=True, label="x").title == "x (chat)"
+
+
+BOMBS = {
+    "a long string": ("{{ 'x' * 30000000 }}", "makes .* characters|more than 1 GiB"),
+    "a huge string": ("{{ 'x' * 99999999999 }}", "more than 1 GiB"),
+    "loops": ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1 s"),
+    "doubling": (
+        "{% set n = namespace(x='xxxxxxxx') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}",
+        "more than 1 GiB|more than 1 s",
+    ),
+    "a power": ("{{ 9 ** (9 ** 9) }}", "more than 1 s|more than 1 GiB"),
+    "a filter": ("{{ 'x'.center(9999999999) }}", "more than 1 GiB"),
+    "a list": ("{{ range(99999) | list * 99999 }}", "more than 1 GiB|more than 1 s|does not take"),
+    "recursion": ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "does not take|recursion"),
+    "nothing to divide by": ("{{ 1 // 0 }}", "does not take"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_template_that_explodes_is_one_line(name: str, tmp_path: Path, monkeypatch) -> None:
+    text, expected = BOMBS[name]
+    monkeypatch.setattr("openended.harness.models.chat.SECONDS", 1)
+    monkeypatch.setattr("openended.harness.models.bounded.SECONDS", 1)
+    template = load_template(folder(tmp_path, text))
+    with pytest.raises(DataError, match=expected):
+        template.render(Turns("a", ""))
+    with pytest.raises(DataError, match=expected):
+        template.end()
+
+
+def test_many_prompts_are_rendered_in_one_go(tmp_path: Path) -> None:
+    template = load_template(folder(tmp_path))
+    many = [Turns(f"prompt {i} \n\u2028 ünï \U0001f642", "the") for i in range(500)]
+    assert template.render_all(many) == [f"[user]{t.user}<|endoftext|>[assistant]the" for t in many]

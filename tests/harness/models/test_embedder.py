@@ -29,11 +29,12 @@ def spec(**options: Any) -> f.EmbedderSpec:
 
 def _wrap(model: Any, context: int | None = CONTEXT) -> Any:
     from openended.harness.models.spec import ModelSpec
+    from openended.harness.models.tokenizer import TextTokenizer
     from openended.harness.models.transformers import LanguageModel
 
     return LanguageModel(
         model=model.eval().requires_grad_(False),
-        tokenizer=None,  # type: ignore[arg-type]
+        tokenizer=TextTokenizer(None, (), byte_level=True),
         device=torch.device("cpu"),
         dtype=torch.float32,
         eos_ids=(VOCAB - 1,),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from openended.harness.record import SCHEMA
+from openended.harness.store import write_manifest
 
 DECODERS: dict[str, dict[str, Any]] = {
     "greedy": {"title": "greedy", "stochastic": False, "quality": 0.05, "entropy": 2.2, "ppl": 4.1},
@@ -165,7 +166,13 @@ def write_arrays(store: Path, key: str, line: Mapping[str, Any]) -> str | None:
     name = f"measure/{key[:2]}/{key}-{metric}-{line['system']}"
     (store / name).mkdir(parents=True, exist_ok=True)
     save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, store / name / "arrays.safetensors")
+    seal(store / name)
     return name
+
+
+def seal(folder: Path) -> None:
+    """Write an entry's manifest again: what is in it now is meant."""
+    write_manifest(folder, {"stage": folder.parent.parent.name}, folder.name, {})
 
 
 def write_texts(store: Path, key: str, decoder: str, count: int = 6) -> dict[str, str]:
@@ -181,6 +188,7 @@ def write_texts(store: Path, key: str, decoder: str, count: int = 6) -> dict[str
         ]  # fmt: skip
         (store / name).mkdir(parents=True, exist_ok=True)
         write_rows(store / name / ("human.arrow" if kind == "human" else "data.arrow"), made)
+        seal(store / name)
         return name
 
     return {

@@ -18,7 +18,8 @@ def outputs(tmp_path):
     """Two runs of a name; the last grid over them shows two signatures in two columns."""
     out = tmp_path / "outputs"
     for k, decoder in ((4, "greedy"), (5, "nucleus")):
-        write_run(out / "runs/mine", decoder, 0, results=[result("model", "m", {"m": 1.0}, options=f"|k:{k}")])
+        line = result("model", "m", {"m": 1.0}, options=f"|k:{k}")
+        write_run(out, decoder, 0, results=[line], experiment="mine")
     folders = sorted(str(p.parent.relative_to(tmp_path)) for p in out.rglob("record.json"))
     for time, options in (("20260101T000000", {"title": "Old"}), ("20260102T000000", OPTIONS)):
         grid = out / "grids/mine" / time

@@ -1,0 +1,177 @@
+"""Which families of models can be run, and how: found out by running them, never taken on trust.
+
+A model is fed a few tokens step by step, and what it says is compared with its own pass over all of them at once. A
+family whose keys and values can be kept is run with our cache; one that keeps its past in another way (recurrent and
+hybrid models, caches of a kind of their own) reads its whole text again at each step, slower and just as right; one
+that is right in neither way is refused. docs/families.md holds the result for all families that transformers knows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from openended.harness.errors import DataError, first_line
+from openended.harness.models.finite import broken
+from openended.harness.models.memory import out_of_memory
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from openended.harness.models.transformers import LanguageModel
+
+log = logging.getLogger(__name__)
+
+Kind = Literal["fixed", "reread"]
+KINDS: tuple[Kind, ...] = ("fixed", "reread")
+
+# Families that look both ways; as decoders their output layer is not all that makes their logits.
+ENCODERS = frozenset({
+    "bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert",
+    "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod",
+})  # fmt: skip
+REFUSED: Mapping[str, str] = {
+    "cpmant": "it puts tokens of its own before a text",
+    "inkling_text": "its output layer is not all that makes its logits",
+    "modernbert-decoder": "its output layer is not all that makes its logits",
+    "prophetnet": "its cache and its own pass disagree",
+    "xlm": "its language model looks both ways",
+    "xlnet": "it predicts tokens in any order, not from left to right",
+}
+# How far a step may depart from the full pass, as a share of the logits' spread; float noise is far below.
+TOLERANCE = {"float32": 1e-3, "bfloat16": 0.2, "float16": 0.1}
+# Tokens of the check: fed at once, then one by one.
+_FIRST, _STEPS = 6, 4
+
+
+class Stepper(Protocol):
+    """What the check needs of a runner."""
+
+    def feed(self, ids: Tensor, *, every: bool = False) -> Tensor:
+        """Last hidden state of ids (rows, t) after what was fed before."""
+        ...
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits of hidden states."""
+        ...
+
+
+def refusal(config: Mapping[str, Any]) -> str | None:
+    """Say why a family is not run from left to right, by its config.json; None: nothing is known against it."""
+    kind = str(config.get("model_type"))
+    if kind in ENCODERS:
+        return f"models of the family {kind} are encoders: they look both ways"
+    return f"models of the family {kind} are not run: {REFUSED[kind]}" if kind in REFUSED else None
+
+
+def attention(model_class: Any) -> str:  # noqa: ANN401 - a transformers class
+    """Which attention a class is loaded with: PyTorch's own kernels where it has them, else plain products."""
+    return "sdpa" if getattr(model_class, "_supports_sdpa", False) else "eager"
+
+
+def keeps_a_state(model: Any) -> bool:  # noqa: ANN401 - a transformers model
+    """Say whether a model's past is more than keys and values by position (recurrent and hybrid models)."""
+    return bool(getattr(model, "_is_stateful", False))
+
+
+def body_of(model: Any) -> Any:  # noqa: ANN401 - transformers models
+    """Return the part of a causal model that makes hidden states of token ids.
+
+    Raises:
+        TypeError: If it has none that is a model of its own.
+    """
+    from transformers import PreTrainedModel
+
+    for part in (model.get_decoder(), model.base_model, *model.children()):
+        if part is not model and isinstance(part, PreTrainedModel):
+            return part
+    raise TypeError("no part of it makes hidden states of token ids")
+
+
+def rescaled(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
+    """What some families do to their logits after the output matrix."""
+    for name in ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"):
+        cap = getattr(config, name, None)
+        if cap:
+            logits = (logits / cap).tanh() * cap
+    scale = getattr(config, "logit_scale", None)
+    if isinstance(scale, float):
+        logits = logits * scale
+    division = getattr(config, "logits_scaling", None)
+    return logits / division if isinstance(division, (int, float)) else logits
+
+
+def settle(lm: LanguageModel, make: Callable[[Kind], Stepper]) -> Kind:
+    """Return how the model is run step by step: the first way that agrees with its full pass; found out once.
+
+    Args:
+        lm: The model.
+        make: Makes a runner of a kind, for one row and at least ten positions.
+
+    Raises:
+        DataError: If neither way agrees, or the logits are not finite.
+    """
+    if "cache" not in lm.memo:
+        lm.memo["cache"] = _settled(lm, make)
+    kind: Kind = lm.memo["cache"]
+    return kind
+
+
+def _settled(lm: LanguageModel, make: Callable[[Kind], Stepper]) -> Kind:
+    family = str(lm.model.config.model_type)
+    ids, whole = _whole(lm)
+    reasons = []
+    for kind in KINDS:
+        if kind == "fixed" and keeps_a_state(lm.model):
+            continue
+        try:
+            apart = departure(lm, make(kind), ids, whole)
+        except Exception as err:
+            if out_of_memory(err):
+                raise
+            log.debug("model %s, %s: %s", lm.spec.title, kind, first_line(err))
+            reasons.append(first_line(err))
+            continue
+        if apart <= TOLERANCE[lm.spec.dtype]:
+            if kind == "reread":
+                log.warning(
+                    "model %s: the family %s keeps its past in its own way; each step reads the whole text again",
+                    lm.spec.title, family,
+                )  # fmt: skip
+            return kind
+        reasons.append(f"step by step its logits depart from those of one pass by {apart:.2g} of their spread")
+    raise DataError(f"model {lm.spec.title}: the family {family} cannot be run from left to right: {reasons[-1]}")
+
+
+def _whole(lm: LanguageModel) -> tuple[Tensor, Tensor]:
+    """Some tokens (1, t), and the logits of the model's own pass over them (t, V), float32."""
+    import torch
+
+    size = _FIRST + _STEPS if lm.context_length is None else min(_FIRST + _STEPS, lm.context_length)
+    # Spread over the vocabulary, no two alike; the first ones are often special tokens.
+    ids = (torch.arange(1, size + 1) * max(1, lm.vocab_size // (size + 2)) + 1).clamp(max=lm.vocab_size - 1)
+    ids = ids[None].to(lm.device)
+    with torch.inference_mode():
+        whole: Tensor = lm.model(input_ids=ids, use_cache=False).logits[0].float()
+    if not bool(torch.isfinite(whole).all()):
+        raise DataError(broken(lm, "its logits are not finite"))
+    return ids, whole
+
+
+def departure(lm: LanguageModel, runner: Stepper, ids: Tensor, whole: Tensor) -> float:
+    """How far logits of single steps are from those of one pass: their distance over the spread of the pass's logits.
+
+    Float32 answers for the worst position; in half precision a position may be off by what rounding does to a
+    near-tie (of a router, say), so there the middle one counts.
+    """
+    import torch
+
+    first = min(_FIRST, ids.shape[1] - 1)
+    made = [runner.logits(runner.feed(ids[:, :first], every=True))[0]]
+    made += [runner.logits(runner.feed(ids[:, t : t + 1])) for t in range(first, ids.shape[1])]
+    got = torch.cat(made).float()
+    spread = (whole - whole.mean(-1, keepdim=True)).norm(dim=-1)
+    apart = (got - whole).norm(dim=-1) / spread.clamp_min(1e-12)
+    value = apart.max() if lm.spec.dtype == "float32" else apart.median()
+    return float(value) if bool(torch.isfinite(apart).all()) else float("inf")

@@ -1,0 +1,40 @@
+"""Weights that agree with their config: what is missing, of another shape or of no use is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from openended.harness.errors import DataError
+
+# Buffers that old checkpoints carry and no model reads from them.
+_BUFFERS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".inv_freq", "position_ids")
+_SHOWN = 3
+
+
+def check_weights(title: str, info: Mapping[str, Any], *, unused: Callable[[str], bool] = lambda _: False) -> None:
+    """Refuse weights that transformers would have filled in at random or passed over.
+
+    Args:
+        title: The model, for the error.
+        info: What `from_pretrained(output_loading_info=True)` tells.
+        unused: Which names make no difference, missing or not.
+
+    Raises:
+        DataError: Names the first weights of each kind.
+    """
+    missing = [k for k in info["missing_keys"] if not unused(k)]
+    other = [k for k in info["unexpected_keys"] if not k.endswith(_BUFFERS) and not unused(k)]
+    wrong = [f"{k} ({_shape(has)} for {_shape(wants)})" for k, has, wants in info["mismatched_keys"]]
+    parts = [
+        f"{len(names)} {what}: {', '.join(sorted(names)[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}"
+        for names, what in ((missing, "missing"), (wrong, "of another shape"), (other, "that the model has no use for"))
+        if names
+    ]
+    parts += [str(line).splitlines()[0] for line in info.get("error_msgs", ())]
+    if parts:
+        raise DataError(f"model {title}: its weights do not fit its config.json ({'; '.join(parts)})")
+
+
+def _shape(size: Any) -> str:  # noqa: ANN401 - a torch.Size
+    return "x".join(str(n) for n in size)

@@ -1,0 +1,35 @@
+"""A table whose texts are plain: labels, notes and titles come from files of anybody's making."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+from openended.harness.text import plain_line
+
+
+def clean_table(table: Table) -> Table:
+    """Return the table with control characters written out, every text on one line."""
+    return replace(
+        table,
+        title=plain_line(table.title),
+        head=plain_line(table.head),
+        columns=tuple(_column(column) for column in table.columns),
+        rows=tuple(_row(row) for row in table.rows),
+        remarks=tuple(map(plain_line, table.remarks)),
+    )
+
+
+def _column(column: Column) -> Column:
+    key, title, signature = map(plain_line, (column.key, column.title, column.signature))
+    return replace(column, key=key, title=title, signature=signature)
+
+
+def _row(row: TableRow) -> TableRow:
+    return replace(row, label=plain_line(row.label), cells=tuple(map(_cell, row.cells)))
+
+
+def _cell(cell: Cell) -> Cell:
+    if not (cell.note or cell.words or cell.suffix):
+        return cell
+    return replace(cell, note=plain_line(cell.note), words=plain_line(cell.words), suffix=plain_line(cell.suffix))

@@ -1,0 +1,74 @@
+"""Finished rows of a generation that is still going on: small files that survive a kill, believed only when verified.
+
+A part's name ends in a digest of its bytes and of the artefact it belongs to, so that neither a flipped bit nor a part
+of another generation is ever opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from openended.harness.folders import ASIDE, new_folder
+from openended.harness.io import file_digest
+from openended.harness.rows import Row, Rows, write_rows
+
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"part-(\d{6,})-([0-9a-f]{64})\.arrow")
+_WRITING = ".part.arrow"
+
+
+class Parts:
+    """The part files in the folder of an artefact.
+
+    Args:
+        folder: The artefact's folder; its name tells whose parts these are.
+        seconds: A part is written at least this often.
+    """
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self._folder, self._seconds = folder, seconds
+        self._waiting: list[Row] = []
+        self._next = 0
+        self._last = time.monotonic()
+
+    def read(self) -> list[Row]:
+        """Return the rows of an interrupted call; a part that is damaged is moved aside, with a remark."""
+        rows: list[Row] = []
+        for path in sorted(self._folder.glob("part-*")):
+            named = _NAME.fullmatch(path.name)
+            if named is None or path.is_symlink() or not path.is_file() or self._digest(path) != named[2]:
+                self._set_aside(path)
+                continue
+            rows += Rows(path)
+            self._next = max(self._next, int(named[1]) + 1)
+        return rows
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Take rows that are finished; they are on disk after `seconds` at the latest (once more rows come)."""
+        self._waiting += rows
+        if time.monotonic() - self._last > self._seconds:
+            writing = self._folder / _WRITING
+            write_rows(writing, self._waiting)
+            writing.rename(self._folder / f"part-{self._next:06d}-{self._digest(writing)}.arrow")
+            self._next += 1
+            self._waiting = []
+            self._last = time.monotonic()
+
+    def remove(self) -> None:
+        """Delete the parts: the whole is written."""
+        for path in self._folder.glob("part-*.arrow"):
+            path.unlink()
+
+    def _digest(self, path: Path) -> str:
+        return hashlib.sha256(f"{self._folder.name}:{file_digest(path)}".encode()).hexdigest()
+
+    def _set_aside(self, path: Path) -> None:
+        aside = new_folder(self._folder.with_name(f"{self._folder.name}{ASIDE}parts"))
+        path.rename(aside / path.name)
+        log.warning("%s is damaged; moved to %s, its texts are generated again", path, aside.name)

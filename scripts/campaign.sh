@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Kills, corruptions, races and a long grid, many of each, on a small run; prints a table of what was tried and survived.
+# Usage: bash scripts/campaign.sh [SEED] [SCALE]; SCALE 1 (default) takes about an hour, 0.1 a tenth of the faults.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/_venv.sh test
+export OMP_NUM_THREADS=1 PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
+exec .venv/bin/python -m tests.campaign.table "${1:-0}" "${2:-1}"

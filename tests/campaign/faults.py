@@ -1,0 +1,303 @@
+"""The faults that the harness must survive: kills, corruptions, races, and a long grid in one process.
+
+`python -m tests.campaign.faults KIND COUNT SEED` tries COUNT faults on a small world and prints what came of them as
+JSON: how many were tried, how many were survived, and the first of those that were not. Each fault follows from the
+seed alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from openended.harness import owner
+from openended.harness.errors import HarnessError
+from openended.harness.io import read_json
+from openended.harness.report import build_report
+from openended.harness.run.pipeline import run
+from openended.harness.run.session import Session
+from openended.harness.run.settings import Settings, settings_from
+from openended.harness.store import Store
+from tests.helpers import tiny_model
+
+FACTS = ("manifest.json",)  # hold times
+
+
+class World:
+    """A small run: a byte-level model of one layer, sixty prompts, two metrics."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        tiny_model(folder / "model")
+        rows = ({"prompt": f"Number {i} is", "human": f" a number {i * i} of this kind."} for i in range(60))
+        (folder / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def settings(self, out: str, *more: str) -> Settings:
+        """The run's settings, with its outputs in a folder of the world."""
+        words = [
+            "task=jsonl", f"task.path={self.folder / 'own.jsonl'}", "model=folder", f"model.path={self.folder / 'model'}",
+            "scorer=none", "embedder=none", "metric=[distinct_n,repetition]", "metric.distinct_n.unit=words",
+            "metric.repetition.unit=words", "decoder=ancestral", "num_examples=5", "max_new_tokens=12",
+            "runtime.batch_size=1", "runtime.flush_seconds=0", "runtime.progress=false", "runtime.threads=1",
+            "runtime.device=cpu", f"outputs_dir={self.folder / out}", *more,
+        ]  # fmt: skip
+        cfg = compose("config", overrides=words)
+        node = OmegaConf.to_container(cfg, resolve=True)
+        assert isinstance(node, dict)
+        return settings_from({**{str(k): v for k, v in node.items()}, "experiment": "campaign"})
+
+    def run(self, out: str, *more: str) -> tuple[Any, ...]:
+        """Run in a fresh session; returns everything that the run says and leaves, but times."""
+        settings = self.settings(out, *more)
+        folder = run(settings, Session(Store(settings.outputs_dir / "store", locking=settings.runtime.locking))).folder
+        return said(folder)
+
+    def report(self, out: str) -> str:
+        """Build the report; returns its table."""
+        built = build_report([self.folder / out / "runs"], self.folder / out / "report", figures=False)
+        return (built.folder / "tables" / "full.csv").read_text()
+
+
+def said(folder: Path) -> tuple[Any, ...]:
+    """What a run folder says and what it names in the store, but times."""
+    record = read_json(folder / "record.json")
+    store = folder / record["store"]
+    data = {
+        name: {p.name: p.read_bytes() for p in (store / place).iterdir() if p.name not in FACTS}
+        for name, place in record["inputs"].items()
+        if (store / place).is_dir()
+    }
+    return record["results"], record["spec"], record["notes"], data
+
+
+class Tally:
+    """What was tried and what was survived."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.tried, self.survived = kind, 0, 0
+        self.lost: list[str] = []
+        self.facts: dict[str, Any] = {}
+
+    @contextmanager
+    def one(self, what: str) -> Iterator[None]:
+        """Try one fault."""
+        self.tried += 1
+        try:
+            yield
+        except Exception as err:
+            last = traceback.extract_tb(err.__traceback__)[-1]
+            self.lost.append(f"{what}: {type(err).__name__}: {err} ({Path(last.filename).name}:{last.lineno})")
+        else:
+            self.survived += 1
+
+    def json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {"kind": self.kind, "tried": self.tried, "survived": self.survived, "lost": self.lost[:10], **self.facts}
+
+
+def kills(world: World, count: int, draw: random.Random) -> Tally:
+    """Kill a run with SIGKILL at any moment, again and again; what it leaves in the end must be that of a calm run."""
+    tally, calm = Tally("kills"), world.run("calm")
+    seconds = _seconds(lambda: world.run("timed"))
+    for number in range(count):
+        out = f"kill-{number // 4}"  # each folder is killed four times, then finished
+        with tally.one(f"kill {number}"):
+            child = _fork(lambda out=out: world.run(out))
+            time.sleep(draw.random() * seconds)
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            if number % 4 == 3 or number == count - 1:
+                assert world.run(out) == calm, "another result"
+                owner.sweep_once.cache_clear()
+                world.run(out, "seed=1")
+                assert not _litter(world.folder / out), f"litter: {_litter(world.folder / out)}"
+                shutil.rmtree(world.folder / out)
+    return tally
+
+
+def corruptions(world: World, count: int, draw: random.Random) -> Tally:
+    """Damage one file (or swap two entries); the next run and the report must be those of a sound store."""
+    tally, calm = Tally("corruptions"), world.run("sound")
+    table = world.report("sound")
+    world.run("sound", "seed=1")
+    shutil.copytree(world.folder / "sound", world.folder / "master")
+    for number in range(count):
+        shutil.rmtree(world.folder / "sound")
+        shutil.copytree(world.folder / "master", world.folder / "sound", symlinks=True)
+        what = damage(world.folder / "sound" / "store", draw)
+        with tally.one(f"{number}: {what}"):
+            assert len(world.report("sound").splitlines()) >= len(table.splitlines()), "a report lost rows"
+            assert world.run("sound") == calm, "another result"
+            assert world.run("sound") == calm, "another result, the second time"
+    return tally
+
+
+def damage(store: Path, draw: random.Random) -> str:
+    """Do one damage to a store; returns what was done."""
+    files = sorted(p for p in store.rglob("*") if p.is_file() and ".locks" not in p.parts)
+    path, other = draw.choice(files), draw.choice(files)
+    how = draw.choice(
+        ["flip", "flip", "flip", "cut", "empty", "zeros", "append", "delete", "folder", "link", "swap", "swap files"]
+    )
+    data = bytearray(path.read_bytes())
+    at = draw.randrange(max(len(data), 1))
+    if how == "flip":
+        data[at] ^= 1 << draw.randrange(8)
+        path.write_bytes(data)
+    elif how in ("cut", "empty", "zeros", "append"):
+        changed = {
+            "cut": data[:at],
+            "empty": b"",
+            "zeros": data[:at] + bytes(len(data) - at),
+            "append": data + b"x" * 9,
+        }
+        path.write_bytes(changed[how])
+    elif how == "swap":
+        _swap(path.parent, other.parent)
+    elif how == "swap files":
+        _swap(path, other)
+    else:
+        path.unlink()
+        if how == "folder":
+            path.mkdir()
+        if how == "link":
+            path.symlink_to("/dev/null")
+    return f"{how} {path.relative_to(store).parts[0]}/…/{path.name}"
+
+
+def parts(world: World, count: int, draw: random.Random) -> Tally:
+    """Damage a part of an interrupted generation; the run that goes on must end as a calm one."""
+    tally, calm = Tally("damaged parts"), world.run("calm")
+    for number in range(count):
+        out = f"parts-{number}"
+        with tally.one(f"part {number}"):
+            child = _fork(lambda out=out: world.run(out))
+            until = time.monotonic() + 60
+            pattern = "store/generate/*/*.partial/part-*.arrow"
+            while len(found := sorted((world.folder / out).glob(pattern))) < 2 and time.monotonic() < until:
+                if os.waitpid(child, os.WNOHANG)[0]:
+                    child = 0
+                    break
+            if child:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            found = sorted((world.folder / out).glob(pattern))
+            if found:
+                path = draw.choice(found)
+                data = bytearray(path.read_bytes())
+                for _ in range(draw.choice([1, 1, 20])):
+                    data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+                path.write_bytes(data[: draw.choice([len(data), len(data), len(data) // 2])])
+            # In a process of its own: a trusted part of wrong bytes ended it with SIGSEGV or SIGBUS.
+            assert _ends_well(lambda out=out: world.run(out)), "the run that went on did not end well"
+            assert world.run(out) == calm, "another result"
+        shutil.rmtree(world.folder / out, ignore_errors=True)
+    return tally
+
+
+def races(world: World, count: int, draw: random.Random) -> Tally:
+    """Let three processes make the same run at once, one killed on the way, with locks and without."""
+    tally, calm = Tally("races"), world.run("calm")
+    for number in range(count):
+        out, locking = f"race-{number}", f"runtime.locking={'true' if number % 3 else 'false'}"
+        with tally.one(f"race {number}"):
+            children = [_fork(lambda out=out, lock=locking: world.run(out, lock)) for _ in range(3)]
+            time.sleep(draw.random() * 0.3)
+            os.kill(children[0], signal.SIGKILL)
+            codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+            assert codes[1:] == [0, 0], f"exit codes {codes}"
+            assert world.run(out) == calm, "another result"
+        shutil.rmtree(world.folder / out, ignore_errors=True)
+    return tally
+
+
+def jobs(world: World, count: int, draw: random.Random) -> Tally:
+    """Run many small jobs, each with a human side of its own, in one process: descriptors and memory stay flat."""
+    import psutil
+
+    tally, me = Tally("jobs in one process"), psutil.Process()
+    session = Session(Store(world.folder / "many" / "store"))
+    sizes: list[tuple[int, int]] = []
+    # Features that stay mapped into memory: what held a descriptor each.
+    scored = ["metric=[distinct_n,repetition,gen_ppl]", "scorer=docs-m", f"scorer.path={world.folder / 'model'}"]
+    for number in range(count):
+        with tally.one(f"job {number}"):
+            more = [f"max_new_tokens={1 + number % 24}", f"num_examples={2 + number // 24 % 29}", f"seed={number}"]
+            run(world.settings("many", *more, *scored), session)
+        if number % max(count // 20, 1) == 0:
+            sizes.append((me.num_fds(), me.memory_info().rss >> 20))
+    half = sizes[len(sizes) // 2 :]
+    tally.facts = {"descriptors": [half[0][0], half[-1][0]], "MiB": [half[0][1], half[-1][1]]}
+    return tally
+
+
+def _swap(one: Path, other: Path) -> None:
+    if one == other or one in other.parents or other in one.parents:
+        return
+    aside = one.with_name("aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
+def _litter(out: Path) -> list[str]:
+    return [p.name for p in out.rglob("*") if owner.MARK in p.name]
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    started = time.monotonic()
+    work()
+    return time.monotonic() - started
+
+
+def _fork(work: Callable[[], Any]) -> int:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except HarnessError as err:
+            sys.stderr.write(f"{err}\n")
+        except BaseException:
+            traceback.print_exc()
+        os._exit(code)
+    return child
+
+
+def _ends_well(work: Callable[[], Any]) -> bool:
+    return os.waitpid(_fork(work), 0)[1] == 0
+
+
+KINDS = {"kills": kills, "corruptions": corruptions, "parts": parts, "races": races, "jobs": jobs}
+
+
+def main() -> None:
+    """Try faults of one kind and print what came of them."""
+    kind, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    logging.disable(logging.CRITICAL)
+    import torch
+
+    torch.set_num_threads(1)  # before anything computes: a forked process has no threads but its own
+    with tempfile.TemporaryDirectory() as name, initialize_config_module("openended.conf", version_base="1.3"):
+        tally = KINDS[kind](World(Path(name)), count, random.Random(f"{kind} {seed}"))
+    print(json.dumps(tally.json()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""A short campaign of faults; `bash scripts/campaign.sh` runs the long one and prints what was tried and survived."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.campaign
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "count"), [("kills", 4), ("corruptions", 12), ("parts", 3), ("races", 3), ("jobs", 24)]
+)
+def test_every_fault_is_survived(kind, count):
+    """In a process of its own: it forks, and must not do so beside the threads of other tests."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.campaign.faults", kind, str(count), "0"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    tally = json.loads(done.stdout.splitlines()[-1])
+    assert tally["lost"] == []
+    assert tally["survived"] == tally["tried"] == count
+    if kind == "jobs":
+        assert tally["descriptors"][0] >= tally["descriptors"][1], "a job leaves descriptors open"

@@ -1,0 +1,159 @@
+"""Families: each is run as its own full pass says, slowly where its cache is not understood, or refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from openended.harness.decoding.cache import GeneralRunner, runner
+from openended.harness.decoding.contrastive import ContrastiveSearch
+from openended.harness.decoding.loop import Prompt, generate
+from openended.harness.decoding.search import Beam
+from openended.harness.decoding.teacher import next_token_stats
+from openended.harness.decoding.truncation import Ancestral, Greedy
+from openended.harness.errors import DataError
+from openended.harness.models import families
+from openended.harness.models.score import token_nll
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.transformers import load_model
+from openended.harness.types import Generation
+from tests.harness.decoding.models import wrap
+from tests.harness.models.tiny_families import how, table, tiny_config, tiny_family
+from tests.helpers import ragged, tiny_model
+
+REREAD = ["mamba", "mamba2", "rwkv", "openai-gpt", "recurrent_gemma", "jamba", "qwen3_next", "granitemoehybrid"]
+FIXED = ["gpt_neox", "opt", "gemma2", "mixtral", "bart", "llama4_text"]
+
+
+@pytest.mark.parametrize("kind", [*REREAD, *FIXED, "bert", "xlnet", "modernbert-decoder"])
+def test_the_table_of_families_says_what_is_true(kind):
+    said = table()[kind]
+    assert said == how(kind)
+    assert said.startswith("reread" if kind in REREAD else "fixed" if kind in FIXED else "refused: ")
+
+
+@pytest.mark.slow
+def test_the_whole_table_of_families_is_true():
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as names
+
+    if f"transformers {transformers.__version__} " not in Path("docs/families.md").read_text():
+        pytest.skip("the table is of another version of transformers")
+    said = table()
+    assert set(said) == set(names)
+    for kind in sorted(names):
+        assert said[kind] == how(kind)
+
+
+def by_full_passes(lm: Any, prompt: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """Greedy tokens, each from the model's own pass over all before it."""
+    ids = list(prompt)
+    for _ in range(count):
+        with torch.no_grad():
+            ids.append(int(lm.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
+    return tuple(ids[len(prompt) :])
+
+
+def texts(lm: Any, decoder: Any, prompts: list[Prompt], batch_size: int = 4) -> list[Generation]:
+    made: list[Generation] = []
+    generate(lm, decoder, prompts, seed=1, max_new_tokens=8, batch_size=batch_size, emit=made.extend)
+    return sorted(made, key=lambda g: g.example_id)
+
+
+@pytest.mark.parametrize("kind", [*REREAD, "llama4_text"])
+def test_greedy_texts_are_those_of_full_passes(kind):
+    lm = dataclasses.replace(tiny_family(kind), eos_ids=())
+    prompts = [Prompt("a", 0, (5, 9, 30, 2)), Prompt("b", 0, (7, 8, 20, 33)), Prompt("c", 0, (3, 4))]
+    made = texts(lm, Greedy(), prompts)
+    assert [g.token_ids for g in made] == [by_full_passes(lm, p.token_ids, 8) for p in prompts]
+
+
+@pytest.mark.parametrize("decoder", [Ancestral(), Beam(num_beams=3), ContrastiveSearch(k=3)], ids=lambda d: d.name)
+def test_what_is_read_again_depends_on_no_batch(decoder):
+    lm = dataclasses.replace(tiny_family("mamba"), eos_ids=(11, 12))
+    prompts = [Prompt(str(i), 0, (5 + i, 9, 30)) for i in range(5)]
+    whole = texts(lm, decoder, prompts, 64)
+    assert [g.token_ids for g in texts(lm, decoder, prompts, 1)] == [g.token_ids for g in whole]
+
+
+@pytest.mark.parametrize("kind", ["mamba", "rwkv", "recurrent_gemma", "jamba"])
+def test_scores_and_q_are_those_of_the_models_own_pass(kind):
+    lm = tiny_family(kind)
+    prompts, rest = ragged([[5, 9], [7]]), ragged([[30, 40, 50], [60, 70, 80, 90]])
+    want = []
+    for prompt, tail in zip(prompts, rest, strict=True):
+        ids = torch.tensor([[*prompt, *tail]])
+        with torch.no_grad():
+            log_p = lm.model(input_ids=ids, use_cache=False).logits[0].double().log_softmax(-1)
+        at = torch.arange(len(prompt), ids.shape[1])
+        want += (-log_p[at - 1, ids[0, at]]).tolist()
+    assert token_nll(lm, prompts, rest, batch_size=2).values == pytest.approx(want, abs=1e-4)
+    (stats,) = next_token_stats(lm, [Ancestral()], prompts, rest, batch_size=2)
+    assert -torch.tensor(stats.gold_prob).log().numpy() == pytest.approx(want, abs=1e-4)
+
+
+def test_a_cache_that_goes_wrong_is_seen(monkeypatch):
+    def forgetful(self: Any, ids: Any, *, every: bool = False) -> Any:
+        self._cache, self.length = None, 0  # as where a family's past is not in the cache it was given
+        return real(self, ids, every=every)
+
+    real = GeneralRunner.feed
+    monkeypatch.setattr(GeneralRunner, "feed", forgetful)
+    lm = tiny_family("llama")
+    runner(lm, 1, 16)
+    assert lm.memo["cache"] == "reread"
+    monkeypatch.setattr(families, "KINDS", ("fixed",))
+    with pytest.raises(DataError, match=r"the family llama cannot be run from left to right: step by step") as caught:
+        runner(tiny_family("llama"), 1, 16)
+    assert "\n" not in str(caught.value)
+
+
+def saved(kind: str, tmp_path: Path, **config: Any) -> ModelSpec:
+    """A folder with the weights of a tiny model of the family, and the tokenizer of another."""
+    import shutil
+
+    folder = tmp_path / kind
+    tiny_family(kind).model.save_pretrained(folder)
+    tokenizer = tiny_model(tmp_path / "tokenizer") / "tokenizer.json"
+    shutil.copy(tokenizer, folder)
+    told = json.loads((folder / "config.json").read_text()) | config
+    (folder / "config.json").write_text(json.dumps(told))
+    return ModelSpec(path=str(folder))
+
+
+@pytest.mark.parametrize("kind", ["mamba", "rwkv", "openai-gpt"])
+def test_what_has_no_fast_attention_is_loaded_with_the_plain_one(kind, tmp_path, caplog):
+    backend = saved(kind, tmp_path).load()
+    assert backend.memo["cache"] == "reread"
+    assert "each step reads the whole text again" in caplog.text
+    assert families.attention(type(backend.model)) == "eager"
+
+
+def test_a_model_that_looks_both_ways_is_refused_before_its_weights_are_read(tmp_path):
+    spec = saved("bert", tmp_path)
+    (Path(spec.path) / "model.safetensors").write_bytes(b"never read")
+    for call in (spec.load, lambda: load_model(spec)):
+        with pytest.raises(DataError, match="family bert are encoders: they look both ways"):
+            call()
+    assert spec.cannot("generate")
+
+
+def test_the_config_does_not_choose_the_attention(tmp_path):
+    spec = saved("llama", tmp_path, _attn_implementation="eager", attn_implementation="eager")
+    assert load_model(spec).model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("is_decoder", [False, True])
+def test_an_encoder_given_to_generate_is_refused(is_decoder):
+    from transformers import AutoModelForCausalLM
+
+    config = tiny_config("bert")
+    config.is_decoder = is_decoder
+    lm = wrap(AutoModelForCausalLM.from_config(config))
+    with pytest.raises(DataError, match="family bert cannot be run from left to right: step by step"):
+        texts(lm, Greedy(), [Prompt("a", 0, (5, 9, 30, 2))])

@@ -1,0 +1,182 @@
+"""Tokenizers that mark the beginning of a text: a continuation's tokens are those that a model would write."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openended.harness.decoding.loop import Prompt, generate
+from openended.harness.decoding.teacher import next_token_stats
+from openended.harness.decoding.truncation import Ancestral, Greedy
+from openended.harness.errors import DataError
+from openended.harness.models.embedder import EmbedderSpec, embed
+from openended.harness.models.local import TransformersBackend
+from openended.harness.models.score import embed_and_nll, token_nll
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import (
+    continuation_ids,
+    continuation_text,
+    load_tokenizer,
+    pair_ids,
+    tokenizer_digest,
+)
+from openended.harness.run.artefacts import human_row
+from openended.harness.types import Example, Generation, Ragged
+from tests.helpers import ragged, tiny_model
+
+BOS = 1
+WORDS = "the cat sat on a mat and the hat was on the cat while a rat looked at that mat in the hall".split()
+
+
+def sentencepiece(path: Path, *, bos: bool = True) -> None:
+    """A tokenizer as Llama's: words begin with "▁", and so does every text; a begin token where one is asked for."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    inner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
+    inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    inner.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    special = ["<unk>", "<s>", "</s>", "<0x0A>"]
+    trainer = trainers.BpeTrainer(vocab_size=120, special_tokens=special, show_progress=False)
+    inner.train_from_iterator([" ".join(WORDS[i:] + WORDS[:i]) for i in range(len(WORDS))], trainer)
+    if bos:
+        inner.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", BOS)])
+    told = json.loads(inner.to_str())
+    steps = [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]
+    told |= {"pre_tokenizer": None, "normalizer": {"type": "Sequence", "normalizers": steps}}  # once words are learnt
+    path.write_text(json.dumps(told))
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> ModelSpec:
+    folder = tiny_model(tmp_path_factory.mktemp("models") / "llama-like")
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    sentencepiece(folder / "tokenizer.json")
+    return ModelSpec(path=str(folder))
+
+
+@pytest.fixture(scope="module")
+def backend(spec: ModelSpec) -> Any:
+    return spec.load()
+
+
+def pieces(tokenizer: Any, ids: list[int]) -> list[str]:
+    return [tokenizer.inner.id_to_token(i) for i in ids]
+
+
+PAIRS = [("the cat", " sat on a mat"), ("the c", "at sat"), ("the cat ", "sat on"), ("a mat", ""), ("", "the cat")]
+
+
+@pytest.mark.parametrize(("prompt", "text"), PAIRS)
+def test_a_continuation_has_no_mark_of_its_own_beginning(spec, prompt, text):
+    tokenizer = load_tokenizer(spec)
+    before = tokenizer.encode(prompt)
+    ids = continuation_ids(tokenizer, prompt, before, text)
+    assert continuation_text(tokenizer, before, ids) == text
+    if not prompt:
+        assert ids == tokenizer.encode(text)
+    else:
+        assert "▁" not in pieces(tokenizer, ids)
+    rows = pair_ids(tokenizer, [prompt, prompt], [text, text])
+    assert [r.tolist() for r in rows[0]] == [before] * 2
+    assert [r.tolist() for r in rows[1]] == [ids] * 2
+
+
+def test_the_human_side_has_the_tokens_that_a_model_would_write(spec):
+    tokenizer = load_tokenizer(spec)
+    alone = tokenizer.encode(" sat on a mat")
+    assert pieces(tokenizer, alone)[0] == "▁"  # what the human side got before: one token more
+    row = human_row(Example("a", "the cat", " sat on a mat"), tokenizer, 2)
+    ids = row.generation.token_ids
+    assert list(ids) == tokenizer.encode("the cat sat on a mat")[len(row.prompt_ids) :][:2]
+    assert row.generation.text == continuation_text(tokenizer, row.prompt_ids, ids)
+    assert row.generation.text.startswith(" ")
+
+
+def test_byte_level_tokens_stay_what_they_were(tmp_path):
+    tokenizer = load_tokenizer(ModelSpec(path="bundled:docs-s"))
+    for prompt, text in PAIRS:
+        assert continuation_ids(tokenizer, prompt, tokenizer.encode(prompt), text) == tokenizer.encode(text)
+    assert tokenizer.lead == ()
+    assert load_tokenizer(ModelSpec(path=str(tiny_model(tmp_path / "tiny")))).lead == ()
+
+
+def copied(spec: ModelSpec, tmp_path: Path, *, bos: bool = True, config: Any = None, **options: Any) -> ModelSpec:
+    folder = tmp_path / "copy"
+    shutil.copytree(spec.path, folder)
+    sentencepiece(folder / "tokenizer.json", bos=bos)
+    if config is not None:
+        (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return ModelSpec(path=str(folder), **options)
+
+
+@pytest.mark.parametrize(
+    ("does", "config", "option", "lead"),
+    [
+        (True, None, None, (BOS,)), (False, None, None, ()), (True, None, False, ()),
+        (False, {"bos_token": "<s>"}, True, (BOS,)), (False, {"bos_token": {"content": "<s>"}}, True, (BOS,)),
+        (False, {"bos_token": "<s>", "add_bos_token": True}, None, (BOS,)), (True, {"add_bos_token": False}, None, ()),
+        (False, {"bos_token": "<s>", "add_bos_token": True}, False, ()),
+    ],
+)  # fmt: skip
+def test_the_begin_token_is_an_option_whose_default_is_the_tokenizers(spec, tmp_path, does, config, option, lead):
+    made = copied(spec, tmp_path, bos=does, config=config)
+    chosen = ModelSpec(path=made.path, bos=option)
+    assert load_tokenizer(chosen).lead == lead
+    assert tokenizer_digest(chosen) == tokenizer_digest(made)  # the rows' ids are the same
+    assert (chosen.identity() == made.identity()) == (option is None)
+
+
+def test_no_begin_token_is_an_error(spec, tmp_path):
+    made = copied(spec, tmp_path, bos=False)
+    path = Path(made.path) / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"bos_token_id": None}))
+    with pytest.raises(DataError, match=r"bos=true, but neither its tokenizer nor its config\.json names such a token"):
+        load_tokenizer(ModelSpec(path=made.path, bos=True))
+
+
+ROWS: tuple[Ragged, Ragged] = ragged([[5, 9], [7], []]), ragged([[13, 24, 18], [12, 16], [17, 18]])
+
+
+def led(rows: Ragged) -> Ragged:
+    return Ragged.from_rows([[BOS, *row] for row in rows], np.int64)
+
+
+def plain(backend: TransformersBackend) -> Any:
+    """The same model without a begin token."""
+    import dataclasses
+
+    return dataclasses.replace(backend, tokenizer=dataclasses.replace(backend.tokenizer, lead=()))
+
+
+def test_the_model_reads_the_begin_token_first_everywhere(backend):
+    bare = plain(backend)
+    want = token_nll(bare, led(ROWS[0]), ROWS[1], batch_size=2)
+    assert token_nll(backend, *ROWS, batch_size=2).values == pytest.approx(want.values)
+    assert token_nll(backend, led(ROWS[0]), ROWS[1], batch_size=2).values == pytest.approx(want.values)  # once
+    whole = token_nll(backend, *ROWS, include_prompt=True, batch_size=2)
+    assert whole.lengths.tolist() == [5, 3, 2]  # the first token has a prediction now
+    stats = next_token_stats(backend, [Ancestral()], *ROWS, batch_size=2)[0]
+    assert -np.log(stats.gold_prob) == pytest.approx(want.values, abs=1e-5)
+    assert [row.tolist() for row in stats.context] == [row.tolist() for row in ROWS[0]]
+    embedder = EmbedderSpec(path="x")
+    vectors = embed(backend, embedder, *ROWS, batch_size=2).vectors
+    np.testing.assert_allclose(vectors, embed(bare, embedder, led(ROWS[0]), ROWS[1], batch_size=2).vectors, atol=1e-6)
+    np.testing.assert_allclose(vectors, embed_and_nll(backend, embedder, *ROWS, batch_size=2)[0].vectors, atol=1e-6)
+
+
+def test_texts_are_those_after_the_begin_token(backend):
+    def made(lm: Any, prompt: tuple[int, ...]) -> Generation:
+        out: list[Generation] = []
+        generate(lm, Greedy(), [Prompt("a", 0, prompt)], seed=0, max_new_tokens=6, batch_size=1, emit=out.extend)
+        return out[0]
+
+    assert made(backend, (5, 9)).token_ids == made(plain(backend), (BOS, 5, 9)).token_ids
+    assert made(backend, (BOS, 5, 9)).token_ids == made(backend, (5, 9)).token_ids
