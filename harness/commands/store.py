@@ -1,4 +1,4 @@
-"""`openended store [check|gc]`: what the store holds, by stage and by name; whether its bytes are sound; what can go."""
+"""`openended store [check|gc]`: what the store holds, by stage and by name; whether it is sound; what can go."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def lines(plan: Forecast, rates: Rates) -> list[str]:
     disk = f"about {_bytes(plan.disk)} in the store" + (f", {_bytes(fetch)} of models to fetch" if fetch else "")
     return [
         f"jobs       {plan.jobs:,}",
-        f"steps      {plan.found:,} found, {plan.make:,} to make at once, {plan.waits:,} after what is missing or made",
+        f"steps      {plan.found:,} found, {plan.make:,} can be made at once, {plan.waits:,} after others",
         f"generate   {plan.texts:,} texts, at most {plan.tokens:,} tokens",
         f"read       {', '.join(reads)}",
         f"measure    {sum(plan.measures.values()):,} values of {len(plan.measures)} metrics",

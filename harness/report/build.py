@@ -124,8 +124,8 @@ def build_report(
             from openended.harness.report.page.page import write_page
 
             written.append(write_page(results, tables, drawn, folder / "report.html"))
-    paths = tuple(target / path.relative_to(folder) for path in written)
-    return Report(target, tuple(tables), paths, len(results.runs), results.unfinished, results.superseded)
+    final = tuple(target / path.relative_to(folder) for path in written)
+    return Report(target, tuple(tables), final, len(results.runs), results.unfinished, results.superseded)
 
 
 def _layouts(

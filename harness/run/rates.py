@@ -47,7 +47,7 @@ class Rates:
 
     def _rate(self, spec: ModelSpec, rates: Mapping[str, float]) -> tuple[float | None, Sure]:
         own = _digest(spec)
-        if own in rates:
+        if own is not None and own in rates:
             return rates[own], "measured"
         size = model_size(spec).parameters
         known = [(model_size(one).parameters, rates.get(_digest(one) or "")) for one in _bundled()]

@@ -39,4 +39,4 @@ def test_output_that_nobody_takes_ends_cleanly_and_the_run_is_kept(tmp_path):
         assert done.returncode == code, (redirect, done.stderr)
         assert "Traceback" not in done.stderr
         assert "Exception ignored" not in done.stderr
-    assert len(list(tmp_path.glob("outputs/runs/default/*/record.json"))) == 1
+    assert len(list(tmp_path.glob("outputs/runs/*/*/record.json"))) == 1

@@ -25,7 +25,9 @@ def outcome(folder, *missing):
 
 
 def made(folder, **change):
-    return replace(settings(folder, "metric=[gen_ppl,mauve]"), num_examples=10, max_new_tokens=5, **change)
+    return replace(
+        settings(folder, "metric=[gen_ppl,mauve]", "decoder=nucleus"), num_examples=10, max_new_tokens=5, **change
+    )
 
 
 def test_two_seeds_share_the_human_side_and_not_the_texts(tmp_path):
