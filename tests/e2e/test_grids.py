@@ -29,6 +29,7 @@ GRID = ["-m", "name=grid", "decoder=greedy,nucleus", "seed=0,1", "metric=[distin
 SMALL = ["num_examples=12", "max_new_tokens=8"]
 # Long enough to be interrupted: generation in batches of one, each written at once.
 LONG = [
+    "name=grid",
     "num_examples=24",
     "max_new_tokens=32",
     "runtime.batch_size=1",
