@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from importlib import resources
 
-GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime", "experiment")
+GROUPS = ("task", "model", "decoder", "scorer", "embedder", "judge", "metric", "report", "runtime", "experiment")
 LONGEST = 180  # letters of a line of meaning
 _CONF = "openended.conf"
 _END = re.compile(r"(?<!al)(?<!Fig)\.(?= |$)")  # of a sentence, not of `et al.`

@@ -25,10 +25,10 @@ SCHEMA = 2
 
 STAGES: Mapping[str, int] = {
     "examples": 1,
-    "human": 1,
+    "human": 2,
     "chat": 1,
     "generate": 1,
-    "import": 1,
+    "import": 2,
     "tokens": 1,
     "embed": 1,
     "score": 1,
@@ -84,7 +84,7 @@ class ResultRow:
         return cls(
             system=system, metric=r.metric, signature=r.signature, primary=r.primary, values=dict(r.values),
             sd=dict(r.sd), n_human=r.n_human, n_model=r.n_model, status=r.status, notes=tuple(r.notes),
-            family=m.family, direction=m.direction, directions={n: m.directions.get(n, m.direction) for n in r.values},
+            family=m.family, direction=m.direction, directions={n: m.best_of(n) for n in r.values},
             titles=dict(m.titles), bounds=m.bounds, resampling=m.resampling, artefact=artefact,
         )  # fmt: skip
 

@@ -1,9 +1,10 @@
-"""The words that everyone speaks: examples, generations, features, results. No torch here."""
+"""The words that everyone speaks: files, examples, generations, features, results. No torch here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,22 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 Stop = Literal["eos", "length"]
 HUMAN = "human"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file that a task reads."""
+
+    name: str
+    url: str
+    """Where it comes from; empty for the user's own file."""
+    path: Path
+    """Where it lies or has to be put."""
+
+    @property
+    def present(self) -> bool:
+        """True if the file is there."""
+        return self.path.is_file()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ import numpy as np
 from openended.harness.errors import DataError
 from openended.harness.rng import stream
 from openended.harness.types import F64
-from openended.metrics._rows import Row, as_number, pick, read_rows, source_of
+from openended.metrics._choices import check_choice
+from openended.metrics._rows import FileRow, as_number, pick, read_rows, source_of
 
 Outcome = Literal["a", "b", "tie"]
 TieRule = Literal["half", "random", "drop"]
@@ -101,7 +102,7 @@ def read_comparisons(path: str | Path) -> Comparisons:
     return Comparisons(source_of(path), tuple(made), tuple(players), has_seconds="seconds" in columns)
 
 
-def _comparison(row: Row, item: str, rater: str | None, columns: Sequence[str]) -> Comparison:
+def _comparison(row: FileRow, item: str, rater: str | None, columns: Sequence[str]) -> Comparison:
     a, b, outcome = row.text("system_a"), row.text("system_b"), row.text("outcome").lower()
     if a == b:
         raise DataError(f"{row.where}: system {a!r} is compared with itself")
@@ -115,7 +116,7 @@ def _comparison(row: Row, item: str, rater: str | None, columns: Sequence[str]) 
     return Comparison(row.text(item), a, b, result, criterion, row.text(rater) if rater else "", seconds)
 
 
-def _matrix(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> Comparisons:
+def _matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) -> Comparisons:
     wins = np.zeros((len(rows), len(rows)))
     for i, row in enumerate(rows):
         for j, name in enumerate(columns[1:]):
@@ -144,8 +145,10 @@ def count_wins(
         seed: The draw of a tie depends on its item, pair, criterion and rater alone.
 
     Raises:
+        ValueError: If `ties` is unknown.
         DataError: If the file has no such criterion, or lacks `seconds` where a minimum is asked for.
     """
+    check_choice("ties", ties, TieRule)
     players = comparisons.players
     if comparisons.matrix is not None:
         if criterion is not None or min_seconds:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Side
 from openended.harness.errors import DataError
 from openended.harness.types import F64, HUMAN
-from openended.metrics._rows import Row, as_number, pick, read_rows, source_of
+from openended.metrics._rows import FileRow, as_number, pick, read_rows, source_of
 
 T = TypeVar("T")
 
@@ -154,7 +154,7 @@ def _first(columns: Sequence[str], names: Sequence[str]) -> str | None:
     return next((name for name in names if name in columns), None)
 
 
-def _system(row: Row, columns: Sequence[str], side: str) -> str:
+def _system(row: FileRow, columns: Sequence[str], side: str) -> str:
     """Name the system of a row; with both columns, `is_model` decides and `system` names."""
     if side == "system":
         return row.text("system")
@@ -166,7 +166,7 @@ def _system(row: Row, columns: Sequence[str], side: str) -> str:
     return name
 
 
-def _listed(row: Row) -> list[tuple[str, float]]:
+def _listed(row: FileRow) -> list[tuple[str, float]]:
     values = row.cells.get("ratings")
     if not isinstance(values, list):
         raise DataError(f"{row.where}: 'ratings': expected a list of numbers, got {values!r}")
@@ -184,7 +184,7 @@ class _Table:
     lines: dict[tuple[str, ...], str] = field(default_factory=dict)
     numbers: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
 
-    def add_wide(self, row: Row, key: tuple[str, str], ratings: list[tuple[str, float]]) -> None:
+    def add_wide(self, row: FileRow, key: tuple[str, str], ratings: list[tuple[str, float]]) -> None:
         """Add a text with all its ratings."""
         self._once(row, key)
         rated = [(rater, value) for rater, value in ratings if not np.isnan(value)]
@@ -194,7 +194,7 @@ class _Table:
         self.held[key] = rated
         self.numbers[key] = self._extras(row)
 
-    def add_long(self, row: Row, key: tuple[str, str], named: bool) -> None:
+    def add_long(self, row: FileRow, key: tuple[str, str], named: bool) -> None:
         """Add one rating."""
         value = row.number("rating")
         if np.isnan(value):
@@ -211,19 +211,19 @@ class _Table:
             if not np.array_equal(first[name], number, equal_nan=True):
                 raise DataError(f"{row.where}: {_name(key)}: {name} was {first[name]} before, now {number}")
 
-    def _once(self, row: Row, key: tuple[str, ...]) -> None:
+    def _once(self, row: FileRow, key: tuple[str, ...]) -> None:
         if key in self.lines:
             raise DataError(f"{row.where}: {_name(key)} is there twice; first at {self.lines[key]}")
         self.lines[key] = row.where
 
-    def _scaled(self, row: Row, key: tuple[str, str], rated: Sequence[tuple[str, float]]) -> None:
+    def _scaled(self, row: FileRow, key: tuple[str, str], rated: Sequence[tuple[str, float]]) -> None:
         for _, value in rated:
             if self.scale and not self.scale[0] <= value <= self.scale[1]:
                 raise DataError(
                     f"{row.where}: {_name(key)}: rating {value:g} is outside the scale {_scale(self.scale)}"
                 )
 
-    def _extras(self, row: Row) -> dict[str, float]:
+    def _extras(self, row: FileRow) -> dict[str, float]:
         return {name: row.number(name, infinite=name in _LOG_PROB) for name in self.extras}
 
     def finish(self, log_prob: str | None, length: str | None, *, named: bool) -> Judgments:

@@ -17,7 +17,7 @@ _TRUE, _FALSE = frozenset({"1", "true", "yes", "model", "1.0"}), frozenset({"0",
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FileRow:
     """One row of a file."""
 
     where: str
@@ -63,7 +63,7 @@ def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # no
     return number
 
 
-def read_rows(path: Path) -> tuple[list[str], list[Row]]:
+def read_rows(path: Path) -> tuple[list[str], list[FileRow]]:
     """Read a .csv, .tsv or .jsonl file (also .gz): column names in order, and rows with their lines.
 
     Raises:
@@ -71,7 +71,7 @@ def read_rows(path: Path) -> tuple[list[str], list[Row]]:
     """
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind in ("jsonl", "ndjson"):
-        rows = [Row(f"{path}:{line}", cells) for line, cells in read_jsonl(path)]
+        rows = [FileRow(f"{path}:{line}", cells) for line, cells in read_jsonl(path)]
         columns = list(dict.fromkeys(name for row in rows for name in row.cells))
     elif kind in ("csv", "tsv"):
         columns, rows = _read_csv(path, "," if kind == "csv" else "\t")
@@ -82,7 +82,7 @@ def read_rows(path: Path) -> tuple[list[str], list[Row]]:
     return columns, rows
 
 
-def _read_csv(path: Path, delimiter: str) -> tuple[list[str], list[Row]]:
+def _read_csv(path: Path, delimiter: str) -> tuple[list[str], list[FileRow]]:
     with open_text(path) as handle:
         reader = csv.reader(handle, delimiter=delimiter, strict=True)
         try:
@@ -97,14 +97,14 @@ def _read_csv(path: Path, delimiter: str) -> tuple[list[str], list[Row]]:
             raise DataError(f"{path}:{reader.line_num + 1}: not UTF-8 ({err.reason})") from err
 
 
-def _csv_rows(reader: Any, columns: Sequence[str], path: Path) -> Iterator[Row]:  # noqa: ANN401
+def _csv_rows(reader: Any, columns: Sequence[str], path: Path) -> Iterator[FileRow]:  # noqa: ANN401
     for cells in reader:
         if not any(cell.strip() for cell in cells):
             continue
         where = f"{path}:{reader.line_num}"
         if len(cells) != len(columns):
             raise DataError(f"{where}: expected {len(columns)} cells as in the header, got {len(cells)}")
-        yield Row(where, dict(zip(columns, cells, strict=True)))
+        yield FileRow(where, dict(zip(columns, cells, strict=True)))
 
 
 def pick(columns: Sequence[str], names: Sequence[str], path: Path, *, needed: bool = True) -> str | None:

@@ -34,10 +34,11 @@ from numpy.typing import ArrayLike, NDArray
 from openended.harness.contract import Direction, Features, Metric, Need
 from openended.harness.registry import register
 from openended.harness.types import F64, HUMAN, MetricResult
+from openended.metrics._choices import check_choice
 from openended.metrics._huse_join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, join
 from openended.metrics._huse_knn import Ties, VoteTie
 from openended.metrics._huse_stability import affordable, agreement, bootstrap_huse
-from openended.metrics._huse_statistic import Points, Rule, huse_of
+from openended.metrics._huse_statistic import HusePoints, Rule, huse_of
 from openended.metrics._judgments import JudgmentMetric, Judgments, file_features, judgments_of, read_judgments
 from openended.metrics._result import Values
 
@@ -84,7 +85,8 @@ def huse(
         HUSE and HUSE-Q in [0, 2], HUSE-D in [−1, 3], errors a text.
 
     Raises:
-        ValueError: If shapes disagree, numbers are not finite, a length is not positive or one side is empty.
+        ValueError: If shapes disagree, numbers are not finite, a length is not positive, one side is empty or an option
+            is unknown.
         UndefinedMetric: If k >= n, or all ratings or all normalised log-probabilities are equal.
 
     Source: Hashimoto, Zhang & Liang 2019, section 3; released code for k, ties and vote ties.
@@ -94,12 +96,14 @@ def huse(
     >>> s.huse, s["huse_q"], s.huse_d
     (0.0, 0.0, 1.0)
     """
+    check_choice("ties", ties, Ties)
+    check_choice("vote_tie", vote_tie, VoteTie)
     ratings, logp, sizes, labels = _columns(judgments, log_probs, lengths, is_model)
     if isinstance(k, bool) or k != int(k) or k < 1:
         raise ValueError(f"k: expected a whole number of at least 1, got {k!r}")
     rule = Rule(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
     own = None if copies is None else np.asarray(copies, dtype=np.int64)
-    errors, errors_q = Points.of(ratings, logp, sizes, labels, rule).errors(rule, own)
+    errors, errors_q = HusePoints.of(ratings, logp, sizes, labels, rule).errors(rule, own)
     value, quality = huse_of(errors), huse_of(errors_q)
     return HuseScores(value, quality, 1.0 + value - quality, errors, errors_q)
 
@@ -151,6 +155,7 @@ class Huse(JudgmentMetric):
         "huse_high": "HUSE (high)",
         "agreement": "Krippendorff α",
     }
+    targets: ClassVar[Mapping[str, float]] = {"huse": 1.0, "huse_q": 1.0, "huse_d": 1.0}  # above: worse than chance
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {
         "huse_low": "none",
         "huse_high": "none",

@@ -25,7 +25,7 @@ from pathlib import Path
 from openended.harness.contract import Tokenizer
 from openended.harness.errors import DataError
 from openended.harness.io import file_digest
-from openended.harness.models.tokenizer import continuation_ids, continuation_text
+from openended.harness.models.tokenizer import continuation_ids, continuation_text, first_words
 from openended.harness.published.forms import Published, read_generations, split_member
 from openended.harness.rows import Row, Rows, sort_rows
 from openended.harness.signature import digest
@@ -96,7 +96,7 @@ def import_rows(
     Args:
         path: The published file.
         prompts: Rows with the example ids and prompts of the run.
-        tokenizer: Makes the token ids, and cuts at `max_new_tokens`; None: texts alone.
+        tokenizer: Makes the token ids, and cuts at `max_new_tokens`; None: texts alone, cut at as many words.
         max_new_tokens: As for generations of our own.
 
     Returns:
@@ -139,7 +139,7 @@ def _import(
     rows = [_row(example, one, tokenizer, max_new_tokens) for example, one in pairs]
     cut = sum(r.generation.stop == "length" and one.stop is None for r, (_, one) in zip(rows, pairs, strict=True))
     if cut:
-        notes.append(f"{cut} of {len(rows)} texts were cut at {max_new_tokens} tokens")
+        notes.append(f"{cut} of {len(rows)} texts were cut at {max_new_tokens} {'tokens' if tokenizer else 'words'}")
     if all(one.stop is None for one in found):
         notes.append("the file does not say how texts ended: those not cut here count as ended")
     empty = sum(not r.generation.text.strip() for r in rows)
@@ -275,15 +275,15 @@ def _row(example: Row, one: Published, tokenizer: Tokenizer | None, max_new_toke
     stop: Stop = one.stop or "eos"
     if tokenizer is not None:
         size = len(example.prompt_ids)
-        own = one.token_ids is not None and one.token_ids[:size] == example.prompt_ids
-        ids = (
-            one.token_ids[size:]
-            if own and one.token_ids is not None
-            else tuple(continuation_ids(tokenizer, example.prompt, example.prompt_ids, text))
-        )
+        if one.token_ids is not None and one.token_ids[:size] == example.prompt_ids:
+            ids = one.token_ids[size:]
+        else:
+            ids = tuple(continuation_ids(tokenizer, example.prompt, example.prompt_ids, text))
         if max_new_tokens is not None and len(ids) > max_new_tokens:
             ids, stop = ids[:max_new_tokens], "length"
             text = continuation_text(tokenizer, example.prompt_ids, ids)
+    elif max_new_tokens is not None and (cut := first_words(text, max_new_tokens)) != text:
+        text, stop = cut, "length"
     generation = Generation(example.generation.example_id, one.sample or 0, text, ids, stop, float("nan"))
     return Row(example.prompt, example.prompt_ids, generation)
 

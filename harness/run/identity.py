@@ -18,6 +18,7 @@ from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec
 from openended.harness.rows import Rows
 from openended.harness.run.artefacts import HUMAN_ROWS
+from openended.harness.run.judges import TOY, counts_tokens, cut_by_words, is_toy, tokens_fact
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Source
 from openended.harness.signature import IDENTITY, canonical, digest
@@ -46,19 +47,25 @@ def facts(settings: Settings, metric: Metric, human: Source, model: Source, fing
     if "embeddings" in roles and s.embedder is not None:
         e = s.embedder
         place = f"{e.pooling}/{e.layer}/{e.max_length or 'full'}"
-        out["embedder"] = f"{e.title}@{digest(e.identity())[:SHORT]}/{place}"
+        out["embedder"] = f"{e.title}@{digest(e.identity())[:SHORT]}/{place}{_toy(e, s)}"
     if "scorer" in roles and s.scorer is not None:
-        out["scorer"] = f"{s.scorer.title}@{digest(s.scorer.identity())[:SHORT]}"
+        out["scorer"] = f"{s.scorer.title}@{digest(s.scorer.identity())[:SHORT]}{_toy(s.scorer, s)}"
+    elif counts_tokens(metric):
+        out["tokens"] = tokens_fact(s)
     n_human, n_model = _count(human), _count(model)
     out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
     if "judgments" in roles and s.judgments is not None and Path(s.judgments).is_file():
         out["judgments"] = f"{Path(s.judgments).name}@{file_digest(Path(s.judgments))[:SHORT]}"
-    out["length"] = str(s.max_new_tokens)
+    out["length"] = f"{s.max_new_tokens}{' words' if cut_by_words(s) else ''}"
     if s.model is not None and s.generations is None and any(map(_reads_q, needs)):
         out["min_new_tokens"] = str(s.least)  # Q gives the end of text no probability before
     out["task"] = f"{s.task.name}@{digest([canonical(s.task), fingerprint])[:SHORT]}"
     out["texts"] = (texts_digest(human.entry) or "?")[:SHORT]
     return out
+
+
+def _toy(spec: ModelSpec | EmbedderSpec, settings: Settings) -> str:
+    return f" ({TOY})" if is_toy(spec, settings) else ""
 
 
 def _reads_q(need: Need) -> bool:

@@ -18,6 +18,9 @@ from openended.harness.registry import build, construct
 from openended.harness.signature import canonical
 from openended.harness.types import Json
 
+AUTO = "auto"  # path of a judge that is chosen by the task
+HOME = "docs"  # the task that the bundled models were trained for, and judge
+_JUDGE = f"{BUNDLED}docs-m"
 # Config keys of the tree that are not settings of a run: Hydra's own composition.
 _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
 _NAME = "name"  # of the runs; becomes `experiment`
@@ -102,6 +105,11 @@ class Settings(Spec):
                 self.require(getattr(self, option) is not None, option, "a value when the harness generates")
 
     @property
+    def num_texts(self) -> int:
+        """Texts that the system under test has; a file may hold more, for it says itself how many an example has."""
+        return self.num_examples * (self.samples if self.generations is None else 1)
+
+    @property
     def least(self) -> int:
         """Tokens that a generated text has at least."""
         return self.min_new_tokens or 0
@@ -141,12 +149,14 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
             raise SpecError(f"no option {key!r}{suggest(key, known)}")
     metrics = config.get("metric") or {}
     values = {k: v for k, v in config.items() if k not in (*_GROUPS, _NAME)}
+    task = build("task", config["task"], "task")
+    scorer, embedder = (_judge(config.get(role), task.name) for role in ("scorer", "embedder"))
     values |= {
-        "task": build("task", config["task"], "task"),
+        "task": task,
         "model": _model(config.get("model"), "model"),
         "decoder": build("decoder", config["decoder"], "decoder") if config.get("decoder") else None,
-        "scorer": _model(config.get("scorer"), "scorer"),
-        "embedder": construct(EmbedderSpec, config["embedder"], "embedder") if config.get("embedder") else None,
+        "scorer": _model(scorer, "scorer"),
+        "embedder": construct(EmbedderSpec, embedder, "embedder") if embedder else None,
         "metrics": tuple(build("metric", metrics[name], f"metric.{name}") for name in sorted(metrics)),
         "runtime": construct(Runtime, config["runtime"], "runtime"),
         "report": dict(config.get("report") or {}),
@@ -166,6 +176,13 @@ def _packaged(judgments: str | None) -> str | None:
     if name not in known:
         raise SpecError(f"judgments: expected {BUNDLED} and one of {', '.join(known)}, got {judgments!r}")
     return str(folder / name)
+
+
+def _judge(node: Mapping[str, Any] | None, task: str) -> Mapping[str, Any] | None:
+    """Return the node of a scorer or an embedder, the chosen one for `auto`: the bundled one at home, else none."""
+    if not node or node.get("path") != AUTO:
+        return node
+    return {**node, "path": _JUDGE} if task == HOME else None
 
 
 def _model(node: Mapping[str, Any] | None, where: str) -> ModelSpec | None:

@@ -37,7 +37,7 @@ def test_flags_come_first_and_values_are_quoted_that_need_it(typed, read):
     [
         (["greedy"], "expected option=value, got 'greedy'; did you mean decoder=greedy?"),
         (["mauve"], r"did you mean metric=\[mauve\]\?"),
-        (["gpt2-large"], "model=gpt2-large or scorer=gpt2-large or embedder=gpt2-large"),
+        (["gpt2-large"], "model=gpt2-large or scorer=gpt2-large or embedder=gpt2-large or judge=gpt2-large"),
         (["texts.jsonl"], "generations=texts.jsonl"),
         (["nothing"], "openended --help"),
         (["--decoder", "greedy"], "no flag '--decoder': options are given as decoder=greedy"),
