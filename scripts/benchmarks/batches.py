@@ -7,7 +7,6 @@ have a probability near 1/24 after any text.
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass, replace
 from functools import partial
@@ -83,9 +82,14 @@ def _model(make: Any, *, ends: bool) -> LanguageModel:  # noqa: ANN401
     with torch.inference_mode(mode=False), torch.no_grad():
         ids = torch.randint(1, 10000, (8, 16))
         hidden = model.base_model(ids).last_hidden_state[:, -1]
-        others = torch.logsumexp((hidden @ head.t())[:, 1:], -1).mean()
-        wanted = others - math.log(MEAN - 1) if ends else others - 50
-        head[0] = direction * wanted / (hidden @ direction).mean()
+        others = torch.logsumexp((hidden @ head.t())[:, 1:], -1)
+        along = hidden @ direction
+        low, high = -1e3, 1e3
+        for _ in range(60 if ends else 0):  # the weight of the end token for which its mean probability is 1/MEAN
+            middle = (low + high) / 2
+            p = torch.sigmoid(along * middle - others).mean()
+            low, high = (low, middle) if p > 1 / MEAN else (middle, high)
+        head[0] = direction * low if ends else 0.0
     config = model.config
     return LanguageModel(
         model=model,
@@ -156,8 +160,9 @@ def _work(name: str, make: Any, decoder: Decoder, size: Size, at_least: float) -
     lengths = f"{size.shortest} to {size.longest}" if size.shortest < size.longest else f"{size.longest}"
     ends = f", ends at random, mean {MEAN}, limit {size.new}" if size.ends else f" × {size.new} tokens"
     samples = f" × {size.samples} samples" if size.samples > 1 else ""
+    prompts = f"{size.prompts} prompts of {lengths} tokens"
     return Work(
-        name=f"{name}: {decoder.title}, {size.prompts} prompts of {lengths} tokens{samples}{ends}, {size.places} at once",
+        name=f"{name}: {decoder.title}, {prompts}{samples}{ends}, {size.places} at once",
         prepare=partial(_prepare, make, size, decoder),
         ours=_ours(decoder, size),
         against="transformers generate",

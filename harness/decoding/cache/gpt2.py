@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openended.harness.decoding.cache.keys import KeyValues, Pass, prompt_pass, step_pass
-from openended.harness.decoding.cache.runner import TILE, filled, part_size, prompt_parts
+from openended.harness.decoding.cache.products import Products
+from openended.harness.decoding.cache.runner import TILE, filled, prompt_parts
 from openended.harness.models.placement import is_spread
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Gpt2Runner:
         self._device = lm.device
         self._steady = lm.device.type == "cpu" and not once
         self._tile = TILE if self._steady else 1
+        self._products: Products = lm.memo.get("products") or lm.memo.setdefault("products", Products())
         self.keys = KeyValues(self.weights.layers, rows, length, padded=lm.device.type != "cpu", once=once)
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[Tensor]:
@@ -89,8 +91,8 @@ class Gpt2Runner:
         if not self._steady:
             return torch.addmm(bias, rows, weight)
         made = rows.new_empty((len(rows), weight.shape[1]))
-        size = part_size(len(rows))
-        for part, out in zip(rows.split(size), made.split(size), strict=True):
+        sizes = self._products.parts(len(rows), weight)
+        for part, out in zip(rows.split(sizes), made.split(sizes), strict=True):
             torch.addmm(bias, part, weight, out=out)
         return made
 
@@ -106,8 +108,8 @@ class Gpt2Runner:
             full = filled(len(flat), TILE)
             rows = torch.cat([flat, flat[:1].expand(full - len(flat), -1)]) if full > len(flat) else flat
             made = rows.new_empty((full, head.shape[1]))
-            size = part_size(full)
-            for part, out in zip(rows.split(size), made.split(size), strict=True):
+            sizes = self._products.parts(full, head)
+            for part, out in zip(rows.split(sizes), made.split(sizes), strict=True):
                 torch.mm(part, head, out=out)
         return made[: len(flat)].float().view(*hidden.shape[:-1], head.shape[1])
 

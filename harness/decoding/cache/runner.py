@@ -3,8 +3,9 @@
 On CPU in float32 a row's result does not depend on the other rows, bit for bit, because the kernels are chosen for it.
 Every matrix product sees the tokens of all rows as one tall matrix and runs on 4, 8, … 64 of them at a time: the BLAS
 then treats every row alike, by whichever of its kernels the processor gets (some treat 1 to 3 rows, or the rows beyond
-a multiple of 4, in another way; above 64 it may split long sums), and what is missing to a multiple of 4 is filled up.
-Attention alone sees lengths; it runs on rows of one length at a time, without padding.
+a multiple of 4, in another way), and what is missing to a multiple of 4 is filled up. Above 64 some split long sums:
+more rows go together only where a trial on this machine gave the same bits (see `products`). Attention alone sees
+lengths; it runs on rows of one length at a time, without padding.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from openended.harness.models.transformers import LanguageModel
 
-MOST_ROWS = 64
-"""Rows of one matrix product at most where rows must not depend on each other: above, the BLAS splits long sums."""
 TILE = 4
 """Rows are filled up to a multiple of it on CPU."""
 PREFILL = 1024
@@ -72,11 +71,6 @@ def runner(lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> 
 def filled(rows: int, tile: int) -> int:
     """Round up to whole tiles."""
     return -(-rows // tile) * tile
-
-
-def part_size(rows: int) -> int:
-    """Size of parts, nearly equal, that the BLAS treats alike; `rows` is one of whole tiles."""
-    return filled(-(-rows // -(-rows // MOST_ROWS)), TILE)
 
 
 def prompt_parts(prompts: Sequence[Sequence[int]]) -> Iterator[list[int]]:
