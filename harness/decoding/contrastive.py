@@ -125,7 +125,7 @@ class _Search:
             self.starts[turn.target] = self.starts[turn.source]
         if not turn.fresh:
             return
-        for place, states in zip(turn.fresh, self.places.start()[0], strict=True):
+        for place, states in zip(turn.fresh, self.places.start(every=True)[0], strict=True):
             if self.hidden is None or self.seen is None:
                 self.hidden = states.new_zeros((self.places.count, states.shape[1]))
                 shape = (self.places.count, self.places.room, states.shape[1])

@@ -123,11 +123,14 @@ class Places:
         """The rows of places, in their order."""
         return [p * self.width + i for p in places for i in range(self.width)]
 
-    def start(self) -> list[list[Tensor]]:
+    def start(self, *, every: bool) -> list[list[Tensor]]:
         """Run the prompts of the fresh places.
 
+        Args:
+            every: All positions are asked for, not the last alone.
+
         Returns:
-            For each model and each fresh place, hidden states of all positions, (t, d).
+            For each model and each fresh place, hidden states as `Runner.start` gives them.
         """
         seen = self._seen
         states: dict[int, list[Tensor]] = {}
@@ -139,7 +142,7 @@ class Places:
             else:
                 new.setdefault(ids, []).append(place)
         firsts = [places[0] for places in new.values()]
-        made = [run.start([p * self.width for p in firsts], list(new)) if new else [] for run in self.runs]
+        made = [run.start([p * self.width for p in firsts], list(new), every=every) if new else [] for run in self.runs]
         for i, (ids, places) in enumerate(new.items()):
             self._spread(places[0], len(ids))
             self._seen = _Seen(ids, places[0], [per_model[i] for per_model in made])
@@ -179,7 +182,8 @@ class Places:
         import torch
 
         fresh = set(self._fresh)
-        states = [[s[-1] for s in per_model] for per_model in self.start()] if fresh else [[] for _ in self.runs]
+        new = self.start(every=False) if fresh else [[] for _ in self.runs]
+        states = [[s[-1] for s in per_model] for per_model in new]
         if not fresh:
             rows = self.rows(range(len(self)))
             return [run.extend(tokens, rows) for run in self.runs]

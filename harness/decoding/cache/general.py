@@ -65,10 +65,11 @@ class GeneralRunner:
         """Tokens to run for so many."""
         return max(filled(rows, TILE), FLOOR) if self._steady else rows
 
-    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[Tensor]:
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         """See `Runner`."""
+        del every
         made: dict[int, Tensor] = {}
-        for part in prompt_parts(prompts):
+        for part in prompt_parts(prompts, self._device.type):
             size = self._full(sum(len(prompts[i]) for i in part))
             now = prompt_pass([rows[i] for i in part], [prompts[i] for i in part], size, self._device)
             made.update(zip(part, self._run(now).split([len(prompts[i]) for i in part]), strict=True))

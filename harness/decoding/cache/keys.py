@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from openended.harness.decoding.cache.runner import filled
 from openended.harness.types import I64
 
 if TYPE_CHECKING:
@@ -66,6 +67,14 @@ class Pass:
     def rows(self) -> list[int]:
         """The rows of all groups."""
         return [row for group in self.groups for row in group.rows]
+
+    def last(self, tile: int) -> Tensor:
+        """Where each row's last token stands, filled up to whole tiles."""
+        import torch
+
+        at = [group.first + (i + 1) * group.fed - 1 for group in self.groups for i in range(len(group.rows))]
+        at += at[:1] * (filled(len(at), tile) - len(at))
+        return torch.tensor(at, device=self.ids.device)
 
 
 def prompt_pass(rows: Sequence[int], prompts: Sequence[Sequence[int]], full: int, device: torch.device) -> Pass:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 TILE = 4
 """Rows are filled up to a multiple of it on CPU."""
-PREFILL = 1024
-"""Prompt tokens of one pass, if there is more than one prompt: what a layer makes of them stays in the cache."""
+PREFILL = {"cpu": 1024}
+"""Prompt tokens of one pass, if there is more than one prompt: what a layer makes of them stays in a CPU's cache."""
+PREFILL_ELSEWHERE = 16384
 
 
 class Runner(Protocol):
@@ -34,11 +35,12 @@ class Runner(Protocol):
     lengths: I64
     """Positions that each row holds, shape (rows,)."""
 
-    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[Tensor]:
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         """Run prompts of at least one token in rows, whatever these held before.
 
         Returns:
-            The last hidden states of all positions of each prompt, (t, d) each.
+            The last hidden states of all positions of each prompt, (t, d) each; without `every` perhaps of the last
+            position alone, (1, d).
         """
         ...
 
@@ -73,12 +75,13 @@ def filled(rows: int, tile: int) -> int:
     return -(-rows // tile) * tile
 
 
-def prompt_parts(prompts: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+def prompt_parts(prompts: Sequence[Sequence[int]], device: str) -> Iterator[list[int]]:
     """Which prompts go through together: longest first, `PREFILL` tokens at most or one prompt."""
+    limit = PREFILL.get(device, PREFILL_ELSEWHERE)
     part: list[int] = []
     size = 0
     for i in sorted(range(len(prompts)), key=lambda i: -len(prompts[i])):
-        if part and size + len(prompts[i]) > PREFILL:
+        if part and size + len(prompts[i]) > limit:
             yield part
             part, size = [], 0
         part.append(i)

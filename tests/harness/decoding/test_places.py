@@ -68,9 +68,9 @@ class Counting(Gpt2Runner):
     prompts = 0
     tokens = 0
 
-    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[torch.Tensor]:
         Counting.prompts += len(prompts)
-        return super().start(rows, prompts)
+        return super().start(rows, prompts, every=every)
 
     def extend(self, ids: torch.Tensor, rows: Sequence[int]) -> torch.Tensor:
         Counting.tokens += len(rows)
