@@ -112,8 +112,8 @@ def draw(
     size = max(1, AT_ONCE // logits.shape[1]) if logits.device.type == "cpu" else len(logits)
     if len(logits) <= size:
         return _draw(decoder, logits, u, state)
-    states = [None] * -(-len(u) // size) if state is None else state.split(size)
-    made = [_draw(decoder, *part) for part in zip(logits.split(size), u.split(size), states, strict=True)]
+    states = [None] * -(-len(u) // size) if state is None else torch.split(state, size)
+    made = [_draw(decoder, *part) for part in zip(torch.split(logits, size), torch.split(u, size), states, strict=True)]
     after = [part[2] for part in made if part[2] is not None]
     return (
         torch.cat([part[0] for part in made]),

@@ -25,11 +25,12 @@ class _Draws:
 
         self._lm, self._decoder, self._job = lm, decoder, job
         first = decoder.first_state()
-        options = {"dtype": torch.float64, "device": lm.device}
-        self._uniforms = torch.zeros((count, job.max_new_tokens if decoder.stochastic else 1), **options)
-        self._log_prob = torch.zeros(count, **options)
-        self._first = torch.tensor(first, **options)
-        self._state = torch.zeros((count, len(first)), **options) if first else None
+        wide, device = torch.float64, lm.device
+        width = job.max_new_tokens if decoder.stochastic else 1
+        self._uniforms = torch.zeros((count, width), dtype=wide, device=device)
+        self._log_prob = torch.zeros(count, dtype=wide, device=device)
+        self._first = torch.tensor(first, dtype=wide, device=device)
+        self._state = torch.zeros((count, len(first)), dtype=wide, device=device) if first else None
 
     def seat(self, place: int, prompt: Prompt) -> None:
         """See `Chooser`."""

@@ -183,7 +183,7 @@ def _batch(
     places = [_Position(row, t) for row, tail in zip(rows, tails, strict=True) for t in range(len(tail))]
     both = [np.concatenate([head, tail[:-1]]) for head, tail in zip(heads, tails, strict=True)]
     run = runner(lm, len(rows), max(map(len, both)), once=True)
-    states = run.start(range(len(rows)), both)
+    states = run.start(range(len(rows)), [ids.tolist() for ids in both])
     hidden = torch.cat([state[len(head) - 1 :] for state, head in zip(states, heads, strict=True)])
     gold = torch.from_numpy(np.concatenate(tails).astype(np.int64)).to(lm.device)
     out = np.concatenate([np.arange(continuations.offsets[r], continuations.offsets[r + 1]) for r in rows])

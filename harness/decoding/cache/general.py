@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.decoding.cache.keys import KeyValues, Pass, prompt_pass, step_pass
+from openended.harness.decoding.cache.keys import KeyValues
+from openended.harness.decoding.cache.passes import Pass, prompt_pass, step_pass
 from openended.harness.decoding.cache.runner import TILE, filled, prompt_parts
 
 if TYPE_CHECKING:
@@ -67,12 +68,14 @@ class GeneralRunner:
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         """See `Runner`."""
+        import torch
+
         del every
         made: dict[int, Tensor] = {}
         for part in prompt_parts(prompts, self._device.type):
             size = self._full(sum(len(prompts[i]) for i in part))
             now = prompt_pass([rows[i] for i in part], [prompts[i] for i in part], size, self._device)
-            made.update(zip(part, self._run(now).split([len(prompts[i]) for i in part]), strict=True))
+            made.update(zip(part, torch.split(self._run(now), [len(prompts[i]) for i in part]), strict=True))
         self.lengths[list(rows)] = [len(p) for p in prompts]
         return [made[i] for i in range(len(prompts))]
 
@@ -162,7 +165,8 @@ def _experts(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Te
         torch.cat([chosen, more]),
         torch.cat([weights, weights.new_zeros(more.shape)]),
     )
-    return made[: len(hidden)]
+    kept: Tensor = made[: len(hidden)]
+    return kept
 
 
 def _attend(
@@ -184,7 +188,8 @@ def _attend(
         raise NotImplementedError("attention with a soft cap or sinks")
 
     def kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        return sdpa_attention_forward(module, q, k, v, mask, scaling=scaling)[0].transpose(1, 2)
+        out: Tensor = sdpa_attention_forward(module, q, k, v, mask, scaling=scaling)[0]
+        return out.transpose(1, 2)
 
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
     made = keys.attend(module.layer_idx, q, k, v, now, kernel, window=sliding_window)

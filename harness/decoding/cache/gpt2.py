@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.decoding.cache.keys import KeyValues, Pass, prompt_pass, step_pass
+from openended.harness.decoding.cache.keys import KeyValues
+from openended.harness.decoding.cache.passes import Pass, prompt_pass, step_pass
 from openended.harness.decoding.cache.products import Products
 from openended.harness.decoding.cache.runner import TILE, filled, prompt_parts
 from openended.harness.models.placement import is_spread
@@ -48,13 +49,15 @@ class Gpt2Runner:
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         """See `Runner`."""
+        import torch
+
         made: dict[int, Tensor] = {}
         for part in prompt_parts(prompts, self._device.type):
             size = sum(len(prompts[i]) for i in part)
             now = prompt_pass(
                 [rows[i] for i in part], [prompts[i] for i in part], filled(size, self._tile), self._device
             )
-            states = self._run(now, every=every).split([len(prompts[i]) if every else 1 for i in part])
+            states = torch.split(self._run(now, every=every), [len(prompts[i]) if every else 1 for i in part])
             made.update(zip(part, states, strict=True))
         self.lengths[list(rows)] = [len(p) for p in prompts]
         return [made[i] for i in range(len(prompts))]
@@ -96,7 +99,7 @@ class Gpt2Runner:
             return torch.addmm(bias, rows, weight)
         made = rows.new_empty((len(rows), weight.shape[1]))
         sizes = self._products.parts(len(rows), weight)
-        for part, out in zip(rows.split(sizes), made.split(sizes), strict=True):
+        for part, out in zip(torch.split(rows, sizes), torch.split(made, sizes), strict=True):
             torch.addmm(bias, part, weight, out=out)
         return made
 
@@ -113,7 +116,7 @@ class Gpt2Runner:
             rows = torch.cat([flat, flat[:1].expand(full - len(flat), -1)]) if full > len(flat) else flat
             made = rows.new_empty((full, head.shape[1]))
             sizes = self._products.parts(full, head)
-            for part, out in zip(rows.split(sizes), made.split(sizes), strict=True):
+            for part, out in zip(torch.split(rows, sizes), torch.split(made, sizes), strict=True):
                 torch.mm(part, head, out=out)
         return made[: len(flat)].float().view(*hidden.shape[:-1], head.shape[1])
 

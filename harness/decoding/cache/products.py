@@ -42,7 +42,7 @@ class Products:
         if key not in self._large:
             generator = torch.Generator().manual_seed(0)
             rows = torch.randn(max(LARGE), weight.shape[0], generator=generator, dtype=weight.dtype)
-            want = torch.cat([torch.mm(part, weight) for part in rows.split(SAFE)])
-            same = [torch.equal(torch.cat([torch.mm(p, weight) for p in rows.split(n)]), want) for n in LARGE]
+            want = torch.cat([torch.mm(part, weight) for part in torch.split(rows, SAFE)])
+            same = [torch.equal(torch.cat([torch.mm(p, weight) for p in torch.split(rows, n)]), want) for n in LARGE]
             self._large[key] = tuple(n for n, is_same in zip(LARGE, same, strict=True) if is_same)
         return self._large[key]
