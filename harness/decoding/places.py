@@ -190,8 +190,8 @@ class Places:
         running = self.rows([i for i in range(len(self)) if i not in fresh])
         at = torch.tensor(running + self.rows(self._fresh), device=self._device)
         made = []
-        for run, new in zip(self.runs, states, strict=True):
-            hidden = torch.stack(new).repeat_interleave(self.width, 0)
+        for run, begun in zip(self.runs, states, strict=True):
+            hidden = torch.stack(begun).repeat_interleave(self.width, 0)
             if running:
                 hidden = torch.cat([run.extend(tokens[at[: len(running)]], running), hidden])
             made.append(torch.empty_like(hidden).index_copy_(0, at.to(hidden.device), hidden))

@@ -12,12 +12,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from benchmarks._work import Work
 
 from openended.harness.decoding.base import Decoder
 from openended.harness.decoding.loop import Prompt, generate
 from openended.harness.decoding.truncation import Greedy, Nucleus
+from openended.harness.models.forward import Job, Pool
+from openended.harness.models.forward import run as forward
 from openended.harness.models.transformers import LanguageModel, ModelSpec, TextTokenizer
 
 MEAN = 24
@@ -172,6 +175,43 @@ def _work(name: str, make: Any, decoder: Decoder, size: Size, at_least: float) -
     )
 
 
+TEXTS = 128
+"""Texts of the embedding work: 10 to 256 tokens."""
+
+
+def _texts() -> list[list[int]]:
+    generator = torch.Generator().manual_seed(1)
+    lengths = torch.randint(10, 257, (TEXTS,), generator=generator).tolist()
+    return [torch.randint(1, 10000, (n,), generator=generator).tolist() for n in lengths]
+
+
+def _embed(lm: LanguageModel) -> dict[str, float]:
+    """The last state of the last token, in batches of like lengths."""
+    rows = _texts()
+    jobs = [Job(i, np.array(r), len(r)) for i, r in enumerate(rows)]
+    pool = Pool(-1, "last", (1024,))
+    forward(lm, jobs, rows=len(rows), pool=pool, nll=None, batch_size=16)
+    return {"tokens": float(sum(map(len, rows))), "mean": float(np.abs(pool.vectors[0]).mean())}
+
+
+def _embed_padded(lm: LanguageModel) -> dict[str, float]:
+    """The same in the order given, padded, as the public scripts do."""
+    rows, made = _texts(), []
+    with torch.inference_mode():
+        for start in range(0, len(rows), 16):
+            part = rows[start : start + 16]
+            width = max(map(len, part))
+            mask = torch.tensor([[1] * len(r) + [0] * (width - len(r)) for r in part])
+            ids = torch.tensor([r + [0] * (width - len(r)) for r in part])
+            states = lm.model.base_model(ids, attention_mask=mask).last_hidden_state
+            made.append(states[torch.arange(len(part)), torch.tensor([len(r) - 1 for r in part])])
+    return {"tokens": float(sum(map(len, rows))), "mean": float(torch.cat(made).abs().mean())}
+
+
+def _same(ours: dict[str, float], peer: dict[str, float]) -> str:
+    return f"≤ {abs(ours['mean'] / peer['mean'] - 1):.0e} relative; {ours['tokens']:.0f} tokens"
+
+
 GPT2, LLAMA = "GPT-2 124 M", "Llama 120 M"
 WORKS = [
     _work(GPT2, _gpt2, Greedy(), ONE_LENGTH, 1.1),
@@ -181,4 +221,12 @@ WORKS = [
     _work(LLAMA, _llama, Nucleus(), ONE_LENGTH, 1.1),
     _work(LLAMA, _llama, Nucleus(), MIXED, 2.0),
     _work(GPT2, _gpt2, Nucleus(), SAMPLES, 1.5),
+    Work(
+        name=f"{GPT2}: embedding, {TEXTS} texts of 10 to 256 tokens",
+        prepare=partial(_model, _gpt2, ends=False),
+        ours=_embed,
+        against="transformers, padded batches in the order given",
+        peer=_embed_padded,
+        agree=_same,
+    ),
 ]
