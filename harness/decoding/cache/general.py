@@ -147,6 +147,22 @@ def _ours(model: Any, keys: KeyValues, now: Pass) -> Iterator[None]:  # noqa: AN
         _now.reset(token)
 
 
+@contextmanager
+def _one_thread(needed: bool) -> Iterator[None]:
+    """Attend in one thread: small products depend on their address, and each thread has buffers of its own."""
+    import torch
+
+    threads = torch.get_num_threads() if needed else 1
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def _experts(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:  # noqa: ANN401
     """Transformers' experts, each with as many tokens as the BLAS treats alike: the missing ones weigh nothing."""
     import torch
@@ -192,5 +208,6 @@ def _attend(
         return out.transpose(1, 2)
 
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    made = keys.attend(module.layer_idx, q, k, v, now, kernel, window=sliding_window)
+    with _one_thread(not keys.padded):
+        made = keys.attend(module.layer_idx, q, k, v, now, kernel, window=sliding_window)
     return made.view(1, len(q), q.shape[1], -1), None

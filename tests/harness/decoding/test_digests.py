@@ -60,7 +60,7 @@ def test_bytes_are_the_same_at_every_size_and_order(name):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "opt", "gemma3", "mixtral"])
 def test_bytes_are_the_same_at_every_number_of_threads(name, threads):
     before = torch.get_num_threads()
     want = plain(texts(family(name), Nucleus(), rows(), 3))
