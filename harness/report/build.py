@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +93,7 @@ def build_report(
     """
     from openended.harness.report.read.frame import read_results, write_frame
     from openended.harness.report.tables.abilities import ability_tables
+    from openended.harness.report.tables.about import told
 
     layouts = _layouts(layout, options)
     results = read_results(paths, where)
@@ -107,6 +108,7 @@ def build_report(
         from openended.harness.report.tables.significance import significance
 
         tables += significance(results, baseline)
+    tables = told(tables, results)
     written = [p for table in tables for p in write_table(table, folder / "tables")]
     drawn: list[Path] = []
     if figures:
@@ -149,7 +151,9 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     }
     if layout.kind not in makers:
         raise SpecError(f"layout {name}: no kind {layout.kind!r}")
-    return makers[layout.kind](select(results, layout), layout, name)
+    tables = makers[layout.kind](select(results, layout), layout, name)
+    tex = {"tex_width": layout.latex_width, "tex_signatures": layout.latex_signatures}
+    return [replace(table, **tex) for table in tables]
 
 
 def write_table(table: Table, folder: Path) -> list[Path]:
