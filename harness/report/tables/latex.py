@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from openended.harness.report.tables.clean import clean_table
@@ -23,7 +24,8 @@ SPECIAL = {
     "∪": r"$\cup$", "²": r"$^2$", "‖": r"$\|$",
 }  # fmt: skip
 PREAMBLE = "% Needs in the preamble: \\usepackage[T1]{fontenc}, \\usepackage{booktabs}, \\usepackage{graphicx}\n"
-LETTER = 4.25  # points of a digit at 8 points (\\footnotesize), the size of the tables
+DIGIT, THIN, BROAD = 4.25, 2.5, 6.2  # points of characters at 8 points (\\footnotesize), the size of the tables
+SMALL, BOLD = 0.88, 1.15  # times that: a spread (\\scriptsize), the best value
 SEP = 4.0  # points on each side of a column
 LINES = 52  # of a page, at that size
 LONG = 14  # letters of a heading that stays on one line
@@ -71,13 +73,13 @@ def to_latex(table: Table) -> str:
         caption = (
             f"{escape(table.title)}. {escape(table.legend())}" if not place else f"{escape(table.title)}, continued."
         )
-        label = _label(table.name) + (f"-{place + 1}" if place else "")
         foot = _foot(table) if place + 1 == len(floats) else []
         out += [
             r"\begin{table}[tp]",
             r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
+            *([r"\addtocounter{table}{-1}"] if place else []),
             rf"\caption{{{caption}}}",
-            rf"\label{{tab:{label}}}",
+            *([] if place else [rf"\label{{tab:{_label(table.name)}}}"]),
             *lines,
             *foot,
             r"\end{table}",
@@ -96,19 +98,26 @@ def _room(table: Table) -> float:
 
 
 def _label_width(table: Table) -> float:
-    longest = max([len(table.head), *(len(row.label) for row in table.rows)])
-    return LETTER * (longest + (5 if table.show_seeds else 0)) + 2 * SEP * (1 + table.show_seeds)
+    longest = max([_points(table.head), *(_points(row.label) for row in table.rows)])
+    return longest + 2 * SEP + (_points("seeds") + 2 * SEP if table.show_seeds else 0)
 
 
 def _width(table: Table, at: int) -> float:
     """Return about how many points a column takes."""
     column = table.columns[at]
-    heads = [len(line) for line in _heading(column)]
+    heads = [_points(line) for line in _heading(column)]
     cells = []
     for row in table.rows:
         number, spread = table.text(row.cells[at], column)
-        cells.append(len(number) + 0.85 * len(spread) + (1 if spread else 0) + (1 if row.cells[at].note else 0))
-    return LETTER * max([*heads, *cells]) + 2 * SEP
+        small = _points(f" {spread}" * bool(spread) + table.mark(row.cells[at]))
+        cells.append(_points(number) * (BOLD if row.cells[at].best else 1) + SMALL * small)
+    return max([*heads, *cells]) + 2 * SEP
+
+
+def _points(text: str) -> float:
+    """Return about how many points a text takes."""
+    wide = (THIN if c in " .,:;()[]|'ijl" else BROAD if c.isupper() or c in "mw±≈↑↓→" else DIGIT for c in text)
+    return sum(wide)
 
 
 def _heading(column: Column) -> list[str]:
@@ -176,7 +185,7 @@ def _foot(table: Table) -> list[str]:
     notes = [rf"\textsuperscript{{{table.mark(Cell(note=n))}}}~{escape(n)}" for n in table.notes()]
     signatures = [rf"\texttt{{{_breakable(s)}}}" for s in table.signatures()] if table.tex_signatures else []
     # Two hyphens of a command's option would print as one dash.
-    about = [escape(line).replace("--", "-{}-") for line in table.about]
+    about = [re.sub("([/=,])", r"\1\\allowbreak{}", escape(line).replace("--", "-{}-")) for line in table.about]
     parts = [*notes, *(escape(r) for r in table.remarks), *about, *signatures]
     if not parts:
         return []
