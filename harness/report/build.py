@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +98,7 @@ def build_report(
     """
     from openended.harness.report.read.frame import read_results, write_frame
     from openended.harness.report.tables.abilities import ability_tables
+    from openended.harness.report.tables.about import told
 
     layouts = _layouts(layout, options)
     results = read_results(paths, where)
@@ -112,6 +113,7 @@ def build_report(
         from openended.harness.report.tables.significance import significance
 
         tables += significance(results, baseline)
+    tables = told(tables, results)
     with swapped_in(target, FILES) as folder:
         written = [p for table in tables for p in write_table(table, folder / "tables")]
         drawn: list[Path] = []
@@ -157,11 +159,13 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     if layout.kind not in makers:
         raise SpecError(f"layout {name}: no kind {layout.kind!r}")
     try:
-        return makers[layout.kind](select(results, layout), layout, name)
+        tables = makers[layout.kind](select(results, layout), layout, name)
     except NotComparableError as err:
         runs = sorted({str(results.runs[at].folder) for item in err.items for at, _ in item.sources})
         more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
         raise SpecError(f"{err}; the runs that differ: {', '.join(runs[:SHOWN])}{more}") from err
+    tex = {"tex_width": layout.latex_width, "tex_signatures": layout.latex_signatures}
+    return [replace(table, **tex) for table in tables]
 
 
 def write_table(table: Table, folder: Path) -> list[Path]:

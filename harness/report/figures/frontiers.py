@@ -18,6 +18,7 @@ from openended.harness.report.figures.drawing import (
     look,
     new_figure,
 )
+from openended.harness.report.figures.labels import Label, place_labels
 from openended.harness.report.figures.naming import Told, named
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.frame import Results
@@ -91,6 +92,12 @@ def _kind(entry: tuple[System, Folded, Folded]) -> str:
     return system.label.replace(value.titles[1], value.axes.get("decoder", ""))
 
 
+def _option(value: Folded) -> str:
+    """Say the parameter of a decoder, without its name where that is the decoder's own (`0.6` of temperature)."""
+    option = value.titles[1].rpartition(" ")[2]
+    return option.removeprefix(f"{value.axes.get('decoder', '')}=")
+
+
 def _quality_diversity(known: Sequence[tuple[System, Folded, Folded]], items: Sequence[Folded]) -> Figure:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
@@ -101,16 +108,12 @@ def _quality_diversity(known: Sequence[tuple[System, Folded, Folded]], items: Se
     shown = list(kinds.items())[:MOST]
     names = [e[0][0].label if len(e) == 1 else _kind(e[0]) for _, e in shown]
     figure, (panel,) = new_figure(COLUMN, 2.6 + legend_height([*names, "human"], COLUMN, 3))
+    ends: list[Label] = []
     for index, (_, entries) in enumerate(shown):
         xs, ys = [x.mean for _, x, _ in entries], [y.mean for _, _, y in entries]
         panel.plot(xs, ys, **(look(index) | {"label": names[index], "linewidth": 0.9}))
         if len(entries) > 2:
-            for place in (0, -1):
-                option = entries[place][1].titles[1].rpartition(" ")[2]
-                side: dict[str, Any] = (
-                    {"xytext": (3, -7), "ha": "left"} if place == 0 else {"xytext": (-3, 4), "ha": "right"}
-                )
-                panel.annotate(option, (xs[place], ys[place]), textcoords="offset points", fontsize=6, **side)
+            ends += [Label(_option(entries[at][1]), xs[at], ys[at], str(look(index)["color"])) for at in (0, -1)]
     sides = [(human_value(items, x), human_value(items, y)) for _, x, y in known]
     humans = dict.fromkeys((x.mean, y.mean) for x, y in sides if x and y and math.isfinite(x.mean + y.mean))
     for place, (x_mean, y_mean) in enumerate(humans):  # systems of several lengths have several human sides
@@ -123,5 +126,7 @@ def _quality_diversity(known: Sequence[tuple[System, Folded, Folded]], items: Se
     panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.set(xlabel="generation perplexity (nearest to human is best)", ylabel="entropy of the texts (nats)")
+    panel.margins(0.08)
     legend_below(figure, panel, columns=3)
+    place_labels(figure, panel, ends)
     return figure

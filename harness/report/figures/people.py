@@ -39,7 +39,11 @@ MODEL_COLOUR = COLOURS[0]
 RECALL = ("knn_precision_recall", "recall")  # not its metric's primary value, but its other half
 GRID = 160  # points a side of the picture of the regions
 LEAST_SYSTEMS = 5  # of a cell of the agreement map; see `agreement_map`
-_WHY = "Fewer than five systems make no cell: four are in the same order, or the opposite, by chance in 1 of 12."
+_WHY = (
+    "How alike two metrics order the systems (Spearman's ρ of their values as measured, the human text left out): "
+    "1 the same order, 0 unrelated, −1 the opposite order, which is agreement where one metric is better when high and "
+    "the other when low. –: fewer than five systems have both values, too few to tell."
+)
 _DRAWS = 20
 _MANY = 2000  # examples: above, the stability curves take too long for a report
 
@@ -174,12 +178,14 @@ def huse_parts(parts: Mapping[str, tuple[float, float]]) -> Figure:
     for value in np.arange(0.2, 1.01, 0.2):
         # On this line HUSE-D = value + 1 − HUSE-Q.
         panel.plot([bottom, top], [value + 1 - bottom, value + 1 - top], ":", color="#999999", linewidth=0.7)
-        at = min(top, value + 1 - bottom)
+        # Beside the axes, where its line ends: no point and no other line lies there.
         panel.annotate(
             f"HUSE {value:.1f}",
-            (value + 1 - at, at),
-            xytext=(3, -8),
+            (top, value + 1 - top),
+            xytext=(3, 0),
             textcoords="offset points",
+            va="center",
+            annotation_clip=False,
             fontsize=5.5,
             color="#777777",
         )
@@ -240,7 +246,7 @@ def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
     for (i, j), value in np.ndenumerate(matrix):
         text = "–" if math.isnan(value) else f"{value:.2f}"
         ink = "white" if abs(value) > 0.6 else "black"
-        panel.text(j, i, text, ha="center", va="center", fontsize=5, color=ink)
+        panel.text(j, i, text, ha="center", va="center", fontsize=5 if len(values) > 8 else 6.5, color=ink)
     counts = sorted({int(n) for n in shared[np.isfinite(matrix)]})
     over = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else "".join(map(str, counts))
     figure.colorbar(image, ax=panel, shrink=0.7, label=f"Spearman's ρ over {over} systems")

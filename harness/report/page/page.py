@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.io import write_text
 from openended.harness.report.figures.drawing import COLUMN, PAGE, RESOLUTION
+from openended.harness.report.page.captions import caption_of
+from openended.harness.report.page.settings import settings_of
 from openended.harness.report.read.axes import head_of
 from openended.harness.report.read.stored import stored_file
+from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.table import Cell, Table
 
 if TYPE_CHECKING:
@@ -47,6 +50,8 @@ def write_page(results: Results, tables: Sequence[Table], figures: Sequence[Path
     """Write the page; all text is escaped."""
     from jinja2 import Environment, StrictUndefined
 
+    from openended.harness.report.read.fold import fold
+
     template = (resources.files("openended.harness.report.page") / "page.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     systems, samples = collect_samples(results)
@@ -56,6 +61,8 @@ def write_page(results: Results, tables: Sequence[Table], figures: Sequence[Path
         samples=samples,
         systems=systems,
         counts=_counts(results),
+        about=about_of(fold(results), results.runs),
+        settings=settings_of(results.runs),
     )
     write_text(path, page)
     return path
@@ -94,6 +101,7 @@ def _figure(path: Path) -> Mapping[str, Any]:
     pixels = int.from_bytes(data[16:20])
     return {
         "name": path.stem.replace("_", " "),
+        "caption": caption_of(path.stem),
         "file": path.with_suffix(".pdf").name,
         "data": base64.b64encode(data).decode(),
         "width": round(SHOWN * pixels),

@@ -47,6 +47,8 @@ class Run:
     results: Sequence[ResultRow]
     notes: tuple[str, ...]
     """What the reader must know about its texts."""
+    command: tuple[str, ...] = ()
+    """The words of the command line that made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,7 @@ def _read_run(path: Path) -> Run:
         inputs=record.inputs,
         results=record.results,
         notes=(*record.notes, *reused_remarks(record)),
+        command=tuple(record.command),
     )
 
 

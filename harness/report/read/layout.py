@@ -48,8 +48,16 @@ class Layout(Spec):
     targets: tuple[str, ...] = ("bradley_terry.*", "huse.huse", "discriminator_accuracy", "mauve")
     """`correlation`: what the metrics are correlated with; those not measured are left out."""
 
+    latex_width: float = 345.0
+    """Points of a line of the paper: a LaTeX table that is wider is split by columns. 345: `article`; a column of a
+    two-column paper has about 240."""
+    latex_signatures: bool = False
+    """Print the signatures under the LaTeX table; else they stand in its file as comments."""
+
     def check(self) -> None:
-        """Refuse an axis in two places at once."""
+        """Refuse an axis in two places at once, and a line too narrow for any table."""
+        if not self.latex_width >= 100:
+            raise SpecError(f"report.latex_width: expected 100 points or more, got {self.latex_width}")
         both = (
             set(self.rows) & set(self.columns) | set(self.rows) & set(self.split) | set(self.columns) & set(self.split)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from openended.harness.errors import DataError, SpecError
 from openended.harness.report.read.axes import head_of, said, telling
@@ -11,6 +12,7 @@ from openended.harness.report.read.fold import Folded, fold, natural
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import System, human_value, systems_of
+from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
@@ -157,7 +159,7 @@ def _for_each_part(results: Results, layout: Layout, name: str, make: Make) -> l
         tasks = sorted({i.axes.get("task", "") for i in part if i.system == "model"})
         title = f"{layout.title} on {', '.join(filter(None, tasks))}" if any(tasks) else layout.title
         try:
-            tables.append(make(part, layout, stem, title))
+            tables.append(replace(make(part, layout, stem, title), about=about_of(part, results.runs)))
         except DataError as err:  # of one task: another one may have what this one lacks
             lacking.append(err)
     if not tables and lacking:

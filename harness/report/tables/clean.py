@@ -17,6 +17,7 @@ def clean_table(table: Table) -> Table:
         columns=tuple(_column(column) for column in table.columns),
         rows=tuple(_row(row) for row in table.rows),
         remarks=tuple(map(plain_line, table.remarks)),
+        about=tuple(map(plain_line, table.about)),
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from openended.harness.report.tables.clean import clean_table
+from openended.harness.report.tables.split import pieces
 from openended.harness.report.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def print_table(table: Table, console: Console | None = None, *, signatures: boo
 
     out, table = console or make_console(), clean_table(table)
     marks = {note: table.mark(Cell(note=note)) for note in table.notes()}
-    for part in _parts(table, out.width):
-        _print_part(part, marks, out)
+    for place, columns in enumerate(_parts(table, out.width)):
+        _print_part(_piece(table, columns, first=place == 0), marks, out)
     for line in foot(table, signatures=signatures):
         out.print(Text(line, style="dim"))
 
@@ -44,28 +44,25 @@ def foot(table: Table, *, signatures: bool) -> list[str]:
     """Return what is said under a table, as plain lines."""
     marks = [f"[{table.mark(Cell(note=note))}] {note}" for note in table.notes()]
     full = [f"signature  {s}" for s in table.signatures()] if signatures else []
-    return [*([table.legend()] if table.legend() else []), *marks, *table.remarks, *full]
+    return [*([table.legend()] if table.legend() else []), *marks, *table.remarks, *table.about, *full]
 
 
-def _parts(table: Table, width: int) -> Iterator[Table]:
-    """Cut a table into pieces of columns that fit the width; at least one column a piece."""
+def _parts(table: Table, width: int) -> list[range]:
+    """Cut a table into pieces of columns that fit the width."""
     label = max(len(table.head), *(len(row.label) for row in table.rows)) + (5 + GAP if table.show_seeds else 0)
-    start, used = 0, label
+    widths = []
     for i, column in enumerate(table.columns):
         cells = (_cell(table, row.cells[i], column, {row.cells[i].note: "aa"}) for row in table.rows)
         most = PROSE if _words(table, i) else WIDTH
-        wide = max(len(column.heading), *(min(len(cell), most) for cell in cells)) + GAP
-        if used + wide > width and i > start:
-            yield _piece(table, start, i)
-            start, used = i, label
-        used += wide
-    yield _piece(table, start, len(table.columns))
+        widths.append(max(len(column.heading), *(min(len(cell), most) for cell in cells)) + GAP)
+    return pieces(widths, label, width)
 
 
-def _piece(table: Table, start: int, stop: int) -> Table:
-    rows = tuple(dataclasses.replace(row, cells=row.cells[start:stop]) for row in table.rows)
-    title = table.title if start == 0 else f"{table.title} (more columns)"
-    return dataclasses.replace(table, title=title, columns=table.columns[start:stop], rows=rows)
+def _piece(table: Table, columns: range, *, first: bool) -> Table:
+    part = slice(columns.start, columns.stop)
+    rows = tuple(dataclasses.replace(row, cells=row.cells[part]) for row in table.rows)
+    title = table.title if first else f"{table.title} (more columns)"
+    return dataclasses.replace(table, title=title, columns=table.columns[part], rows=rows)
 
 
 def _print_part(table: Table, marks: dict[str, str], out: Console) -> None:

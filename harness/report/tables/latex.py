@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from openended.harness.report.tables.clean import clean_table
+from openended.harness.report.tables.split import pieces
 from openended.harness.report.tables.table import Cell, Column, Table, arrow
 
 SPECIAL = {
@@ -22,6 +24,11 @@ SPECIAL = {
     "∪": r"$\cup$", "²": r"$^2$", "‖": r"$\|$",
 }  # fmt: skip
 PREAMBLE = "% Needs in the preamble: \\usepackage[T1]{fontenc}, \\usepackage{booktabs}, \\usepackage{graphicx}\n"
+DIGIT, THIN, BROAD = 4.25, 2.5, 6.2  # points of characters at 8 points (\\footnotesize), the size of the tables
+SMALL, BOLD = 0.88, 1.15  # times that: a spread (\\scriptsize), the best value
+SEP = 4.0  # points on each side of a column
+LINES = 52  # of a page, at that size
+LONG = 14  # letters of a heading that stays on one line
 
 
 def escape(text: str) -> str:
@@ -41,31 +48,112 @@ def _char(char: str) -> str:
 
 
 def to_latex(table: Table) -> str:
-    r"""Write a `table` environment; it shrinks to the line if it is wider."""
+    r"""Write a `table` environment, or several where a page cannot hold the rows.
+
+    Columns that do not fit the line follow below, in a tabular of their own under the same rows' names. A tabular that
+    is still wider (one column of long words) shrinks to the line.
+    """
     table = clean_table(table)
-    heads = [_first(escape(table.head)), *(["seeds"] if table.show_seeds else [])]
-    heads += [escape(c.title) + (f" ${_arrow(c)}$" if c.direction != "none" else "") for c in table.columns]
-    align = "l" + ("r" if table.show_seeds else "") + "r" * len(table.columns)
+    tabulars = [
+        (len(rows) + 4, _tabular(table, rows, columns))
+        for rows in _pages(table)
+        for columns in pieces([_width(table, i) for i in range(len(table.columns))], _label_width(table), _room(table))
+    ]
+    floats: list[tuple[int, list[str]]] = []
+    for height, lines in tabulars:
+        if not floats or floats[-1][0] + height > LINES:
+            floats.append((height, lines))
+        else:
+            used, before = floats[-1]
+            floats[-1] = (used + height, [*before, r"\par\medskip", *lines])
+    out = [PREAMBLE.rstrip("\n")]
+    if not table.tex_signatures:
+        out += [f"% {signature}" for signature in table.signatures()]
+    for place, (_, lines) in enumerate(floats):
+        caption = (
+            f"{escape(table.title)}. {escape(table.legend())}" if not place else f"{escape(table.title)}, continued."
+        )
+        foot = _foot(table) if place + 1 == len(floats) else []
+        out += [
+            r"\begin{table}[tp]",
+            r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
+            *([r"\addtocounter{table}{-1}"] if place else []),
+            rf"\caption{{{caption}}}",
+            *([] if place else [rf"\label{{tab:{_label(table.name)}}}"]),
+            *lines,
+            *foot,
+            r"\end{table}",
+        ]
+    return "\n".join([*out, ""])
+
+
+def _pages(table: Table) -> list[range]:
+    """Cut the rows into those that one page holds."""
+    most = LINES - 4
+    return [range(i, min(i + most, len(table.rows))) for i in range(0, max(len(table.rows), 1), most)]
+
+
+def _room(table: Table) -> float:
+    return table.tex_width + 2 * SEP  # the outer sides of a tabular's separators may stand out
+
+
+def _label_width(table: Table) -> float:
+    longest = max([_points(table.head), *(_points(row.label) for row in table.rows)])
+    return longest + 2 * SEP + (_points("seeds") + 2 * SEP if table.show_seeds else 0)
+
+
+def _width(table: Table, at: int) -> float:
+    """Return about how many points a column takes."""
+    column = table.columns[at]
+    heads = [_points(line) for line in _heading(column)]
+    cells = []
+    for row in table.rows:
+        number, spread = table.text(row.cells[at], column)
+        small = _points(f" {spread}" * bool(spread) + table.mark(row.cells[at]))
+        cells.append(_points(number) * (BOLD if row.cells[at].best else 1) + SMALL * small)
+    return max([*heads, *cells]) + 2 * SEP
+
+
+def _points(text: str) -> float:
+    """Return about how many points a text takes."""
+    wide = (THIN if c in " .,:;()[]|'ijl" else BROAD if c.isupper() or c in "mw±≈↑↓→" else DIGIT for c in text)
+    return sum(wide)
+
+
+def _heading(column: Column) -> list[str]:
+    """Return the lines of a column's heading: what tells it from others of its metric stands below the title."""
+    title, sign, rest = column.title.partition(" (")
+    if not sign or len(column.title) <= LONG:
+        return [f"{column.title} {arrow(column.direction)}".rstrip()]
+    lines = [title, *(f"({part}" for part in rest.split(" ("))]
+    return [f"{lines[0]} {arrow(column.direction)}".rstrip(), *lines[1:]]
+
+
+def _head(column: Column) -> str:
+    lines = [_first(escape(line)) for line in _heading(column)]
+    return lines[0] if len(lines) == 1 else r"\shortstack[r]{" + r" \\ ".join(lines) + "}"
+
+
+def _tabular(table: Table, rows: range, columns: range) -> list[str]:
+    shown = [table.columns[i] for i in columns]
+    heads = [_first(escape(table.head)), *(["seeds"] if table.show_seeds else []), *map(_head, shown)]
+    align = "l" + ("r" if table.show_seeds else "") + "r" * len(shown)
     lines = [
-        PREAMBLE + r"\begin{table}[t]",
-        r"\centering\small",
-        rf"\caption{{{escape(table.title)}. {escape(table.legend())}}}",
-        rf"\label{{tab:{_label(table.name)}}}",
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{{align}}}",
         r"\toprule",
         " & ".join(heads) + r" \\",
         r"\midrule",
     ]
-    for i, row in enumerate(table.rows):
-        if row.rule and i:
+    for i in rows:
+        row = table.rows[i]
+        if row.rule and i != rows.start:
             lines.append(r"\midrule")
         seeds = [str(row.seeds or "")] if table.show_seeds else []
         label = rf"\emph{{{escape(row.label)}}}" if row.system == "human" else _first(escape(row.label))
-        cells = [_cell(table, cell, column) for cell, column in zip(row.cells, table.columns, strict=True)]
+        cells = [_cell(table, row.cells[k], table.columns[k]) for k in columns]
         lines.append(" & ".join([label, *seeds, *cells]) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}}", *_foot(table), r"\end{table}", ""]
-    return "\n".join(lines)
+    return [*lines, r"\bottomrule", r"\end{tabular}}"]
 
 
 def _first(text: str) -> str:
@@ -95,8 +183,10 @@ def _cell(table: Table, cell: Cell, column: Column) -> str:
 
 def _foot(table: Table) -> list[str]:
     notes = [rf"\textsuperscript{{{table.mark(Cell(note=n))}}}~{escape(n)}" for n in table.notes()]
-    signatures = [rf"\texttt{{{_breakable(s)}}}" for s in table.signatures()]
-    parts = [*notes, *(escape(r) for r in table.remarks), *signatures]
+    signatures = [rf"\texttt{{{_breakable(s)}}}" for s in table.signatures()] if table.tex_signatures else []
+    # Two hyphens of a command's option would print as one dash.
+    about = [re.sub("([/=,])", r"\1\\allowbreak{}", escape(line).replace("--", "-{}-")) for line in table.about]
+    parts = [*notes, *(escape(r) for r in table.remarks), *about, *signatures]
     if not parts:
         return []
     return [

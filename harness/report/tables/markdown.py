@@ -7,8 +7,13 @@ import io
 import math
 
 from openended.harness.report.tables.clean import clean_table
+from openended.harness.report.tables.split import pieces
 from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.text import csv_cell
+
+WIDTH = 120  # characters of a page
+GAP = 3  # characters between columns
+PROSE = 45  # characters that a cell of words claims: what is longer is folded
 
 
 def _align(table: Table, column: int) -> str:
@@ -18,26 +23,43 @@ def _align(table: Table, column: int) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """Write a table as GitHub Markdown, notes and signatures under it."""
+    """Write a table as GitHub Markdown, notes and signatures under it; columns that do not fit a page follow below."""
     table = clean_table(table)
-    heads = [table.head, *(["seeds"] if table.show_seeds else []), *(c.heading for c in table.columns)]
-    aligns = ["---", *(["---:"] if table.show_seeds else []), *(_align(table, i) for i in range(len(table.columns)))]
-    lines = [f"**{_escaped(table.title)}**", "", _line([_escaped(h) for h in heads]), _line(aligns)]
-    for row in table.rows:
-        seeds = [str(row.seeds or "")] if table.show_seeds else []
-        cells = [_cell(table, cell, column) for cell, column in zip(row.cells, table.columns, strict=True)]
-        label = f"*{_escaped(row.label)}*" if row.system == "human" else _escaped(row.label)
-        lines.append(_line([label, *seeds, *cells]))
-    lines.append("")
+    lines = [f"**{_escaped(table.title)}**", ""]
+    for columns in _parts(table):
+        lines += [*_part(table, columns), ""]
     if table.legend():
         lines += [table.legend(), ""]
     for note in table.notes():
         lines += [f"<sup>{table.mark(Cell(note=note))}</sup> {_escaped(note)}", ""]
-    for remark in table.remarks:
+    for remark in (*table.remarks, *table.about):
         lines += [_escaped(remark), ""]
     if table.signatures():
         lines += ["Signatures:", "", *(f"- `{s}`" for s in table.signatures()), ""]
     return "\n".join(lines)
+
+
+def _parts(table: Table) -> list[range]:
+    label = max(len(table.head), *(len(row.label) for row in table.rows)) + (8 if table.show_seeds else 0)
+    widths = []
+    for i, column in enumerate(table.columns):
+        texts = (" ".join(table.text(row.cells[i], column)) for row in table.rows)
+        widths.append(max(len(column.heading), *(min(len(text), PROSE) for text in texts)) + GAP)
+    return pieces(widths, label, WIDTH)
+
+
+def _part(table: Table, columns: range) -> list[str]:
+    """Write the rows' names and some columns."""
+    shown = [table.columns[i] for i in columns]
+    heads = [table.head, *(["seeds"] if table.show_seeds else []), *(c.heading for c in shown)]
+    aligns = ["---", *(["---:"] if table.show_seeds else []), *(_align(table, i) for i in columns)]
+    lines = [_line([_escaped(h) for h in heads]), _line(aligns)]
+    for row in table.rows:
+        seeds = [str(row.seeds or "")] if table.show_seeds else []
+        cells = [_cell(table, row.cells[i], table.columns[i]) for i in columns]
+        label = f"*{_escaped(row.label)}*" if row.system == "human" else _escaped(row.label)
+        lines.append(_line([label, *seeds, *cells]))
+    return lines
 
 
 def _line(cells: list[str]) -> str:

@@ -14,6 +14,7 @@ from openended.harness.report.read.frame import Results, Run
 from openended.harness.report.read.labels import labels_of, varying
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import differing, human_value, same_data
+from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
 from openended.harness.report.tables.intervals import interval_of
 from openended.harness.report.tables.numbers import RULE, printed
@@ -48,7 +49,9 @@ def value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)
     return [
-        _ValueTable(part, layout, stem, values, results.runs).build()
+        dataclasses.replace(
+            _ValueTable(part, layout, stem, values, results.runs).build(), about=about_of(part, results.runs)
+        )
         for (values, part), stem in zip(parts.items(), stems(name, list(parts)), strict=True)
     ]
 

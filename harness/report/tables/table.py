@@ -100,6 +100,12 @@ class Table:
     remarks: tuple[str, ...] = ()
     head: str = "System"
     show_seeds: bool = True
+    about: tuple[str, ...] = ()
+    """What it is of: task, number and length of the texts, date, command; a line each."""
+    tex_width: float = 345.0
+    """Points of a line in LaTeX; wider tables are split. 345: the line of `article`."""
+    tex_signatures: bool = False
+    """Print the signatures under the table in LaTeX too; else they are comments there."""
 
     def notes(self) -> list[str]:
         """Return the distinct notes of the cells, in reading order; the first has mark `a`."""

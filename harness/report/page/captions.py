@@ -1,0 +1,45 @@
+"""What the page says under a figure: how to read it."""
+
+from __future__ import annotations
+
+CAPTIONS = {
+    "divergence": (
+        "MAUVE's divergence curves. A curve farther to the top and right, with a larger area (the number), is "
+        "nearer to the human text."
+    ),
+    "metrics": (
+        "Every metric of every system; bars are a standard deviation over seeds, the dashed line is the human text."
+    ),
+    "quality_diversity": (
+        "Quality against diversity. The star is the human text: nearest to it is best. A line joins one decoder "
+        "at several values of its parameter; the first and the last are named."
+    ),
+    "precision_recall": (
+        "Precision (how much of the model's text is like human text) against recall (how much of the human text "
+        "the model covers). Ellipses: two standard deviations over seeds."
+    ),
+    "zipf": "How often the most frequent token occurs, the second, and so on. Best is a curve like the human text's.",
+    "sweep": (
+        "Metrics against one setting, all else the same. Bands: a standard deviation over seeds; dashed: the "
+        "human text."
+    ),
+    "huse-stability": "How HUSE changes with the number of ratings a text and of examples; bands: intervals of 90 %.",
+    "huse-parts": (
+        "HUSE-Q (quality: people's ratings alone) against HUSE-D (diversity: what the model's probabilities tell "
+        "beside them). Systems on one dotted line have the same HUSE; up and to the right is better."
+    ),
+    "huse": (
+        "Human and model texts by mean rating and log-probability. The shading is what the classifier behind HUSE "
+        "says there."
+    ),
+    "metric-agreement": (
+        "How alike two metrics order the systems: 1 the same order, 0 unrelated, −1 the opposite order "
+        "(agreement, where one metric is better when high and the other when low)."
+    ),
+}
+"""Begin of a figure's name → how to read it; the first that fits counts."""
+
+
+def caption_of(name: str) -> str:
+    """Return how to read a figure; empty for one that is not known here."""
+    return next((text for begin, text in CAPTIONS.items() if name == begin or name.startswith(f"{begin}-")), "")
