@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ class Report:
     unfinished: int
     """Run folders without a record."""
     superseded: int
+    left_out: int = 0
+    """Runs whose records are damaged."""
 
     def show(self, console: Console | None = None, *, signatures: bool = False) -> None:
         """Print the tables and where the files are; with `signatures` also those of every column."""
@@ -53,6 +56,7 @@ class Report:
         counts = [f"{self.runs} {'run' if self.runs == 1 else 'runs'}"]
         counts += [f"{self.unfinished} unfinished passed over"] if self.unfinished else []
         counts += [f"{self.superseded} older values superseded"] if self.superseded else []
+        counts += [f"{self.left_out} with damaged records left out"] if self.left_out else []
         pages = [path for path in self.paths if path.suffix == ".html"]
         figures = [path.stem for path in self.paths if path.suffix == ".png"]
         names = ", ".join(table.name for table in self.tables)
@@ -107,6 +111,7 @@ def build_report(
         from openended.harness.report.tables.significance import significance
 
         tables += significance(results, baseline)
+    tables = [dataclasses.replace(t, remarks=(*t.remarks, *results.remarks())) for t in tables]
     written = [p for table in tables for p in write_table(table, folder / "tables")]
     drawn: list[Path] = []
     if figures:
@@ -118,7 +123,8 @@ def build_report(
         from openended.harness.report.page.page import write_page
 
         written.append(write_page(results, tables, drawn, folder / "report.html"))
-    return Report(folder, tuple(tables), tuple(written), len(results.runs), results.unfinished, results.superseded)
+    counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
+    return Report(folder, tuple(tables), tuple(written), *counts)
 
 
 def _layouts(
