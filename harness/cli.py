@@ -10,6 +10,7 @@ from typing import Any
 from openended.harness import terminal
 
 _VERBOSE = ("-v", "--verbose")
+_TRUST = "--trust-config"
 
 
 def main() -> None:
@@ -38,20 +39,24 @@ def start(command: str, config: str, job: Callable[[Any], None]) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     terminal.start()
-    sys.argv[1:] = hydra_words(sys.argv[1:])
+    words = sys.argv[1:]
+    sys.argv[1:] = hydra_words(words)
     import hydra
 
+    from openended.harness.hydra_app import trust
     from openended.harness.hydra_app.show import leave_with_code
 
+    os.environ[trust.TRUST] = str(int(_TRUST in words))
+    trust.guard()
     leave_with_code(
         command, hydra.main(version_base="1.3", config_path="pkg://openended.conf", config_name=config)(job)
     )
 
 
 def hydra_words(words: Sequence[str]) -> list[str]:
-    """Return the command line as Hydra reads it, which has no `-v`."""
-    kept = [word for word in words if word not in _VERBOSE]
-    return kept if len(kept) == len(words) else [*kept, "hydra.verbose=true"]
+    """Return the command line as Hydra reads it, which has no `-v` and no `--trust-config`."""
+    kept = [word for word in words if word not in (*_VERBOSE, _TRUST)]
+    return [*kept, "hydra.verbose=true"] if any(word in _VERBOSE for word in words) else kept
 
 
 if __name__ == "__main__":
