@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,9 @@ from openended.harness.io import file_digest, open_text, read_jsonl
 
 _MISSING = frozenset({"", "na", "nan", "null", "none"})
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "model", "1.0"}), frozenset({"0", "false", "no", "human", "0.0"})
+
+
+MOST = 1e15  # of any rating, length or log-probability: squares of more lose every digit
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +60,12 @@ def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # no
         if isinstance(value, (bool, list, dict)):
             raise ValueError
         number = float(value)
-    except (TypeError, ValueError) as err:
-        raise DataError(f"{where}: expected a number, got {value!r}") from err
+    except (TypeError, ValueError, OverflowError) as err:
+        raise DataError(f"{where}: expected a number, got {value!r:.40}") from err
     if math.isinf(number) and not (infinite and number < 0):
-        raise DataError(f"{where}: expected a finite number, got {value!r}")
+        raise DataError(f"{where}: expected a finite number, got {value!r:.40}")
+    if MOST < abs(number) < math.inf:
+        raise DataError(f"{where}: expected a number of at most {MOST:g} in size, got {value!r:.40}")
     return number
 
 
@@ -95,6 +101,8 @@ def _read_csv(path: Path, delimiter: str) -> tuple[list[str], list[Row]]:
             raise DataError(f"{path}:{reader.line_num}: not CSV ({err})") from err
         except UnicodeDecodeError as err:
             raise DataError(f"{path}:{reader.line_num + 1}: not UTF-8 ({err.reason})") from err
+        except (EOFError, zlib.error, OSError) as err:
+            raise DataError(f"{path}:{reader.line_num + 1}: cannot be read to its end ({err})") from err
 
 
 def _csv_rows(reader: Any, columns: Sequence[str], path: Path) -> Iterator[Row]:  # noqa: ANN401

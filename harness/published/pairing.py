@@ -19,7 +19,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 from openended.harness.contract import Tokenizer
@@ -27,11 +26,11 @@ from openended.harness.errors import DataError
 from openended.harness.io import file_digest
 from openended.harness.models.tokenizer import continuation_ids, continuation_text
 from openended.harness.published.forms import Published, read_generations, split_member
+from openended.harness.published.held import held
 from openended.harness.rows import Row, Rows, sort_rows
 from openended.harness.signature import digest
 from openended.harness.types import Generation, Stop
 
-MOST = 500_000  # texts of a file, and a hundred more an example: twice the largest published one
 LINE_DIGITS = 6  # tasks name a record that has no id by its number, `jsonl/000041`
 MAUVE_MD5 = "63bae977e3ce5f3c86d9e35188c1b8e6"  # of mauve_generations.tgz, stated by its authors
 __all__ = ["MAUVE_MD5", "Published", "file_fingerprint", "import_rows", "import_texts", "read_generations", "resolve"]
@@ -105,10 +104,7 @@ def import_rows(
     Raises:
         DataError: If an example has no text, or a text comes twice.
     """
-    most = MOST + 100 * len(Rows(prompts))
-    found = list(islice(read_generations(path), most + 1))
-    if len(found) > most:
-        raise DataError(f"{path}: holds more than {most:,} texts for {len(Rows(prompts))} examples; cut it to yours")
+    found = held(read_generations(path), path)
     return _import(found, path, prompts, tokenizer, max_new_tokens)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -22,6 +23,9 @@ from openended.harness.types import Json
 _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
 
 
+_DEVICE = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d{1,3})?")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Runtime(Spec):
     """How a run is carried out; can change no number, so it enters no key."""
@@ -29,13 +33,13 @@ class Runtime(Spec):
     name: ClassVar[str] = "runtime"
 
     device: str = "auto"
-    """`auto` (cuda, then mps, then cpu), or a torch device name."""
+    """`auto` (cuda, then mps, then cpu), `cpu`, `mps`, `cuda` or `cuda:<number>`."""
     device_map: DeviceMap | None = None
     """Spreads each causal model over all devices by accelerate (extra `large`), for models that no device holds."""
     batch_size: int = 64
     """Rows generated at a time; halved when memory runs out."""
     feature_batch_size: int = 64
-    """Rows embedded or scored at a time."""
+    """Rows embedded or scored at a time on an accelerator; on a CPU their number is fixed, see `passes.CPU_ROWS`."""
     flush_seconds: float = 3.0
     """Finished generations are written at least this often: what a kill can cost."""
     threads: int | None = None
@@ -55,6 +59,8 @@ class Runtime(Spec):
         self.require(self.batch_size >= 1, "batch_size", "1 or more")
         self.require(self.feature_batch_size >= 1, "feature_batch_size", "1 or more")
         self.require(self.keep_models >= 1, "keep_models", "1 or more")
+        self.require(self.flush_seconds >= 0, "flush_seconds", "0 or more")
+        self.require(bool(_DEVICE.fullmatch(self.device)), "device", "auto, cpu, mps, cuda or cuda:<number>")
         whole = self.device_map is None or self.device == "auto"
         self.require(whole, "device_map", "null where a device is given (device=auto leaves the choice)")
         self.require(self.threads is None or self.threads >= 1, "threads", "1 or more, or null")
@@ -139,17 +145,23 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
         if key not in known:
             raise SpecError(f"no option {key!r}{suggest(key, known)}")
     metrics = config.get("metric") or {}
+    for name, node in (("metric", metrics), ("report", config.get("report") or {})):
+        if not isinstance(node, Mapping):
+            raise SpecError(f"{name}: expected choices with their options, got {node!r:.40}")
+    folder = config.get("outputs_dir", "outputs")
+    if not isinstance(folder, str) or not folder.strip() or "\0" in folder:
+        raise SpecError(f"outputs_dir: expected the path of a folder, got {folder!r:.40}")
     values = {k: v for k, v in config.items() if k not in _GROUPS}
     values |= {
-        "task": build("task", config["task"], "task"),
+        "task": build("task", config.get("task"), "task"),
         "model": _model(config.get("model"), "model"),
         "decoder": build("decoder", config["decoder"], "decoder") if config.get("decoder") else None,
         "scorer": _model(config.get("scorer"), "scorer"),
         "embedder": construct(EmbedderSpec, config["embedder"], "embedder") if config.get("embedder") else None,
         "metrics": tuple(build("metric", metrics[name], f"metric.{name}") for name in sorted(metrics)),
-        "runtime": construct(Runtime, config["runtime"], "runtime"),
+        "runtime": construct(Runtime, config.get("runtime"), "runtime"),
         "report": dict(config.get("report") or {}),
-        "outputs_dir": Path(str(config.get("outputs_dir", "outputs"))),
+        "outputs_dir": Path(folder),
         "judgments": _packaged(config.get("judgments")),
     }
     return construct(Settings, values, "config")
