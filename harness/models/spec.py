@@ -211,6 +211,8 @@ def check_config(config: Mapping[str, Any], path: Path) -> None:
         DataError: Names the file, the field and its value.
     """
     for name, value in config.items():
+        if name == "text_config" and not isinstance(value, Mapping | None):
+            raise DataError(f"{path}: text_config: expected an object, got {value!r:.40}")
         if isinstance(value, Mapping):
             check_config(value, path)
         if (most := _MOST.get(name)) and isinstance(value, int) and not 0 <= value <= most:
