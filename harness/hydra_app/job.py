@@ -210,7 +210,11 @@ def measure_grid(jobs: list[list[str]]) -> set[Path]:
 def settings_of(cfg: DictConfig, choice: str) -> Settings:
     """Return the typed settings of a composed configuration; `choice` is the experiment's name."""
     own = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
-    return settings_from({**plain(own), "experiment": choice})
+    settings = settings_from({**plain(own), "experiment": choice})
+    from openended.harness.report.read.layout import layout_of
+
+    layout_of(settings.report, "report")  # a report that cannot be made is told before the runs, not after them
+    return settings
 
 
 def plain(node: DictConfig | None) -> dict[str, Any]:

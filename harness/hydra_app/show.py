@@ -69,8 +69,8 @@ def explain(err: BaseException) -> str:
     cause: Any = err
     while cause is not None:
         parent = getattr(cause, "parent_node", None)
-        unknown = isinstance(cause, (ConfigAttributeError, ConfigKeyError)) and hasattr(parent, "keys")
-        if unknown and getattr(cause, "full_key", None):
+        unknown = isinstance(cause, (ConfigAttributeError, ConfigKeyError)) and getattr(cause, "full_key", None)
+        if unknown and parent is not None and hasattr(parent, "keys"):
             # The key may hold dots of its own; what is unknown is its last part.
             return f"no option {cause.full_key!r}{suggest(str(cause.key), [str(k) for k in parent])}"
         cause = cause.__cause__

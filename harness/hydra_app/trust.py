@@ -108,10 +108,10 @@ def _is_node(config: DictConfig, place: str, part: str) -> bool:
 def _env(*words: str) -> str:
     if not trusted():
         _refuse("${oc.env:…}", ", ".join(map(str, words)), "reads the environment, where keys are")
-    try:
-        return os.environ[words[0]] if len(words) == 1 else os.environ.get(*words[:2])  # type: ignore[return-value]
-    except KeyError as err:
-        raise SpecError(f"${{oc.env:{words[0]}}}: no such environment variable") from err
+    found = os.environ.get(words[0], *words[1:2])
+    if found is None:
+        raise SpecError(f"${{oc.env:{words[0]}}}: no such environment variable")
+    return found
 
 
 def _refuse(place: str, value: object, why: str) -> NoReturn:

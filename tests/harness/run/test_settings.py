@@ -18,7 +18,7 @@ BIG = "9" * 5000
     [
         f"seed={BIG}", "seed=99999999999999999999", "samples=9999999999999999999999", "metric=[1,2]", "metric=3",
         "metric.mauve=3", "metric.mauve=null", "task=3", "model=3", "decoder=3", "scorer=3", "embedder=3", "runtime=3",
-        "report=3", "~task", "~runtime", "runtime.device=foo", "runtime.device=3", "runtime.flush_seconds=nan",
+        "report=3", "report.kind=x", "report.metrics=3", "~task", "~runtime", "runtime.device=foo", "runtime.device=3", "runtime.flush_seconds=nan",
         "runtime.threads=99999999999999999999", "outputs_dir=[]", "outputs_dir=null", "outputs_dir=''",
         "generations=gpt2-output:../../x", "hydra.job.env_copy=[NOPE]", "hydra=null", "seed=${",
     ],
