@@ -19,6 +19,11 @@ def main() -> None:
     Raises:
         SystemExit: With one of `exitcodes`, unless all went well.
     """
+    words = hydra_words(sys.argv[1:])
+    if words[:1] == ["score"]:
+        from openended.harness.commands import score
+
+        raise SystemExit(score.main([word.replace("hydra.verbose=true", "-v") for word in words[1:]]))
     from openended.harness.hydra_app.job import Job
 
     start("openended", "config", Job())

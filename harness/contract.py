@@ -7,7 +7,6 @@ import typing
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from openended.harness.errors import DataError, SpecError
 from openended.harness.options import fitted
 from openended.harness.signature import signature
-from openended.harness.types import F64, Example, MetricResult, NextToken, Ragged
+from openended.harness.types import F64, Example, MetricResult, NextToken, Ragged, SourceFile
 
 T = TypeVar("T")
 
@@ -134,11 +133,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """What a metric gets: both sides, and the facts that enter its signature.
-
-    For a metric with `sides = "one"` the system under test is `model`; its human row is computed by passing the human
-    side as `model` too.
-    """
+    """What a metric gets: both sides, and the facts that enter its signature; a human row has the human side twice."""
 
     human: Side
     model: Side
@@ -165,6 +160,13 @@ class Metric(Spec):
     """Display names of the values, where they differ from the key."""
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {}
     """Directions of the values that differ from the metric's own."""
+    targets: ClassVar[Mapping[str, float]] = {}
+    """What two sets of texts from one source have on average, for values that can lie on either side of it."""
+
+    def best_of(self, key: str) -> str:
+        """Return what is best of a value: its direction, `none`, or `nearest X` where it has a target."""
+        target = self.targets.get(key)
+        return self.directions.get(key, self.direction) if target is None else f"nearest {target:g}"
 
     @property
     def reads_grid(self) -> bool:
@@ -194,19 +196,17 @@ class Metric(Spec):
         arrays: Mapping[str, NDArray[Any]] | None = None,
         sd: Mapping[str, float] | None = None,
     ) -> MetricResult:
-        """Wrap values with everything that identifies them."""
+        """Wrap values with everything that identifies them; array `prompts` says which rows are of one prompt."""
+        ids = features.model.ids
+        if per_example and self.sides != "human" and len(set(ids)) < len(ids):
+            _, prompts = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)
+            arrays = {**(arrays or {}), "prompts": prompts.astype(np.int64)}
         return MetricResult(
-            metric=self.name,
-            signature=signature(self, features.facts),
-            primary=primary,
-            values={k: float(v) for k, v in values.items()},
-            n_human=len(features.human),
-            n_model=len(features.model),
-            notes=tuple(notes),
-            per_example=per_example or {},
-            arrays=arrays or {},
+            metric=self.name, signature=signature(self, features.facts), primary=primary,
+            values={k: float(v) for k, v in values.items()}, n_human=len(features.human), n_model=len(features.model),
+            notes=tuple(notes), per_example=per_example or {}, arrays=arrays or {},
             sd={k: float(v) for k, v in (sd or {}).items()},
-        )
+        )  # fmt: skip
 
 
 class Tokenizer(Protocol):
@@ -219,22 +219,6 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """One file that a task reads."""
-
-    name: str
-    url: str
-    """Where it comes from; empty for the user's own file."""
-    path: Path
-    """Where it lies or has to be put."""
-
-    @property
-    def present(self) -> bool:
-        """True if the file is there."""
-        return self.path.is_file()
 
 
 class Task(Spec):
@@ -251,6 +235,8 @@ class Task(Spec):
     """A command that runs it; what the user puts in is written in capitals."""
     no_human: ClassVar[str] = ""
     """What to do about a missing human side, where `has_human` can be false."""
+    paired: ClassVar[bool] = True
+    """False: nothing is generated for one text; a system's texts stand beside the human ones as a whole."""
 
     def files(self) -> list[SourceFile]:
         """Return the files that the task reads, present or not; cheap, touches no network."""

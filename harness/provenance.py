@@ -65,12 +65,15 @@ def difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Jso
     for name in now:
         was, here = then.get(name, {}), now[name]
         other = {k: was.get(k) for k in sorted({*was, *here}) if was.get(k) != here.get(k) and k not in _PASSING}
+        if None in (was.get(_ACCELERATOR), here.get(_ACCELERATOR)):  # not known before torch is loaded
+            other.pop(_ACCELERATOR, None)
         if other:
             found[name] = other
     return found
 
 
 # Set while torch is loaded, or by the user for a run: no mark of the machine.
+_ACCELERATOR = "accelerator"
 _PASSING = frozenset({"torch_threads", "memory_gib"})
 
 

@@ -29,10 +29,10 @@ DIGEST = "digest"
 
 STAGES: Mapping[str, int] = {
     "examples": 1,
-    "human": 1,
+    "human": 2,
     "chat": 1,
     "generate": 1,
-    "import": 1,
+    "import": 2,
     "tokens": 1,
     "embed": 1,
     "score": 1,
@@ -63,9 +63,9 @@ class ResultRow:
     n_model: int
     """Texts of the system under test."""
     status: str
-    """`ok` or `undefined`."""
+    """`ok`; `undefined`, it has no value here; `failed`, its code raised."""
     notes: tuple[str, ...] = ()
-    """What the reader of a table must know; the reason where the metric is undefined."""
+    """What the reader of a table must know; the reason where the metric has no value."""
     family: str = ""
     """Family of the metric, which groups tables."""
     direction: str = "none"
@@ -88,7 +88,7 @@ class ResultRow:
         return cls(
             system=system, metric=r.metric, signature=r.signature, primary=r.primary, values=dict(r.values),
             sd=dict(r.sd), n_human=r.n_human, n_model=r.n_model, status=r.status, notes=tuple(r.notes),
-            family=m.family, direction=m.direction, directions={n: m.directions.get(n, m.direction) for n in r.values},
+            family=m.family, direction=m.direction, directions={n: m.best_of(n) for n in r.values},
             titles=dict(m.titles), bounds=m.bounds, resampling=m.resampling, artefact=artefact,
         )  # fmt: skip
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import logging
 import pkgutil
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from importlib.metadata import entry_points
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from openended.harness.contract import Spec
 from openended.harness.errors import SpecError, suggest
 
+log = logging.getLogger(__name__)
 T = TypeVar("T", bound=type)
 S = TypeVar("S", bound=Spec)
 
@@ -56,10 +59,45 @@ def members(group: str) -> Mapping[str, type]:
         for module in pkgutil.iter_modules(home.__path__):
             if not module.name.startswith("_"):
                 importlib.import_module(f"{_HOMES[group]}.{module.name}")
-        for point in entry_points(group=f"openended.{group}s"):
-            register(group)(point.load())
         _loaded.add(group)
+        for name, (package, cls) in plugins(group).items():
+            _check_plugin(group, name, package, cls)
+            register(group)(cls)
     return dict(sorted(_members[group].items()))
+
+
+@lru_cache
+def plugins(group: str) -> Mapping[str, tuple[str, type]]:
+    """Return name → (package, class) of what other packages bring: the entry points `openended.<group>s`.
+
+    One that cannot be imported is left out, with a warning: it must not take the others with it.
+    """
+    found: dict[str, tuple[str, type]] = {}
+    for point in sorted(entry_points(group=f"openended.{group}s"), key=lambda point: point.name):
+        package = point.dist.name if point.dist is not None else point.value
+        try:
+            found[point.name] = package, point.load()
+        except Exception as err:
+            log.warning("%s %s of %s is left out: %s: %s", group, point.name, package, type(err).__name__, err)
+    return found
+
+
+def _check_plugin(group: str, name: str, package: str, cls: type) -> None:
+    """Refuse a plug-in that could not be used, where it is named rather than deep inside a run."""
+    where = f"{group} {name!r} of the package {package}"
+    if getattr(cls, "name", None) != name:
+        raise SpecError(f"{where}: its class variable `name` is {getattr(cls, 'name', None)!r}; expected {name!r}")
+    if not (isinstance(cls, type) and issubclass(cls, Spec) and dataclasses.is_dataclass(cls)):
+        raise SpecError(f"{where}: expected a frozen dataclass of openended.harness.contract, got {cls!r}")
+
+
+def defaults(cls: type) -> dict[str, Any]:
+    """Return the node of a class as a YAML would have it: `_target_` and every option, `???` where it must be given."""
+    node: dict[str, Any] = {"_target_": _path(cls)}
+    for f in (f for f in dataclasses.fields(cls) if f.init):
+        value = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
+        node[f.name] = "???" if value is dataclasses.MISSING else list(value) if isinstance(value, tuple) else value
+    return node
 
 
 def build(group: str, node: object, where: str | None = None) -> Spec:

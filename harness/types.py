@@ -1,9 +1,10 @@
-"""The words that everyone speaks: examples, generations, features, results. No torch here."""
+"""The words that everyone speaks: files, examples, generations, features, results. No torch here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,22 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 Stop = Literal["eos", "length"]
 HUMAN = "human"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file that a task reads."""
+
+    name: str
+    url: str
+    """Where it comes from; empty for the user's own file."""
+    path: Path
+    """Where it lies or has to be put."""
+
+    @property
+    def present(self) -> bool:
+        """True if the file (or the user's folder) is there."""
+        return self.path.exists()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +124,10 @@ class NextToken:
     """Size of the logits."""
 
 
-Status = Literal["ok", "undefined"]
+Status = Literal["ok", "undefined", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MetricResult:
     """One metric of one system."""
 
@@ -132,3 +149,8 @@ class MetricResult:
     """Curves and histograms for the figures."""
     sd: Mapping[str, float] = field(default_factory=dict)
     """Spread of a value over the metric's own repetitions (for example clustering seeds)."""
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())
+        said = values if self.status == "ok" else f"{self.status}: {'; '.join(self.notes)}"
+        return f"<{self.metric}: {said}>"

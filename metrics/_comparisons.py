@@ -1,14 +1,14 @@
 """Pairwise preferences of people: a file of comparisons, or a matrix of wins, checked and counted.
 
 Columns of comparisons: `item` (which prompt), `system_a`, `system_b`, `outcome` (`a`, `b` or `tie`); `criterion`,
-`rater` and `seconds` where the file has them. A matrix of wins has the players' names in its first row and column;
-cell (i, j) counts how often i beat j.
+`rater` and `seconds` where the file has them; `metrics._layouts` knows what others call them, and counts. A matrix of
+wins has the players' names in its first row and column; cell (i, j) counts how often i beat j.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
@@ -18,9 +18,11 @@ import numpy as np
 from openended.harness.errors import DataError
 from openended.harness.rng import stream
 from openended.harness.types import F64
-from openended.metrics._rows import Row, as_number, pick, read_rows, source_of
+from openended.metrics._choices import check_choice
+from openended.metrics._judgments import Empty
+from openended.metrics._layouts import ALIASES, Outcome, kind_of, marked, outcome_of, places
+from openended.metrics._rows import FileRow, as_number, pick, read_rows, source_of
 
-Outcome = Literal["a", "b", "tie"]
 TieRule = Literal["half", "random", "drop"]
 
 
@@ -35,6 +37,8 @@ class Comparison:
     criterion: str = ""
     rater: str = ""
     seconds: float = float("nan")
+    count: float = 1.0
+    """How often it came out so, where the file counts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +53,8 @@ class Comparisons:
     matrix: F64 | None = None
     """Wins, shape (players, players), where the file was a matrix."""
     has_seconds: bool = False
+    empty: int = 0
+    """Rows without an outcome, which were left out."""
 
     @property
     def criteria(self) -> tuple[str, ...]:
@@ -68,54 +74,104 @@ class Wins:
     ties: int
     too_fast: int
     """Comparisons left out because they took less than the minimum time."""
+    empty: int = 0
+    """Rows without an outcome, left out."""
 
 
-def read_comparisons(path: str | Path) -> Comparisons:
-    """Read comparisons or a matrix of wins from a CSV or JSON-lines file.
+def is_matrix(columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
+    """Say whether the first column holds the names of the others."""
+    return len(columns) > 1 and [str(row.cells[columns[0]]).strip() for row in rows] == list(columns[1:])
+
+
+def read_comparisons(
+    path: str | Path, *, renamed: Mapping[str, str] | None = None, empty: Empty = "refuse"
+) -> Comparisons:
+    """Read comparisons, counts or a matrix of wins from a CSV or JSON-lines file.
+
+    Args:
+        path: The file.
+        renamed: Our name of a column → the file's, where it is none of the usual ones.
+        empty: What to do about a row without an outcome.
 
     Raises:
-        DataError: Names file and line where a system meets itself, an outcome is unknown, a row is there twice (same
-            item, pair, criterion and rater), a cell is no number, or a column is missing.
+        DataError: Names file and line where a system meets itself, an outcome is unknown or missing, a row is there
+            twice (same item, pair, criterion and rater), a cell is no number, or a column is missing.
     """
     path = Path(path)
-    columns, rows = read_rows(path)
-    if columns[1:] and [str(row.cells[columns[0]]).strip() for row in rows] == columns[1:]:
+    columns, rows = read_rows(path, renamed)
+    if is_matrix(columns, rows):
         return _matrix(path, columns, rows)
-    item = pick(columns, ("item", "example_id"), path)
-    for name in ("system_a", "system_b", "outcome"):
-        pick(columns, (name,), path)
-    rater = pick(columns, ("rater", "rater_slot"), path, needed=False)
+    known = places(columns)
+    kind = kind_of(known)
+    for name in ("system_a", "system_b", "outcome") if kind is None else ():
+        pick(columns, ALIASES[name], path)
+    made: list[Comparison] = []
     seen: dict[tuple[str, ...], str] = {}
-    made = []
-    for row in rows:
-        comparison = _comparison(row, str(item), rater, columns)
-        if rater:
-            pair = sorted((comparison.system_a, comparison.system_b))
-            key = (comparison.item, *pair, comparison.criterion, comparison.rater)
-            if key in seen:
-                raise DataError(f"{row.where}: item {key[0]}, rater {key[-1]}: the pair is there twice; {seen[key]}")
-            seen[key] = row.where
-        made.append(comparison)
-    made.sort(key=lambda c: (c.item, c.criterion, c.system_a, c.system_b, c.rater, c.outcome, str(c.seconds)))
+    missing = 0
+    for number, row in enumerate(rows):
+        found = _counted(row, known) if kind in ("counts", "victories") else _compared(row, known, number)
+        if not found and empty == "refuse":
+            how = "metric=[bradley_terry] metric.bradley_terry.empty=skip"
+            raise DataError(f"{row.where}: no outcome; {how} leaves such rows out")
+        missing += not found
+        for one in found if "rater" in known else ():
+            _once(one, row, seen)
+        made += found
+    made.sort(key=lambda c: (c.item, c.criterion, c.system_a, c.system_b, c.rater, c.outcome, str(c.seconds), c.count))
     players = sorted({name for c in made for name in (c.system_a, c.system_b)})
-    return Comparisons(source_of(path), tuple(made), tuple(players), has_seconds="seconds" in columns)
+    timed = "seconds" in known
+    return Comparisons(source_of(path), tuple(made), tuple(players), has_seconds=timed, empty=missing)
 
 
-def _comparison(row: Row, item: str, rater: str | None, columns: Sequence[str]) -> Comparison:
-    a, b, outcome = row.text("system_a"), row.text("system_b"), row.text("outcome").lower()
+def _once(comparison: Comparison, row: FileRow, seen: dict[tuple[str, ...], str]) -> None:
+    pair = sorted((comparison.system_a, comparison.system_b))
+    key = (comparison.item, *pair, comparison.criterion, comparison.rater)
+    if key in seen:
+        raise DataError(f"{row.where}: item {key[0]}, rater {key[-1]}: the pair is there twice; {seen[key]}")
+    seen[key] = row.where
+
+
+def _pair(row: FileRow, first: str, second: str) -> tuple[str, str]:
+    a, b = row.text(first), row.text(second)
     if a == b:
         raise DataError(f"{row.where}: system {a!r} is compared with itself")
-    if outcome not in ("a", "b", "tie"):
-        raise DataError(f"{row.where}: outcome: expected a, b or tie, got {outcome!r}")
-    seconds = row.number("seconds") if "seconds" in columns else float("nan")
+    return a, b
+
+
+def _compared(row: FileRow, known: Mapping[str, str], number: int) -> list[Comparison]:
+    """Return the comparison of a row; none where it has no outcome."""
+    a, b = _pair(row, known["system_a"], known["system_b"])
+    outcome = outcome_of(row, known["outcome"], a, b) if kind_of(known) == "comparisons" else marked(row, known)
+    if outcome is None:
+        return []
+    seconds = row.number(known["seconds"]) if "seconds" in known else float("nan")
     if seconds < 0:
         raise DataError(f"{row.where}: seconds: expected a number of at least 0, got {seconds:g}")
-    criterion = row.text("criterion") if "criterion" in columns else ""
-    result = cast("Outcome", outcome)
-    return Comparison(row.text(item), a, b, result, criterion, row.text(rater) if rater else "", seconds)
+    item = row.text(known["item"]) if "item" in known else f"{number:06d}"
+    return [Comparison(item, a, b, outcome, _said(row, known, "criterion"), _said(row, known, "rater"), seconds)]
 
 
-def _matrix(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> Comparisons:
+def _counted(row: FileRow, known: Mapping[str, str]) -> list[Comparison]:
+    """Return the outcomes that a row counts; none where it counts nothing."""
+    sides: tuple[tuple[Outcome, str], ...] = (("a", "wins_a"), ("b", "wins_b"), ("tie", "ties"))
+    if kind_of(known) == "victories":
+        a, b = _pair(row, known["outcome"], known["loser"])
+        counts = [("a", row.number(known["wins"]) if "wins" in known else 1.0)]
+    else:
+        a, b = _pair(row, known["system_a"], known["system_b"])
+        counts = [(side, row.number(known[name])) for side, name in sides if name in known]
+    item, criterion = _said(row, known, "item"), _said(row, known, "criterion")
+    for _, count in counts:
+        if count < 0:
+            raise DataError(f"{row.where}: expected a count of at least 0, got {count:g}")
+    return [Comparison(item, a, b, cast("Outcome", side), criterion, count=n) for side, n in counts if n > 0]
+
+
+def _said(row: FileRow, known: Mapping[str, str], name: str) -> str:
+    return row.text(known[name]) if name in known else ""
+
+
+def _matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) -> Comparisons:
     wins = np.zeros((len(rows), len(rows)))
     for i, row in enumerate(rows):
         for j, name in enumerate(columns[1:]):
@@ -144,8 +200,10 @@ def count_wins(
         seed: The draw of a tie depends on its item, pair, criterion and rater alone.
 
     Raises:
+        ValueError: If `ties` is unknown.
         DataError: If the file has no such criterion, or lacks `seconds` where a minimum is asked for.
     """
+    check_choice("ties", ties, TieRule)
     players = comparisons.players
     if comparisons.matrix is not None:
         if criterion is not None or min_seconds:
@@ -160,8 +218,9 @@ def count_wins(
     # An unknown time is not below the minimum.
     kept = [row for row in rows if not row.seconds < min_seconds]
     wins = _tally(kept, players, ties, seed)
-    tied = sum(row.outcome == "tie" for row in kept)
-    return Wins(players, wins, len(kept) - (tied if ties == "drop" else 0), tied, len(rows) - len(kept))
+    compared, tied = sum(row.count for row in kept), sum(row.count for row in kept if row.outcome == "tie")
+    left = int(compared - (tied if ties == "drop" else 0))
+    return Wins(players, wins, left, int(tied), len(rows) - len(kept), comparisons.empty)
 
 
 def _tally(rows: Sequence[Comparison], players: Sequence[str], ties: TieRule, seed: int) -> F64:
@@ -172,13 +231,14 @@ def _tally(rows: Sequence[Comparison], players: Sequence[str], ties: TieRule, se
         a, b = place[row.system_a], place[row.system_b]
         if row.outcome != "tie":
             winner, loser = (a, b) if row.outcome == "a" else (b, a)
-            wins[winner, loser] += 1.0
+            wins[winner, loser] += row.count
         elif ties == "half":
-            wins[a, b] += 0.5
-            wins[b, a] += 0.5
+            wins[a, b] += 0.5 * row.count
+            wins[b, a] += 0.5 * row.count
         elif ties == "random":
             key = (row.item, row.criterion, row.system_a, row.system_b, row.rater)
-            first = stream(seed, "tie", *key, drawn[key]).random() < 0.5
-            drawn[key] += 1
-            wins[(a, b) if first else (b, a)] += 1.0
+            for _ in range(int(row.count)):
+                first = stream(seed, "tie", *key, drawn[key]).random() < 0.5
+                drawn[key] += 1
+                wins[(a, b) if first else (b, a)] += 1.0
     return wins

@@ -18,19 +18,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.contract import Direction
 from openended.harness.rng import stream
 from openended.harness.types import F64
+from openended.metrics._choices import check_choice
 from openended.metrics._result import Values
 
 Method = Literal["spearman", "kendall"]
+Turn = Literal["higher", "lower", "match_human", "none"]
 
 _MOST_EXACT = 9  # 9! = 362,880 orders
 _SAME = 1e-12  # correlations this close are equal: sums of a few dozen float64 terms
 _BLOCK = 1_000_000  # numbers in one block of orders
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Correlation(Values):
     """A rank correlation over systems."""
 
@@ -58,6 +59,7 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
     >>> round(rank_correlation([1, 2, 3, 4], [1, 2, 4, 3]), 12)
     0.8
     """
+    check_choice("method", method, Method)
     left, right = _finite(x, "x"), _finite(y, "y")
     if len(left) != len(right):
         raise ValueError(f"expected as many values on both sides, got {len(left)} and {len(right)}")
@@ -89,8 +91,9 @@ def correlate(
         seed: Of the random orders and resamples.
 
     Raises:
-        ValueError: If the sides differ in length or hold an infinite number.
+        ValueError: If the sides differ in length or hold an infinite number, or the method is unknown.
     """
+    check_choice("method", method, Method)
     left, right = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 1:
         raise ValueError(f"expected two columns of one length, got shapes {left.shape} and {right.shape}")
@@ -180,7 +183,7 @@ def _bootstrap(x: F64, y: F64, method: Method, draws: int, level: float, seed: i
     return float(low), float(high)
 
 
-def agreement_scores(values: ArrayLike, *, direction: Direction | Literal["none"], human: float | None = None) -> F64:
+def agreement_scores(values: ArrayLike, *, direction: Turn, human: float | None = None) -> F64:
     """Turn a metric's values into "more is better", so that a positive correlation is agreement with people.
 
     Args:
@@ -189,8 +192,9 @@ def agreement_scores(values: ArrayLike, *, direction: Direction | Literal["none"
         human: The human value, for `match_human`.
 
     Raises:
-        ValueError: If `match_human` has no human value.
+        ValueError: If `match_human` has no human value, or the direction is unknown.
     """
+    check_choice("direction", direction, Turn)
     made = np.asarray(values, dtype=np.float64)
     if direction == "lower":
         return -made
@@ -206,6 +210,7 @@ def correlation_matrix(metrics: Mapping[str, Sequence[float]], *, method: Method
 
     Each cell uses the systems where both metrics have a value; NaN with fewer than 3 of them or a constant side.
     """
+    check_choice("method", method, Method)
     columns = [np.asarray(values, dtype=np.float64) for values in metrics.values()]
     out = np.full((len(columns), len(columns)), np.nan)
     for i, j in itertools.product(range(len(columns)), repeat=2):

@@ -15,6 +15,8 @@ Rows = Literal["l2", "l1", "none"]
 """How each row is scaled: to unit L2 norm, to unit L1 norm, or not at all; an all-zero row stays zero."""
 
 _BLOCK = 4096
+_TINY = 1e-140  # below, squares of a row's numbers lose digits
+_LARGEST = 1e45  # the cube of a product of two rows stays below 1e308
 
 
 def check_sides(*, human: Floats, model: Floats, least: int = 2) -> tuple[Floats, Floats]:
@@ -55,9 +57,50 @@ def blocks(rows: Floats, scale: Rows, size: int = _BLOCK) -> Iterator[tuple[slic
         part = slice(start, min(start + size, len(rows)))
         block = np.array(rows[part], dtype=np.float64)
         if scale != "none":
-            length = np.sqrt(np.einsum("ij,ij->i", block, block)) if scale == "l2" else np.abs(block).sum(axis=1)
+            length = _lengths(block, scale)
+            # Squares beyond float64, or below: such rows get a length only after their largest number is taken out.
+            if not (length.min() > _TINY and length.max() < np.inf):
+                odd = ~((length > _TINY) & (length < np.inf))
+                largest = np.abs(block[odd]).max(axis=1)
+                block[odd] /= np.where(largest == 0, 1.0, largest)[:, None]
+                length[odd] = _lengths(block[odd], scale)
             block /= np.where(length == 0, 1.0, length)[:, None]
         yield part, block
+
+
+def _lengths(block: F64, scale: Rows) -> F64:
+    with np.errstate(over="ignore"):
+        made: F64 = np.sqrt(np.einsum("ij,ij->i", block, block)) if scale == "l2" else np.abs(block).sum(axis=1)
+    return made
+
+
+def in_range(*, human: Floats, model: Floats) -> tuple[Floats, Floats]:
+    """Return both sides, divided by one power of two where they are so large that their squares leave float64."""
+    largest = max(_largest(human), _largest(model))
+    if largest <= _LARGEST:
+        return human, model
+    scale = 2.0 ** -float(np.ceil(np.log2(largest)))
+    return human * scale, model * scale
+
+
+def _largest(rows: Floats) -> float:
+    if rows.dtype != np.float64:  # float32 cannot hold numbers that matter here
+        return 0.0
+    return max((float(np.abs(rows[i : i + _BLOCK]).max()) for i in range(0, len(rows), _BLOCK)), default=0.0)
+
+
+def check_range(*, human: Floats, model: Floats) -> None:
+    """Refuse features whose products leave float64, for metrics that depend on their scale.
+
+    Raises:
+        ValueError: Says how large they are and what to do.
+    """
+    for name, side in (("human", human), ("model", model)):
+        if (largest := _largest(side)) > _LARGEST:
+            raise ValueError(
+                f"{name}: features of up to {largest:.3g} leave the range of float64 when they are multiplied; "
+                "divide both sides by one number"
+            )
 
 
 def shared_rows(sides: Sequence[Floats]) -> I64:

@@ -13,7 +13,7 @@ from openended.harness.errors import UndefinedMetric
 from openended.harness.rng import stream
 from openended.harness.types import F64, I64
 from openended.metrics._huse_join import Rated
-from openended.metrics._huse_statistic import Points, Rule, huse_of
+from openended.metrics._huse_statistic import HusePoints, Rule, huse_of
 
 _MOST_LEVELS = 100  # distinct ratings; the coincidence matrix grows with their square for every text
 
@@ -90,7 +90,7 @@ def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: Rule) ->
     copies = np.bincount(picked, minlength=n)[np.concatenate([picked, picked])]
     drawn = {name: column[rows] for name, column in columns.items()}
     try:
-        errors = Points.of(**drawn, rule=rule).errors(rule, copies)
+        errors = HusePoints.of(**drawn, rule=rule).errors(rule, copies)
     except UndefinedMetric:
         return np.full(2, np.nan)
     return np.array([huse_of(error) for error in errors], dtype=np.float64)

@@ -25,7 +25,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Points:
+class HusePoints:
     """Texts in the plane of HUSE."""
 
     raw: F64
@@ -38,7 +38,7 @@ class Points:
     """Population standard deviations, positive, shape (2,)."""
 
     @classmethod
-    def of(cls, judgments: F64, log_probs: F64, lengths: F64, is_model: NDArray[np.bool_], rule: Rule) -> Points:
+    def of(cls, judgments: F64, log_probs: F64, lengths: F64, is_model: NDArray[np.bool_], rule: Rule) -> HusePoints:
         """Place the texts.
 
         Raises:

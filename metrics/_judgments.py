@@ -8,7 +8,7 @@ file brings them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Side
 from openended.harness.errors import DataError
 from openended.harness.types import F64, HUMAN
-from openended.metrics._rows import Row, as_number, pick, read_rows, source_of
+from openended.metrics._rows import FileRow, as_number, pick, read_rows, source_of
 
 T = TypeVar("T")
+Empty = Literal["refuse", "skip"]
 
 # Accepted names of a column, ours first; the others are those of released files.
 _ID = ("example_id", "id")
@@ -46,6 +47,8 @@ class Judgments:
     log_probs: F64 | None
     """Total natural-log probability a text, shape (n,); −inf is possible, NaN where the cell is empty."""
     lengths: F64 | None
+    empty: int = 0
+    """Rows without a rating, which were left out."""
 
     def __len__(self) -> int:
         return len(self.example_ids)
@@ -88,12 +91,23 @@ class JudgmentMetric(Metric):
     resampling: ClassVar[Resampling] = "none"
     sides: ClassVar[Literal["one", "two", "human"]] = "two"
 
-    def read(self, path: Path) -> Any:  # noqa: ANN401
-        """Read and check the file; what it returns is the feature `Need("judgments", by="file")`."""
-        raise TypeError(f"{type(self).__name__} does not say how it reads {path}")
+    @classmethod
+    def feeds_on(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
+        """Say whether a file of these columns is one that the metric reads; its cells may still be wrong."""
+        raise TypeError(f"{cls.__name__} does not say what it reads of {len(columns)} columns and {len(rows)} rows")
 
-    def from_file(self, path: Path) -> tuple[Metric, Features]:
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
+        """Read and check the file; what it returns is the feature `Need("judgments", by="file")`.
+
+        Args:
+            path: The file.
+            renamed: Our name of a column → the file's.
+        """
+        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed})")
+
+    def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
         """Return the metric and features that score a file without any run."""
+        del renamed
         raise TypeError(f"{type(self).__name__} does not score {path} alone")
 
 
@@ -119,26 +133,40 @@ def judgments_of(side: Side, need: Need, kind: type[T]) -> T:
     return record
 
 
-def read_judgments(path: str | Path, *, scale: Sequence[float] | None = None) -> Judgments:
+def are_ratings(columns: Sequence[str]) -> bool:
+    """Say whether columns are those of a file of ratings."""
+    sides = {"is_model", "system"} & set(columns)
+    return bool(sides) and any(_WIDE.fullmatch(name) or name in ("rating", "ratings") for name in columns)
+
+
+def read_judgments(
+    path: str | Path,
+    *,
+    scale: Sequence[float] | None = None,
+    renamed: Mapping[str, str] | None = None,
+    empty: Empty = "refuse",
+) -> Judgments:
     """Read ratings from a CSV or JSON-lines file, long or wide.
 
     Args:
         path: The file.
         scale: Lowest and highest rating that is allowed; none: any number.
+        renamed: Our name of a column → the file's, where it is none of the usual ones.
+        empty: What to do about a row without a rating.
 
     Raises:
         DataError: Names file and line where a rating is outside the scale or no number, a text has no rating, a row is
             there twice, or a column is missing.
     """
     path = Path(path)
-    columns, rows = read_rows(path)
+    columns, rows = read_rows(path, renamed)
     ids = pick(columns, _ID, path)
     side = pick(columns, ("is_model", "system"), path)
     wide = sorted((c for c in columns if _WIDE.fullmatch(c)), key=lambda c: (len(c), c))
     lists = "ratings" in columns
     if not wide and not lists:
         pick(columns, ("rating", "rating_1"), path)
-    table = _Table(path, scale, [c for c in (_first(columns, _LOG_PROB), _first(columns, _LENGTH)) if c])
+    table = _Table(path, scale, empty, [c for c in (_first(columns, _LOG_PROB), _first(columns, _LENGTH)) if c])
     for row in rows:
         key = (row.text(str(ids)), _system(row, columns, str(side)))
         if lists:
@@ -154,7 +182,7 @@ def _first(columns: Sequence[str], names: Sequence[str]) -> str | None:
     return next((name for name in names if name in columns), None)
 
 
-def _system(row: Row, columns: Sequence[str], side: str) -> str:
+def _system(row: FileRow, columns: Sequence[str], side: str) -> str:
     """Name the system of a row; with both columns, `is_model` decides and `system` names."""
     if side == "system":
         return row.text("system")
@@ -166,7 +194,7 @@ def _system(row: Row, columns: Sequence[str], side: str) -> str:
     return name
 
 
-def _listed(row: Row) -> list[tuple[str, float]]:
+def _listed(row: FileRow) -> list[tuple[str, float]]:
     values = row.cells.get("ratings")
     if not isinstance(values, list):
         raise DataError(f"{row.where}: 'ratings': expected a list of numbers, got {values!r}")
@@ -179,26 +207,30 @@ class _Table:
 
     path: Path
     scale: Sequence[float] | None
+    empty: Empty
     extras: Sequence[str]
     held: dict[tuple[str, str], list[tuple[str, float]]] = field(default_factory=dict)
     lines: dict[tuple[str, ...], str] = field(default_factory=dict)
     numbers: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    skipped: int = 0
 
-    def add_wide(self, row: Row, key: tuple[str, str], ratings: list[tuple[str, float]]) -> None:
+    def add_wide(self, row: FileRow, key: tuple[str, str], ratings: list[tuple[str, float]]) -> None:
         """Add a text with all its ratings."""
         self._once(row, key)
         rated = [(rater, value) for rater, value in ratings if not np.isnan(value)]
         if not rated:
-            raise DataError(f"{row.where}: {_name(key)} has no rating")
+            self._missing(row, key)
+            return
         self._scaled(row, key, rated)
         self.held[key] = rated
         self.numbers[key] = self._extras(row)
 
-    def add_long(self, row: Row, key: tuple[str, str], named: bool) -> None:
+    def add_long(self, row: FileRow, key: tuple[str, str], named: bool) -> None:
         """Add one rating."""
         value = row.number("rating")
         if np.isnan(value):
-            raise DataError(f"{row.where}: {_name(key)} has no rating")
+            self._missing(row, key)
+            return
         held = self.held.setdefault(key, [])
         rater = row.text("rater") if named else f"{len(held):06d}"
         if named:
@@ -211,19 +243,26 @@ class _Table:
             if not np.array_equal(first[name], number, equal_nan=True):
                 raise DataError(f"{row.where}: {_name(key)}: {name} was {first[name]} before, now {number}")
 
-    def _once(self, row: Row, key: tuple[str, ...]) -> None:
+    def _once(self, row: FileRow, key: tuple[str, ...]) -> None:
         if key in self.lines:
             raise DataError(f"{row.where}: {_name(key)} is there twice; first at {self.lines[key]}")
         self.lines[key] = row.where
 
-    def _scaled(self, row: Row, key: tuple[str, str], rated: Sequence[tuple[str, float]]) -> None:
+    def _missing(self, row: FileRow, key: tuple[str, str]) -> None:
+        if self.empty == "refuse":
+            raise DataError(
+                f"{row.where}: {_name(key)} has no rating; metric=[huse] metric.huse.empty=skip leaves such rows out"
+            )
+        self.skipped += 1
+
+    def _scaled(self, row: FileRow, key: tuple[str, str], rated: Sequence[tuple[str, float]]) -> None:
         for _, value in rated:
             if self.scale and not self.scale[0] <= value <= self.scale[1]:
                 raise DataError(
                     f"{row.where}: {_name(key)}: rating {value:g} is outside the scale {_scale(self.scale)}"
                 )
 
-    def _extras(self, row: Row) -> dict[str, float]:
+    def _extras(self, row: FileRow) -> dict[str, float]:
         made = {name: row.number(name, infinite=name in _LOG_PROB) for name in self.extras}
         for name, number in made.items():
             if name in _LOG_PROB and number > 0:
@@ -250,6 +289,7 @@ class _Table:
             raters=tuple(raters) if named else (),
             log_probs=extra.get(log_prob or ""),
             lengths=extra.get(length or ""),
+            empty=self.skipped,
         )
 
 

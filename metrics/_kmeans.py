@@ -46,7 +46,7 @@ class Clustering:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class LloydRun:
     """What one start led to."""
 
     centroids: F32
@@ -103,7 +103,7 @@ def kmeans(points: F32, k: int, *, restarts: int = 5, max_iter: int = 500, seed:
     return Clustering(best.centroids, objective, tuple(run.iterations for run in runs), labels)
 
 
-def lloyd(points: F32, start: F32, max_iter: int, search: Searcher) -> Run:
+def lloyd(points: F32, start: F32, max_iter: int, search: Searcher) -> LloydRun:
     """Run Lloyd's algorithm from a start, to a fixed point or through `max_iter` iterations."""
     means = _Means(points, len(start))
     centroids, searched, count, last = start, start, 0, max_iter
@@ -113,7 +113,7 @@ def lloyd(points: F32, start: F32, max_iter: int, search: Searcher) -> Run:
         count += 1
         new, searched = search.labels(centroids), centroids
         if labels is not None and np.array_equal(new, labels):
-            return Run(centroids, searched, labels, count, fixed=True)
+            return LloydRun(centroids, searched, labels, count, fixed=True)
         labels = new
         centroids = means.update(labels)
         # Copies of a point can pass between equal centroids for ever: leave out whole rounds of such a cycle.
@@ -124,10 +124,10 @@ def lloyd(points: F32, start: F32, max_iter: int, search: Searcher) -> Run:
         seen[state] = count
     if labels is None:
         raise ValueError(f"max_iter: expected at least 1, got {max_iter}")
-    return Run(centroids, searched, labels, count, fixed=False)
+    return LloydRun(centroids, searched, labels, count, fixed=False)
 
 
-def _checked(points: F32, run: Run, start: F32, max_iter: int) -> tuple[float, Run]:
+def _checked(points: F32, run: LloydRun, start: F32, max_iter: int) -> tuple[float, LloydRun]:
     """Return faiss's objective of a run; faiss has the last word on what is nearest, so the run may be done again."""
     labels, distances = nearest(points, run.searched)
     if not np.array_equal(labels, run.labels):

@@ -23,7 +23,7 @@ from openended.metrics._result import Values
 _ANGLES = 1001  # of the precision-recall curve behind F8 and F1/8, as in openended.metrics.precision_recall_curve
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MauveResult(Values):
     """One clustering's scores; a field can also be read as `result["mauve"]`."""
 

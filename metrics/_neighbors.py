@@ -22,7 +22,7 @@ _ROUNDING = np.float32(1e-5)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Points:
+class PreparedPoints:
     """One side, ready for distances to the other."""
 
     exact: F64
@@ -45,7 +45,7 @@ class Counts:
     """True where a human ball holds a model point, shape (n_human,)."""
 
 
-def prepare(human: Floats, model: Floats) -> tuple[Points, Points]:
+def prepare(human: Floats, model: Floats) -> tuple[PreparedPoints, PreparedPoints]:
     """Centre both sides together and scale them into the range of float32."""
     sides = [np.asarray(side, dtype=np.float64) for side in (human, model)]
     centre = sum(side.sum(axis=0) for side in sides) / sum(map(len, sides))
@@ -55,11 +55,11 @@ def prepare(human: Floats, model: Floats) -> tuple[Points, Points]:
     made = []
     for side in sides:
         fast = ((side - centre) * scale).astype(np.float32)
-        made.append(Points(side * scale, fast, np.einsum("ij,ij->i", fast, fast)))
+        made.append(PreparedPoints(side * scale, fast, np.einsum("ij,ij->i", fast, fast)))
     return made[0], made[1]
 
 
-def radii(points: Points, k: int) -> F64:
+def radii(points: PreparedPoints, k: int) -> F64:
     """Return the squared distance of each point to its k-th neighbour, itself left out, shape (n,)."""
     found = np.empty(len(points.fast))
     for start, table, slack in _tables(points, points):
@@ -74,7 +74,9 @@ def radii(points: Points, k: int) -> F64:
     return found
 
 
-def count_balls(human: Points, model: Points, human_radii: F64, model_radii: F64, *, closed: bool) -> Counts:
+def count_balls(
+    human: PreparedPoints, model: PreparedPoints, human_radii: F64, model_radii: F64, *, closed: bool
+) -> Counts:
     """Count for each point the balls of the other side that it is in."""
     in_human = np.zeros(len(model.fast), dtype=np.int64)
     in_model = np.zeros(len(human.fast), dtype=np.int64)
@@ -89,7 +91,7 @@ def count_balls(human: Points, model: Points, human_radii: F64, model_radii: F64
     return Counts(in_human, in_model, filled)
 
 
-def _tables(a: Points, b: Points) -> Iterator[tuple[int, NDArray[np.float32], np.float32]]:
+def _tables(a: PreparedPoints, b: PreparedPoints) -> Iterator[tuple[int, NDArray[np.float32], np.float32]]:
     """Yield (first row, squared distances of a block of `a` to all of `b`, their error bound)."""
     most, turned = b.squares.max(), -2 * b.fast.T
     for start in range(0, len(a.fast), _BLOCK):
@@ -105,7 +107,7 @@ def _inside(
     radius: F64,
     slack: np.float32,
     start: int,
-    sides: tuple[Points, Points],
+    sides: tuple[PreparedPoints, PreparedPoints],
     *,
     closed: bool,
 ) -> NDArray[np.bool_]:

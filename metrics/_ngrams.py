@@ -176,9 +176,17 @@ def _padded(rows: Ragged) -> tuple[NDArray[np.int32], int]:
         a, b = int(offsets[first]), int(offsets[last])
         is_token = np.ones(b - a + last - first, dtype=np.bool_)
         is_token[offsets[first + 1 : last + 1] - a + np.arange(last - first)] = False
-        piece = np.searchsorted(names, values[a:b]) if names is not None else values[a:b].astype(np.int64) - low
+        piece = np.searchsorted(names, values[a:b]) if names is not None else _less(values[a:b], low)
         out[a + first + 1 : b + last + 1][is_token] = piece + 1
     return out, (len(names) if names is not None else high - low + 1)
+
+
+def _less(values: NDArray[Any], low: int) -> I64:
+    """Return how far ids are above the lowest one, where that is in the range of int64."""
+    if values.dtype.kind == "u":  # an id of uint64 may not be, so its distance is taken first
+        values, low = values - values.dtype.type(low), 0
+    out: I64 = values.astype(np.int64)
+    return out if low == 0 else out - low
 
 
 def _unigrams(index: NgramIndex) -> Level:

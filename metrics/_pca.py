@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.types import F64, Floats
-from openended.metrics._embeddings import Rows, blocks, n_rows, shared_rows
+from openended.metrics._embeddings import Rows, blocks, check_range, n_rows, shared_rows
 
 _BLOCK = 1024  # rows at a time: few enough for a cache, enough for the products
 
@@ -70,10 +70,12 @@ def project_pair(
         option: What the caller's share is named.
 
     Raises:
-        ValueError: If the share is out of range.
+        ValueError: If the share is out of range, or unscaled rows are too large.
     """
     if not 0 < share <= 1:
         raise ValueError(f"{option}: expected a share in (0, 1] or None, got {share}")
+    if rows == "none":
+        check_range(human=human, model=model)
     points = fit_pca([human, model], share=share, rows=rows).apply([human, model])
     points = points[shared_rows([human, model])]
     return points[: len(human)], points[len(human) :]

@@ -14,6 +14,7 @@ import numpy as np
 
 from openended.harness.errors import UndefinedMetric
 from openended.harness.types import I64, Floats
+from openended.metrics._choices import check_choice
 from openended.metrics._embeddings import Rows, n_rows
 from openended.metrics._kmeans import Clustering, kmeans
 from openended.metrics._pca import fit_pca
@@ -28,7 +29,7 @@ _KMEANS_SEED = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class QuantizerSettings:
     """What every quantizer is told."""
 
     num_buckets: int
@@ -44,17 +45,17 @@ Assign = Callable[[Sequence[Floats]], list[I64]]
 class Quantizer(Protocol):
     """Fits what depends on no seed; the returned function clusters with a seed and returns how to assign rows."""
 
-    def __call__(self, fit: Sequence[Floats], settings: Settings) -> Callable[[int], Assign]:
+    def __call__(self, fit: Sequence[Floats], settings: QuantizerSettings) -> Callable[[int], Assign]:
         """Fit on the rows of the sides in `fit`, in their order."""
         ...
 
 
-def fit_kmeans(fit: Sequence[Floats], settings: Settings) -> Callable[[int], Assign]:
+def fit_kmeans(fit: Sequence[Floats], settings: QuantizerSettings) -> Callable[[int], Assign]:
     """L2 rows, PCA without whitening, k-means."""
     return _fit(fit, settings, rows="l2", whiten=False)
 
 
-def fit_kmeans_l1(fit: Sequence[Floats], settings: Settings) -> Callable[[int], Assign]:
+def fit_kmeans_l1(fit: Sequence[Floats], settings: QuantizerSettings) -> Callable[[int], Assign]:
     """L1 rows, whitened PCA, k-means (`kmeans_l1` of the MAUVE paper's experiments)."""
     return _fit(fit, settings, rows="l1", whiten=True)
 
@@ -88,15 +89,14 @@ def fit_quantizer(
         ValueError: If an option is out of range.
         UndefinedMetric: If there are fewer rows than cells.
     """
-    if quantizer not in QUANTIZERS:
-        raise ValueError(f"quantizer: expected one of {', '.join(QUANTIZERS)}, got {quantizer!r}")
+    check_choice("quantizer", quantizer, QuantizerName)
     if not (0 < explained_variance <= 1 and min(restarts, max_iter) >= 1):
         raise ValueError(
             "expected 0 < explained_variance <= 1 and restarts, max_iter >= 1, got "
             f"{explained_variance}, {restarts}, {max_iter}"
         )
     buckets = bucket_count(num_buckets, min(len(side) for side in fit))
-    return QUANTIZERS[quantizer](fit, Settings(buckets, explained_variance, restarts, max_iter)), buckets
+    return QUANTIZERS[quantizer](fit, QuantizerSettings(buckets, explained_variance, restarts, max_iter)), buckets
 
 
 def bucket_count(num_buckets: Buckets, n: int) -> int:
@@ -108,7 +108,7 @@ def bucket_count(num_buckets: Buckets, n: int) -> int:
     return num_buckets
 
 
-def _fit(fit: Sequence[Floats], settings: Settings, *, rows: Rows, whiten: bool) -> Callable[[int], Assign]:
+def _fit(fit: Sequence[Floats], settings: QuantizerSettings, *, rows: Rows, whiten: bool) -> Callable[[int], Assign]:
     if n_rows(fit) < settings.num_buckets:
         raise UndefinedMetric(f"{settings.num_buckets} buckets need as many texts to be fitted on, got {n_rows(fit)}")
     projection = fit_pca(fit, share=settings.explained_variance, rows=rows, whiten=whiten)

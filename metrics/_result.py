@@ -12,6 +12,9 @@ class Values:
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={_short(self[name])}' for name in self)})"
+
     def keys(self) -> tuple[str, ...]:
         """Field names, in order."""
         return tuple(f.name for f in dataclasses.fields(self))  # type: ignore[arg-type]
@@ -26,3 +29,11 @@ class Values:
 
     def __len__(self) -> int:
         return len(self.keys())
+
+
+def _short(value: Any) -> str:  # noqa: ANN401
+    """Write numbers as they are, arrays by their shape."""
+    shape = getattr(value, "shape", ())
+    return (
+        f"<array {'×'.join(map(str, shape))}>" if shape else f"{value:.6g}" if isinstance(value, float) else repr(value)
+    )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import math
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.errors import DataError
-from openended.harness.io import file_digest, open_text, read_jsonl
+from openended.harness.errors import DataError, suggest
+from openended.harness.io import file_digest, read_csv, read_jsonl
 
 _MISSING = frozenset({"", "na", "nan", "null", "none"})
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "model", "1.0"}), frozenset({"0", "false", "no", "human", "0.0"})
@@ -21,7 +19,7 @@ MOST = 1e15  # of any rating, length or log-probability: squares of more lose ev
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FileRow:
     """One row of a file."""
 
     where: str
@@ -69,50 +67,34 @@ def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # no
     return number
 
 
-def read_rows(path: Path) -> tuple[list[str], list[Row]]:
+def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[list[str], list[FileRow]]:
     """Read a .csv, .tsv or .jsonl file (also .gz): column names in order, and rows with their lines.
 
+    Args:
+        path: The file; a CSV may be separated by commas, semicolons or tabs.
+        renamed: Our name of a column → the file's, where it has one of its own.
+
     Raises:
-        DataError: If the file is missing, empty or malformed; names file and line.
+        DataError: If the file is missing, empty or malformed, or has no column of a given name; names file and line.
     """
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind in ("jsonl", "ndjson"):
-        rows = [Row(f"{path}:{line}", cells) for line, cells in read_jsonl(path)]
+        rows = [FileRow(f"{path}:{line}", cells) for line, cells in read_jsonl(path)]
         columns = list(dict.fromkeys(name for row in rows for name in row.cells))
     elif kind in ("csv", "tsv"):
-        columns, rows = _read_csv(path, "," if kind == "csv" else "\t")
+        columns, found = read_csv(path)
+        rows = [FileRow(f"{path}:{line}", cells) for line, cells in found]
     else:
         raise DataError(f"{path}: expected a .csv, .tsv or .jsonl file")
     if not rows:
         raise DataError(f"{path}: no rows")
-    return columns, rows
-
-
-def _read_csv(path: Path, delimiter: str) -> tuple[list[str], list[Row]]:
-    with open_text(path) as handle:
-        reader = csv.reader(handle, delimiter=delimiter, strict=True)
-        try:
-            columns = [name.strip() for name in next(reader, [])]
-            twice = sorted({name for name in columns if columns.count(name) > 1})
-            if twice:
-                raise DataError(f"{path}:1: column {twice[0]!r} is there more than once")
-            return columns, list(_csv_rows(reader, columns, path))
-        except csv.Error as err:
-            raise DataError(f"{path}:{reader.line_num}: not CSV ({err})") from err
-        except UnicodeDecodeError as err:
-            raise DataError(f"{path}:{reader.line_num + 1}: not UTF-8 ({err.reason})") from err
-        except (EOFError, zlib.error, OSError) as err:
-            raise DataError(f"{path}:{reader.line_num + 1}: cannot be read to its end ({err})") from err
-
-
-def _csv_rows(reader: Any, columns: Sequence[str], path: Path) -> Iterator[Row]:  # noqa: ANN401
-    for cells in reader:
-        if not any(cell.strip() for cell in cells):
-            continue
-        where = f"{path}:{reader.line_num}"
-        if len(cells) != len(columns):
-            raise DataError(f"{where}: expected {len(columns)} cells as in the header, got {len(cells)}")
-        yield Row(where, dict(zip(columns, cells, strict=True)))
+    ours = {theirs: name for name, theirs in (renamed or {}).items()}
+    for theirs in ours:
+        if theirs not in columns:
+            raise DataError(f"{path}: judgment_columns: no column {theirs!r}{suggest(theirs, columns)}")
+    if ours:
+        rows = [FileRow(row.where, {ours.get(name, name): cell for name, cell in row.cells.items()}) for row in rows]
+    return [ours.get(name, name) for name in columns], rows
 
 
 def pick(columns: Sequence[str], names: Sequence[str], path: Path, *, needed: bool = True) -> str | None:

@@ -37,10 +37,16 @@ def _integer_rows(texts: Sequence[Any]) -> Ragged | None:
         if not isinstance(text, np.ndarray) and len(text) and not isinstance(text[0], (int, np.integer)):
             return None
         row = np.asarray(text)
-        if row.size and (row.dtype.kind not in "iu" or row.ndim != 1):
+        kind = row.dtype.kind
+        if row.size and (kind not in "iu" or row.ndim != 1 or (kind == "u" and _beyond_int64(row))):
             return None
         rows.append(row)
     return Ragged.from_rows(rows, np.int64)
+
+
+def _beyond_int64(row: NDArray[Any]) -> bool:
+    """Say whether an unsigned id has no place in int64, where it would wrap around to another one's."""
+    return row.itemsize == 8 and bool(row.max() > np.iinfo(np.int64).max)
 
 
 def _hashable_rows(texts: Sequence[Any]) -> Ragged:

@@ -40,6 +40,21 @@ class TwoSample(Metric):
             return rows
         return rows[order]
 
+    def sorted_ids(self, side: Side) -> NDArray[np.str_]:
+        """Return the example id of each of `sorted_rows`; samples of one prompt share theirs."""
+        return np.sort(np.asarray(side.ids, dtype=np.str_), kind="stable")
+
+    def prompts(self, features: Features) -> tuple[NDArray[np.str_], NDArray[np.str_]] | None:
+        """Return the ids of both sides where rows of one prompt must be treated as one, None where that says nothing.
+
+        It says nothing where the sides have the same ids, each once, or none in common and each once.
+        """
+        human, model = self.sorted_ids(features.human), self.sorted_ids(features.model)
+        once = len(np.unique(human)) == len(human) and len(np.unique(model)) == len(model)
+        if once and (np.array_equal(human, model) or not np.isin(human, model).any()):
+            return None
+        return human, model
+
     def pair(self, features: Features) -> tuple[Floats, Floats]:
         """Return the rows of the human and of the model side, checked as by `check_sides`."""
         return check_sides(human=self.sorted_rows(features.human), model=self.sorted_rows(features.model))

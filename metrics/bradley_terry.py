@@ -27,16 +27,18 @@ from openended.harness.contract import Features, Metric, Need
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import F64, HUMAN, MetricResult
-from openended.metrics._comparisons import Comparisons, TieRule, Wins, count_wins, read_comparisons
-from openended.metrics._judgments import JudgmentMetric, file_features, judgments_of
+from openended.metrics._comparisons import Comparisons, TieRule, Wins, count_wins, is_matrix, read_comparisons
+from openended.metrics._judgments import Empty, JudgmentMetric, file_features, judgments_of
+from openended.metrics._layouts import kind_of, places
 from openended.metrics._result import Values
+from openended.metrics._rows import FileRow
 
 PAIRS = Need("judgments", by="pairs")
 
 _GRADIENT = 1e-9  # largest gradient component a comparison that counts as converged
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BradleyTerryScores(Values):
     """What `bradley_terry` returns; fields by attribute or by key."""
 
@@ -221,6 +223,7 @@ class BradleyTerry(JudgmentMetric):
     seed: int = 0  # of `ties=random`
     min_seconds: float = 0.0  # faster judgments are dropped; MAUVE dropped those under 25 seconds
     criterion: str | None = None  # one of the file's criteria; none: each of them by itself
+    empty: Empty = "refuse"  # a row without an outcome; skip: left out, and counted in the notes
     display_scale: float = 1.0  # 100 as MAUVE Table 13 prints
 
     def check(self) -> None:
@@ -232,13 +235,18 @@ class BradleyTerry(JudgmentMetric):
         """Comparisons."""
         return (PAIRS,)
 
-    def read(self, path: Path) -> Comparisons:
-        """Read and check the file of comparisons."""
-        return read_comparisons(path)
+    @classmethod
+    def feeds_on(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
+        """Say whether there are comparisons, counts or a matrix of wins."""
+        return kind_of(places(columns)) is not None or is_matrix(columns, rows)
 
-    def from_file(self, path: Path) -> tuple[Metric, Features]:
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Comparisons:
+        """Read and check the file of comparisons."""
+        return read_comparisons(path, renamed=renamed, empty=self.empty)
+
+    def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
         """Score the file alone; a side's ids are the items that a human text, or any other, was compared on."""
-        made = self.read(path)
+        made = self.read(path, renamed)
         human = sorted({c.item for c in made.rows if HUMAN in (c.system_a, c.system_b)})
         model = sorted({c.item for c in made.rows})
         return dataclasses.replace(self), file_features(PAIRS, made, made.source, human, model)
@@ -257,7 +265,7 @@ class BradleyTerry(JudgmentMetric):
         arrays: dict[str, F64] = {}
         notes: list[str] = []
         for criterion in criteria:
-            wins = self._count(made, criterion)
+            wins = count_wins(made, criterion=criterion, ties=self.ties, min_seconds=self.min_seconds, seed=self.seed)
             fit = bradley_terry(wins.matrix, players=wins.players)
             prefix = f"{criterion}/" if criterion and len(criteria) > 1 else ""
             scores, errors = self.display_scale * fit.scores, self.display_scale * fit.std_errors
@@ -268,16 +276,13 @@ class BradleyTerry(JudgmentMetric):
                     values[key], sd[key] = float(score), float(error)
             notes.append(self._note(wins, criterion))
         first = next(iter(arrays)).removesuffix("wins")
-        at = made.players.index(shown) if shown else _best(made.players, arrays[f"{first}scores"])
+        rivals = [i for i, name in enumerate(made.players) if name != HUMAN]  # a file by itself: the best of them
+        at = made.players.index(shown) if shown else max(rivals, key=lambda i: float(arrays[f"{first}scores"][i]))
         values["bradley_terry"] = float(arrays[f"{first}scores"][at])
         sd["bradley_terry"] = float(arrays[f"{first}std_errors"][at])
         of = f"{first}{made.players[at]}"
-        notes.append(f"bradley_terry is the score of {of}; ± is a standard error (observed information)")
+        notes.append(f"bradley_terry is the score of {of}; its sd is a standard error (observed information)")
         return self.result(features, "bradley_terry", values, notes=notes, arrays=arrays, sd=sd)
-
-    def _count(self, made: Comparisons, criterion: str | None) -> Wins:
-        options: dict[str, Any] = {"ties": self.ties, "min_seconds": self.min_seconds, "seed": self.seed}
-        return count_wins(made, criterion=criterion, **options)
 
     def _shown(self, players: Sequence[str], system: str) -> str | None:
         """Return the player under test, None for a file by itself."""
@@ -287,12 +292,8 @@ class BradleyTerry(JudgmentMetric):
 
     def _note(self, wins: Wins, criterion: str | None) -> str:
         about = f"{criterion}: " if criterion else ""
+        unsaid = f", {wins.empty} without an outcome left out" if wins.empty else ""
         return (
             f"{about}{wins.compared} comparisons of {len(wins.players)} players ({', '.join(wins.players)}); "
-            f"{wins.ties} ties ({self.ties}), {wins.too_fast} faster than {self.min_seconds:g} s left out"
+            f"{wins.ties} ties ({self.ties}), {wins.too_fast} faster than {self.min_seconds:g} s left out{unsaid}"
         )
-
-
-def _best(players: Sequence[str], scores: F64) -> int:
-    """Return the place of the best player that is not the human."""
-    return max((i for i, name in enumerate(players) if name != HUMAN), key=lambda i: float(scores[i]))

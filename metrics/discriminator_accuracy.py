@@ -4,7 +4,8 @@ Logistic regression on standardised frozen features; both sides are split alike 
 L2 penalty is chosen by cross-validation inside the train part, and the accuracy is that on the test part, balanced over
 the sides. In [0, 1], dimensionless, lower is better: 0.5 is chance, 1 means that the sides are told apart every time.
 
-Paired rows (a human and a model text of the same prompt) go to the same part, so that prompts cannot leak.
+All rows of a prompt (the human text and every sample of the model) go to the same part and the same fold, so that
+prompts cannot leak.
 
 Variants in use: fine-tuned discriminators of several sizes (Pillutla et al., appendix C); this one needs no training of
 a language model.
@@ -15,24 +16,26 @@ Source: Pillutla et al. 2021, appendix C (discriminator with split and cross-val
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from openended.harness.contract import Direction, Features, Scope
+from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.rng import stream
 from openended.harness.types import I64, Floats, MetricResult
-from openended.metrics._embeddings import check_sides
+from openended.metrics._embeddings import check_sides, in_range
 from openended.metrics._result import Values
 from openended.metrics._two_sample import TwoSample
 
 _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DiscriminatorResult(Values):
     """Accuracy on held-out texts and the penalty that was chosen."""
 
@@ -45,7 +48,14 @@ class DiscriminatorResult(Values):
 
 
 def discriminator_accuracy(
-    *, human: Floats, model: Floats, test_share: float = 0.2, folds: int = 5, seed: int = 25
+    *,
+    human: Floats,
+    model: Floats,
+    test_share: float = 0.2,
+    folds: int = 5,
+    seed: int = 25,
+    human_groups: ArrayLike | None = None,
+    model_groups: ArrayLike | None = None,
 ) -> DiscriminatorResult:
     """Compute the held-out accuracy.
 
@@ -55,28 +65,34 @@ def discriminator_accuracy(
         test_share: Share of the rows held out, in (0, 1).
         folds: Folds of the cross-validation in the train part, at least 2.
         seed: Of the split.
+        human_groups: The prompt of each human row, shape (n_human,); none: row i of both sides is of prompt i.
+        model_groups: The prompt of each model row, shape (n_model,); both or neither.
 
     Returns:
         The accuracy, the penalty and the number of held-out texts.
 
     Raises:
         ValueError: If shapes do not fit, a number is not finite or an option is out of range.
-        UndefinedMetric: If a side has fewer than 2 · folds texts.
+        UndefinedMetric: If a side has fewer than 2 · folds texts, or too few prompts for train and test.
 
     Source: Pillutla et al. 2021, appendix C.
     """
     if not 0 < test_share < 1 or folds < 2:
         raise ValueError(f"expected 0 < test_share < 1 and folds >= 2, got {test_share} and {folds}")
     human, model = check_sides(human=human, model=model, least=2 * folds)
-    train_h, test_h = _split(len(human), max(len(human), len(model)), test_share, folds, seed)
-    train_m, test_m = _split(len(model), max(len(human), len(model)), test_share, folds, seed)
+    human, model = in_range(human=human, model=model)
+    if human_groups is None or model_groups is None:
+        most = max(len(human), len(model))
+        parts = [_split(len(side), most, test_share, folds, seed) for side in (human, model)]
+    else:
+        parts = _split_by_group([np.asarray(human_groups), np.asarray(model_groups)], test_share, folds, seed)
+    (train_h, fold_h, test_h), (train_m, fold_m, test_m) = parts
     rows = np.vstack([human[train_h], model[train_m]]).astype(np.float64)
     centre, spread = rows.mean(axis=0), rows.std(axis=0)
     spread[spread <= 1e-12 * np.abs(centre)] = np.inf  # a constant feature says nothing
     labels = np.repeat([0, 1], [len(train_h), len(train_m)])
-    fold = np.concatenate([np.arange(len(train_h)) % folds, np.arange(len(train_m)) % folds])
     scaled = (rows - centre) / spread
-    chosen, classifier = _fit(scaled, labels, fold)
+    chosen, classifier = _fit(scaled, labels, np.concatenate([fold_h, fold_m]))
     shares = [
         np.mean(classifier.predict((np.asarray(side[test], dtype=np.float64) - centre) / spread) == label)
         for label, side, test in ((0, human, test_h), (1, model, test_m))
@@ -84,12 +100,32 @@ def discriminator_accuracy(
     return DiscriminatorResult(float(np.mean(shares)), chosen, len(test_h) + len(test_m))
 
 
-def _split(n: int, of: int, test_share: float, folds: int, seed: int) -> tuple[I64, I64]:
-    """Train and test rows of the first n of `of` rows, in an order drawn once for all rows."""
+def _split(n: int, of: int, test_share: float, folds: int, seed: int) -> tuple[I64, I64, I64]:
+    """Train rows, their folds and test rows of the first n of `of` rows, in an order drawn once for all rows."""
     order = stream(seed, "discriminator_accuracy").permutation(of)
     order = order[order < n]
     held = min(max(1, round(n * test_share)), n - folds)
-    return order[held:], order[:held]
+    return order[held:], np.arange(n - held) % folds, order[:held]
+
+
+def _split_by_group(
+    groups: Sequence[NDArray[Any]], test_share: float, folds: int, seed: int
+) -> list[tuple[I64, I64, I64]]:
+    """Do the same for rows of which some share a prompt: prompts are drawn, once for all sides."""
+    names, place = np.unique(np.concatenate(groups), return_inverse=True)
+    order = stream(seed, "discriminator_accuracy").permutation(len(names))
+    held = max(1, round(len(names) * test_share))
+    fold = np.full(len(names), -1)
+    fold[order[held:]] = np.arange(len(names) - held) % folds
+    parts = []
+    for own in np.split(fold[place], [len(groups[0])]):
+        train, test = np.flatnonzero(own >= 0), np.flatnonzero(own < 0)
+        if not len(test) or len(np.unique(own[train])) < 2:
+            raise UndefinedMetric(
+                f"{len(names)} prompts are too few to hold some out and to cross-validate on the rest"
+            )
+        parts.append((train, own[train], test))
+    return parts
 
 
 def _fit(rows: Floats, labels: I64, fold: I64) -> tuple[float, Any]:
@@ -121,10 +157,11 @@ class DiscriminatorAccuracy(TwoSample):
     """Held-out accuracy of a linear classifier of model against human texts."""
 
     name: ClassVar[str] = "discriminator_accuracy"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     direction: ClassVar[Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     titles: ClassVar[Mapping[str, str]] = {"accuracy": "Disc. acc."}
+    targets: ClassVar[Mapping[str, float]] = {"accuracy": 0.5}  # chance
 
     test_share: float = 0.2  # our choice: the paper's split is of its own data sets
     folds: int = 5  # scikit-learn's default
@@ -140,12 +177,15 @@ class DiscriminatorAccuracy(TwoSample):
     def compute(self, features: Features) -> MetricResult:
         """Compute the accuracy; the penalty stands in the notes."""
         human, model = self.pair(features)
+        prompts = self.prompts(features) or (None, None)
         found = discriminator_accuracy(
             human=human,
             model=model,
             test_share=self.test_share,
             folds=self.folds,
             seed=self.seed,
+            human_groups=prompts[0],
+            model_groups=prompts[1],
         )
         notes = [f"{found.n_test} held-out texts; C={found.inverse_penalty:g} by cross-validation; 0.5 is chance"]
         return self.result(features, "accuracy", {"accuracy": found.accuracy}, notes=notes)

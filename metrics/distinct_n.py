@@ -30,6 +30,7 @@ from openended.harness.contract import Features, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import MetricResult
+from openended.metrics._choices import check_choice
 from openended.metrics._ngram_statistics import distinct_by_text, mean_of, simctg_percent
 from openended.metrics._ngrams import NgramIndex, Sequences, index_of
 from openended.metrics._text import TextMetric, check_orders, defined, missing_note, variant_of
@@ -53,12 +54,14 @@ def distinct_n(
 
     Raises:
         UndefinedMetric: If no text is as long as the smallest order.
+        ValueError: If the variant is unknown.
 
     Source: Li et al. 2016; variants in the module's text.
 
     >>> distinct_n([[7, 7, 7, 8]], orders=(1, 2))
     {1: 0.5, 2: 0.6666666666666666}
     """
+    check_choice("variant", variant, Variant)
     reshape = _RESHAPED.get(variant)
     index = variant_of(sequences, reshape) if reshape else index_of(sequences)
     values = {order: _share(index, order, variant) for order in orders}

@@ -22,13 +22,16 @@ from openended.harness.contract import Features, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import MetricResult
+from openended.metrics._choices import check_choice
 from openended.metrics._ngram_statistics import corpus_entropy, entropy_by_text, mean_of
 from openended.metrics._ngrams import NgramIndex, Sequences, index_of
 from openended.metrics._text import TextMetric, check_orders, defined, missing_note
 
+Average = Literal["corpus", "texts"]
+
 
 def ngram_entropy(
-    sequences: Sequences, *, orders: Sequence[int] = (1,), average: Literal["corpus", "texts"] = "corpus"
+    sequences: Sequences, *, orders: Sequence[int] = (1,), average: Average = "corpus"
 ) -> dict[int, float]:
     """Entropy of n-grams for each order.
 
@@ -42,12 +45,14 @@ def ngram_entropy(
 
     Raises:
         UndefinedMetric: If no text is as long as the smallest order.
+        ValueError: If `average` is unknown.
 
     Source: Zhang et al. 2018 (corpus); Dieleman et al. 2022 (texts).
 
     >>> round(ngram_entropy([["a", "b"], ["a", "b"]])[1], 6)
     0.693147
     """
+    check_choice("average", average, Average)
     index = index_of(sequences)
     one = corpus_entropy if average == "corpus" else _mean_text_entropy
     values = {order: one(index, order) for order in orders}

@@ -29,8 +29,10 @@ import numpy as np
 from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
 from openended.harness.types import F64, Floats, MetricResult
-from openended.metrics._embeddings import blocks, check_sides
+from openended.metrics._choices import check_choice
+from openended.metrics._embeddings import blocks, check_range, check_sides
 from openended.metrics._pca import moments, project_pair
+from openended.metrics._result import Values
 from openended.metrics._two_sample import TwoSample
 
 # Error that the short way may make, as a share of both traces: 1e-8 of a distance that is a thousandth of them.
@@ -67,15 +69,26 @@ def frechet_distance(
     return _distance(human, model, shrinkage)
 
 
+@dataclass(frozen=True, slots=True)
+class Extrapolated(Values):
+    """What `frechet_infinity` returns; fields by attribute or by key."""
+
+    frechet_infinity: float
+    """Mean over draws."""
+    spread: float
+    """Standard deviation over draws, NaN for one; of one set of texts: it says nothing of another set."""
+
+
 def frechet_infinity(
     *,
     human: Floats,
     model: Floats,
     sizes: int = 15,
+    draws: int = 5,
     shrinkage: Shrinkage = "none",
     pca_share: float | None = None,
     seed: int = 25,
-) -> float:
+) -> Extrapolated:
     """Extrapolate the Fréchet distance to infinitely many texts on both sides.
 
     The bias falls as 1 / n, so the distances of random subsets of growing size lie on a line over 1 / n, and its value
@@ -87,32 +100,37 @@ def frechet_infinity(
         human: Embeddings of human texts, shape (n_human, d), n_human >= 20.
         model: Embeddings of model texts, shape (n_model, d), n_model >= 20.
         sizes: Number of shares, at least 2.
+        draws: Subsets of each size, at least 1; each has a line of its own.
         shrinkage: As in `frechet_distance`.
         pca_share: As in `frechet_distance`; PCA is fitted once, on all texts.
         seed: Draws the subsets.
 
     Returns:
-        The value at 1 / n = 0; may be a little below 0 where the sides are alike.
+        The mean over the lines of their values at 1 / n = 0, which may be a little below 0 where the sides are alike,
+        and their spread.
 
     Raises:
-        ValueError: As `frechet_distance`, or if there are fewer than two sizes.
+        ValueError: As `frechet_distance`, or if there are fewer than two sizes or no draw.
         UndefinedMetric: If a side has fewer than 20 texts.
 
     Source: Chong and Forsyth 2020, "Effectively unbiased FID and Inception score", section 4 (there the model's side
         alone is thinned, against a large human side).
     """
-    if sizes < 2:
-        raise ValueError(f"sizes: expected at least 2, got {sizes}")
+    if sizes < 2 or draws < 1:
+        raise ValueError(f"expected sizes of at least 2 and draws of at least 1, got {sizes} and {draws}")
     human, model = _prepared(human, model, shrinkage, pca_share, least=_FEWEST)
     rng = np.random.default_rng(seed)
     shares = np.linspace(_least_share(min(len(human), len(model)), human.shape[1]), 1.0, sizes)
-    distances = [_distance(_thinned(human, share, rng), _thinned(model, share, rng), shrinkage) for share in shares]
-    _, at_zero = np.polyfit(1 / shares, distances, 1)
-    return float(at_zero)
+    whole = _distance(human, model, shrinkage)
+    at_zero = np.empty(draws)
+    for i in range(draws):
+        parts = [(_thinned(human, share, rng), _thinned(model, share, rng)) for share in shares[:-1]]
+        distances = [*(_distance(*part, shrinkage) for part in parts), whole]
+        at_zero[i] = np.polyfit(1 / shares, distances, 1)[1]
+    return Extrapolated(float(at_zero.mean()), float(at_zero.std(ddof=1)) if draws > 1 else float("nan"))
 
 
-def _least_share(n: int, dim: int) -> float:
-    """Share of the texts that the extrapolation starts from."""
+def _least_share(n: int, dim: int) -> float:  # of the texts, that the extrapolation starts from
     return max(0.1, min(0.5, 2 * dim / n))
 
 
@@ -125,9 +143,9 @@ def _prepared(
     human: Floats, model: Floats, shrinkage: Shrinkage, pca_share: float | None, least: int = 2
 ) -> tuple[Floats, Floats]:
     """Check sides and options; project where a share is given."""
+    check_choice("shrinkage", shrinkage, Shrinkage)
     human, model = check_sides(human=human, model=model, least=least)
-    if shrinkage not in ("none", "ledoit_wolf"):
-        raise ValueError(f"shrinkage: expected none or ledoit_wolf, got {shrinkage!r}")
+    check_range(human=human, model=model)
     if pca_share is None:
         return human, model
     return project_pair(human=human, model=model, share=pca_share, rows="none", option="pca_share")
@@ -230,14 +248,17 @@ class Frechet(TwoSample):
     """Fréchet distance of the model's embeddings from the human ones."""
 
     name: ClassVar[str] = "frechet"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     direction: ClassVar[Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
     titles: ClassVar[Mapping[str, str]] = {"frechet": "Fréchet", "frechet_infinity": "Fréchet∞"}
 
+    targets: ClassVar[Mapping[str, float]] = {"frechet_infinity": 0.0}  # may come out below
+
     shrinkage: Shrinkage = "none"  # Heusel et al. 2017
     pca_share: float | None = None  # Heusel et al. 2017: raw features
     extrapolate: int = 0  # number of subset sizes for FD-infinity; Chong and Forsyth 2020: 15; 0: none
+    draws: int = 5  # subsets a size; their spread stands beside FD-infinity
     seed: int = 25  # draws the subsets; as MAUVE
     scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
 
@@ -246,6 +267,7 @@ class Frechet(TwoSample):
         share = self.pca_share
         self.require(share is None or 0 < share <= 1, "pca_share", "a share in (0, 1] or null")
         self.require(self.extrapolate == 0 or self.extrapolate >= 2, "extrapolate", "0 or at least 2 sizes")
+        self.require(self.draws >= 1, "draws", "at least 1")
         self.require(self.seed >= 0, "seed", "at least 0")
 
     def compute(self, features: Features) -> MetricResult:
@@ -258,17 +280,21 @@ class Frechet(TwoSample):
                 f"n={least} does not exceed d={dim}: the covariances are singular and the distance is biased upwards; "
                 "use more texts, shrinkage=ledoit_wolf or pca_share"
             )
-        values = {"frechet": distance}
+        values, sd = {"frechet": distance}, dict[str, float]()
         if self.extrapolate:
-            values["frechet_infinity"] = frechet_infinity(
+            found = frechet_infinity(
                 human=human,
                 model=model,
                 sizes=self.extrapolate,
+                draws=self.draws,
                 shrinkage=self.shrinkage,
                 pca_share=self.pca_share,
                 seed=self.seed,
             )
+            values["frechet_infinity"] = found.frechet_infinity
+            if self.draws > 1:
+                sd["frechet_infinity"] = found.spread
             smallest = round(least * _least_share(least, dim))
             if smallest <= dim and self.pca_share is None:
                 notes.append(f"the extrapolation starts from {smallest} texts; up to d={dim} it still holds bias")
-        return self.result(features, "frechet", values, notes=notes)
+        return self.result(features, "frechet", values, notes=notes, sd=sd)

@@ -34,6 +34,7 @@ from openended.harness.contract import Direction, Features, Metric, Need, Resamp
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import F64, MetricResult, Ragged
+from openended.metrics._choices import check_choice
 from openended.metrics._ngram_statistics import entropy_by_text, mean_of
 from openended.metrics._text import corpus_of
 
@@ -59,13 +60,14 @@ def gen_ppl(
 
     Raises:
         UndefinedMetric: If no token is scored.
-        ValueError: If a value is NaN.
+        ValueError: If a value is NaN or an option unknown.
 
     Source: Holtzman et al. 2020, section 5.1.
 
     >>> round(gen_ppl([[0.0, 2.0], [1.0]]), 6)
     2.718282
     """
+    check_choice("average", average, Average)
     total, count = _sums(token_nll, compat)
     if not (count > 0).any():
         raise UndefinedMetric("no token is scored")
@@ -81,6 +83,7 @@ def ppl_by_text(token_nll: Ragged, *, compat: Compat = "none") -> F64:
 
 def _sums(token_nll: Ragged | Sequence[Any], compat: Compat) -> tuple[F64, F64]:
     """Return the summed NLL and the number of tokens it is divided by, for each text."""
+    check_choice("compat", compat, Compat)
     rows = token_nll if isinstance(token_nll, Ragged) else Ragged.from_rows(token_nll, np.float64)
     values = np.asarray(rows.values, dtype=np.float64)
     if np.isnan(values).any():

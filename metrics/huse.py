@@ -23,7 +23,7 @@ on that floor as well, and the result says how often it was used.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -34,15 +34,25 @@ from numpy.typing import ArrayLike, NDArray
 from openended.harness.contract import Direction, Features, Metric, Need
 from openended.harness.registry import register
 from openended.harness.types import F64, HUMAN, MetricResult
+from openended.metrics._choices import check_choice
 from openended.metrics._huse_join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, join
 from openended.metrics._huse_knn import Ties, VoteTie
 from openended.metrics._huse_stability import affordable, agreement, bootstrap_huse
-from openended.metrics._huse_statistic import Points, Rule, huse_of
-from openended.metrics._judgments import JudgmentMetric, Judgments, file_features, judgments_of, read_judgments
+from openended.metrics._huse_statistic import HusePoints, Rule, huse_of
+from openended.metrics._judgments import (
+    Empty,
+    JudgmentMetric,
+    Judgments,
+    are_ratings,
+    file_features,
+    judgments_of,
+    read_judgments,
+)
 from openended.metrics._result import Values
+from openended.metrics._rows import FileRow
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class HuseScores(Values):
     """What `huse` returns; fields by attribute or by key."""
 
@@ -84,7 +94,8 @@ def huse(
         HUSE and HUSE-Q in [0, 2], HUSE-D in [−1, 3], errors a text.
 
     Raises:
-        ValueError: If shapes disagree, numbers are not finite, a length is not positive or one side is empty.
+        ValueError: If shapes disagree, numbers are not finite, a length is not positive, one side is empty or an option
+            is unknown.
         UndefinedMetric: If k >= n, or all ratings or all normalised log-probabilities are equal.
 
     Source: Hashimoto, Zhang & Liang 2019, section 3; released code for k, ties and vote ties.
@@ -94,12 +105,14 @@ def huse(
     >>> s.huse, s["huse_q"], s.huse_d
     (0.0, 0.0, 1.0)
     """
+    check_choice("ties", ties, Ties)
+    check_choice("vote_tie", vote_tie, VoteTie)
     ratings, logp, sizes, labels = _columns(judgments, log_probs, lengths, is_model)
     if isinstance(k, bool) or k != int(k) or k < 1:
         raise ValueError(f"k: expected a whole number of at least 1, got {k!r}")
     rule = Rule(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
     own = None if copies is None else np.asarray(copies, dtype=np.int64)
-    errors, errors_q = Points.of(ratings, logp, sizes, labels, rule).errors(rule, own)
+    errors, errors_q = HusePoints.of(ratings, logp, sizes, labels, rule).errors(rule, own)
     value, quality = huse_of(errors), huse_of(errors_q)
     return HuseScores(value, quality, 1.0 + value - quality, errors, errors_q)
 
@@ -151,6 +164,7 @@ class Huse(JudgmentMetric):
         "huse_high": "HUSE (high)",
         "agreement": "Krippendorff α",
     }
+    targets: ClassVar[Mapping[str, float]] = {"huse": 1.0, "huse_q": 1.0, "huse_d": 1.0}  # above: worse than chance
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {
         "huse_low": "none",
         "huse_high": "none",
@@ -166,6 +180,7 @@ class Huse(JudgmentMetric):
     scale_min: float | None = None  # lowest rating that is allowed, none: any; the released ratings go from 1 to 6
     scale_max: float | None = None  # highest rating that is allowed
     system: str | None = None  # the model's name in the file; none: the only one there
+    empty: Empty = "refuse"  # a row without a rating; skip: left out, and counted in the notes
     draws: int = 200  # bootstrap draws over examples; 0: no interval
     level: float = 0.95  # width of the interval
     seed: int = 0
@@ -190,13 +205,19 @@ class Huse(JudgmentMetric):
             return (RATINGS,)
         return (RATINGS, NLL, WORDS) if self.length_unit == "words" else (RATINGS, NLL)
 
-    def read(self, path: Path) -> Judgments:
-        """Read and check the file of ratings."""
-        return read_judgments(path, scale=self.scale)
+    @classmethod
+    def feeds_on(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
+        """Say whether there are ratings."""
+        del rows
+        return are_ratings(columns)
 
-    def from_file(self, path: Path) -> tuple[Metric, Features]:
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Judgments:
+        """Read and check the file of ratings."""
+        return read_judgments(path, scale=self.scale, renamed=renamed, empty=self.empty)
+
+    def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
         """Score the file alone: log-probabilities then come from its columns."""
-        judged = self.read(path)
+        judged = self.read(path, renamed)
         human, model = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(self.system))
         metric = dataclasses.replace(self, log_probs="column")
         return metric, file_features(RATINGS, judged, judged.source, tuple(human), tuple(model))
@@ -219,14 +240,14 @@ class Huse(JudgmentMetric):
             features,
             "huse",
             values,
-            notes=[*rated.notes, *self._warnings(rated.n, draws)],
+            notes=[*rated.notes, *self._warnings(rated.n, draws, judged.empty)],
             per_example=rated.spread(scores.errors, scores.errors_q, features.model.ids),
             arrays=rated.arrays() | {"errors": scores.errors, "errors_q": scores.errors_q},
         )
 
-    def _warnings(self, n: int, draws: int) -> list[str]:
+    def _warnings(self, n: int, draws: int, empty: int) -> list[str]:
         """What the reader of a table must know about the sample and the interval."""
-        notes = []
+        notes = [f"{empty} rows without a rating left out"] if empty else []
         if n < 100:  # the paper's number of examples a task
             notes.append(f"{n} examples with both texts rated; the paper uses 100")
         if draws < self.draws:

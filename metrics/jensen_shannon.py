@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from openended.harness.contract import Direction, Features
 from openended.harness.registry import register
 from openended.harness.types import F64, MetricResult
+from openended.metrics._choices import check_choice
 from openended.metrics._teacher_forced import TeacherForced, mean_by_row, probabilities
 
 Base = Literal["e", "2"]
@@ -38,13 +39,14 @@ def jensen_shannon(gold_prob: ArrayLike, *, base: Base = "e") -> float:
 
     Raises:
         UndefinedMetric: If there is no token.
-        ValueError: If a value is no probability.
+        ValueError: If a value is no probability or the base unknown.
 
     Source: Martins et al. 2020.
 
     >>> jensen_shannon([1.0, 0.0], base="2")
     0.5
     """
+    check_choice("base", base, Base)
     return float(_by_token(probabilities(gold_prob, "gold_prob"), base).mean())
 
 

@@ -8,7 +8,7 @@ Variants in use: the mean over random subsets of 1,000 (Bińkowski et al.; here 
 of many subsets), with the subsets' spread as error. The error here is the asymptotic one of the two-sample
 U-statistic, with the first-order variance: with h_i = mean_j k(x_i, x_j) - mean_j k(x_i, y_j) on each side, Var = 4
 var(h) / n, summed over sides. Where both distributions are equal this first-order term vanishes and the error is only
-an upper bound of order.
+an upper bound of order. Samples of one prompt are one draw: their h are added up before the variance is taken.
 
 Source: Bińkowski et al. 2018, "Demystifying MMD GANs", section 4; Gretton et al. 2012, "A kernel two-sample test",
 Lemma 6 and Corollary 16.
@@ -21,18 +21,19 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
 from openended.harness.types import F64, Floats, MetricResult
-from openended.metrics._embeddings import check_sides
+from openended.metrics._embeddings import check_range, check_sides
 from openended.metrics._result import Values
 from openended.metrics._two_sample import TwoSample
 
 _BLOCK = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class KidResult(Values):
     """The distance and its standard error."""
 
@@ -42,19 +43,28 @@ class KidResult(Values):
     """Asymptotic standard error, not negative."""
 
 
-def kid(*, human: Floats, model: Floats, degree: int = 3) -> KidResult:
+def kid(
+    *,
+    human: Floats,
+    model: Floats,
+    degree: int = 3,
+    human_groups: ArrayLike | None = None,
+    model_groups: ArrayLike | None = None,
+) -> KidResult:
     """Compute the kernel distance.
 
     Args:
         human: Embeddings of human texts, shape (n_human, d), n_human >= 2.
         model: Embeddings of model texts, shape (n_model, d), n_model >= 2.
         degree: Degree of the polynomial kernel, at least 1.
+        human_groups: The prompt of each human row, shape (n_human,): rows of one prompt count once in the error.
+        model_groups: The same for the model side.
 
     Returns:
         Unbiased squared MMD and its standard error.
 
     Raises:
-        ValueError: If shapes do not fit, a number is not finite or the degree is below 1.
+        ValueError: If shapes do not fit, a number is not finite or too large for the kernel, or the degree is below 1.
         UndefinedMetric: If a side has fewer than two texts.
 
     Source: Bińkowski et al. 2018, section 4; Gretton et al. 2012, Lemma 6.
@@ -65,15 +75,31 @@ def kid(*, human: Floats, model: Floats, degree: int = 3) -> KidResult:
     if degree < 1:
         raise ValueError(f"degree: expected at least 1, got {degree}")
     human, model = check_sides(human=human, model=model)
+    check_range(human=human, model=model)
     n, m = len(human), len(model)
-    hh, mm = _row_sums(human, human, degree), _row_sums(model, model, degree)
-    hm, mh = _row_sums(human, model, degree), _row_sums(model, human, degree)
-    # A point with itself is left out of the means within a side.
-    hh = (hh - _diagonal(human, degree)) / (n - 1)
-    mm = (mm - _diagonal(model, degree)) / (m - 1)
-    value = hh.mean() + mm.mean() - hm.mean() / m - mh.mean() / n
-    variance = 4 * np.var(hh - hm / m, ddof=1) / n + 4 * np.var(mm - mh / n, ddof=1) / m
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
+        hh, mm = _row_sums(human, human, degree), _row_sums(model, model, degree)
+        hm, mh = _row_sums(human, model, degree), _row_sums(model, human, degree)
+        # A point with itself is left out of the means within a side.
+        hh = (hh - _diagonal(human, degree)) / (n - 1)
+        mm = (mm - _diagonal(model, degree)) / (m - 1)
+        value = hh.mean() + mm.mean() - hm.mean() / m - mh.mean() / n
+        variance = 4 * _variance_of_mean(hh - hm / m, human_groups) + 4 * _variance_of_mean(mm - mh / n, model_groups)
+    if not np.isfinite(value):
+        raise ValueError(f"degree {degree}: the kernel of these features leaves the range of float64; scale them down")
     return KidResult(float(value), float(np.sqrt(variance)))
+
+
+def _variance_of_mean(values: F64, groups: ArrayLike | None) -> float:
+    """Return the variance of a mean, shape (n,) → a number; values of one group may depend on each other."""
+    if groups is None:
+        return float(np.var(values, ddof=1)) / len(values)
+    _, group = np.unique(np.asarray(groups), return_inverse=True)
+    if len(group) != len(values):
+        raise ValueError(f"groups: expected one a row, {len(values)}, got {len(group)}")
+    sums = np.bincount(group, weights=values - values.mean())
+    count = len(sums)
+    return float(np.sum(sums**2)) / len(values) ** 2 * count / (count - 1) if count > 1 else float("nan")
 
 
 def _row_sums(a: Floats, b: Floats, degree: int) -> F64:
@@ -109,10 +135,11 @@ class Kid(TwoSample):
     """Kernel distance of the model's embeddings from the human ones."""
 
     name: ClassVar[str] = "kid"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     direction: ClassVar[Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (float("-inf"), float("inf"))
     titles: ClassVar[Mapping[str, str]] = {"kid": "KID", "std_error": "KID s.e."}
+    targets: ClassVar[Mapping[str, float]] = {"kid": 0.0}  # unbiased: below 0 as often as above for texts of one source
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"std_error": "none"}
 
     degree: int = 3  # Bińkowski et al. 2018
@@ -125,9 +152,6 @@ class Kid(TwoSample):
     def compute(self, features: Features) -> MetricResult:
         """Compute the distance and its standard error."""
         human, model = self.pair(features)
-        found = kid(
-            human=human,
-            model=model,
-            degree=self.degree,
-        )
+        prompts = self.prompts(features) or (None, None)
+        found = kid(human=human, model=model, degree=self.degree, human_groups=prompts[0], model_groups=prompts[1])
         return self.result(features, "kid", dict(found))

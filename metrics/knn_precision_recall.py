@@ -26,6 +26,7 @@ import numpy as np
 from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
 from openended.harness.types import Floats, MetricResult
+from openended.metrics._choices import check_choice
 from openended.metrics._embeddings import Rows, blocks, check_sides
 from openended.metrics._neighbors import count_balls, prepare, radii
 from openended.metrics._pca import project_pair
@@ -35,7 +36,7 @@ from openended.metrics._two_sample import TwoSample
 RowScale = Literal["with_pca", "l2", "none"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class KnnResult(Values):
     """The four shares; a field can also be read as `result["precision"]`."""
 
@@ -84,6 +85,7 @@ def knn_precision_recall(
     0.5
     """
     del seed
+    check_choice("rows", rows, RowScale)
     if k < 1:
         raise ValueError(f"k: expected at least 1, got {k}")
     human, model = check_sides(human=human, model=model, least=k + 1)
@@ -119,6 +121,8 @@ class KnnPrecisionRecall(TwoSample):
         "density": "Density",
         "coverage": "Coverage",
     }
+
+    targets: ClassVar[Mapping[str, float]] = {"density": 1.0}  # section 3 of Naeem et al. 2020
 
     k: int = 4  # Le Bronnec et al. 2024; prdc: 5, Kynkäänniemi et al.: 3
     explained_variance: float | None = 0.9  # Le Bronnec et al. 2024; null: no PCA

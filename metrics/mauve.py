@@ -29,6 +29,7 @@ from openended.harness.contract import Direction, Features, Scope, Side
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import HUMAN, Floats, MetricResult
+from openended.metrics._choices import check_choice
 from openended.metrics._embeddings import check_side, check_sides
 from openended.metrics._histograms import Curve
 from openended.metrics._mauve_scores import MauveResult, histogram_values, mauve_of_cells
@@ -80,6 +81,8 @@ def mauve(
     >>> mauve(human=rows, model=rows).mauve
     1.0
     """
+    check_choice("quantizer", quantizer, QuantizerName)
+    check_choice("curve", curve, Curve)
     if not (scaling_factor > 0 and curve_points >= 1):
         raise ValueError(f"expected scaling_factor > 0 and curve_points >= 1, got {scaling_factor}, {curve_points}")
     human, model = check_sides(human=human, model=model)
@@ -163,22 +166,16 @@ class Mauve(Quantized):
         return self.cluster_fit == "joint"
 
     def compute(self, features: Features) -> MetricResult:
-        """Average the scores over the clustering seeds; curve and histograms are those of the first."""
+        """Average the scores over the clustering seeds; the array holds the curve of each."""
         human, model = self.pair(features)
         cluster, buckets = self._clusterer(features, human, model)
         runs = [self._score(cluster(seed), human, model, buckets) for seed in self.seeds()]
-        first = runs[0][0]
         return self.averaged(
             features,
             "mauve",
             [values for _, values in runs],
             notes=self._notes(len(human), len(model), buckets),
-            arrays={
-                "divergence_curve": first.divergence_curve,
-                "human_hist": first.human_hist,
-                "model_hist": first.model_hist,
-                "mauve_by_seed": np.array([scores.mauve for scores, _ in runs]),
-            },
+            arrays={"divergence_curves": np.stack([scores.divergence_curve for scores, _ in runs])},
         )
 
     def _score(

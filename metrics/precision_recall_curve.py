@@ -28,7 +28,7 @@ from openended.metrics._result import Values
 from openended.metrics._two_sample import Quantized
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CurveResult(Values):
     """A precision-recall curve; a field can also be read as `result["f8"]`."""
 

@@ -35,6 +35,7 @@ from openended.harness.contract import Features, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import MetricResult
+from openended.metrics._choices import check_choice
 from openended.metrics._loops import ends_in_loop
 from openended.metrics._ngram_statistics import (
     distinct_by_text,
@@ -46,6 +47,7 @@ from openended.metrics._ngram_statistics import (
 from openended.metrics._ngrams import NgramIndex, Sequences, index_of
 from openended.metrics._text import TextMetric, check_orders, missing_note, variant_of
 
+Average = Literal["texts", "pooled", "simctg"]
 _DIVERSITY_ORDERS = (2, 3, 4)  # Su et al. 2022
 
 
@@ -78,7 +80,7 @@ def seq_rep_n(
     sequences: Sequences,
     *,
     orders: Sequence[int] = (2, 3, 4),
-    average: Literal["texts", "pooled", "simctg"] = "texts",
+    average: Average = "texts",
 ) -> dict[int, float]:
     """Share of n-grams that were already seen in the same text.
 
@@ -93,12 +95,14 @@ def seq_rep_n(
 
     Raises:
         UndefinedMetric: If no text is as long as the smallest order.
+        ValueError: If `average` is unknown.
 
     Source: Welleck et al. 2020, section 5; `simctg`: Su et al. 2022, released code.
 
     >>> seq_rep_n([[1, 1, 1, 1], [1, 2, 3, 4]], orders=(2,))
     {2: 0.3333333333333333}
     """
+    check_choice("average", average, Average)
     index = variant_of(sequences, "without_last") if average == "simctg" else index_of(sequences)
     values = {order: _rep(index, order, average) for order in orders}
     if all(np.isnan(value) for value in values.values()):

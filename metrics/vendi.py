@@ -24,7 +24,7 @@ import numpy as np
 from openended.harness.contract import Direction, Features, Scope
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
-from openended.harness.types import Floats, MetricResult
+from openended.harness.types import F64, Floats, MetricResult
 from openended.metrics._embeddings import blocks, check_side
 from openended.metrics._two_sample import TwoSample
 
@@ -34,7 +34,7 @@ def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
 
     Args:
         embeddings: Shape (n, d), n >= 1, no row all zero.
-        order: q > 0 of the Rényi entropy; 1 is Shannon's.
+        order: q > 0 of the Rényi entropy; 1 is Shannon's, infinity counts the largest share alone.
 
     Returns:
         The effective number of texts, in [1, n].
@@ -66,11 +66,21 @@ def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
     values = np.linalg.eigvalsh(gram / n)
     shares = values[values > 1e-12]  # rounding of zero eigenvalues
     shares = shares / shares.sum()
+    return float(np.clip(np.exp(_entropy(shares, order)), 1.0, n))
+
+
+def _entropy(shares: F64, order: float) -> float:
+    """Rényi's entropy of positive shares, nats."""
     if order == 1:
-        entropy = -np.sum(shares * np.log(shares))
-    else:
-        entropy = np.log(np.sum(shares**order)) / (1 - order)
-    return float(np.clip(np.exp(entropy), 1.0, n))
+        return -float(np.sum(shares * np.log(shares)))
+    total = float(np.sum(shares**order)) if np.isfinite(order) else 0.0
+    if total > np.finfo(np.float64).tiny:
+        return float(np.log(total) / (1 - order))
+    # The powers are too small for float64: those of shares relative to the largest are not.
+    largest = float(shares.max())
+    relative = float(np.sum((shares / largest) ** order))
+    weight = order / (order - 1) if np.isfinite(order) else 1.0
+    return -weight * float(np.log(largest)) + float(np.log(relative)) / (1 - order)
 
 
 @register("metric")
@@ -86,13 +96,16 @@ class Vendi(TwoSample):
     ceiling: ClassVar[bool] = False
     titles: ClassVar[Mapping[str, str]] = {"vendi": "Vendi"}
 
-    order: float = 1.0  # Friedman and Dieng 2023
+    order: float | Literal["inf"] = 1.0  # Friedman and Dieng 2023
     scope: Scope = "continuation"  # diversity of what was written, not of the prompts
 
     def check(self) -> None:
         """Refuse an order that is not positive."""
-        self.require(self.order > 0, "order", "a positive number")
+        if self.order == float("inf"):  # as a YAML file or the command line may write it; signatures know the word
+            object.__setattr__(self, "order", "inf")
+        self.require(self.order == "inf" or float(self.order) > 0, "order", "a positive number or inf")
 
     def compute(self, features: Features) -> MetricResult:
         """Compute the score of the system under test."""
-        return self.result(features, "vendi", {"vendi": vendi(self.sorted_rows(features.model), order=self.order)})
+        value = vendi(self.sorted_rows(features.model), order=float(self.order))
+        return self.result(features, "vendi", {"vendi": value})

@@ -24,6 +24,7 @@ from openended.harness.contract import Features, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import F64, I64, MetricResult
+from openended.metrics._choices import check_choice
 from openended.metrics._ngrams import Sequences, index_of
 from openended.metrics._text import TextMetric
 
@@ -67,11 +68,10 @@ def top_frequencies(frequencies: I64, max_rank: int) -> I64:
 
 def rank_points(frequencies: I64, definition: Definition) -> tuple[F64, F64]:
     """Return the points (log rank, log frequency) that the line is fitted to."""
+    check_choice("definition", definition, Definition)
     log_rank = np.log(np.arange(1, len(frequencies) + 1, dtype=np.float64))
     if definition == "degen":
         return log_rank, np.log(frequencies)
-    if definition != "log_thinned":
-        raise ValueError(f"expected definition degen or log_thinned, got {definition!r}")
     rounded, first = np.unique(np.round(log_rank[:-1] * _BINS_PER_E) / _BINS_PER_E, return_index=True)
     return rounded, np.log(frequencies[first])
 

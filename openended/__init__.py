@@ -1,7 +1,43 @@
 """A benchmark harness for open-ended text generation.
 
+    import openended as oe
+
+    result = oe.evaluate(human="human.jsonl", systems={"greedy": "greedy.jsonl"})
+    print(result.table())
+
 The four folders beside this file are links to the folders of the same name at the top of the repository: one import
 name, `openended`, that wheel, editable install, checkout, type checker and IDE all follow.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from openended import metrics as metrics
+    from openended.harness.api import evaluate as evaluate
+    from openended.harness.api import measure as measure
+    from openended.harness.evaluation import Evaluation as Evaluation
+
 __version__ = "0.1.0"
+__all__ = ["Evaluation", "__version__", "evaluate", "measure", "metrics"]
+
+_HOMES = {
+    "Evaluation": "openended.harness.evaluation",
+    "evaluate": "openended.harness.api",
+    "measure": "openended.harness.api",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's own
+    # Only when asked for: `import openended` alone must stay light.
+    if name == "metrics":
+        return import_module("openended.metrics")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -20,7 +20,7 @@ _CHARS_PER_TOKEN = 6
 _REMEMBERED = 300_000
 
 
-class Cut(NamedTuple):
+class CutDocument(NamedTuple):
     """A document in two: `prompt + human` is its beginning, character by character."""
 
     prompt: str
@@ -43,7 +43,7 @@ class Cutter:
         self._tokenizer = tokenizer if unit == "tokens" else None
         self._counts = _Counts(self._tokenizer)
 
-    def cut(self, text: str) -> Cut | None:
+    def cut(self, text: str) -> CutDocument | None:
         """Return prompt and continuation, or None if nothing is left for the continuation.
 
         Where the tokens of the prompt end within a character, the prompt ends before it; where the tokenizer changes
@@ -80,7 +80,7 @@ class _Counts(dict[str, int]):
         return count
 
 
-def cut_words(text: str, length: int, max_length: int | None) -> Cut | None:
+def cut_words(text: str, length: int, max_length: int | None) -> CutDocument | None:
     """Cut after the first `length` whitespace words; the continuation keeps its leading space."""
     ends = (match.end() for match in _WORD.finditer(text))
     at = next(islice(ends, length - 1, None), None)
@@ -113,6 +113,6 @@ def _end_of(text: str, ids: list[int], tokenizer: Tokenizer, length: int) -> int
     return None
 
 
-def _cut_at(text: str, at: int, end: int) -> Cut | None:
+def _cut_at(text: str, at: int, end: int) -> CutDocument | None:
     prompt, human = text[:at], text[at:end]
-    return Cut(prompt, human) if human.strip() else None
+    return CutDocument(prompt, human) if human.strip() else None

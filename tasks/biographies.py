@@ -20,12 +20,12 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from openended.harness.contract import SourceFile, Task, Tokenizer
+from openended.harness.contract import Task, Tokenizer
 from openended.harness.errors import DataError
 from openended.harness.io import read_jsonl
 from openended.harness.registry import register
 from openended.harness.rng import stream
-from openended.harness.types import Example
+from openended.harness.types import Example, SourceFile
 from openended.tasks._files import own_digest
 from openended.tasks._order import by_hash
 from openended.tasks._records import usable_text
@@ -47,7 +47,9 @@ class Biographies(Task):
     size: ClassVar[str] = "6,637 biographies of 80 to 350 words"
     licence: ClassVar[str] = "CC BY-SA (text of Wikipedia)"
     obtained: ClassVar[str] = "by hand: not distributed, the source says how to make it"
-    command: ClassVar[str] = "openended task=biographies task.path=FILE.jsonl task.num_in_context=5 model=mistral"
+    command: ClassVar[str] = (
+        "openended task=biographies task.path=FILE.jsonl task.num_in_context=5 model=mistral judge=gpt2-large"
+    )
 
     path: str | None = None  # your own file, see above
     num_in_context: int = 5  # the paper varies n

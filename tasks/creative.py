@@ -24,7 +24,7 @@ from importlib.resources import files as package_files
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from openended.harness.contract import SourceFile, Task, Tokenizer
+from openended.harness.contract import Task, Tokenizer
 from openended.harness.errors import DataError
 from openended.harness.io import open_text, read_jsonl
 from openended.harness.record import read_record
@@ -32,7 +32,7 @@ from openended.harness.registry import register
 from openended.harness.rng import stream
 from openended.harness.rows import Rows
 from openended.harness.signature import digest, digest_bytes
-from openended.harness.types import Example, Json
+from openended.harness.types import Example, Json, SourceFile
 from openended.tasks._files import own_digest
 from openended.tasks._records import text_field
 
@@ -49,7 +49,7 @@ class Creative(Task):
     size: ClassVar[str] = "32 instructions, drawn as often as asked"
     licence: ClassVar[str] = "Apache-2.0"
     obtained: ClassVar[str] = "none"
-    command: ClassVar[str] = "openended task=creative model=docs-m task.reference=RUN_FOLDER"
+    command: ClassVar[str] = "openended task=creative model=docs-m task.reference=RUN_FOLDER judge=gpt2-large"
     no_human: ClassVar[str] = ": set task.reference to another system's run folder or texts"
 
     path: str | None = None  # instructions, one a line; null: ours

@@ -39,7 +39,9 @@ class Hub(Task):
     size: ClassVar[str] = "any"
     licence: ClassVar[str] = "the dataset's own"
     obtained: ClassVar[str] = "fetched at the first use"
-    command: ClassVar[str] = "openended task=hub task.path=Salesforce/wikitext task.config=wikitext-2-raw-v1 model=gpt2"
+    command: ClassVar[str] = (
+        "openended task=hub task.path=Salesforce/wikitext task.config=wikitext-2-raw-v1 model=gpt2 judge=gpt2-large"
+    )
 
     path: str  # hub id, or a folder
     config: str | None = None

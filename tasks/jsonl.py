@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from openended.harness.contract import SourceFile, Task, Tokenizer
+from openended.harness.contract import Task, Tokenizer
 from openended.harness.errors import DataError
 from openended.harness.io import file_digest, read_jsonl
 from openended.harness.registry import register
-from openended.harness.types import Example
+from openended.harness.types import Example, SourceFile
 from openended.tasks._records import Ids, id_field_of, text_field
 
 
@@ -33,7 +33,7 @@ class JsonLines(Task):
     size: ClassVar[str] = "any"
     licence: ClassVar[str] = "the file's own"
     obtained: ClassVar[str] = "yours: `prompt` and `human`, one object a line"
-    command: ClassVar[str] = "openended task=jsonl task.path=FILE.jsonl"
+    command: ClassVar[str] = "openended task=jsonl task.path=FILE.jsonl judge=gpt2-large"
 
     path: str
     prompt_field: str = "prompt"

@@ -2,7 +2,7 @@
 
 Pillutla et al. 2021, section 4: the first 15 % of the continuation is drawn uniformly from the vocabulary, then each
 token is the one that brings the running perplexity of the continuation, given the prompt, nearest to the perplexity of
-human text. No public code exists; no end token is ever chosen, so that every text has the full length.
+human text. No public code exists; the end token is never chosen, so that every text has the full length.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from openended.harness.decoding.base import Decoder, Job, Prompt
+from openended.harness.decoding.rows import Running
+from openended.harness.decoding.stopping import end_ids
 from openended.harness.errors import SpecError
 from openended.harness.registry import register
 from openended.harness.rng import row_uniforms
@@ -54,44 +56,62 @@ class Adversarial(Decoder):
         return dataclasses.replace(self, human_ppl=float(human_ppl))
 
     def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
-        """Decode a batch; one forward pass a step, all tokens compared at once."""
-        import torch
-
-        from openended.harness.decoding.cache import runner
-        from openended.harness.decoding.sampling import finished, prompt_ids
+        """Decode texts; one forward pass a step, all tokens compared at once."""
+        from openended.harness.decoding.rows import run_rows
 
         if self.human_ppl is None:
             raise SpecError("decoder.adversarial.human_ppl: expected a perplexity; call resolve(human_ppl) first")
-        limit = job.max_new_tokens
-        ids = prompt_ids(lm, prompts)
-        random = int(np.ceil(self.random_share * limit)) if self.random_share else 0
-        drawn = torch.from_numpy(self._random(lm, prompts, job, random)).to(lm.device)
-        out = torch.zeros((len(ids), limit), dtype=torch.int64, device=lm.device)
-        with torch.inference_mode():
-            cache = runner(lm, len(ids), ids.shape[1] + limit)
-            total = torch.zeros(len(ids), 1, dtype=torch.float64, device=lm.device)
-            feed = ids
-            for step in range(limit):
-                logits = cache.logits(cache.feed(feed))
-                nll = -torch.log_softmax(logits.double(), dim=-1)
-                token = drawn[:, step] if step < random else self._nearest(lm, nll, total, step)
-                total += nll.gather(1, token[:, None])
-                out[:, step] = token
-                job.advance(len(token))
-                feed = token[:, None]
-        job.emit([finished(lm, p, row, ended=False) for p, row in zip(prompts, out.tolist(), strict=True)])
+        random = int(np.ceil(self.random_share * job.max_new_tokens)) if self.random_share else 0
+        run_rows([lm], prompts, job, _Steering(lm, self.human_ppl, random, min(job.places, len(prompts)), job.seed))
 
-    def _nearest(self, lm: LanguageModel, nll: Tensor, total: Tensor, step: int) -> Tensor:
-        """The token that brings exp(mean NLL) nearest to the target; ties: the lowest id."""
-        target = self.human_ppl or 0.0
-        distance = ((total + nll) / (step + 1)).clamp(max=700.0).exp().sub_(target).abs_()
-        for end in lm.eos_ids:
-            distance[:, end] = float("inf")
-        return distance.argmin(-1)
 
-    def _random(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job, count: int) -> np.ndarray:
-        """Uniform tokens, the end tokens left out, shape (n, count)."""
-        allowed = np.setdiff1d(np.arange(lm.vocab_size), lm.eos_ids)
-        size = len(allowed)
-        u = np.stack([row_uniforms(job.seed, p.example_id, p.sample, count) for p in prompts])
-        return allowed[np.minimum((u * size).astype(np.int64), size - 1)]
+class _Steering:
+    """Random tokens and running losses of the rows; see `Chooser`."""
+
+    def __init__(self, lm: LanguageModel, target: float, random: int, count: int, seed: int) -> None:
+        import torch
+
+        self._ends, self._size, self._target, self._seed = end_ids(lm), lm.vocab_size, target, seed
+        self._drawn = torch.zeros((count, random), dtype=torch.int64, device=lm.device)
+        self._total = torch.zeros((count, 1), dtype=torch.float64, device=lm.device)
+
+    def seat(self, place: int, prompt: Prompt) -> None:
+        """See `Chooser`; the random tokens are uniform, end tokens left out."""
+        import torch
+
+        size = self._size - len(self._ends)
+        u = row_uniforms(self._seed, prompt.example_id, prompt.sample, self._drawn.shape[1])
+        tokens = np.minimum((u * size).astype(np.int64), size - 1)
+        for end in sorted(self._ends):
+            tokens += tokens >= end
+        self._drawn[place] = torch.from_numpy(tokens)
+        self._total[place] = 0.0
+
+    def move(self, source: list[int], target: list[int]) -> None:
+        """See `Chooser`."""
+        self._drawn[target], self._total[target] = self._drawn[source], self._total[source]
+
+    def choose(self, logits: list[Tensor], now: Running) -> Tensor:
+        """See `Chooser`; the token that brings exp(mean NLL) nearest to the target, ties: the lowest id."""
+        import torch
+
+        nll = -torch.log_softmax(logits[0].double(), dim=-1)
+        steps = torch.from_numpy(now.steps).to(nll.device)[:, None]
+        token = torch.zeros(now.n, dtype=torch.int64, device=nll.device)
+        random = self._drawn.shape[1]
+        steered = (now.steps >= random).nonzero()[0].tolist()
+        if steered:
+            mean = (self._total[steered] + nll[steered]) / (steps[steered] + 1)
+            distance = mean.clamp_(max=700.0).exp_().sub_(self._target).abs_()
+            distance[:, list(self._ends)] = float("inf")
+            token[steered] = distance.argmin(-1)
+        early = (now.steps < random).nonzero()[0].tolist()
+        if early:
+            token[early] = self._drawn[early].gather(1, steps[early]).squeeze(1)
+        self._total[: now.n] += nll.gather(1, token[:, None])
+        return token
+
+    def log_prob(self, place: int) -> float:
+        """See `Chooser`."""
+        del place
+        return float("nan")

@@ -46,6 +46,8 @@ class Job:
     """Called with the number of tokens made, for the progress bar."""
     min_new_tokens: int = 0
     """The end of text is forbidden before."""
+    places: int = 64
+    """Texts at once."""
     companions: Mapping[str, LanguageModel] = field(default_factory=dict)
     """The models that the decoder asked for beside the one under test, by its names."""
 
@@ -133,7 +135,7 @@ class Decoder(Spec):
             )
 
     def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
-        """Continue a batch of prompts of one length; emits every row."""
+        """Continue prompts, `job.places` at once; emits every row."""
         raise TypeError(f"{type(self).__name__} does not run {len(prompts)} prompts on {lm.spec.title}: {job}")
 
 
@@ -191,12 +193,6 @@ class QDecoder(Decoder):
         """State after tokens of this surprise (n,), in nats, under the distribution before truncation."""
         del surprise
         return state
-
-    def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
-        """Draw a batch."""
-        from openended.harness.decoding.sampling import sample_batch
-
-        sample_batch(lm, self, prompts, job)
 
 
 def check_temperature(decoder: Decoder) -> None:

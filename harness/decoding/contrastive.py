@@ -7,16 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from openended.harness.decoding.base import Decoder, Job, Prompt
+from openended.harness.decoding.penalties import forbid_end
+from openended.harness.decoding.places import Places
+from openended.harness.decoding.rows import Running, finished, run_rows
+from openended.harness.decoding.stopping import ends
 from openended.harness.errors import SpecError
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.registry import register
+from openended.harness.types import I64
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.decoding.cache import Runner
     from openended.harness.models.transformers import LanguageModel
 
 
@@ -44,87 +50,103 @@ class ContrastiveSearch(Decoder):
         self.require(0 <= self.alpha <= 1, "alpha", "a number in [0, 1]")
 
     def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
-        """Search a batch."""
+        """Search texts."""
         import torch
 
-        from openended.harness.decoding.cache import runner
-        from openended.harness.decoding.penalties import forbid_end
-        from openended.harness.decoding.sampling import prompt_ids
-
-        ids = prompt_ids(lm, prompts)
-        (n, start), k = ids.shape, min(self.k, lm.vocab_size)
-        texts = _Texts(lm, prompts, job)
         with torch.inference_mode():
-            cache = runner(lm, n * k, start + job.max_new_tokens)
-            hidden = cache.feed(ids, every=True)
-            cache.reorder(torch.arange(n * k, device=ids.device) // k)
-            room = torch.zeros((n, start + job.max_new_tokens, hidden.shape[2]), device=ids.device)
-            room[:, :start] = torch.nn.functional.normalize(hidden.float(), dim=-1)
-            logits = cache.logits(hidden[:, -1])
-            for step in range(job.max_new_tokens):
-                if job.may_not_end(step):
-                    logits = forbid_end(logits, lm.eos_ids)
-                p, tokens = torch.softmax(logits, dim=-1).topk(k, dim=-1)
-                made = cache.feed(tokens.reshape(-1, 1)).view(len(tokens), k, -1)
-                new = torch.nn.functional.normalize(made.float(), dim=-1)
-                close = torch.einsum("nkd,ntd->nkt", new, room[:, : start + step]).amax(-1)
-                choice = ((1 - self.alpha) * p - self.alpha * close).argmax(-1)
-                rows = torch.arange(len(choice), device=ids.device)
-                token, hidden, room[:, start + step] = tokens[rows, choice], made[rows, choice], new[rows, choice]
-                kept = texts.add(token)
-                if not kept:
-                    return
-                cache.reorder((rows * k + choice).repeat_interleave(k), since=start + step)
-                hidden, room = _leave(cache, texts, kept, k, hidden, room)
-                logits = cache.logits(hidden)
-        texts.end()
+            _Search(lm, self, prompts, job).run()
 
 
-def _leave(cache: Runner, texts: _Texts, kept: list[int], k: int, *rows: Tensor) -> tuple[Tensor, ...]:
-    """Take the texts that ended out of the cache and of everything with one row a text."""
-    if len(kept) == len(texts.index):
-        return rows
-    order = cache.keep([i * k + j for i in kept for j in range(k)])
-    place = [row // k for row in order[::k]]
-    texts.reorder(place)
-    return tuple(r[place] for r in rows)
+class _Search:
+    """Texts of contrastive search, k rows each: one for each candidate."""
 
+    def __init__(self, lm: LanguageModel, spec: ContrastiveSearch, prompts: Sequence[Prompt], job: Job) -> None:
+        import torch
 
-class _Texts:
-    """Tokens of the texts still running, one a step."""
+        self.lm, self.alpha, self.job, self.k = lm, spec.alpha, job, min(spec.k, lm.vocab_size)
+        self.places = Places([lm], prompts, job, width=self.k)
+        count = self.places.count
+        self.starts = np.zeros(count, dtype=np.int64)
+        self.tokens = torch.zeros((count, job.max_new_tokens), dtype=torch.int64, device=lm.device)
+        self.hidden: Tensor | None = None
+        """State from which each text goes on, (count, d)."""
+        self.seen: Tensor | None = None
+        """States of all its tokens at length 1, (count, room, d)."""
 
-    def __init__(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
-        self.lm, self.prompts, self.job = lm, prompts, job
-        self.index = list(range(len(prompts)))
-        self.tokens: list[list[int]] = [[] for _ in prompts]
+    def run(self) -> None:
+        """Search until every text is done."""
+        import torch
 
-    def add(self, token: Tensor) -> list[int]:
-        """Note a token a text; emits those that ended and returns the places of the others."""
-        from openended.harness.decoding.sampling import finished
+        places, run = self.places, self.places.runs[0]
+        while True:
+            self._take_turn()
+            n = len(places)
+            if not n or self.hidden is None or self.seen is None:
+                return
+            logits = run.logits(self.hidden[:n])
+            if early := [i for i, step in enumerate(places.made[:n].tolist()) if self.job.may_not_end(step)]:
+                logits = forbid_end(logits, self.lm.eos_ids, early)
+            p, tokens = torch.softmax(logits, dim=-1).topk(self.k, dim=-1)
+            made = run.extend(tokens.reshape(-1), places.rows(range(n))).view(n, self.k, -1)
+            new = torch.nn.functional.normalize(made.float(), dim=-1)
+            lengths = self.starts[:n] + places.made[:n]
+            choice = ((1 - self.alpha) * p - self.alpha * self._closeness(new, lengths)).argmax(-1)
+            rows = torch.arange(n, device=choice.device)
+            token = tokens[rows, choice]
+            self.hidden[:n] = made[rows, choice]
+            self.seen[rows, torch.from_numpy(lengths).to(rows.device)] = new[rows, choice]
+            self.tokens[rows, torch.from_numpy(places.made[:n]).to(rows.device)] = token
+            places.made[:n] += 1
+            self.job.advance(n)
+            self._end(token)
+            source = (rows * self.k + choice).repeat_interleave(self.k).tolist()
+            run.copy(source, places.rows(range(n)), since=int(lengths.min()))
 
-        kept, made = [], []
-        for place, one in enumerate(token.tolist()):
-            if one in self.lm.eos_ids:
-                prompt = self.prompts[self.index[place]]
-                made.append(finished(self.lm, prompt, self.tokens[place], ended=True))
-            else:
-                self.tokens[place].append(one)
-                kept.append(place)
-        self.job.advance(len(self.index))
-        if made:
-            self.job.emit(made)
-        return kept
+    def _closeness(self, new: Tensor, lengths: I64) -> Tensor:
+        """The largest cosine of each candidate with what came before, (n, k); texts of one length together."""
+        import torch
 
-    def reorder(self, order: Sequence[int]) -> None:
-        """Take the texts that stay."""
-        self.index, self.tokens = [self.index[i] for i in order], [self.tokens[i] for i in order]
+        assert self.seen is not None  # noqa: S101 - a text was seated
+        close = new.new_empty(new.shape[:2])
+        for length in np.unique(lengths).tolist():
+            at = np.flatnonzero(lengths == length).tolist()
+            close[at] = torch.einsum("nkd,ntd->nkt", new[at], self.seen[at, :length]).amax(-1)
+        return close
 
-    def end(self) -> None:
-        """Emit what the length limit stopped."""
-        from openended.harness.decoding.sampling import finished
+    def _take_turn(self) -> None:
+        """Seat who waits and move what must move."""
+        import torch
 
-        pairs = zip(self.index, self.tokens, strict=True)
-        self.job.emit([finished(self.lm, self.prompts[i], t, ended=False) for i, t in pairs])
+        turn = self.places.turn()
+        if turn.source:
+            for kept in (self.hidden, self.seen, self.tokens):
+                if kept is not None:
+                    kept[turn.target] = kept[turn.source]
+            self.starts[turn.target] = self.starts[turn.source]
+        if not turn.fresh:
+            return
+        for place, states in zip(turn.fresh, self.places.start()[0], strict=True):
+            if self.hidden is None or self.seen is None:
+                self.hidden = states.new_zeros((self.places.count, states.shape[1]))
+                shape = (self.places.count, self.places.room, states.shape[1])
+                self.seen = states.new_zeros(shape, dtype=torch.float32)
+            self.starts[place] = len(states)
+            self.hidden[place] = states[-1]
+            self.seen[place, : len(states)] = torch.nn.functional.normalize(states.float(), dim=-1)
+
+    def _end(self, token: Tensor) -> None:
+        """Emit the texts that are over and free their places."""
+        ended = ends(self.lm, token).tolist()
+        steps = self.places.made[: len(ended)].tolist()
+        over = [i for i, step in enumerate(steps) if ended[i] or step == self.job.max_new_tokens]
+        if not over:
+            return
+        made = []
+        for i in over:
+            ids = self.tokens[i, : steps[i] - ended[i]].tolist()
+            made.append(finished(self.lm, self.places.prompt(i), ids, ended=ended[i]))
+        self.job.emit(made)
+        self.places.leave(over)
 
 
 def _bundled_amateur() -> Mapping[str, Any]:
@@ -183,37 +205,8 @@ class ContrastiveDecoding(Decoder):
             )
 
     def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
-        """Decode a batch."""
-        import torch
-
-        from openended.harness.decoding.cache import runner
-        from openended.harness.decoding.penalties import forbid_end
-        from openended.harness.decoding.sampling import prompt_ids
-
-        amateur = self._amateur(lm, job)
-        ids = prompt_ids(lm, prompts)
-        texts = _Texts(lm, prompts, job)
-        with torch.inference_mode():
-            pair = [runner(m, len(ids), ids.shape[1] + job.max_new_tokens) for m in (lm, amateur)]
-            feed = ids
-            for step in range(job.max_new_tokens):
-                strong, weak = (run.logits(run.feed(feed)) for run in pair)
-                if job.may_not_end(step):
-                    strong = forbid_end(strong, lm.eos_ids)
-                expert = torch.log_softmax(strong, dim=-1)
-                other = torch.log_softmax(weak / self.amateur_temperature, dim=-1)
-                low = expert < expert.amax(-1, keepdim=True) + math.log(self.alpha)
-                token = (expert - other).masked_fill_(low, float("-inf")).argmax(-1)
-                kept = texts.add(token)
-                if not kept:
-                    return
-                if len(kept) < len(token):
-                    order = pair[0].keep(kept)
-                    pair[1].keep(kept)
-                    texts.reorder(order)
-                    token = token[order]
-                feed = token[:, None]
-        texts.end()
+        """Decode texts."""
+        run_rows([lm, self._amateur(lm, job)], prompts, job, _Difference(lm, self.alpha, self.amateur_temperature))
 
     def _amateur(self, lm: LanguageModel, job: Job) -> LanguageModel:
         """The amateur that came with the job."""
@@ -226,3 +219,35 @@ class ContrastiveDecoding(Decoder):
                 f"{lm.vocab_size}; both need as many"
             )
         return amateur
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """See `Chooser`; nothing is remembered."""
+
+    lm: LanguageModel
+    alpha: float
+    temperature: float
+
+    def seat(self, place: int, prompt: Prompt) -> None:
+        """See `Chooser`."""
+
+    def move(self, source: list[int], target: list[int]) -> None:
+        """See `Chooser`."""
+
+    def choose(self, logits: list[Tensor], now: Running) -> Tensor:
+        """See `Chooser`."""
+        import torch
+
+        strong, weak = logits
+        if early := now.may_not_end():
+            strong = forbid_end(strong, self.lm.eos_ids, early)
+        expert = torch.log_softmax(strong, dim=-1)
+        other = torch.log_softmax(weak / self.temperature, dim=-1)
+        low = expert < expert.amax(-1, keepdim=True) + math.log(self.alpha)
+        return (expert - other).masked_fill_(low, float("-inf")).argmax(-1)
+
+    def log_prob(self, place: int) -> float:
+        """See `Chooser`."""
+        del place
+        return math.nan

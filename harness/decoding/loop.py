@@ -1,14 +1,15 @@
-"""The loop over prompts: buckets of one length, batches, retreat when memory runs out."""
+"""Generation of all prompts, and the retreat when memory runs out."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from functools import partial
 from typing import TYPE_CHECKING
 
-from openended.harness.decoding.base import Advance, Decoder, Emit, Job, Prompt
+from openended.harness.decoding.base import Advance, Decoder, Emit, Job, Prompt, QDecoder
+from openended.harness.decoding.sampling import sample
 from openended.harness.errors import SpecError, first_line
 from openended.harness.models.memory import free_memory, out_of_memory
 from openended.harness.types import Generation
@@ -46,7 +47,7 @@ def generate(
         seed: The run's seed.
         max_new_tokens: Length limit.
         min_new_tokens: The end of text is forbidden before; 0: it may come at once.
-        batch_size: Rows at once; halved for a batch that does not fit into memory.
+        batch_size: Texts at once: one that ends gives its place to the next; halved where they do not fit into memory.
         emit: Gets rows as soon as they are finished, in any order, each once.
         advance: Gets the number of tokens just made.
         companions: The models that the decoder needs beside this one (`Decoder.companions`), loaded.
@@ -61,39 +62,35 @@ def generate(
     prompts = [replace(p, token_ids=(*lm.lead(p.token_ids), *p.token_ids)) for p in prompts]
     longest = max((len(p.token_ids) for p in prompts), default=0)
     decoder.plan_check(lm.context_length, max_new_tokens, longest)
-    job = Job(seed, max_new_tokens, emit, advance or (lambda _: None), min_new_tokens, companions or {})
-    for batch in _batches(prompts, batch_size):
-        _run_or_halve(lm, decoder, batch, job)
+    job = Job(seed, max_new_tokens, emit, advance or (lambda _: None), min_new_tokens, batch_size, companions or {})
+    _run_or_halve(lm, decoder, list(prompts), job)
 
 
-def _batches(prompts: Sequence[Prompt], batch_size: int) -> Iterator[list[Prompt]]:
-    """Batches of one prompt length each; longest first, so that memory runs out early if it does."""
-    ordered = sorted(prompts, key=lambda p: -len(p.token_ids))
-    for _, group in groupby(ordered, key=lambda p: len(p.token_ids)):
-        bucket = list(group)
-        for start in range(0, len(bucket), batch_size):
-            yield bucket[start : start + batch_size]
+def _emit(emit: Emit, done: set[tuple[str, int]], rows: list[Generation]) -> None:
+    """Pass rows on and note them."""
+    done.update((g.example_id, g.sample) for g in rows)
+    emit(rows)
 
 
-def _run_or_halve(lm: LanguageModel, decoder: Decoder, batch: list[Prompt], job: Job) -> None:
-    """Run a batch; where memory runs out, run what is left of it in halves."""
-    done: set[tuple[str, int]] = set()
+def _run_or_halve(lm: LanguageModel, decoder: Decoder, left: list[Prompt], job: Job) -> None:
+    """Run all prompts; where memory runs out, begin those that are not finished again with half as many at once."""
+    while left:
+        done: set[tuple[str, int]] = set()
 
-    def emit(rows: list[Generation]) -> None:
-        done.update((g.example_id, g.sample) for g in rows)
-        job.emit(rows)
-
-    try:
-        decoder.run(lm, batch, replace(job, emit=emit))
-    except (RuntimeError, MemoryError) as err:
-        if len(batch) == 1 or not out_of_memory(err):
-            raise
-        message = first_line(err)
-    else:
-        return
-    free_memory()
-    left = [p for p in batch if (p.example_id, p.sample) not in done]
-    half = max(len(batch) // 2, 1)
-    _log.warning("out of memory with %d rows, going on with %d: %s", len(batch), half, message)
-    for start in range(0, len(left), half):
-        _run_or_halve(lm, decoder, left[start : start + half], job)
+        places = min(job.places, len(left))
+        now = replace(job, emit=partial(_emit, job.emit, done), places=places)
+        try:
+            if isinstance(decoder, QDecoder):
+                sample(lm, decoder, left, now)
+            else:
+                decoder.run(lm, left, now)
+        except (RuntimeError, MemoryError) as err:
+            if places == 1 or not out_of_memory(err):
+                raise
+            message = first_line(err)
+        else:
+            return
+        free_memory()
+        left = [p for p in left if (p.example_id, p.sample) not in done]
+        job = replace(job, places=max(places // 2, 1))
+        _log.warning("out of memory with %d rows, going on with %d: %s", places, job.places, message)

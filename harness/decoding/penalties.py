@@ -12,31 +12,23 @@ if TYPE_CHECKING:
     from openended.harness.decoding.search import Beam
 
 
-def penalise(decoder: QDecoder | Beam, logits: Tensor, history: Tensor) -> Tensor:
+def penalise(decoder: QDecoder | Beam, logits: Tensor, history: Tensor, lengths: Tensor | None = None) -> Tensor:
     """Apply repetition penalty, then the n-gram ban, as transformers orders them.
 
     Args:
         decoder: Its `repetition_penalty` and `no_repeat_ngram_size` count.
         logits: Shape (n, V); not changed.
-        history: Token ids so far, prompt included, shape (n, t), every row as long.
+        history: Token ids so far, prompt included, shape (n, t).
+        lengths: How many of them count in each row, shape (n,), at least 1; None: all.
 
     Returns:
         Shape (n, V), float32; `logits` itself where nothing applies.
     """
     if decoder.repetition_penalty != 1:
-        logits = repetition_penalty(logits, history, decoder.repetition_penalty)
+        logits = repetition_penalty(logits, history, decoder.repetition_penalty, lengths)
     if decoder.no_repeat_ngram_size > 0:
-        logits = ban_ngrams(logits, history, decoder.no_repeat_ngram_size)
+        logits = ban_ngrams(logits, history, decoder.no_repeat_ngram_size, lengths)
     return logits
-
-
-def ends(tokens: Tensor, eos_ids: Sequence[int]) -> Tensor:
-    """Say which tokens end their text, in the shape of `tokens`."""
-    import torch
-
-    if len(eos_ids) == 1:
-        return tokens == eos_ids[0]
-    return torch.isin(tokens, tokens.new_tensor(list(eos_ids)))
 
 
 def forbid_end(logits: Tensor, eos_ids: Sequence[int], rows: Sequence[int] | slice = slice(None)) -> Tensor:
@@ -52,25 +44,31 @@ def forbid_end(logits: Tensor, eos_ids: Sequence[int], rows: Sequence[int] | sli
     return logits
 
 
-def repetition_penalty(logits: Tensor, history: Tensor, penalty: float) -> Tensor:
+def repetition_penalty(logits: Tensor, history: Tensor, penalty: float, lengths: Tensor | None = None) -> Tensor:
     """Divide positive logits of seen tokens by the penalty, multiply negative ones (Keskar et al. 2019)."""
     import torch
 
+    if lengths is not None:  # what lies beyond a row's end stands for its first token, which is seen anyway
+        inside = torch.arange(history.shape[1], device=history.device) < lengths[:, None]
+        history = torch.where(inside, history, history[:, :1])
     seen = logits.gather(1, history)
     return logits.scatter(1, history, torch.where(seen < 0, seen * penalty, seen / penalty))
 
 
-def ban_ngrams(logits: Tensor, history: Tensor, order: int) -> Tensor:
+def ban_ngrams(logits: Tensor, history: Tensor, order: int, lengths: Tensor | None = None) -> Tensor:
     """Forbid every token that would complete an n-gram already in the history (Paulus et al. 2018)."""
     import torch
 
-    length = history.shape[1]
-    if length < order:
+    longest = history.shape[1]
+    if longest < order:
         return logits
+    if lengths is None:
+        lengths = torch.full((len(history),), longest, device=history.device)
     follows = history[:, order - 1 :]
-    match = follows.new_ones(follows.shape, dtype=torch.bool)
+    match = torch.arange(order - 1, longest, device=history.device) < lengths[:, None]  # windows inside their row
     for back in range(1, order):  # the token `back` places before a window's end equals the one that far from our end
-        match &= history[:, order - 1 - back : length - back] == history[:, length - back, None]
+        own = history.gather(1, (lengths[:, None] - back).clamp_min(0))
+        match &= history[:, order - 1 - back : longest - back] == own
     rows, at = match.nonzero(as_tuple=True)
     out = logits.clone()
     out[rows, follows[rows, at]] = float("-inf")

@@ -1,10 +1,9 @@
 """Beam search and beam sampling: many hypotheses a text, no token-level Q.
 
 The rules are those of transformers 5 (`generate` with num_beams): each step keeps the 2 · num_beams best continuations
-of a text, (1 + m) · num_beams with m > 1 end tokens; those among the first num_beams that end are finished hypotheses,
-scored by log-probability over length^length_penalty; the best num_beams that do not end go on. Here a text leaves the
-batch when it is done, only the best tokens of each beam are candidates, and only cache rows whose parent changed are
-moved.
+of a text; those among the first num_beams that end are finished hypotheses, scored by log-probability over
+length^length_penalty; the best num_beams that do not end go on. Here a text that is done gives its place
+to the next one, only the best tokens of each beam are candidates, and only cache rows whose parent changed are moved.
 """
 
 from __future__ import annotations
@@ -16,13 +15,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from openended.harness.decoding.base import Decoder, Job, Prompt, check_temperature
+from openended.harness.decoding.places import Places
+from openended.harness.decoding.stopping import end_ids, ends
 from openended.harness.registry import register
 from openended.harness.rng import stream
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.decoding.cache import Runner
     from openended.harness.models.transformers import LanguageModel
 
 LOW = -1.0e9
@@ -57,8 +57,11 @@ class Beam(Decoder):
         return log_probs
 
     def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
-        """Search a batch."""
-        _Search(lm, self, prompts, job).run()
+        """Search texts."""
+        import torch
+
+        with torch.inference_mode():
+            _Search(lm, self, prompts, job).run()
 
 
 @register("decoder")
@@ -104,116 +107,153 @@ class BeamSample(Beam):
 class _Text:
     """One text in the search."""
 
-    index: int
-    """Which prompt of the batch."""
     noise: np.random.Generator | None
     finished: list[tuple[float, list[int]]] = field(default_factory=list)
     """Score and tokens of finished hypotheses, best first, at most num_beams."""
 
 
 class _Search:
-    """A batch of texts, num_beams rows each."""
+    """Texts, num_beams rows each."""
 
     def __init__(self, lm: LanguageModel, spec: Beam, prompts: Sequence[Prompt], job: Job) -> None:
-        self.lm, self.spec, self.prompts, self.job = lm, spec, prompts, job
-        noise = [stream(job.seed, "beam", p.example_id, p.sample) if spec.stochastic else None for p in prompts]
-        self.texts = [_Text(i, g) for i, g in enumerate(noise)]
+        import torch
+
+        self.lm, self.spec, self.job = lm, spec, job
+        self.places = Places([lm], prompts, job, width=spec.num_beams)
+        shape = (self.places.count, spec.num_beams)
+        self.texts: list[_Text | None] = [None] * self.places.count
+        self.starts = np.zeros(self.places.count, dtype=np.int64)
+        self.history = torch.zeros((*shape, self.places.room), dtype=torch.int64, device=lm.device)
+        """Token ids, prompt included."""
+        self.running = torch.zeros(shape, device=lm.device)
+        """Scores of the hypotheses that go on."""
+        self.last = torch.zeros(shape, dtype=torch.int64, device=lm.device)
 
     def run(self) -> None:
         """Search until every text is done."""
+        places, run = self.places, self.places.runs[0]
+        while True:
+            self._take_turn()
+            n = len(places)
+            if not n:
+                return
+            parents = self._step(run.logits(places.feed(self.last[:n].reshape(-1))[0]))
+            places.made[:n] += 1
+            self.job.advance(n)
+            done = [i for i in range(n) if self._is_done(i)]
+            gone = {i * self.spec.num_beams + j for i in done for j in range(self.spec.num_beams)}
+            moved = [(old, new) for new, old in enumerate(parents.tolist()) if old != new and new not in gone]
+            run.copy([old for old, _ in moved], [new for _, new in moved])
+            self._leave(done)
+
+    def _take_turn(self) -> None:
+        """Seat who waits and move what must move."""
         import torch
 
-        from openended.harness.decoding.cache import runner
-        from openended.harness.decoding.sampling import prompt_ids
+        turn = self.places.turn()
+        for old, new in zip(turn.source, turn.target, strict=True):
+            self.texts[new] = self.texts[old]
+        if turn.source:
+            for kept in (self.history, self.running, self.last):
+                kept[turn.target] = kept[turn.source]
+            self.starts[turn.target] = self.starts[turn.source]
+        for place in turn.fresh:
+            prompt = self.places.prompt(place)
+            ids = self.places.ids(prompt)
+            draws = self.spec.stochastic
+            noise = stream(self.job.seed, "beam", prompt.example_id, prompt.sample) if draws else None
+            self.texts[place] = _Text(noise)
+            self.starts[place] = len(ids)
+            self.history[place, :, : len(ids)] = torch.tensor(ids, device=self.history.device)
+            self.running[place] = LOW
+            self.running[place, 0] = 0.0
 
-        beams, limit = self.spec.num_beams, self.job.max_new_tokens
-        ids = prompt_ids(self.lm, self.prompts)
-        n, self.start = ids.shape
-        with torch.inference_mode():
-            cache = runner(self.lm, n * beams, self.start + limit)
-            hidden = cache.feed(ids)
-            cache.reorder(torch.arange(n * beams, device=ids.device) // beams)
-            logits = cache.logits(hidden).repeat_interleave(beams, 0)
-            self.history = torch.zeros((n, beams, self.start + limit), dtype=torch.int64, device=ids.device)
-            self.history[:, :, : self.start] = ids[:, None]
-            self.running = torch.full((n, beams), LOW, device=ids.device)
-            self.running[:, 0] = 0.0
-            for step in range(limit):
-                parents, tokens = self._step(logits, step)
-                done = [self._is_done(i, step + 1) for i in range(len(self.texts))]
-                self.job.advance(len(self.texts))
-                last = step + 1 == limit
-                cache.reorder(parents) if not last else None
-                kept = [] if last else [i for i, d in enumerate(done) if not d]
-                tokens = self._leave(cache, kept, tokens)
-                if not kept:
-                    return
-                logits = cache.logits(cache.feed(tokens.reshape(-1, 1)))
-
-    def _step(self, logits: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        """Score continuations, collect the finished, choose those that go on; returns parent rows and tokens."""
+    def _step(self, logits: Tensor) -> Tensor:
+        """Score continuations, collect the finished, choose those that go on; returns parent rows."""
         import torch
 
-        from openended.harness.decoding.penalties import ends, forbid_end, penalise
-
-        spec, n, beams = self.spec, len(self.texts), self.spec.num_beams
-        at = self.start + step
-        log_probs = torch.log_softmax(logits, dim=-1)
-        past = self.history[:, :, :at].reshape(n * beams, at)
-        log_probs = penalise(spec, log_probs, past)
-        if self.job.may_not_end(step):
-            log_probs = forbid_end(log_probs, self.lm.eos_ids)
-        scores, beam, token = self._candidates(spec.scores(log_probs, 1 + max(1, len(self.lm.eos_ids))))
-        ended = ends(token, self.lm.eos_ids)
-        if step + 1 == self.job.max_new_tokens:
-            stops = torch.ones_like(ended)
-        else:
-            stops = ended
+        n, beams = len(self.places), self.spec.num_beams
+        steps = torch.from_numpy(self.places.made[:n]).to(logits.device)
+        scores, beam, token = self._candidates(
+            self.spec.scores(self._log_probs(logits), 1 + max(1, len(end_ids(self.lm))))
+        )
+        stops = ends(self.lm, token) | (steps + 1 == self.job.max_new_tokens)[:, None]
         if bool(stops[:, :beams].any()):
-            self._collect(scores, beam, token, stops, step)
+            self._collect(scores, beam, token, stops)
         order = (scores + stops * LOW).topk(beams, dim=1).indices
-        self.running = (scores + stops * LOW).gather(1, order)
+        self.running[:n] = (scores + stops * LOW).gather(1, order)
         beam, token = beam.gather(1, order), token.gather(1, order)
         rows = torch.arange(n, device=beam.device)[:, None]
-        self.history = self.history[rows, beam]
-        self.history[:, :, at] = token
-        return (rows * beams + beam).reshape(-1), token
+        self.history[:n] = self.history[rows, beam]
+        at = torch.from_numpy(self.starts[:n]).to(logits.device) + steps
+        self.history[rows, torch.arange(beams, device=beam.device), at[:, None]] = token
+        self.last[:n] = token
+        return (rows * beams + beam).reshape(-1)
 
-    def _candidates(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The best continuations of each text, enough that num_beams go on: scores, beams, tokens, (n, count) each."""
+    def _log_probs(self, logits: Tensor) -> Tensor:
+        """Log-probabilities of the next tokens after penalties, (rows, V)."""
         import torch
 
-        n, beams, size = len(self.texts), self.spec.num_beams, log_probs.shape[-1]
-        count = min(max(2, 1 + len(self.lm.eos_ids)) * beams, beams * size)
+        from openended.harness.decoding.penalties import forbid_end, penalise
+
+        spec, n, beams = self.spec, len(self.places), self.spec.num_beams
+        log_probs = torch.log_softmax(logits, dim=-1)
+        lengths = np.repeat(self.starts[:n] + self.places.made[:n], beams)
+        longest = int(lengths.max())
+        past = self.history[:n, :, :longest].reshape(n * beams, longest)
+        count = torch.from_numpy(lengths).to(past.device)
+        log_probs = penalise(spec, log_probs, past, count)
+        early = [i for i, step in enumerate(self.places.made[:n].tolist()) if self.job.may_not_end(step)]
+        if early:
+            log_probs = forbid_end(log_probs, self.lm.eos_ids, self.places.rows(early))
+        return log_probs
+
+    def _candidates(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The best continuations of each text: scores, beams and tokens, shape (n, 2 · num_beams) for one end token."""
+        import torch
+
+        n, beams, size = len(self.places), self.spec.num_beams, log_probs.shape[-1]
+        count = min(max(2, 1 + len(end_ids(self.lm))) * beams, beams * size)
         if not self.spec.stochastic:
             best = log_probs.topk(min(count, size), dim=-1)
-            total = best.values.view(n, beams, -1) + self.running[:, :, None]
+            total = best.values.view(n, beams, -1) + self.running[:n, :, None]
             top = total.view(n, -1).topk(count, dim=1)
             token = best.indices.view(n, -1).gather(1, top.indices)
             return top.values, top.indices // total.shape[2], token
-        total = (log_probs.view(n, beams, size) + self.running[:, :, None]).view(n, -1)
-        drawn = [t.noise.gumbel(size=beams * size) for t in self.texts if t.noise is not None]
+        total = (log_probs.view(n, beams, size) + self.running[:n, :, None]).view(n, -1)
+        drawn = [t.noise.gumbel(size=beams * size) for t in self.texts[:n] if t is not None and t.noise is not None]
         keys = total.double() + torch.from_numpy(np.stack(drawn)).to(total.device)
         order = keys.topk(count, dim=1).indices  # Gumbel top-k: draws without replacement, in the order of drawing
         return total.gather(1, order), order // size, order % size
 
-    def _collect(self, scores: Tensor, beam: Tensor, token: Tensor, stops: Tensor, step: int) -> None:
+    def _collect(self, scores: Tensor, beam: Tensor, token: Tensor, stops: Tensor) -> None:
         """Add the hypotheses that end here; keep the best num_beams of each text."""
-        spec = self.spec
-        value = (scores / (step + 1) ** spec.length_penalty).tolist()
-        hits, beams, tokens = stops.tolist(), beam.tolist(), token.tolist()
-        for i, text in enumerate(self.texts):
+        import torch
+
+        spec, made = self.spec, self.places.made[: len(scores)].tolist()
+        divide = torch.tensor([(step + 1) ** spec.length_penalty for step in made], device=scores.device)
+        value = (scores / divide[:, None]).tolist()
+        hits, beams, tokens, score = stops.tolist(), beam.tolist(), token.tolist(), scores.tolist()
+        for i, step in enumerate(made):
+            text, start = self._text(i), int(self.starts[i])
             for j in range(spec.num_beams):
-                if hits[i][j] and scores[i, j] > LOW / 2:
-                    ids = self.history[i, beams[i][j], self.start : self.start + step].tolist()
+                if hits[i][j] and score[i][j] > LOW / 2:
+                    ids = self.history[i, beams[i][j], start : start + step].tolist()
                     ids.append(tokens[i][j])
                     text.finished.append((value[i][j], ids))
             text.finished.sort(key=lambda f: -f[0])
             del text.finished[spec.num_beams :]
 
-    def _is_done(self, i: int, length: int) -> bool:
+    def _text(self, place: int) -> _Text:
+        found = self.texts[place]
+        assert found is not None  # noqa: S101 - places in use have a text
+        return found
+
+    def _is_done(self, i: int) -> bool:
         """True where no running hypothesis can become better than the finished ones, by transformers' estimate."""
-        spec, text = self.spec, self.texts[i]
+        spec, text, length = self.spec, self._text(i), int(self.places.made[i])
+        if length == self.job.max_new_tokens:
+            return True
         if len(text.finished) < spec.num_beams:
             return False
         if spec.early_stopping is True:
@@ -221,22 +261,15 @@ class _Search:
         longest = self.job.max_new_tokens if spec.early_stopping == "never" and spec.length_penalty > 0 else length
         return bool(float(self.running[i, 0]) / longest**spec.length_penalty <= text.finished[-1][0])
 
-    def _leave(self, cache: Runner, kept: Sequence[int], tokens: Tensor) -> Tensor:
-        """Emit the texts that are not kept and take their rows out; returns the tokens of those that stay."""
-        from openended.harness.decoding.sampling import finished
+    def _leave(self, done: Sequence[int]) -> None:
+        """Emit the texts that are done and free their places."""
+        from openended.harness.decoding.rows import finished
 
-        if len(kept) == len(self.texts):
-            return tokens
-        stay, made = set(kept), []
-        for i, text in enumerate(self.texts):
-            if i not in stay:
-                ids = text.finished[0][1]
-                ended = ids[-1] in self.lm.eos_ids
-                made.append(finished(self.lm, self.prompts[text.index], ids[:-1] if ended else ids, ended=ended))
-        self.job.emit(made)
-        beams = self.spec.num_beams
-        order = cache.keep([i * beams + j for i in kept for j in range(beams)])
-        place = [row // beams for row in order[::beams]]
-        self.texts = [self.texts[i] for i in place]
-        self.history, self.running = self.history[place], self.running[place]
-        return tokens[place]
+        made, stops = [], set(end_ids(self.lm))
+        for i in done:
+            ids = self._text(i).finished[0][1]
+            ended = ids[-1] in stops
+            made.append(finished(self.lm, self.places.prompt(i), ids[:-1] if ended else ids, ended=ended))
+        if made:
+            self.job.emit(made)
+        self.places.leave(done)

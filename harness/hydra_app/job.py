@@ -66,6 +66,8 @@ class Job:
             folder = outcome.folder
             log.info("run        %s  (%s)", folder, said)
             show_report([folder], folder / "report", settings.report, bool(hydra.verbose))
+            if outcome.failed:
+                raise SystemExit(FAILED)
 
     def _one_of_a_grid(self, cfg: DictConfig, hydra: DictConfig) -> None:
         """Run a job whose errors are told at the grid's end; says how it went in one line."""
@@ -74,7 +76,7 @@ class Job:
             watch.write("skipped", error="an earlier job failed and runtime.on_error=stop")
             return
         watch.write("running")
-        said, facts = "failed", dict[str, Any]()
+        said, state, facts = "failed", "done", dict[str, Any]()
         try:
             with composing(), progress(watch.title or "run", enabled=bool(cfg.runtime.progress)):
                 settings = settings_of(cfg, _experiment(hydra))
@@ -84,13 +86,15 @@ class Job:
                 else:
                     outcome, said = self._run(settings, watch.overrides)
                     facts = {"folder": str(outcome.folder) if outcome else None}
+                    if outcome is not None and outcome.failed:  # the others stand, and go into the report
+                        state, facts["error"] = "failed", "; ".join(outcome.failed)
         except HarnessError as err:
             watch.write("failed", error=one_line(err))
         except Exception as err:
             log.debug("%s", traceback.format_exc())
             watch.write("failed", error=f"{type(err).__name__}: {err}", trace=traceback.format_exc())
         else:
-            watch.write("done", **facts)
+            watch.write(state, **facts)
         log.info("grid       %s; %s: %s", overview(watch.grid), watch.title or "run", said)
 
     def _prepare(self, settings: Settings) -> None:
@@ -107,13 +111,14 @@ class Job:
     def _run(self, settings: Settings, overrides: list[str]) -> tuple[Outcome | None, str]:
         """Run or plan; returns what the run left (None after a plan), and what it came to in words."""
         from openended.harness.folders import check_writable
-        from openended.harness.run.judgments import judged_alone, run_judgments
+        from openended.harness.run.judgments import fed_by_file, judged_alone, run_judgments
         from openended.harness.run.pipeline import plan, run
 
         if not settings.plan_only:
             check_writable(settings.outputs_dir)
         session = self._session(settings)
         started = time.monotonic()
+        settings = fed_by_file(settings, overrides)
         if judged_alone(settings):
             outcome = run_judgments(settings, session, overrides)
         elif settings.plan_only:

@@ -9,7 +9,7 @@ that is right in neither way is refused. docs/families.md holds the result for a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from openended.harness.errors import DataError, first_line
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["fixed", "reread"]
-KINDS: tuple[Kind, ...] = ("fixed", "reread")
+Kind = Literal["fixed", "equal", "reread"]
+KINDS: tuple[Kind, ...] = ("fixed", "equal", "reread")
 
 # Families that look both ways; as decoders their output layer is not all that makes their logits.
 ENCODERS = frozenset({
@@ -48,8 +48,12 @@ _FIRST, _STEPS = 6, 4
 class Stepper(Protocol):
     """What the check needs of a runner."""
 
-    def feed(self, ids: Tensor, *, every: bool = False) -> Tensor:
-        """Last hidden state of ids (rows, t) after what was fed before."""
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Run prompts in rows; returns the hidden states of all positions of each."""
+        ...
+
+    def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
+        """Run one token more in each of the rows."""
         ...
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -123,7 +127,7 @@ def _settled(lm: LanguageModel, make: Callable[[Kind], Stepper]) -> Kind:
     ids, whole = _whole(lm)
     reasons = []
     for kind in KINDS:
-        if kind == "fixed" and keeps_a_state(lm.model):
+        if kind != "reread" and keeps_a_state(lm.model):
             continue
         try:
             apart = departure(lm, make(kind), ids, whole)
@@ -168,8 +172,8 @@ def departure(lm: LanguageModel, runner: Stepper, ids: Tensor, whole: Tensor) ->
     import torch
 
     first = min(_FIRST, ids.shape[1] - 1)
-    made = [runner.logits(runner.feed(ids[:, :first], every=True))[0]]
-    made += [runner.logits(runner.feed(ids[:, t : t + 1])) for t in range(first, ids.shape[1])]
+    made = [runner.logits(runner.start([0], [ids[0, :first].tolist()])[0])]
+    made += [runner.logits(runner.extend(ids[0, t : t + 1], [0])) for t in range(first, ids.shape[1])]
     got = torch.cat(made).float()
     spread = (whole - whole.mean(-1, keepdim=True)).norm(dim=-1)
     apart = (got - whole).norm(dim=-1) / spread.clamp_min(1e-12)

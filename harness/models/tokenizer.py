@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,6 +106,16 @@ def word_ids(texts: Iterable[str]) -> Ragged:
     """Return ids of whitespace words, numbered by first occurrence over all texts; dense, from 0."""
     known: dict[str, int] = {}
     return Ragged.from_rows(([known.setdefault(w, len(known)) for w in text.split()] for text in texts), np.int64)
+
+
+def first_words(text: str, most: int) -> str:
+    """Return the text up to the end of its `most`-th whitespace word; all of it where it has no more.
+
+    >>> first_words(" a b  c", 2)
+    ' a b'
+    """
+    ends = [found.end() for found in islice(re.finditer(r"\S+", text), most + 1)]
+    return text if len(ends) <= most else text[: ends[most - 1]]
 
 
 def token_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.errors import DataError
-from openended.harness.io import read_jsonl
 from openended.harness.published import pickles as _pickles
+from openended.harness.published.files import IDS, TEXTS, read_records, text_field
 from openended.harness.types import Stop
 
-_TEXTS = ("text", "generation", "generated_text", "gen_text", "completion", "continuation")
-_IDS = ("id", "example_id")
 _ENDS = {"eos": "eos", "stop": "eos", "length": "length"}
 _GPT2_END = 50256
 _GPT2_OUTPUT = {"ended", "length", "text"}
+PUBLISHED = {"article", "gens_article"}  # Grover's forms, whose texts are told by other fields too
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,12 @@ class Published:
     """False: the text answers no prompt."""
 
 
-def read_generations(path: Path) -> Iterator[Published]:
+def read_generations(path: Path, field: str | None = None) -> Iterator[Published]:
     """Yield the texts of a published system in the order of the file; the form is told by the file.
+
+    Args:
+        path: A file or a folder of them, see `published.files`; or a pickle of the MAUVE authors' archive.
+        field: Where a record has its text; None: told by the first record.
 
     Raises:
         DataError: If the file cannot be read or a record is not what the form says; names file and line.
@@ -51,8 +54,10 @@ def read_generations(path: Path) -> Iterator[Published]:
     if member is not None or path.suffix in (".p", ".pkl", ".pickle"):
         yield from _mauve(archive, member)
         return
-    for number, row in read_jsonl(path, unwrap=True):
-        yield from _records(row, f"{path}:{number}", number - 1)
+    for record in read_records(path):
+        if field is None and not PUBLISHED & set(record.cells):
+            field = text_field(record.cells, TEXTS, record.where)
+        yield from _records(record.cells, field, record.where, record.line)
 
 
 def split_member(path: Path) -> tuple[Path, str | None]:
@@ -61,12 +66,12 @@ def split_member(path: Path) -> tuple[Path, str | None]:
     return (Path(archive), member) if mark and not path.exists() else (path, None)
 
 
-def _records(row: Mapping[str, Any], where: str, line: int) -> Iterator[Published]:
-    if "article" in row and "label" in row:
+def _records(row: Mapping[str, Any], field: str | None, where: str, line: int) -> Iterator[Published]:
+    if field is None and "article" in row and "label" in row:
         if row["label"] == "machine":
             yield Published(where, line, _text(row, "article", where), identity=_identity(row.get("ind30k"), where))
         return
-    if "gens_article" in row:
+    if field is None and "gens_article" in row:
         texts = row["gens_article"]
         if not isinstance(texts, list):
             raise DataError(f"{where}: field 'gens_article': expected a list of texts")
@@ -75,11 +80,10 @@ def _records(row: Mapping[str, Any], where: str, line: int) -> Iterator[Publishe
             text = _text({"gens_article": texts[sample]}, "gens_article", where)
             yield Published(where, line, text, identity=identity, sample=sample)
         return
-    field = next((name for name in _TEXTS if name in row), None)
-    if field is None:
-        raise DataError(f"{where}: no field with the text; expected one of {', '.join(_TEXTS)}, got {', '.join(row)}")
+    if field is None or field not in row:
+        raise DataError(f"{where}: no field {field or 'text'!r} with the text; it has {', '.join(row)}")
     unpaired = set(row) >= _GPT2_OUTPUT and "prompt" not in row
-    key = None if unpaired else next((name for name in _IDS if row.get(name) is not None), None)
+    key = None if unpaired else next((name for name in IDS if row.get(name) not in (None, "")), None)
     yield Published(
         where,
         line,
@@ -113,6 +117,8 @@ def _identity(value: Any, where: str) -> str | None:  # noqa: ANN401
 
 
 def _sample(value: Any, where: str) -> int | None:  # noqa: ANN401
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:  # a CSV has nothing but text
+        value = int(value)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31):
         raise DataError(f"{where}: field 'sample': expected 0, 1, … 2147483647, got {value!r:.40}")
     return value
@@ -120,12 +126,14 @@ def _sample(value: Any, where: str) -> int | None:  # noqa: ANN401
 
 def _stop(row: Mapping[str, Any], where: str) -> Stop | None:
     ended = row.get("ended")
+    if isinstance(ended, str):  # of a CSV
+        ended = {"true": True, "false": False, "": None}.get(ended.strip().lower(), ended)
     if isinstance(ended, bool):
         return "eos" if ended else "length"
     if ended is not None:
         raise DataError(f"{where}: field 'ended': expected true or false, got {ended!r:.40}")
     value = row.get("stop", row.get("finish_reason"))
-    if value is None:
+    if value in (None, ""):
         return None
     if not isinstance(value, str) or value not in _ENDS:
         raise DataError(f"{where}: field 'stop': expected eos or length, got {value!r:.40}")

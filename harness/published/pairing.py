@@ -2,7 +2,7 @@
 
 | form | told by | texts | paired by |
 | --- | --- | --- | --- |
-| JSON lines, gzip allowed | one of the fields below | its own | `id` or `example_id`, else `prompt`, else order |
+| a file of texts (see `files`) | a field below | its own | `id` or `example_id`, else `prompt`, else order |
 | GPT-2 output dataset | `text`, `ended`, `length` | documents without a prompt | nothing: row by row |
 | Grover's generation files | `article`, `label` | the machine articles | `ind30k` |
 | output of Grover's generator | `gens_article` | each of its articles | `inst_index`, else line |
@@ -15,7 +15,6 @@ whose MD5 is the one that they state.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,80 +22,26 @@ from pathlib import Path
 
 from openended.harness.contract import Tokenizer
 from openended.harness.errors import DataError
-from openended.harness.io import file_digest
-from openended.harness.models.tokenizer import continuation_ids, continuation_text
-from openended.harness.published.forms import Published, read_generations, split_member
+from openended.harness.models.tokenizer import continuation_ids, continuation_text, first_words
+from openended.harness.published.forms import Published, read_generations
 from openended.harness.published.held import held
 from openended.harness.rows import Row, Rows, sort_rows
-from openended.harness.signature import digest
 from openended.harness.types import Generation, Stop
 
 LINE_DIGITS = 6  # tasks name a record that has no id by its number, `jsonl/000041`
-MAUVE_MD5 = "63bae977e3ce5f3c86d9e35188c1b8e6"  # of mauve_generations.tgz, stated by its authors
-__all__ = ["MAUVE_MD5", "Published", "file_fingerprint", "import_rows", "import_texts", "read_generations", "resolve"]
-
-
-def resolve(generations: str, *, fetch: bool) -> Path:
-    """Return the file of the option `generations`: a path, or the name of a public one.
-
-    `gpt2-output:xl-1542M-k40.test` is a file of the GPT-2 output dataset, `grover:mega-p0.94` Grover's; they are
-    downloaded into the cache folder of the tasks.
-
-    Args:
-        generations: The option.
-        fetch: False while planning: nothing is downloaded.
-
-    Raises:
-        DataError: If a public file is not there and is not to be, or can not be, fetched; says from where.
-    """
-    from openended.tasks import download
-    from openended.tasks.realnews import RealNews
-    from openended.tasks.webtext import gpt2_output
-
-    kind, _, name = generations.partition(":")
-    if kind == "gpt2-output" and name:
-        remote = gpt2_output(name)
-    elif kind == "grover" and name:
-        model, _, decoder = name.partition("-")
-        remote = RealNews(file=f"generator={model}~dataset={decoder}.jsonl").remotes()[0]
-    else:
-        return Path(generations)
-    if fetch:
-        return download.fetch(remote)
-    if not remote.place().is_file():
-        download.refuse_missing(remote, remote.place(), planning=True)
-    return remote.place()
-
-
-def file_fingerprint(path: Path) -> str:
-    """SHA-256 that names the texts of a file, or of an archive's member.
-
-    Raises:
-        DataError: If there is no such file, or an archive is not the one its authors published.
-    """
-    archive, member = split_member(path)
-    if not archive.is_file():
-        what = "expected a file, got a folder" if archive.is_dir() else "no such file"
-        raise DataError(f"generations: {what}: {archive}")
-    if member is None:
-        return file_digest(archive)
-    with archive.open("rb") as handle:
-        found = hashlib.file_digest(handle, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if found != MAUVE_MD5:
-        raise DataError(f"{archive}: its MD5 is {found}, its authors state {MAUVE_MD5}; fetch it again")
-    return digest(["mauve archive", found, member])
 
 
 def import_rows(
-    path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
+    path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None, field: str | None = None
 ) -> tuple[list[Row], list[str]]:
     """Pair a published system with the examples of a run.
 
     Args:
         path: The published file.
         prompts: Rows with the example ids and prompts of the run.
-        tokenizer: Makes the token ids, and cuts at `max_new_tokens`; None: texts alone.
+        tokenizer: Makes the token ids, and cuts at `max_new_tokens`; None: texts alone, cut at as many words.
         max_new_tokens: As for generations of our own.
+        field: Where a record has its text; None: guessed.
 
     Returns:
         Rows by example id and sample, and what a reader of the table must know.
@@ -104,7 +49,7 @@ def import_rows(
     Raises:
         DataError: If an example has no text, or a text comes twice.
     """
-    found = held(read_generations(path), path)
+    found = held(read_generations(path, field), path)
     return _import(found, path, prompts, tokenizer, max_new_tokens)
 
 
@@ -123,7 +68,7 @@ def _import(
     if not found:
         raise DataError(f"{path}: holds no generation")
     notes: list[str] = []
-    decoded = [_with_text(one, tokenizer) for one in found]
+    decoded = [with_text(one, tokenizer) for one in found]
     pairs, how = _pair(decoded, examples, path)
     notes += how
     if _prompts_included(pairs):
@@ -132,11 +77,20 @@ def _import(
             notes.append("every text began with its prompt, which was cut off")
     elif any(one.token_ids is not None for one in found):
         raise DataError(f"{path}: the texts do not begin with the prompts of the task; use its official prompt length")
+    rows, more = finished(pairs, tokenizer, max_new_tokens)
+    return rows, [*notes, *more]
+
+
+def finished(
+    pairs: Sequence[tuple[Row, Published]], tokenizer: Tokenizer | None, max_new_tokens: int | None
+) -> tuple[list[Row], list[str]]:
+    """Cut texts that belong to examples, and put them in order; returns them and what a reader must know."""
+    notes: list[str] = []
     rows = [_row(example, one, tokenizer, max_new_tokens) for example, one in pairs]
     cut = sum(r.generation.stop == "length" and one.stop is None for r, (_, one) in zip(rows, pairs, strict=True))
     if cut:
-        notes.append(f"{cut} of {len(rows)} texts were cut at {max_new_tokens} tokens")
-    if all(one.stop is None for one in found):
+        notes.append(f"{cut} of {len(rows)} texts were cut at {max_new_tokens} {'tokens' if tokenizer else 'words'}")
+    if all(one.stop is None for _, one in pairs):
         notes.append("the file does not say how texts ended: those not cut here count as ended")
     empty = sum(not r.generation.text.strip() for r in rows)
     if empty:
@@ -144,7 +98,8 @@ def _import(
     return _numbered(rows, pairs), notes
 
 
-def _with_text(one: Published, tokenizer: Tokenizer | None) -> Published:
+def with_text(one: Published, tokenizer: Tokenizer | None) -> Published:
+    """Return a text with its words, which a file of token ids does not hold."""
     if one.token_ids is None:
         return one
     if tokenizer is None:
@@ -271,15 +226,15 @@ def _row(example: Row, one: Published, tokenizer: Tokenizer | None, max_new_toke
     stop: Stop = one.stop or "eos"
     if tokenizer is not None:
         size = len(example.prompt_ids)
-        own = one.token_ids is not None and one.token_ids[:size] == example.prompt_ids
-        ids = (
-            one.token_ids[size:]
-            if own and one.token_ids is not None
-            else tuple(continuation_ids(tokenizer, example.prompt, example.prompt_ids, text))
-        )
+        if one.token_ids is not None and one.token_ids[:size] == example.prompt_ids:
+            ids = one.token_ids[size:]
+        else:
+            ids = tuple(continuation_ids(tokenizer, example.prompt, example.prompt_ids, text))
         if max_new_tokens is not None and len(ids) > max_new_tokens:
             ids, stop = ids[:max_new_tokens], "length"
             text = continuation_text(tokenizer, example.prompt_ids, ids)
+    elif max_new_tokens is not None and (cut := first_words(text, max_new_tokens)) != text:
+        text, stop = cut, "length"
     generation = Generation(example.generation.example_id, one.sample or 0, text, ids, stop, float("nan"))
     return Row(example.prompt, example.prompt_ids, generation)
 

@@ -19,7 +19,7 @@ from openended.harness.contract import Task, Tokenizer
 from openended.harness.errors import DataError, SpecError
 from openended.harness.io import read_json, replacing, write_json
 from openended.harness.models.chat import turns_of
-from openended.harness.models.tokenizer import continuation_ids, continuation_text
+from openended.harness.models.tokenizer import continuation_ids, continuation_text, first_words
 from openended.harness.rows import Row, Rows, read_examples, sort_rows, write_examples, write_rows
 from openended.harness.run.parts import Parts
 from openended.harness.types import Example, Generation, MetricResult, NextToken, Ragged, Stop
@@ -34,21 +34,25 @@ log = logging.getLogger(__name__)
 
 EXAMPLES, SPARE = "examples.arrow", "spare.arrow"
 PROMPTS, HUMAN_ROWS = "prompts.arrow", "human.arrow"
-CEILING = ("ceiling_a.arrow", "ceiling_b.arrow")
+MORE = "more.arrow"
 DATA = "data.arrow"
 CHAT = "chat.arrow"
 VECTORS = "embeddings.npy"
 
 
-def make_examples(folder: Path, task: Task, tokenizer: Tokenizer | None, count: int) -> Mapping[str, Any]:
-    """Draw `count` examples, and up to as many more for the human ceiling; sorted by id.
+def make_examples(
+    folder: Path, task: Task, tokenizer: Tokenizer | None, count: int | None, more: int
+) -> Mapping[str, Any]:
+    """Draw `count` examples, and up to `more` for the human ceiling; all where it is None; sorted by id.
 
     Raises:
         SpecError: If the task holds fewer than `count`.
         DataError: If an example has an empty prompt id or an empty human side, or an id comes twice.
     """
     skipped: Counter[str] = Counter()
-    drawn = [_checked(e, task) for e in islice(task.examples(tokenizer, skipped), 2 * count)]
+    most = None if count is None else count + more
+    drawn = [_checked(e, task) for e in islice(task.examples(tokenizer, skipped), most)]
+    count = max(len(drawn), 1) if count is None else count
     if len(drawn) < count:
         lost = f" ({sum(skipped.values())} records were passed over: {dict(skipped)})" if skipped else ""
         raise SpecError(f"num_examples: task {task.name} holds {len(drawn)} examples, got num_examples={count}{lost}")
@@ -79,12 +83,11 @@ def make_human(
     prompts = [Row(r.prompt, r.prompt_ids, g) for r, g in zip(made, nothing, strict=True)]
     write_rows(folder / PROMPTS, prompts)
     write_rows(folder / HUMAN_ROWS, made)
-    halves = _halves(made, rows(examples / SPARE))
-    for name, half in zip(CEILING, halves, strict=True):
-        write_rows(folder / name, half)
+    more = rows(examples / SPARE)
+    write_rows(folder / MORE, more)
     cut = sum(r.generation.stop == "length" for r in made)
     longest = max((len(r.prompt_ids) for r in made), default=0)
-    return {"n": len(made), "cut": cut, "longest_prompt": longest, "ceiling": len(halves[0])}
+    return {"n": len(made), "cut": cut, "longest_prompt": longest, "more": len(more)}
 
 
 def make_chat(folder: Path, examples: Path, template: ChatTemplate, tokenizer: Tokenizer) -> Mapping[str, Any]:
@@ -99,17 +102,8 @@ def make_chat(folder: Path, examples: Path, template: ChatTemplate, tokenizer: T
     return {"n": len(rows), "longest_prompt": max((len(r.prompt_ids) for r in rows), default=0)}
 
 
-def _halves(made: list[Row], spare: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Two disjoint sets of human rows of one size: the human side and its spare, or halves of all there is."""
-    if len(spare) >= len(made):
-        return made, spare[: len(made)]
-    everything = sort_rows([*made, *spare])
-    half = len(everything) // 2
-    return everything[0 : 2 * half : 2], everything[1 : 2 * half : 2]
-
-
 def human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int | None) -> Row:
-    """Tokenise an example's human side and cut it; `stop` says whether it was cut."""
+    """Tokenise an example's human side and cut it, by words without a tokenizer; `stop` says whether it was cut."""
     text = example.human
     stop: Stop = "eos"
     ids: tuple[int, ...] = ()
@@ -120,6 +114,8 @@ def human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int
         if max_new_tokens is not None and len(ids) > max_new_tokens:
             ids, stop = ids[:max_new_tokens], "length"
             text = continuation_text(tokenizer, prompt_ids, ids)
+    elif max_new_tokens is not None and (cut := first_words(text, max_new_tokens)) != text:
+        text, stop = cut, "length"
     return Row(example.prompt, prompt_ids, Generation(example.id, 0, text, ids, stop, float("nan")))
 
 

@@ -51,15 +51,20 @@ class Drawn:
             raise SpecError("prompts were not made yet")
         return self.human.path / stages.PROMPTS
 
-    def ceiling(self) -> tuple[Source, Source] | None:
-        """Return two disjoint sets of human rows; None if there are too few."""
-        if self.human is not None and not self.human.meta["ceiling"]:
-            return None
-        half, more = stages.CEILING
-        return (
-            Source(HUMAN, self.human, half, self.tokenizer, label="half of human"),
-            Source("more human", self.human, more, self.tokenizer),
-        )
+    @property
+    def more(self) -> Source:
+        """More human texts, of other prompts: for the human ceiling they stand in the place of the system."""
+        return Source("more human", self.human, stages.MORE, self.tokenizer)
+
+    def no_ceiling(self, wanted: int) -> str:
+        """Say why there is no human ceiling beside a system of `wanted` texts; empty where there is one.
+
+        A metric of two sides moves with their sizes, so that the ceiling is of as many texts as the system has.
+        """
+        have = self.human.meta["more"] if self.human is not None else wanted
+        if have == wanted:
+            return ""
+        return f"no human ceiling: it needs as many more human texts as a system has, {wanted}; {have} were to spare"
 
 
 def draw(settings: Settings, steps: Steps) -> Drawn:
@@ -89,15 +94,19 @@ def _examples(
 ) -> Entry | None:
     """Draw the examples of the task."""
     task, count = settings.task, settings.num_examples
+    wanted, more = None if count == "all" else count, settings.num_texts
     inputs = {"source": fingerprint}
     if task.needs_tokenizer():
         if spec is None:
-            raise SpecError(f"task {task.name} cuts prompts by tokens: it needs a model or a scorer")
+            raise SpecError(
+                f"task {task.name} cuts prompts by tokens, and these texts come from a file: say whose tokens with "
+                "scorer=gpt2-large (or judge=gpt2-large: scorer and embedder)"
+            )
         inputs["tokenizer"] = tokenizer
     cuts = spec if task.needs_tokenizer() else None
     return steps.step(
-        "examples", task.name, {"task": canonical(task), "count": count}, inputs,
-        lambda folder: stages.make_examples(folder, task, tokenizer_of(steps, cuts), count),
+        "examples", task.name, {"task": canonical(task), "count": count, "more": more}, inputs,
+        lambda folder: stages.make_examples(folder, task, tokenizer_of(steps, cuts), wanted, more),
     )  # fmt: skip
 
 

@@ -23,6 +23,8 @@ from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import tokenizer_digest
 from openended.harness.rows import Rows
 from openended.harness.run import artefacts as stages
+from openended.harness.run.judges import counter, hint
+from openended.harness.run.own_vectors import own_vectors
 from openended.harness.run.passes import Passes, own_tokens, texts_of
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Source, Steps, Wanted
@@ -141,9 +143,9 @@ class Featurizer:
             return source.digest, partial(texts_of, source, need.scope)
         if need.kind == "stops":
             return source.digest, lambda: Rows(source.path).stops
-        if need.by == "words":
+        spec = self._counter(need)
+        if spec is None:
             return source.digest, partial(self.passes.words, source, need.scope)
-        spec = self._model(need)
         wanted = self.steps.ask(lambda: tokenizer_digest(spec))
         if wanted is not None and source.tokenizer == wanted:
             return source.digest, partial(own_tokens, source, need.scope)
@@ -164,7 +166,8 @@ class Featurizer:
         bos = bool(options.pop("bos", False))
         if options:
             raise SpecError(f"token_nll has the option bos alone, got {', '.join(options)}")
-        embedder = self.settings.embedder if vectors in beside and not bos else None
+        wants = vectors in beside and not bos and not self.settings.vectors
+        embedder = self.settings.embedder if wants else None
         if (source.identity, vectors) in self._made or embedder is None or not self._one_model(embedder, spec):
             embedder = None
         wanted = [self._score_of(source, need, spec, bos=bos)]
@@ -185,9 +188,12 @@ class Featurizer:
 
     def _embeddings(self, source: Source, need: Need) -> None:
         """Vectors at the maximum length, and in the same pass at the others that the embedder lists."""
+        if self.settings.vectors:
+            self._set(source, need, *own_vectors(self.settings, source, self.steps))
+            return
         spec = self.settings.embedder
         if spec is None:
-            raise UndefinedMetric("needs embeddings: set embedder=…")
+            raise UndefinedMetric(hint("embedder"))
         others = [n for n in spec.lengths if n != spec.max_length]
         specs = [spec, *(replace(spec, max_length=n) for n in others)]
         wanted = [self._vectors_of(source, need, one) for one in specs]
@@ -236,10 +242,17 @@ class Featurizer:
         inputs = {"rows": source.digest, "embedder": self._id(spec)}
         return Wanted("embed", f"{source.title} {need.scope}", {"scope": need.scope}, inputs)
 
+    def _counter(self, need: Need) -> ModelSpec | None:
+        """Whose tokens are counted; None: whitespace words."""
+        if need.by == "words":
+            return None
+        return counter(self.settings) if need.by == "scorer" else self._model(need)
+
     def _model(self, need: Need) -> ModelSpec:
-        spec = self.settings.model if need.by in ("model", "decoder") else self.settings.scorer
+        role = "model" if need.by in ("model", "decoder") else "scorer"
+        spec = self.settings.model if role == "model" else self.settings.scorer
         if spec is None:
-            raise UndefinedMetric(f"needs {need.kind} by the {need.by}: set {need.by}=…")
+            raise UndefinedMetric(hint(role) if role == "scorer" else f"needs {need.kind} by the model: set model=…")
         return spec
 
     def _id(self, spec: ModelSpec | EmbedderSpec | None) -> str | None:

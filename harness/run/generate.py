@@ -53,7 +53,7 @@ def generate(settings: Settings, steps: Steps, drawn: Drawn, decoder: Decoder | 
 
     def build(folder: Path) -> Mapping[str, Any]:
         lm, others = steps.session.model(model, s.runtime), steps.session.companions(decoder, s.runtime)
-        total = s.num_examples * s.samples * length
+        total = (int(drawn.human.meta["n"]) if drawn.human is not None else 0) * s.samples * length
         with progress(f"{decoder.title}", total, unit="tokens", enabled=s.runtime.progress) as advance:
             return stages.make_generations(
                 folder, lm, decoder, drawn.prompts, chat=chat.path / stages.CHAT if chat else None,
@@ -68,7 +68,9 @@ def generate(settings: Settings, steps: Steps, drawn: Drawn, decoder: Decoder | 
 
 def take_in(settings: Settings, steps: Steps, drawn: Drawn) -> Source:
     """Take the generations of a file, or of a system that the task itself holds, as the system under test."""
-    from openended.harness.published.pairing import file_fingerprint, import_rows, import_texts, resolve
+    from openended.harness.published.loose import import_loose
+    from openended.harness.published.pairing import import_rows, import_texts
+    from openended.harness.published.sources import file_fingerprint, resolve
 
     name, length = str(settings.generations), settings.max_new_tokens
     own = settings.task.own_system(name)
@@ -79,16 +81,24 @@ def take_in(settings: Settings, steps: Steps, drawn: Drawn) -> Source:
     else:
         file = steps.ask(lambda: file_fingerprint(path)) if found else None
     human = drawn.human.content if drawn.human is not None else None
+    field, task = settings.generations_field, settings.task
+    count = None if settings.num_examples == "all" else settings.num_examples
+    loose = not task.paired and own is None
 
     def build(folder: Path) -> Mapping[str, Any]:
         tokenizer = tokenizer_of(steps, drawn.tokenizer_spec)
         if own is not None:
             rows, notes = import_texts(own(), name, drawn.prompts, tokenizer, length)
+        elif loose:
+            numbered = f"{task.name}/{{:06d}}".format
+            rows, notes = import_loose(path, numbered, tokenizer, length, count=count, field=field)
         else:
-            rows, notes = import_rows(path, drawn.prompts, tokenizer, length)
+            rows, notes = import_rows(path, drawn.prompts, tokenizer, length, field)
         write_rows(folder / stages.DATA, rows)
         return {"n": len(rows), "notes": notes}
 
-    inputs = {"file": file, "human": human, "tokenizer": drawn.tokenizer}
-    entry = steps.step("import", path.name, {"max_new_tokens": length}, inputs, build)
+    inputs = {"file": file, "tokenizer": drawn.tokenizer} | ({} if loose else {"human": human})
+    spec: dict[str, Any] = {"max_new_tokens": length} | ({"field": field} if field else {})
+    spec |= {"count": count, "names": task.name} if loose else {}
+    entry = steps.step("import", path.name, spec, inputs, build)
     return Source("model", entry, stages.DATA, drawn.tokenizer)

@@ -16,8 +16,10 @@ from openended.harness.decoding.base import Decoder
 from openended.harness.io import file_digest
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec
+from openended.harness.published.files import kind_of
 from openended.harness.rows import Rows
 from openended.harness.run.artefacts import HUMAN_ROWS
+from openended.harness.run.judges import TOY, counts_tokens, cut_by_words, is_toy, tokens_fact
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Source
 from openended.harness.signature import IDENTITY, canonical, digest
@@ -43,22 +45,37 @@ def facts(settings: Settings, metric: Metric, human: Source, model: Source, fing
     """
     s, needs, out = settings, metric.needs(), dict[str, str]()
     roles = {need.by for need in needs} | {need.kind for need in needs}
-    if "embeddings" in roles and s.embedder is not None:
+    if "embeddings" in roles and s.vectors:
+        out["embedder"] = f"own@{file_digest(s.vectors['human'])[:SHORT]}"
+    elif "embeddings" in roles and s.embedder is not None:
         e = s.embedder
         place = f"{e.pooling}/{e.layer}/{e.max_length or 'full'}"
-        out["embedder"] = f"{e.title}@{digest(e.identity())[:SHORT]}/{place}"
+        out["embedder"] = f"{e.title}@{digest(e.identity())[:SHORT]}/{place}{_toy(e, s)}"
     if "scorer" in roles and s.scorer is not None:
-        out["scorer"] = f"{s.scorer.title}@{digest(s.scorer.identity())[:SHORT]}"
+        out["scorer"] = f"{s.scorer.title}@{digest(s.scorer.identity())[:SHORT]}{_toy(s.scorer, s)}"
+    elif counts_tokens(metric):
+        out["tokens"] = tokens_fact(s)
     n_human, n_model = _count(human), _count(model)
     out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
     if "judgments" in roles and s.judgments is not None and Path(s.judgments).is_file():
         out["judgments"] = f"{Path(s.judgments).name}@{file_digest(Path(s.judgments))[:SHORT]}"
-    out["length"] = str(s.max_new_tokens)
+        out |= columns_fact(s)
+    out["length"] = f"{s.max_new_tokens}{' words' if cut_by_words(s) else ''}"
     if s.model is not None and s.generations is None and any(map(_reads_q, needs)):
         out["min_new_tokens"] = str(s.least)  # Q gives the end of text no probability before
     out["task"] = f"{s.task.name}@{digest([canonical(s.task), fingerprint])[:SHORT]}"
     out["texts"] = (texts_digest(human.entry) or "?")[:SHORT]
     return out
+
+
+def columns_fact(settings: Settings) -> dict[str, str]:
+    """How the columns of a file of judgments are read, where the user says it."""
+    pairs = sorted(settings.judgment_columns.items())
+    return {"columns": "+".join(f"{ours}={theirs}" for ours, theirs in pairs)} if pairs else {}
+
+
+def _toy(spec: ModelSpec | EmbedderSpec, settings: Settings) -> str:
+    return f" ({TOY})" if is_toy(spec, settings) else ""
 
 
 def _reads_q(need: Need) -> bool:
@@ -117,6 +134,8 @@ def axes(
         full = s.least == s.max_new_tokens
         out["min_new_tokens"] = "max_new_tokens" if full else s.least
     out |= {**_model("scorer", s.scorer), **_model("embedder", s.embedder)}
+    if s.vectors:
+        out |= {"embedder": "own", "embedder.digest": file_digest(s.vectors["human"])[:LONG]}
     path = Path(s.judgments) if s.judgments is not None else None
     out["judgments"] = f"{path.name}@{file_digest(path)[:LONG]}" if path is not None and path.is_file() else None
     return out
@@ -125,13 +144,18 @@ def axes(
 def _system(s: Settings, decoder: Decoder | None, fingerprint: str | None) -> dict[str, Json]:
     """The axes of who wrote the texts: a model with its decoder, or a file."""
     if s.generations is not None:
-        name = Path(s.generations).name.removesuffix(".gz").removesuffix(".jsonl")
+        name = s.system or system_name(Path(s.generations))
         return {"model": name, "decoder": "imported", "generations": _short(_generations(s, fingerprint))}
     out = _model("model", s.model)
     if decoder is not None:
         out |= {"decoder": decoder.name, **_options("decoder", decoder)}
         out |= {f"decoder.{name}.digest": _short(value) for name, value in decoder.inputs().items()}
     return out
+
+
+def system_name(path: Path) -> str:
+    """What tables call the system of a file or folder."""
+    return Path(path.name.removesuffix(".gz")).stem if kind_of(path) in path.name else path.name.removesuffix(".gz")
 
 
 def _model(role: str, spec: ModelSpec | EmbedderSpec | None) -> dict[str, Json]:
@@ -152,7 +176,7 @@ def _options(role: str, spec: Spec, without: Iterable[str] = ()) -> dict[str, Js
 
 def _generations(s: Settings, fingerprint: str | None) -> str:
     """Digest of the imported texts, wherever their file lies."""
-    from openended.harness.published.pairing import file_fingerprint, resolve
+    from openended.harness.published.sources import file_fingerprint, resolve
 
     name = str(s.generations)
     if s.task.own_system(name) is not None:

@@ -8,15 +8,45 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.errors import DataError, UndefinedMetric
-from openended.harness.io import file_digest
+from openended.harness.registry import members
 from openended.harness.run import artefacts as stages
-from openended.harness.run.measure import Measured
+from openended.harness.run.identity import columns_fact
+from openended.harness.run.measure import Measured, judgments_digest
 from openended.harness.run.pipeline import Outcome, write_record
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Steps
 from openended.harness.signature import canonical
 from openended.metrics._judgments import JudgmentMetric
+from openended.metrics._rows import read_rows
+
+
+def fed_by_file(settings: Settings, overrides: Sequence[str]) -> Settings:
+    """Return settings with the metrics that the file of judgments can feed, where it is all that the user names.
+
+    Args:
+        settings: The run; anything but judgments alone is returned as it is.
+        overrides: What the user set.
+
+    Raises:
+        DataError: If no metric reads such a file; says what each expects.
+    """
+    chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
+    alone = not chosen & {"metric", "experiment", "task", "model", "decoder", "generations"}
+    if settings.judgments is None or not alone:
+        return settings
+    path = Path(settings.judgments)
+    if not path.is_file():
+        raise DataError(f"judgments: no such file: {path}")
+    columns, rows = read_rows(path, settings.judgment_columns)
+    kinds = [cls for cls in members("metric").values() if issubclass(cls, JudgmentMetric)]
+    fed = tuple(cls() for cls in kinds if cls.feeds_on(columns, rows))
+    if not fed:
+        raise DataError(
+            f"judgments: {path} has the columns {', '.join(columns)}: neither ratings (example_id, system, rating) nor "
+            "comparisons (item, system_a, system_b, outcome); judgment_columns={ours: theirs} names them"
+        )
+    return replace(settings, metrics=fed)
 
 
 def judged_alone(settings: Settings) -> bool:
@@ -39,7 +69,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
     if not path.is_file():
         raise DataError(f"judgments: no such file: {path}")
     steps = Steps(session, plan_only=settings.plan_only)
-    sha = file_digest(path)
+    sha = judgments_digest(path, settings.judgment_columns)
     measured = []
     for metric in settings.metrics:
         if not isinstance(metric, JudgmentMetric):
@@ -47,8 +77,9 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         used = metric
 
         def build(folder: Path, used: JudgmentMetric = used) -> Mapping[str, Any]:
-            scored, features = used.from_file(path)
-            return stages.save_result(folder, scored.compute(features))
+            scored, features = used.from_file(path, settings.judgment_columns)
+            told = replace(features, facts={**features.facts, **columns_fact(settings)})
+            return stages.save_result(folder, scored.compute(told))
 
         spec = {"metric": canonical(metric), "system": "judgments", "file": path.name}
         entry = steps.step("measure", f"{metric.name} {path.name}", spec, {"judgments": sha}, build)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from openended.harness.contract import Features, Metric, Need
-from openended.harness.errors import DataError, UndefinedMetric
+from openended.harness.errors import DataError, HarnessError, UndefinedMetric, first_line
 from openended.harness.io import file_digest
 from openended.harness.record import ResultRow
 from openended.harness.rows import Rows
@@ -16,9 +18,11 @@ from openended.harness.run import artefacts as stages
 from openended.harness.run.featurize import Featurizer
 from openended.harness.run.identity import facts
 from openended.harness.run.steps import Source
-from openended.harness.signature import canonical, signature
+from openended.harness.signature import canonical, digest, signature
 from openended.harness.types import HUMAN, MetricResult
 from openended.metrics._judgments import JudgmentMetric
+
+log = logging.getLogger(__name__)
 
 System = Literal["human", "model", "ceiling"]
 
@@ -35,6 +39,10 @@ class Measured:
     def row(self) -> ResultRow:
         """Return the line of the run record."""
         return ResultRow.of(self.system, self.metric, self.result, self.artefact)
+
+
+class _BrokenMetric(Exception):  # noqa: N818 - a mistake in its code, which must not take the others with it
+    """Raised out of a metric's artefact, so that none is kept."""
 
 
 class Measure:
@@ -69,10 +77,20 @@ class Measure:
                 result = metric.compute(features)
             except UndefinedMetric as err:
                 result = _undefined(metric, known, human, model, err)
+            except HarnessError:
+                raise
+            except Exception as err:
+                raise _BrokenMetric(f"failed with {type(err).__name__}: {first_line(err)}") from err
             return stages.save_result(folder, result)
 
         spec = {"metric": canonical(metric), "facts": dict(known), "system": "model" if system == HUMAN else system}
-        entry = self.steps.step("measure", f"{metric.name} {system}", spec, inputs, build)
+        try:
+            entry = self.steps.step("measure", f"{metric.name} {system}", spec, inputs, build)
+        except _BrokenMetric as err:
+            log.error("metric %s of %s %s", metric.name, model.title, err)
+            log.debug("%s", "".join(traceback.format_exception(err)))
+            failed = replace(_undefined(metric, known, human, model, UndefinedMetric(str(err))), status="failed")
+            return Measured(system, metric, failed, None)
         if entry is None:
             return None
         return Measured(system, metric, stages.load_result(entry.path), entry.name)
@@ -89,7 +107,7 @@ class Measure:
         needs = needs_of_texts(metric)
         inputs: dict[str, str | None] = {}
         if len(needs) < len(metric.needs()):
-            inputs["judgments"] = file_digest(self._judgments())
+            inputs["judgments"] = judgments_digest(self._judgments(), self.sides.settings.judgment_columns)
         if metric.sides != "one":
             inputs |= {f"human {k}": v for k, v in self.sides.digests(human, needs).items()}
         if metric.sides != "human":
@@ -107,7 +125,10 @@ class Measure:
         if human_side is None or model_side is None:
             raise UndefinedMetric(f"{metric.name} reads neither side")
         if isinstance(metric, JudgmentMetric):
-            judged = {need: metric.read(self._judgments()) for need in metric.needs() if need.kind == "judgments"}
+            columns = self.sides.settings.judgment_columns
+            judged = {
+                need: metric.read(self._judgments(), columns) for need in metric.needs() if need.kind == "judgments"
+            }
             human_side = replace(human_side, data={**human_side.data, **judged})
             model_side = replace(model_side, data={**model_side.data, **judged})
         return Features(
@@ -134,6 +155,11 @@ def _undefined(
         metric=metric.name, signature=signature(metric, facts), primary=metric.name, values={metric.name: float("nan")},
         n_human=counts[0], n_model=counts[1], status="undefined", notes=(str(reason),),
     )  # fmt: skip
+
+
+def judgments_digest(path: Path, columns: Mapping[str, str]) -> str:
+    """Digest of a file of judgments and of how its columns are read."""
+    return digest([file_digest(path), dict(columns)]) if columns else file_digest(path)
 
 
 def needs_of_texts(metric: Metric) -> tuple[Need, ...]:

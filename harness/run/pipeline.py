@@ -16,10 +16,12 @@ from openended.harness.errors import DataError
 from openended.harness.io import to_json
 from openended.harness.provenance import git_state, hardware, package_versions
 from openended.harness.record import RunRecord, read_record, save_record
+from openended.harness.rows import Rows
 from openended.harness.run.examples import Drawn, draw
 from openended.harness.run.featurize import FOR_DECODER, Featurizer
 from openended.harness.run.generate import generate, take_in
 from openended.harness.run.identity import axes
+from openended.harness.run.judges import human_need, out_of_domain, remarks
 from openended.harness.run.measure import Measure, Measured, System, needs_of_texts
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
@@ -27,7 +29,7 @@ from openended.harness.run.steps import Planned, Source, Steps
 from openended.harness.signature import canonical, digest
 from openended.harness.store import Entry
 from openended.harness.text import shareable
-from openended.harness.types import Json
+from openended.harness.types import Json, Ragged
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class Outcome:
     plan: tuple[Planned, ...]
     missing: tuple[str, ...] = ()
     """What a plan found to be missing, with how to get it."""
+    failed: tuple[str, ...] = ()
+    """Metrics whose code raised, with what it said; "–" in the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +99,12 @@ def run(settings: Settings, session: Session, overrides: Sequence[str] = (), oth
         decoder=made.decoder,
         human=made.drawn.human,
         task=str(made.drawn.fingerprint),
-        notes=_notes(made, settings),
+        notes=[*_notes(made, settings), *_judges(made, settings, session)],
         overrides=overrides,
     )
-    count = steps.made
-    return Outcome(folder, count, tuple(steps.plan))
+    broken = [m.result for m in measured if m.result.status == "failed"]
+    failed = dict.fromkeys(f"metric {result.metric} {'; '.join(result.notes)}" for result in broken)
+    return Outcome(folder, steps.made, tuple(steps.plan), failed=tuple(failed))
 
 
 def prepare(settings: Settings, session: Session) -> Source:
@@ -130,7 +135,7 @@ def _aimed(decoder: Decoder, settings: Settings, human: Source, featurizer: Feat
     nll = featurizer.value(human, FOR_DECODER)
     if nll is None:
         return decoder
-    return decoder.resolve(math.exp(float(nll.values.sum(dtype="float64")) / max(len(nll.values), 1)))
+    return decoder.resolve(perplexity(nll))
 
 
 def measure_all(settings: Settings, made: Made, others: Sequence[Source] = ()) -> list[Measured]:
@@ -138,7 +143,7 @@ def measure_all(settings: Settings, made: Made, others: Sequence[Source] = ()) -
     others = [replace(source, label=f"system {number} of the grid") for number, source in enumerate(others)]
     jobs = _jobs(settings, made)
     wanted: list[tuple[Source, Sequence[Need]]] = []
-    for job in sorted(jobs, key=lambda job: job.system == "ceiling"):  # named first: what is a system of its own
+    for job in jobs:
         wanted += [(source, needs_of_texts(job.metric)) for source in _read_by(job)]
     wanted += [(source, needs_of_texts(m)) for m in settings.metrics if m.reads_grid for source in others]
     made.featurizer.make(wanted, made.decoder)
@@ -148,6 +153,9 @@ def measure_all(settings: Settings, made: Made, others: Sequence[Source] = ()) -
         reason = f"task {settings.task.name} has no human side{settings.task.no_human}"
         sides = (made.human_source, made.model_source)
         out += [measure.undefined(m, "model", *sides, reason) for m in settings.metrics if m.sides != "one"]
+    elif reason := _no_ceiling(settings, made):
+        sides = (made.human_source, made.model_source)
+        out += [measure.undefined(m, "ceiling", *sides, reason) for m in settings.metrics if has_ceiling(m)]
     return [m for m in out if m is not None]
 
 
@@ -157,14 +165,25 @@ def _jobs(settings: Settings, made: Made) -> list[Measurement]:
     if not settings.task.has_human():
         return [Measurement(metric, "model", human, model) for metric in settings.metrics if metric.sides == "one"]
     jobs = []
-    halves = made.drawn.ceiling()
+    with_ceiling = not _no_ceiling(settings, made)
     for metric in settings.metrics:
         if metric.sides == "one":
             jobs.append(Measurement(metric, "human", human, human))
-        if metric.sides == "two" and metric.ceiling and halves is not None:
-            jobs.append(Measurement(metric, "ceiling", *halves))
+        if has_ceiling(metric) and with_ceiling:
+            jobs.append(Measurement(metric, "ceiling", human, made.drawn.more))
         jobs.append(Measurement(metric, "model", human, model))
     return jobs
+
+
+def has_ceiling(metric: Metric) -> bool:
+    """Say whether a metric has a human ceiling in place of a human value."""
+    return metric.sides == "two" and metric.ceiling
+
+
+def _no_ceiling(settings: Settings, made: Made) -> str:
+    """Say why there is no human ceiling; empty where there is one."""
+    texts = made.model_source.entry
+    return made.drawn.no_ceiling(int(texts.meta["n"]) if texts is not None else settings.num_texts)
 
 
 def _read_by(job: Measurement) -> list[Source]:
@@ -218,6 +237,25 @@ def _same(folder: Path, record: RunRecord) -> bool:
     return all(earlier[name] == now[name] for name in ("spec", "results"))
 
 
+def _judges(made: Made, settings: Settings, session: Session) -> list[str]:
+    """What the reader of a table must know of the judges; a scorer out of its domain is said aloud too."""
+    notes = remarks(settings)
+    need = human_need(settings)
+    if settings.scorer is None or need is None or not settings.task.has_human():
+        return notes
+    nll = made.featurizer.value(made.human_source, need)
+    far = out_of_domain(settings.scorer, perplexity(nll)) if nll is not None else None
+    if far is not None:
+        session.warn_once(far)
+        notes.append(far)
+    return notes
+
+
+def perplexity(nll: Ragged) -> float:
+    """Return exp of the mean token NLL; of no token 1."""
+    return math.exp(float(nll.values.sum(dtype="float64")) / max(len(nll.values), 1))
+
+
 def _notes(made: Made, settings: Settings) -> list[str]:
     """Facts of the texts that the reader of a table must know."""
     notes = list(settings.task.remarks())
@@ -230,6 +268,9 @@ def _notes(made: Made, settings: Settings) -> list[str]:
     entry = made.model_source.entry
     if entry is not None:
         notes += list(entry.meta.get("notes", ()))
+    sizes = [len(Rows(source.path)) for source in (made.human_source, made.model_source) if source.entry is not None]
+    if not settings.task.paired and len(set(sizes)) > 1:
+        notes.append(f"{sizes[1]} texts beside {sizes[0]} human ones: where the number matters, compare equal ones")
     if settings.least and settings.generations is None:
         notes.append(f"no generated text ends before {settings.least} tokens (min_new_tokens)")
     return notes

@@ -67,6 +67,13 @@ class Session:
         self._models: OrderedDict[str, Any] = OrderedDict()
         self._tokenizers: dict[str, Tokenizer] = {}
         self.sides = Sides()
+        self._said: set[str] = set()
+
+    def warn_once(self, text: str) -> None:
+        """Log a warning that holds for many jobs of a session at the first of them alone."""
+        if text not in self._said:
+            self._said.add(text)
+            log.warning("%s", text)
 
     def model(self, spec: ModelSpec, runtime: Runtime) -> TransformersBackend:
         """Return a model, loaded by its backend; the least recently used one is freed when too many are kept."""

@@ -19,6 +19,9 @@ from openended.harness.registry import build, construct
 from openended.harness.signature import canonical
 from openended.harness.types import Json
 
+AUTO = "auto"  # path of a judge that is chosen by the task
+HOME = "docs"  # the task that the bundled models were trained for, and judge
+_JUDGE = f"{BUNDLED}docs-m"
 # Config keys of the tree that are not settings of a run: Hydra's own composition.
 _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
 
@@ -80,14 +83,22 @@ class Settings(Spec):
     scorer: ModelSpec | None
     embedder: EmbedderSpec | None
     metrics: tuple[Metric, ...]
-    num_examples: int
+    num_examples: int | Literal["all"]
     max_new_tokens: int | None
     min_new_tokens: int | None
     """The end of text is forbidden before; null is 0."""
     samples: int
     seed: int
     generations: str | None
+    generations_field: str | None = None
+    """Where a record of that file has its text; null: told by the first record."""
+    system: str | None = None
+    """What tables call it; null: by its file."""
+    features: Mapping[str, str | None] = field(default_factory=dict)
+    """`human` and `model`: files of vectors, one a text, in place of an embedder."""
     judgments: str | None
+    judgment_columns: Mapping[str, str] = field(default_factory=dict)
+    """Our name of a column of that file → the file's."""
     runtime: Runtime
     report: Mapping[str, Any] = field(default_factory=dict)
     outputs_dir: Path
@@ -95,16 +106,36 @@ class Settings(Spec):
 
     def check(self) -> None:
         """Counts are positive; who generates has a model, a decoder and a length."""
-        self.require(self.num_examples >= 1, "num_examples", "1 or more")
+        self.require(self.num_examples == "all" or self.num_examples >= 1, "num_examples", "1 or more, or all")
         self.require(self.samples >= 1, "samples", "1 or more")
         self.require(self.max_new_tokens is None or self.max_new_tokens >= 1, "max_new_tokens", "1 or more, or null")
         fits = self.least >= 0 and (self.max_new_tokens is None or self.least <= self.max_new_tokens)
         self.require(fits, "min_new_tokens", "0 (a text may end at once) to max_new_tokens")
         plain = self.scorer is None or not self.scorer.chat_template
         self.require(plain, "scorer", "chat_template=false: the scorer reads texts, only the model under test chats")
+        self._check_features()
         if self.generations is None and self.judgments is None:
             for option in ("model", "decoder", "max_new_tokens"):
                 self.require(getattr(self, option) is not None, option, "a value when the harness generates")
+
+    def _check_features(self) -> None:
+        given = {name for name, path in self.features.items() if path is not None}
+        self.require(set(self.features) <= {"human", "model"}, "features", "human=FILE.npy and model=FILE.npy")
+        self.require(given in (set(), {"human", "model"}), "features", "a file for human and one for model, or none")
+        loose = not self.task.paired and self.generations is not None
+        self.require(not given or loose, "features", "none, or task=texts and generations=FILE: a row a text")
+
+    @property
+    def vectors(self) -> Mapping[str, Path]:
+        """`human` and `model` → the user's own vectors; empty where an embedder makes them."""
+        return {name: Path(path) for name, path in self.features.items() if path is not None}
+
+    @property
+    def num_texts(self) -> int:
+        """Texts that the system under test has; a file may hold more, for it says itself how many an example has."""
+        if self.num_examples == "all":
+            return 0  # not known before they are read; none is left for a human ceiling
+        return self.num_examples * (self.samples if self.generations is None else 1)
 
     @property
     def least(self) -> int:
@@ -131,6 +162,11 @@ class Settings(Spec):
             out[name] = node
         for name in ("num_examples", "max_new_tokens", "min_new_tokens", "samples", "seed", "generations", "judgments"):
             out[name] = getattr(self, name)
+        for name in ("generations_field", "system", "judgment_columns"):
+            if value := getattr(self, name):
+                out[name] = canonical(value)
+        if self.vectors:
+            out["features"] = {name: str(path) for name, path in self.vectors.items()}
         return out
 
 
@@ -152,17 +188,21 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
     if not isinstance(folder, str) or not folder.strip() or "\0" in folder:
         raise SpecError(f"outputs_dir: expected the path of a folder, got {folder!r:.40}")
     values = {k: v for k, v in config.items() if k not in _GROUPS}
+    task = build("task", config.get("task"), "task")
+    scorer, embedder = (_judge(config.get(role), task.name) for role in ("scorer", "embedder"))
     values |= {
-        "task": build("task", config.get("task"), "task"),
+        "task": task,
         "model": _model(config.get("model"), "model"),
         "decoder": build("decoder", config["decoder"], "decoder") if config.get("decoder") else None,
-        "scorer": _model(config.get("scorer"), "scorer"),
-        "embedder": construct(EmbedderSpec, config["embedder"], "embedder") if config.get("embedder") else None,
+        "scorer": _model(scorer, "scorer"),
+        "embedder": construct(EmbedderSpec, embedder, "embedder") if embedder else None,
         "metrics": tuple(build("metric", metrics[name], f"metric.{name}") for name in sorted(metrics)),
         "runtime": construct(Runtime, config.get("runtime"), "runtime"),
         "report": dict(config.get("report") or {}),
         "outputs_dir": Path(folder),
         "judgments": _packaged(config.get("judgments")),
+        "judgment_columns": dict(config.get("judgment_columns") or {}),
+        "features": dict(config.get("features") or {}),
     }
     return construct(Settings, values, "config")
 
@@ -177,6 +217,13 @@ def _packaged(judgments: str | None) -> str | None:
     if name not in known:
         raise SpecError(f"judgments: expected {BUNDLED} and one of {', '.join(known)}, got {judgments!r}")
     return str(folder / name)
+
+
+def _judge(node: Mapping[str, Any] | None, task: str) -> Mapping[str, Any] | None:
+    """Return the node of a scorer or an embedder, the chosen one for `auto`: the bundled one at home, else none."""
+    if not isinstance(node, Mapping) or node.get("path") != AUTO:
+        return node
+    return {**node, "path": _JUDGE} if task == HOME else None
 
 
 def _model(node: Mapping[str, Any] | None, where: str) -> ModelSpec | None:

@@ -1,6 +1,7 @@
 """Where Hydra looks for what this project adds to it: re-exports only."""
 
 from openended.harness.hydra_app.launchers import Joblib, Submitit
+from openended.harness.hydra_app.plugins import OtherPackages
 from openended.harness.hydra_app.sweeper import Union
 
-__all__ = ["Joblib", "Submitit", "Union"]
+__all__ = ["Joblib", "OtherPackages", "Submitit", "Union"]

@@ -10,17 +10,20 @@ from typing import Any
 import pytest
 import yaml
 
+from openended.harness.names import metric_names
+from openended.harness.registry import members
 from openended.harness.signature import canonical
 
 CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
 CLASSES = {"runtime": "openended.harness.run.settings.Runtime"}  # the one group whose YAML names no class
 NOTHING = {("scorer", "none"), ("embedder", "none")}
+SETS = ("all", "paper", "text", "two_sample")  # of metrics
 FILES = [
     (group, path.stem)
     for group in GROUPS
     for path in sorted((CONF / group).glob("*.yaml"))
-    if (group, path.stem) not in NOTHING
+    if (group, path.stem) not in NOTHING and (group != "metric" or path.stem not in SETS)
 ]
 
 
@@ -65,6 +68,19 @@ def test_a_yaml_is_short_and_says_first_what_it_is(path):
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# ")
     assert text.count("\n") <= 25
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_set_of_metrics_names_metrics_and_is_itself_none(name):
+    node = yaml.safe_load((CONF / "metric" / f"{name}.yaml").read_text(encoding="utf-8"))
+    assert set(node) == {"defaults"}
+    assert name not in members("metric")
+    assert set(metric_names([name])) <= members("metric").keys()
+
+
+def test_the_set_of_all_metrics_lacks_those_that_ask_people_alone():
+    people = {name for name, cls in members("metric").items() if cls.family == "human"}
+    assert set(metric_names(["all"])) == members("metric").keys() - people
 
 
 def pinned(group: str, name: str) -> tuple[Any, ...]:

@@ -100,9 +100,9 @@ def test_twins_run_on_the_embedded_default(name):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_examples": 0}, "settings.num_examples: expected 1 or more, got 0"),
+        ({"num_examples": 0}, "settings.num_examples: expected 1 or more, or all, got 0"),
         ({"min_new_tokens": 65}, "settings.min_new_tokens: expected 0 .* to max_new_tokens, got 65"),
-        ({"num_examples": "many"}, "settings.num_examples: expected int, got 'many'"),
+        ({"num_examples": "many"}, "settings.num_examples: expected int or one of all, got 'many'"),
         ({"seeed": 1}, "no option 'seeed'; did you mean 'seed'"),
         ({"model": None}, "settings.model: expected a value when the harness generates, got None"),
     ],

@@ -74,6 +74,9 @@ def test_declared_facts(name):
     assert cls.sides in ("one", "two", "human")
     assert cls.bounds[0] < cls.bounds[1]
     assert cls().needs()
+    for key, target in cls.targets.items():
+        assert cls.bounds[0] <= target <= cls.bounds[1]
+        assert cls().best_of(key) == f"nearest {target:g}"
 
 
 @pytest.mark.parametrize("name", METRICS)

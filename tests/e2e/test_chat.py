@@ -55,7 +55,14 @@ def settings(folder: Path, model: str, *overrides: str) -> Any:
     ]
     path = folder / "own.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    small = ["num_examples=5", "max_new_tokens=12", "task=jsonl", f"task.path={path}", "metric=[gen_ppl]"]
+    small = [
+        "num_examples=5",
+        "max_new_tokens=12",
+        "task=jsonl",
+        "judge=docs-m",
+        f"task.path={path}",
+        "metric=[gen_ppl]",
+    ]
     words = [*small, "model=folder", f"model.path={model}", "decoder=greedy", f"outputs_dir={folder / 'out'}"]
     with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose("config", overrides=[*words, *overrides])

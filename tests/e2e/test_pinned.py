@@ -26,6 +26,7 @@ DECODERS = ("greedy", "ancestral", "nucleus", "beam", "contrastive_search", "adv
 METRICS = ("mauve", "gen_ppl", "distinct_n", "repetition", "self_bleu", "zipf", "sparsemax_score", "frechet")
 WORDS = [
     "task=jsonl",
+    "judge=docs-m",
     f"task.path={FOLDER / 'texts.jsonl'}",
     "task.id_field=null",
     "num_examples=24",

@@ -39,7 +39,14 @@ def texts(tmp_path_factory) -> Path:
 
 
 def small(texts: Path, *more: str) -> list[str]:
-    fields = ["task=jsonl", f"task.path={texts}", "num_examples=40", "max_new_tokens=16", "runtime.batch_size=16"]
+    fields = [
+        "task=jsonl",
+        "judge=docs-m",
+        f"task.path={texts}",
+        "num_examples=40",
+        "max_new_tokens=16",
+        "runtime.batch_size=16",
+    ]
     kept = {w.split("=")[0]: w for w in [*fields, "metric=[mauve,gen_ppl,distinct_n,repetition]", *more]}
     return list(kept.values())
 

@@ -139,7 +139,13 @@ def test_topics_of_news_have_known_precision_and_recall(tmp_path: Path, session:
             words = list(TOPICS.values())[i % 4]
             text = [" ".join(rng.choice(words, size=n)) for n in (4, 24)]
             csv.writer(handle).writerow([1 + i % 4, *text])
-    common = ["task=ag_news", f"task.path={tmp_path / 'train.csv'}", "num_examples=70", "max_new_tokens=null"]
+    common = [
+        "task=ag_news",
+        "judge=docs-m",
+        f"task.path={tmp_path / 'train.csv'}",
+        "num_examples=70",
+        "max_new_tokens=null",
+    ]
     options = ["metric=[knn_precision_recall]", "metric.knn_precision_recall.k=3"]
     made = {}
     for system in ("world", "world+sports", "world+sports+business+science"):
@@ -165,7 +171,14 @@ def results(record: Any) -> dict[tuple[str, str], Any]:
 def test_one_system_is_the_reference_of_another(tmp_path: Path) -> None:
     """Instructions have no human texts: first one system by itself, then the other against it, by its run folder."""
     session = Session(Store(tmp_path / "out" / "store"))
-    common = ["task=creative", "task.num_draws=40", "metric=[frechet,distinct_n]", "num_examples=8", "max_new_tokens=8"]
+    common = [
+        "task=creative",
+        "judge=docs-m",
+        "task.num_draws=40",
+        "metric=[frechet,distinct_n]",
+        "num_examples=8",
+        "max_new_tokens=8",
+    ]
     first = run(settings(tmp_path, *common, "model=docs-s", "decoder=nucleus"), session).folder
     alone = results(read_json(first / "record.json"))
     assert alone["model", "distinct_n"]["status"] == "ok"

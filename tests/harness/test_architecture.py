@@ -30,11 +30,11 @@ LAYERS = [
         "owner",
         "folders",
     },
-    {"store", "store_check", "rows", "provenance", "progress"},
+    {"store", "store_check", "rows", "provenance", "progress", "names"},
     {"metrics", "tasks", "models", "decoding", "published"},
     {"run"},
     {"report", "rating", "hydra_app"},
-    {"cli"},
+    {"cli", "commands", "api", "evaluation"},
     {"finetune", "__main__"},
 ]
 MAX_FILE, MAX_FUNCTION = 300, 50

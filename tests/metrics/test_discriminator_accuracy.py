@@ -1,8 +1,14 @@
 import numpy as np
 import pytest
 
+from openended.harness.contract import Features, Side
 from openended.harness.errors import SpecError, UndefinedMetric
-from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy, _split, discriminator_accuracy
+from openended.metrics.discriminator_accuracy import (
+    DiscriminatorAccuracy,
+    _split,
+    _split_by_group,
+    discriminator_accuracy,
+)
 from tests.helpers import features
 
 
@@ -42,8 +48,8 @@ def test_unequal_sides_are_balanced():
 def test_split_keeps_pairs_together_and_is_deterministic():
     a, b = _split(40, 40, 0.25, 5, 25), _split(40, 40, 0.25, 5, 25)
     assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
-    assert len(a[1]) == 10
-    assert sorted(np.concatenate(a)) == list(range(40))
+    assert len(a[2]) == 10
+    assert sorted(np.concatenate([a[0], a[2]])) == list(range(40))
     human, model = normal(40), normal(40, seed=1, shift=1)
     assert discriminator_accuracy(human=human, model=model) == discriminator_accuracy(human=human, model=model)
 
@@ -71,3 +77,46 @@ def test_metric():
     )
     assert result.values["accuracy"] == 1.0
     assert "20 held-out" in result.notes[0]
+
+
+def sampled(samples, prompts=60, seed=0):
+    """Features that tell the prompt and nothing else; each prompt has a human text and some of the model."""
+    rng = np.random.default_rng(seed)
+    ids = [f"t/{i:06d}" for i in range(prompts)]
+    centres = rng.normal(size=(prompts, 40))
+    human = centres + 0.001 * rng.normal(size=centres.shape)
+    model = np.repeat(centres, samples, axis=0) + 0.001 * rng.normal(size=(prompts * samples, 40))
+    return ids, human.astype("f4"), [i for i in ids for _ in range(samples)], model.astype("f4")
+
+
+def test_samples_of_a_prompt_stay_together():
+    """A prompt whose texts are on both sides of the split would be known by heart."""
+    human_ids, human, model_ids, model = sampled(4)
+    parts = _split_by_group([np.array(human_ids), np.array(model_ids)], 0.25, 5, 25)
+    names = [np.array(human_ids), np.array(model_ids)]
+    held = [set(side[test]) for side, (_, _, test) in zip(names, parts, strict=True)]
+    assert held[0] == held[1]
+    assert len(held[0]) == 15
+    for side, (train, fold, _) in zip(names, parts, strict=True):
+        assert not set(side[train]) & held[0]
+        for name in set(side[train]):
+            assert len(set(fold[side[train] == name])) == 1, "a prompt is in two folds"
+    spec = DiscriminatorAccuracy()
+    sides = {"human": Side("human", human_ids, dict.fromkeys(spec.needs(), human)),
+             "model": Side("model", model_ids, dict.fromkeys(spec.needs(), model))}  # fmt: skip
+    result = spec.compute(Features(**sides))
+    assert f"{12 + 48} held-out texts" in result.notes[0]
+
+
+def test_one_sample_a_prompt_is_split_as_ever():
+    ids, human, _, model = sampled(1)
+    spec = DiscriminatorAccuracy()
+    sides = {"human": Side("human", ids, dict.fromkeys(spec.needs(), human)),
+             "model": Side("model", ids, dict.fromkeys(spec.needs(), model))}  # fmt: skip
+    plain = discriminator_accuracy(human=human, model=model)
+    assert spec.compute(Features(**sides)).values["accuracy"] == plain.accuracy
+
+
+def test_huge_features_are_told_apart_like_others():
+    human, model = normal(50), normal(50, seed=1, shift=5)
+    assert discriminator_accuracy(human=human * 1e200, model=model * 1e200).accuracy == 1.0

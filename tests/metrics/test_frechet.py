@@ -145,7 +145,9 @@ def test_extrapolation_of_two_sizes_is_the_line_through_them():
     part = [side[np.sort(rng.choice(len(side), len(side) // 10, replace=False))] for side in (human, model)]
     y, z = frechet_distance(human=part[0], model=part[1]), frechet_distance(human=human, model=model)
     # 1e-9: the whole sides are drawn in their order, the fit is float64.
-    assert frechet_infinity(human=human, model=model, sizes=2, seed=7) == pytest.approx(z - (y - z) / 9, rel=1e-9)
+    got = frechet_infinity(human=human, model=model, sizes=2, draws=1, seed=7)
+    assert got.frechet_infinity == pytest.approx(z - (y - z) / 9, rel=1e-9)
+    assert np.isnan(got.spread)
 
 
 @pytest.mark.parametrize(("d", "shift"), [(16, 0.0), (64, 0.2), (200, 0.2)])
@@ -155,7 +157,7 @@ def test_extrapolation_takes_out_the_bias(d, shift):
     found = []
     for seed in range(3):
         sides = {"human": normal(800, d, 2 * seed), "model": normal(800, d, 2 * seed + 1, shift, 1.1)}
-        found.append((frechet_distance(**sides), frechet_infinity(**sides)))
+        found.append((frechet_distance(**sides), frechet_infinity(**sides).frechet_infinity))
     plain, infinity = np.mean(found, axis=0)
     assert plain - truth > 3 * abs(infinity - truth)
 
@@ -167,7 +169,9 @@ def test_extrapolation_is_reproducible_and_optional():
     plain, spec = Frechet(), Frechet(extrapolate=15)
     assert set(plain.compute(features(plain, human=human, model=model, n_human=60, n_model=60)).values) == {"frechet"}
     result = spec.compute(features(spec, human=human, model=model, n_human=60, n_model=60))
-    assert result.values["frechet_infinity"] == frechet_infinity(human=human, model=model)
+    assert (result.values["frechet_infinity"], result.sd["frechet_infinity"]) == tuple(
+        frechet_infinity(human=human, model=model)[key] for key in ("frechet_infinity", "spread")
+    )
     assert not result.notes
     wide = spec.compute(features(spec, human=normal(30, 40), model=normal(30, 40, 1), n_human=30, n_model=30))
     assert any("starts from 15 texts" in note and "d=40" in note for note in wide.notes)
@@ -182,6 +186,30 @@ def test_extrapolation_edges():
         Frechet(extrapolate=1)
     with pytest.raises(SpecError, match="seed"):
         Frechet(seed=-1)
-    assert frechet_infinity(human=np.ones((30, 3)), model=np.ones((30, 3))) == pytest.approx(0, abs=1e-12)
+    assert frechet_infinity(human=np.ones((30, 3)), model=np.ones((30, 3)))["frechet_infinity"] == pytest.approx(
+        0, abs=1e-12
+    )
     human = normal(200)
-    assert abs(frechet_infinity(human=human, model=human)) < frechet_distance(human=human, model=normal(200, seed=1))
+    assert abs(frechet_infinity(human=human, model=human)["frechet_infinity"]) < frechet_distance(
+        human=human, model=normal(200, seed=1)
+    )
+
+
+def test_extrapolation_is_a_mean_over_draws_with_their_spread():
+    """The mean of five lines moves less than one of them does."""
+    sides = {"human": normal(120, 3), "model": normal(120, 3, 1, 0.3), "sizes": 3}
+    ones = [frechet_infinity(**sides, draws=1, seed=s)["frechet_infinity"] for s in range(40)]
+    fives = [frechet_infinity(**sides, seed=s) for s in range(20)]
+    assert np.std([f["frechet_infinity"] for f in fives]) < 0.7 * np.std(ones)
+    # The spread that one call states is that of its lines: about the sd over calls of one draw.
+    assert np.mean([f.spread for f in fives]) == pytest.approx(np.std(ones), rel=0.4)
+    with pytest.raises(ValueError, match="draws"):
+        frechet_infinity(**sides, draws=0)
+    with pytest.raises(SpecError, match="draws"):
+        Frechet(draws=0)
+
+
+def test_features_that_leave_float64_are_refused():
+    for share in (None, 0.9):
+        with pytest.raises(ValueError, match=r"1e[+]200 leave the range of float64"):
+            frechet_distance(human=np.full((5, 2), 1e200), model=normal(5, 2), pca_share=share)

@@ -170,7 +170,7 @@ def test_a_matrix_of_wins_is_read_as_it_stands(tmp_path):
     ("row", "message"),
     [
         ("1,x,x,a,fun,r1,30", "'x' is compared with itself"),
-        ("1,x,y,c,fun,r1,30", "outcome: expected a, b or tie, got 'c'"),
+        ("1,x,y,c,fun,r1,30", "outcome: expected a, b or tie, 1 or 2, 'x' or 'y', got 'c'"),
         ("1,x,y,a,fun,r1,soon", "column 'seconds': expected a number"),
         ("1,x,y,a,fun,r1,-1", "seconds: expected a number of at least 0"),
         ("1,x,,a,fun,r1,1", "column 'system_b' is empty"),

@@ -68,3 +68,26 @@ def test_edges():
         features(spec, human=normal(9).astype("f4"), model=normal(9).astype("f4"), n_human=9, n_model=9)
     )
     assert set(result.values) == {"kid", "std_error"}
+
+
+def test_features_that_leave_float64_are_refused():
+    for scale in (1e200, 1e50):
+        with pytest.raises(ValueError, match="leave the range of float64"):
+            kid(human=np.full((3, 2), scale), model=np.ones((3, 2)))
+    with pytest.raises(ValueError, match="degree 9: the kernel"):
+        kid(human=np.full((3, 2), 1e40), model=np.ones((3, 2)), degree=9)
+
+
+def test_samples_of_a_prompt_are_one_draw_in_the_error():
+    """Every text four times, under one prompt: the error is that of the texts once, but for the kernel of copies."""
+    rng = np.random.default_rng(0)
+    human, model = rng.normal(size=(200, 3)), rng.normal(size=(200, 3)) + 0.5
+    once = kid(human=human, model=model).std_error
+    four = {"human": human, "model": np.repeat(model, 4, axis=0)}
+    prompts = {"human_groups": np.arange(200), "model_groups": np.repeat(np.arange(200), 4)}
+    assert kid(**four, **prompts).std_error == pytest.approx(once, rel=0.05)
+    assert kid(**four).std_error < 0.9 * once
+    alone = {"human_groups": np.arange(200), "model_groups": np.arange(200)}
+    assert kid(human=human, model=model, **alone).std_error == pytest.approx(once, rel=1e-12)
+    with pytest.raises(ValueError, match="groups: expected one a row, 200, got 3"):
+        kid(human=human, model=model, human_groups=[1, 2, 3])

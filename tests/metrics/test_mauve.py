@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from openended.harness.contract import Features, Side
 from openended.harness.errors import SpecError, UndefinedMetric
 from openended.metrics._embeddings import check_side
-from openended.metrics._histograms import frontier_integral, js_divergence, kl_divergence, mixture_weights, smoothed
+from openended.metrics._histograms import (
+    curve_area,
+    frontier_integral,
+    js_divergence,
+    kl_divergence,
+    mixture_weights,
+    smoothed,
+)
 from openended.metrics._kmeans import kmeans
 from openended.metrics._mauve_scores import mauve_of_cells
 from openended.metrics._pca import fit_pca
@@ -197,7 +204,9 @@ def test_result_has_mean_and_spread_over_clustering_seeds():
     each = [mauve(human=human, model=model, seed=25 + i).mauve for i in range(3)]
     assert result.values["mauve"] == pytest.approx(np.mean(each))
     assert result.sd["mauve"] == pytest.approx(np.std(each, ddof=1))
-    assert result.arrays["divergence_curve"].shape == (27, 2)
+    curves = result.arrays["divergence_curves"]
+    assert curves.shape == (3, 27, 2)
+    assert [curve_area(c) for c in curves] == pytest.approx(each)
     assert any("n/k=10" in note for note in result.notes)
     assert not Mauve(clustering_seeds=1).compute(sides(spec, human, model, ids, ids)).sd
 
@@ -226,7 +235,7 @@ def test_reference_fit_uses_the_human_side_alone():
     result = spec.compute(Features(reference, Side("m", tuple(map(str, range(100, 190))), {need: model}), {}))
     assert 0.3 < result.values["mauve"] <= 1
     assert any("differ in size" in note for note in result.notes)
-    assert result.arrays["human_hist"].shape == (10,)
+    assert result.arrays["divergence_curves"].shape == (1, 27, 2)
 
 
 @pytest.mark.parametrize(
@@ -299,3 +308,11 @@ def test_memory_map_gives_the_same_score(tmp_path):
     np.save(tmp_path / "h.npy", human)
     mapped = np.load(tmp_path / "h.npy", mmap_mode="r")
     assert mauve(human=mapped, model=model).mauve == mauve(human=human, model=model).mauve
+
+
+def test_the_scale_of_features_does_not_matter_even_where_squares_leave_float64():
+    rng = np.random.default_rng(0)
+    human, model = rng.normal(size=(60, 5)), rng.normal(size=(60, 5)) + 1
+    plain = mauve(human=human, model=model).mauve
+    for scale in (2.0**600, 2.0**-600):
+        assert mauve(human=human * scale, model=model * scale).mauve == pytest.approx(plain, abs=1e-9)

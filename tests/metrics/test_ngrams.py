@@ -138,3 +138,12 @@ def test_memory_stays_a_small_multiple_of_the_tokens():
     tracemalloc.stop()
     # 110 bytes a token here, where one block holds the whole corpus; blocks bound it for larger ones
     assert peak < 400_000 * 160
+
+
+def test_ids_beyond_int64_do_not_wrap():
+    """2^64 - 1 is -1 where it wraps: two tokens would be one."""
+    high = np.array([2**64 - 1, 2**63], dtype=np.uint64)
+    assert NgramIndex(rows_of([high, np.array([-1, -(2**63)])])).level(1).types == 4
+    assert NgramIndex(rows_of([high, high])).level(1).types == 2
+    packed = Ragged(np.array([2**63, 2**63 + 1, 2**63], dtype=np.uint64), np.array([0, 3]))
+    assert NgramIndex(packed).level(1).types == 2

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.signature import canonical, signature
 from openended.metrics.vendi import Vendi, vendi
 from tests.helpers import features
 from tests.oracles import embeddings as oracle
@@ -57,3 +58,25 @@ def test_metric_reads_the_system_under_test():
         features(spec, human=normal(9, 4).astype("f4"), model=np.ones((9, 4), dtype="f4"), n_human=9, n_model=9)
     )
     assert result.values["vendi"] == pytest.approx(1)
+
+
+def test_the_largest_order_counts_the_largest_share_alone():
+    """Shares 3/4 and 1/4: order infinity is 1 / (3/4); large orders tend to it and do not overflow."""
+    rows = np.array([[1.0, 0.0], [0.5, np.sqrt(0.75)]])
+    assert vendi(rows, order=np.inf) == pytest.approx(4 / 3)
+    for order in (1e3, 1e6, 1e300, 1e308):
+        assert vendi(rows, order=order) == pytest.approx(4 / 3, rel=1e-3)
+    # -log(0.75) * 50 / 49 - log(1 + 3^-50) / 49, written out
+    assert vendi(rows, order=50.0) == pytest.approx(0.75 ** (-50 / 49))
+    spec = Vendi(order=np.inf)
+    assert spec == Vendi(order="inf")
+    assert "order:inf" in signature(spec, {})
+    assert canonical(spec)["order"] == "inf"
+    result = spec.compute(features(spec, human=rows, model=rows, n_human=2, n_model=2))
+    assert result.values["vendi"] == pytest.approx(4 / 3)
+
+
+def test_huge_and_tiny_rows_have_a_direction_too():
+    rows = normal(12, 4)
+    for scale in (1e200, 1e-200):
+        assert vendi(rows * scale) == pytest.approx(vendi(rows))

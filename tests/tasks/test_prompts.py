@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openended.tasks._prompts import Cut, Cutter, cut_words
+from openended.tasks._prompts import CutDocument, Cutter, cut_words
 
 
 class Bytes:
@@ -21,7 +21,7 @@ class Bytes:
         return bytes(ids).decode(errors="replace")
 
 
-def cut_tokens(text: str, tokenizer: Any, length: int, max_length: int | None) -> Cut | None:
+def cut_tokens(text: str, tokenizer: Any, length: int, max_length: int | None) -> CutDocument | None:
     return Cutter("tokens", length, max_length, tokenizer).cut(text)
 
 

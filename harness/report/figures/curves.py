@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,36 +28,67 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-CURVE = "arrays/divergence_curve"
+CURVES = "arrays/divergence_curves"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Band:
+    """A mean curve and its spread, each of shape (points,)."""
+
+    x: F64
+    mean: F64
+    sd: F64
 
 
 def divergence_curves(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
-    """Draw the MAUVE curve of every system: missed text against implausible text (MAUVE Fig. 2)."""
+    """Draw the MAUVE curve of every system: missed text against implausible text (MAUVE Fig. 2).
+
+    A line is the mean over seeds and clusterings, so that its area is the value in the legend; the band is their
+    standard deviation.
+    """
     return named("divergence", {told: _divergence(results, part) for told, part in parts_of(items, "mauve").items()})
 
 
 def _divergence(results: Results, items: Sequence[Folded]) -> Figure | None:
-    curves: list[tuple[str, float, F64]] = []
+    curves: list[tuple[str, float, Band]] = []
     for system in systems_of(items):
         for value in (i for i in system.items if (i.metric, i.key) == ("mauve", "mauve") and math.isfinite(i.mean)):
-            arrays = next((a for s in value.sources if CURVE in (a := results.arrays(*s))), None)
-            if arrays is not None:
+            stored = [a[CURVES] for s in value.sources if CURVES in (a := results.arrays(*s))]
+            if stored and len(stored) == value.seeds:
                 label = f"{system.label} ({value.mean:.3f})"
-                curves.append((label, value.mean, np.asarray(arrays[CURVE], dtype=np.float64)))
+                curves.append((label, value.mean, mean_curve([np.asarray(a, dtype=np.float64) for a in stored])))
                 break
     if not curves:
         return None
     if len(curves) > MOST:  # the ones that a reader asks about first: the best
         curves = sorted(curves, key=lambda c: -c[1])[:MOST]
     figure, (panel,) = new_figure(COLUMN, 3.0 + legend_height([c[0] for c in curves], COLUMN, 2))
-    for index, (label, _, curve) in enumerate(curves):
+    for index, (label, _, band) in enumerate(curves):
         style = look(index) | {"marker": ""}
-        panel.plot(*curve.T, label=label, **style)
+        panel.plot(band.x, band.mean, label=label, **style)
+        low, high = np.clip(band.mean - band.sd, 0, 1), np.clip(band.mean + band.sd, 0, 1)
+        panel.fill_between(band.x, low, high, color=style["color"], alpha=0.15, linewidth=0)
     panel.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     panel.set_xlabel("less implausible text →\nexp(−c KL(model, mixture))")
     panel.set_ylabel("exp(−c KL(human, mixture))\nless missed text →")
     legend_below(figure, panel, columns=2)
     return figure
+
+
+def mean_curve(runs: Sequence[F64]) -> Band:
+    """Average divergence curves height by height: the area under the mean is the mean of their areas.
+
+    Args:
+        runs: The curves of each seed's clusterings, shape (clusterings, points, 2); every seed weighs the same.
+    """
+    curves = [curve[np.lexsort((-curve[:, 1], curve[:, 0]))] for run in runs for curve in run]
+    weights = np.concatenate([np.full(len(run), 1 / (len(run) * len(runs))) for run in runs])
+    x = np.unique(np.concatenate([curve[:, 0] for curve in curves]))
+    heights = np.stack([np.interp(x, *curve.T) for curve in curves])
+    mean = weights @ heights
+    sd = np.sqrt(weights @ (heights - mean) ** 2)
+    # Curves end on the axes: there they fall from any height.
+    return Band(np.concatenate([[0.0], x]), np.concatenate([[1.0], mean]), np.concatenate([[0.0], sd]))
 
 
 def rank_frequency(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:

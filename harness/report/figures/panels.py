@@ -13,7 +13,7 @@ from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import System, by_data, human_value, systems_of, variants
 from openended.harness.report.tables.selection import wanted
-from openended.harness.report.tables.table import ARROWS
+from openended.harness.report.tables.table import arrow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,7 +77,7 @@ def _panel(panel: Axes, pair: tuple[str, str], systems: Sequence[System], part: 
     for human_mean in humans:
         panel.axvline(human_mean, color=HUMAN_COLOUR, linestyle="--", linewidth=0.9)
     first = next((v for _, v in known), None)
-    title = f"{first.title} {ARROWS[first.direction]}".rstrip() if first is not None else ""
+    title = f"{first.title} {arrow(first.direction)}".rstrip() if first is not None else ""
     panel.set_title("\n".join(filter(None, (title, plain(told)))))
     panel.grid(visible=True, axis="both")
     panel.tick_params(axis="y", length=0)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from openended.metrics._huse_join import Rated
     from openended.metrics._huse_knn import Ties, VoteTie
-    from openended.metrics._huse_statistic import Points, Rule
+    from openended.metrics._huse_statistic import HusePoints, Rule
 
 MODEL_COLOUR = COLOURS[0]
 RECALL = ("knn_precision_recall", "recall")  # not its metric's primary value, but its other half
@@ -120,9 +120,9 @@ def huse_regions(rated: Rated, rule: Rule) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    from openended.metrics._huse_statistic import Points
+    from openended.metrics._huse_statistic import HusePoints
 
-    texts = Points.of(**rated.columns(), rule=rule)
+    texts = HusePoints.of(**rated.columns(), rule=rule)
     points, labels = texts.raw, texts.is_model
     figure = Figure(figsize=(COLUMN, 3.5), layout="constrained")
     panels = figure.subplot_mosaic(
@@ -146,7 +146,7 @@ def huse_regions(rated: Rated, rule: Rule) -> Figure:
     return figure
 
 
-def _shade(panel: Axes, texts: Points, rule: Rule) -> None:
+def _shade(panel: Axes, texts: HusePoints, rule: Rule) -> None:
     """Colour the plane by what the discriminator says there."""
     low, high = texts.raw.min(axis=0), texts.raw.max(axis=0)
     pad = 0.05 * np.maximum(high - low, texts.spread)

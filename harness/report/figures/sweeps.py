@@ -25,7 +25,7 @@ from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import FACTS, human_value
 from openended.harness.report.tables.selection import slug, wanted
-from openended.harness.report.tables.table import ARROWS
+from openended.harness.report.tables.table import arrow
 from openended.harness.signature import parse_signature
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str],
         )
     if places[0] > 0 and places[-1] / places[0] >= 20:
         panel.set_xscale("log")
-    panel.set_title(f"{first.title} {ARROWS[first.direction]}".rstrip())
+    panel.set_title(f"{first.title} {arrow(first.direction)}".rstrip())
     short = axis.rpartition(".")[2]
     panel.set_xlabel(plain(TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))))
 

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from openended.harness.report.findings.checks import ALIKE, ALIKE_EMBEDDERS, CLOSE, FAR, STEADY
 from openended.harness.report.findings.claims import CLAIMS
-from openended.harness.report.read.fold import fold
+from openended.harness.report.findings.values import Check, Verdict
+from openended.harness.report.read.fold import Folded, fold
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
+from openended.harness.report.read.systems import by_data
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+
+
+def _by_task(check: Check, items: Sequence[Folded]) -> Verdict | None:
+    """Judge a claim on every task by itself: it holds if it does on each that can tell."""
+    parts = by_data(items)
+    found = {task: check(part) for task, part in parts.items()}
+    known = {task: verdict for task, verdict in found.items() if verdict is not None}
+    if len(parts) == 1 or not known:
+        return next(iter(known.values()), None)
+    said = "; ".join(f"{task}: {verdict.measured}" for task, verdict in known.items())
+    return Verdict(said, all(verdict.holds for verdict in known.values()))
 
 
 def findings_tables(results: Results, layout: Layout, name: str) -> list[Table]:
@@ -17,7 +31,7 @@ def findings_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     items = [i for i in fold(results) if math.isfinite(i.mean)]
     rows = []
     for claim in CLAIMS:
-        verdict = claim.check(items)
+        verdict = _by_task(claim.check, items)
         if verdict is None:
             cells = (Cell(words=claim.source), Cell(note=f"Needs {claim.needs}."), Cell(words="not measured"))
         else:

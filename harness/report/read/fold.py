@@ -53,7 +53,7 @@ class Folded:
     sources: tuple[tuple[int, str | None], ...]
     """(index of the run, artefact) of each seed."""
     error: float = math.nan
-    """Standard error or deviation that the metric itself states; NaN where it states none, or for several seeds."""
+    """Standard error or deviation that the metric itself states of a value, over seeds their root mean square."""
 
 
 def fold(results: Results) -> list[Folded]:
@@ -100,8 +100,14 @@ def _folded(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, str]) -> Folde
         titles=(first["model_title"], first["decoder_title"]),
         values=dict(zip(seeds, values, strict=True)),
         sources=tuple((int(r[INTERNAL]), r["artefact"]) for r in rows),
-        error=float(first["sd"]) if len(rows) == 1 else math.nan,
+        error=_stated([float(r["sd"]) for r in rows]),
     )
+
+
+def _stated(spreads: Sequence[float]) -> float:
+    """Return the root mean square of what is known; NaN where nothing is."""
+    known = [s for s in spreads if math.isfinite(s)]
+    return math.sqrt(math.fsum(s * s for s in known) / len(known)) if known else math.nan
 
 
 def natural(text: str) -> tuple[tuple[int, float, str], ...]:

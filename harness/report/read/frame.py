@@ -13,6 +13,7 @@ from openended.harness.errors import DataError
 from openended.harness.io import replacing
 from openended.harness.record import RECORD, ResultRow, RunRecord, read_record
 from openended.harness.report.read.axes import axis_text, in_order, of_human
+from openended.harness.report.read.reused import reused_remarks
 from openended.harness.report.read.stored import contradiction, stored_file
 from openended.harness.report.read.tidy import FIXED, INTERNAL, canonical_axes, rows_of, to_frame
 from openended.harness.text import csv_cell, plain
@@ -206,7 +207,7 @@ def _read_run(path: Path) -> Run:
         store=(folder / record.store).resolve() if record.store else None,
         inputs=record.inputs,
         results=record.results,
-        notes=record.notes,
+        notes=(*record.notes, *reused_remarks(record)),
     )
 
 

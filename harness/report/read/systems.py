@@ -10,10 +10,10 @@ from openended.harness.report.figures.drawing import plain
 from openended.harness.report.read.axes import head_of, of_human, said, telling
 from openended.harness.report.read.fold import Folded, order_key
 from openended.harness.report.read.labels import labels_of, varying
-from openended.harness.signature import parse_signature
+from openended.harness.signature import parse_signature, signature_difference
 
 # Fields of a signature that are about the data, not the metric's options: the axes say them.
-FACTS = ("n", "length", "min_new_tokens", "task", "texts", "scorer", "embedder", "judgments")
+FACTS = ("n", "length", "min_new_tokens", "task", "texts", "scorer", "tokens", "embedder", "judgments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,22 @@ def same_data(human: Folded, item: Folded) -> bool:
     return all(v == item.axes.get(a) for a, v in human.axes.items() if of_human(a))
 
 
+def _fits(human: Folded, item: Folded) -> bool:
+    """Say whether two values are of one definition: of one signature, but for the number of texts of the same data."""
+    differ = signature_difference(human.signature, item.signature)
+    return not differ or (differ == ["n"] and same_data(human, item))
+
+
 def human_value(items: Iterable[Folded], like: Folded) -> Folded | None:
-    """Return the human value that belongs to a system's value: same metric, signature and data."""
+    """Return the human value that belongs to a system's value: same metric, signature and data.
+
+    A system with several samples a prompt has more texts than the human side: it is compared with what there is.
+    """
     humans = [i for i in items if i.system == "human" and (i.metric, i.key) == (like.metric, like.key)]
-    fitting = [h for h in humans if h.signature == like.signature]
+    fitting = [h for h in humans if _fits(h, like)]
     exact = [h for h in fitting if same_data(h, like)]
     if exact or len({h.mean for h in fitting}) != 1:
-        return next(iter(exact), None)
+        return min(exact, key=lambda h: h.signature != like.signature, default=None)
     return fitting[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from openended.harness.report.read.fold import Folded, fold
@@ -9,9 +10,10 @@ from openended.harness.report.read.frame import Results
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
 METRIC = "bradley_terry"
+Z = 1.959964  # standard normal: 95 % within
 REMARK = (
     "Bradley-Terry scores, mean 0 over the players of a criterion; a score difference d says that the better one is "
-    "preferred with probability 1 / (1 + exp(−d)). ± standard error (observed information)."
+    "preferred with probability 1 / (1 + exp(−d)). Intervals by standard errors (observed information)."
 )
 
 
@@ -58,4 +60,5 @@ def _cell(item: Folded | None, criterion: str, items: Sequence[Folded]) -> Cell:
         return Cell(note=f"Not compared by the criterion {criterion}.")
     parts = [(_parts(i.key), i.mean) for i in items]
     best = max((mean for (c, player), mean in parts if c == criterion and player != "human"), default=item.mean)
-    return Cell(item.mean, item.error, 1, best=item.mean == best and _parts(item.key)[1] != "human")
+    around = (item.mean - Z * item.error, item.mean + Z * item.error) if math.isfinite(item.error) else None
+    return Cell(item.mean, n=1, interval=around, best=item.mean == best and _parts(item.key)[1] != "human")

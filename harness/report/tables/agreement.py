@@ -13,14 +13,14 @@ from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import System, human_value, systems_of
 from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.systems import value_tables
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
 
 Pair = tuple[str, str]
 Make = Callable[[Sequence[Folded], Layout, str, str], Table]
 FEW = "Fewer than three systems have both values, or one of them is the same for all."
 ORIENTED = (
     "Values are turned so that a positive correlation is agreement: larger is better; where lower is, the sign is "
-    "changed; where the human value is the target, it is minus the distance to it."
+    "changed; where some value is best (the human one, or that of texts of one source), it is minus the distance to it."
 )
 
 
@@ -150,12 +150,18 @@ def _spread(items: Sequence[Folded], layout: Layout, name: str, title: str) -> T
 def _for_each_part(results: Results, layout: Layout, name: str, make: Make) -> list[Table]:
     items = fold(results)
     axes = split_axes(items, layout)
-    tables = []
+    tables: list[Table] = []
+    lacking: list[DataError] = []
     parts = split_items(items, axes)
     for part, stem in zip(parts.values(), stems(name, list(parts)), strict=True):
         tasks = sorted({i.axes.get("task", "") for i in part if i.system == "model"})
         title = f"{layout.title} on {', '.join(filter(None, tasks))}" if any(tasks) else layout.title
-        tables.append(make(part, layout, stem, title))
+        try:
+            tables.append(make(part, layout, stem, title))
+        except DataError as err:  # of one task: another one may have what this one lacks
+            lacking.append(err)
+    if not tables and lacking:
+        raise lacking[0]
     return tables
 
 
@@ -166,11 +172,14 @@ def _turned(system: System, pair: Pair, items: Iterable[Folded]) -> float:
 
 
 def turned(value: Folded, items: Iterable[Folded]) -> float:
-    """Return a value turned so that larger is better: as it is, negated, or minus the distance to the human value."""
+    """Return a value turned so that larger is better: as it is, negated, or minus the distance to its target."""
     from openended.metrics._correlation import agreement_scores
 
     if not math.isfinite(value.mean):
         return math.nan
+    best = target_of(value.direction)
+    if best is not None:
+        return -abs(value.mean - best)
     human = human_value(items, value)
     if value.direction == "match_human" and (human is None or not math.isfinite(human.mean)):
         return math.nan

@@ -98,4 +98,5 @@ def _words(table: Table, column: int) -> bool:
 def _cell(table: Table, cell: Cell, column: Column, marks: dict[str, str]) -> str:
     number, spread = table.text(cell, column)
     mark = f"\N{NO-BREAK SPACE}[{marks[cell.note]}]" if cell.note else ""
-    return f"{number}±{spread}{mark}" if spread else f"{number}{mark}"
+    spread = spread.replace("± ", "±").replace(" (", "(")
+    return f"{number}{spread}{mark}"

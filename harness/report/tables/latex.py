@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 from openended.harness.report.tables.clean import clean_table
-from openended.harness.report.tables.table import ARROWS, Cell, Column, Table
+from openended.harness.report.tables.table import Cell, Column, Table, arrow
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
@@ -74,7 +74,7 @@ def _first(text: str) -> str:
 
 
 def _arrow(column: Column) -> str:
-    return SPECIAL[ARROWS[column.direction]].strip("$")
+    return "".join(SPECIAL.get(c, c) for c in arrow(column.direction)).replace("$", "")
 
 
 def _label(name: str) -> str:
@@ -88,7 +88,8 @@ def _cell(table: Table, cell: Cell, column: Column) -> str:
     number = f"$-${number[1:]}" if number.startswith("-") and number != "--" else number
     text = rf"\textbf{{{number}}}" if cell.best else number
     text += f"$^{{{'*' * stars}}}$" if stars else ""
-    text += rf" {{\scriptsize $\pm$ {spread}}}" if spread else ""
+    spread = spread.replace("±", r"$\pm$")
+    text += rf" {{\scriptsize {spread}}}" if spread else ""
     return text + (rf"\textsuperscript{{{table.mark(cell)}}}" if cell.note else "")
 
 

@@ -55,23 +55,24 @@ def _cell(table: Table, cell: Cell, column: Column) -> str:
     number = _escaped(number) if cell.words else number.replace("*", "\\*")
     text = f"**{number}**" if cell.best else number
     mark = f" <sup>{table.mark(cell)}</sup>" if cell.note else ""
-    return f"{text} ± {spread}{mark}" if spread else f"{text}{mark}"
+    return f"{text} {spread}{mark}" if spread else f"{text}{mark}"
 
 
 def to_csv(table: Table) -> str:
-    """Write a table as CSV at full precision: each column with its standard deviation and number of seeds."""
+    """Write a table as CSV at full precision: each column with its spreads and number of seeds."""
     out, table = io.StringIO(), clean_table(table)
     writer = csv.writer(out, lineterminator="\n")
     names = [f"|{c.key} - human|" if c.gap else c.key for c in table.columns]
     twice = {n for n in names if names.count(n) > 1}
     names = [c.title if n in twice else n for n, c in zip(names, table.columns, strict=True)]
-    heads = [table.head.lower(), "kind", *(x for n in names for x in (n, f"{n} sd", f"{n} seeds", f"{n} note"))]
+    about = ("", " sd", " own sd", " seeds", " note")
+    heads = [table.head.lower(), "kind", *(f"{n}{word}" for n in names for word in about)]
     writer.writerow(map(csv_cell, heads))
     for row in table.rows:
         cells = (
             x
             for c in row.cells
-            for x in (csv_cell(c.words) or _number(c.value), _number(c.sd), c.n or "", csv_cell(c.note))
+            for x in (csv_cell(c.words) or _number(c.value), _number(c.sd), _number(c.own), c.n or "", csv_cell(c.note))
         )
         writer.writerow([csv_cell(row.label), row.system, *cells])
     return out.getvalue()

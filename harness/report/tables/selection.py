@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 from openended.harness.errors import SpecError
 from openended.harness.report.read.axes import head_of, of_human, with_options
@@ -84,7 +85,21 @@ def wanted(items: Sequence[Folded], layout: Layout) -> list[tuple[str, str]]:
         metric, _, key = pattern.partition(".")
         if metric in have:
             out |= dict.fromkeys((metric, k) for k in _keys(metric, key, have[metric], primary, layout.companions))
-    return list(out)
+    asked = {tuple(pattern.split(".", 1)) for pattern in layout.metrics}
+    named = [p for p in out if p in asked or (p[0], "*") in asked or p[1] not in COMPANIONS.get(p[0], ())]
+    return [p for p in out if p in named or not _repeated(p, out, items)]
+
+
+def _repeated(pair: tuple[str, str], others: Iterable[tuple[str, str]], items: Sequence[Folded]) -> bool:
+    """Say whether a column of another metric shows the same numbers (two metrics state the entropy of a text)."""
+    values: dict[tuple[str, str], dict[tuple[str, ...], float]] = {}
+    for item in (i for i in items if i.system == "model"):
+        values.setdefault((item.metric, item.key), {})[tuple(item.axes.values())] = item.mean
+    own = values.get(pair, {})
+    columns = [values.get(o, {}) for o in others if o[0] != pair[0]]
+    return any(
+        own.keys() == c.keys() and all(math.isclose(v, c[a], rel_tol=1e-9) for a, v in own.items()) for c in columns
+    )
 
 
 def _keys(metric: str, key: str, have: Sequence[str], primary: Mapping[str, str], companions: bool) -> list[str]:

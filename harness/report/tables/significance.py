@@ -1,10 +1,10 @@
 """Is a system different from another? Paired tests on the same prompts, corrected for their number.
 
-Where a metric is a mean over examples, both systems' values on the same examples are compared: a sign-flip permutation
-test of the mean difference, or, where the human value is the target, a paired bootstrap of the difference of the two
-distances to the human value. Elsewhere the seeds are the sample: a sign-flip test of the paired differences (runs of
-one seed share their random draws), whose smallest possible p-value with n seeds is 2 / 2ⁿ. Holm's step-down method
-corrects all p-values of a table together.
+Where a metric is a mean over examples, both systems' values on the same prompts are compared (samples of one prompt
+depend on each other: together they are one observation): a sign-flip permutation test of the mean difference, or, where
+the human value is the target, a paired bootstrap of the difference of the two distances to the human value. Elsewhere
+the seeds are the sample: a sign-flip test of the paired differences (runs of one seed share their random draws), whose
+smallest possible p-value with n seeds is 2 / 2ⁿ. Holm's step-down method corrects all p-values of a table together.
 
 Source: Good 2005, "Permutation, parametric and bootstrap tests"; Holm 1979.
 """
@@ -25,9 +25,9 @@ from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import System, human_value, systems_of
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.selection import check_signatures, wanted
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
 from openended.harness.rng import stream
-from openended.harness.types import F64
+from openended.harness.types import F64, I64
 
 DRAWS = 10_000
 MOST_EXACT = 14  # seeds or examples for which all 2ⁿ sign patterns are counted
@@ -100,16 +100,32 @@ def compare(
 
 
 def _per_example(results: Results, item: Folded) -> F64 | None:
-    """Return a value's parts by example, averaged over seeds, if it is their mean; else nothing."""
+    """Return a value's parts by prompt, averaged over seeds, if it is their mean; else nothing."""
     arrays = [results.arrays(*source) for source in item.sources]
     name = f"per_example/{item.key}"
     if not arrays or any(name not in a for a in arrays):
         return None
-    rows = [np.asarray(a[name], dtype=np.float64) for a in arrays]
+    rows = [by_prompt(np.asarray(a[name], dtype=np.float64), a.get("arrays/prompts")) for a in arrays]
     if len({len(r) for r in rows}) > 1 or any(np.isnan(r).any() for r in rows):
         return None
     mean: F64 = np.mean(rows, axis=0)
     return mean if math.isclose(float(mean.mean()), item.mean, rel_tol=AGREES, abs_tol=1e-12) else None
+
+
+def by_prompt(values: F64, prompts: I64 | None) -> F64:
+    """Return one number a prompt whose mean is that of all values: the prompt's sum, times prompts over values.
+
+    Args:
+        values: Shape (n,).
+        prompts: The prompt of each value, 0 to m - 1, shape (n,); nothing where each has its own.
+
+    Returns:
+        Shape (m,); where all prompts have equally many samples, the mean of each.
+    """
+    if prompts is None or len(prompts) != len(values):
+        return values
+    sums = np.bincount(prompts, weights=values).astype(np.float64)
+    return sums * (len(sums) / len(values))
 
 
 def _over_examples(a: F64, b: F64, human: Folded | None, human_rows: F64 | None, pair: tuple[str, str]) -> Tested:
@@ -221,7 +237,7 @@ def _differences(
         first = next(i for i in items if i.system == "model" and (i.metric, i.key) == pair)
         gap = first.direction == "match_human"
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
-        direction = "lower" if gap else first.direction
+        direction = "lower" if gap else "none" if target_of(first.direction) is not None else first.direction
         columns.append(Column(*pair, title, direction, column_decimals(cells), first.signature, gap))
         blocks.append(cells)
     rows = [TableRow(s.label.replace(r"\$", "$"), "model", tuple(b[i] for b in blocks)) for i, s in enumerate(others)]

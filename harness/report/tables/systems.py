@@ -14,6 +14,8 @@ from openended.harness.report.read.frame import Results, Run
 from openended.harness.report.read.labels import labels_of, varying
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import differing, human_value, same_data
+from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
+from openended.harness.report.tables.intervals import interval_of
 from openended.harness.report.tables.numbers import RULE, printed
 from openended.harness.report.tables.selection import (
     check_signatures,
@@ -22,7 +24,7 @@ from openended.harness.report.tables.selection import (
     stems,
     wanted,
 )
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
 from openended.harness.signature import parse_signature
 
 NOT_HUMAN = {
@@ -31,7 +33,6 @@ NOT_HUMAN = {
 }
 NO_HUMAN = "No human value was measured."
 NOT_MEASURED = "Not measured for this system."
-CEILING = "Human ceiling: two disjoint halves of the human text against each other"
 
 RowKey = tuple[tuple[str, str], ...]
 
@@ -116,6 +117,7 @@ class _ValueTable:
                 notes.setdefault(note, set()).add(self.row_names[self._row_key(item)])
         every = set(self.row_names.values())
         lines = [f"{n}{'' if who == every else f' ({_some(who)})'}" for n, who in sorted(notes.items())]
+        lines += remarks_on_counts(models, [i for i in self.items if i.system == "human"])
         seeds = f"Mean over {' or '.join(map(str, counts))} seeds, as the column says. " if counts else ""
         return (*lines, seeds + RULE)
 
@@ -207,7 +209,7 @@ class _ValueTable:
             if not math.isfinite(target):
                 return Cell(note=f"{item.metric}: {NO_HUMAN}")
             value = abs(value - target)
-        return Cell(value, sd, item.seeds)
+        return Cell(value, sd, item.seeds, own_spread(item), interval=None if gap else interval_of(item, self.items))
 
     def _crowded(self, items: Sequence[Folded], key: RowKey) -> str:
         """Say why two values would share a cell."""
@@ -254,8 +256,7 @@ class _ValueTable:
             if item.system == "human" and math.isfinite(item.mean) and _but_n(item.signature) in own:
                 return Cell(item.mean)
             if item.system == "ceiling" and math.isfinite(item.mean) and _but_n(item.signature) in own:
-                n = parse_signature(item.signature).get("n", "")
-                return Cell(item.mean, note=f"{CEILING}{f' (n {n})' if n else ''}.")
+                return ceiling(item, column)
         family = next((i.family for i in models if i.metric == column.metric), "")
         return Cell(note=next((i.reason for i in mine if i.reason), NOT_HUMAN.get(family, NO_HUMAN)))
 
@@ -288,6 +289,9 @@ def _score(column: Column, cell: Cell, target: float) -> float:
         return -value
     if column.direction == "lower":
         return value
+    best = target_of(column.direction)
+    if best is not None:
+        return printed(abs(cell.value - best), column.decimals)
     if column.direction == "match_human":
         return printed(abs(cell.value - target), column.decimals) if math.isfinite(target) else math.nan
     return math.nan

@@ -9,11 +9,23 @@ from dataclasses import dataclass
 from openended.harness.report.tables.numbers import DASH, decimals, fixed
 
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
+NEAREST = "nearest "
+"""Begins a direction that names the value of texts of one source: `nearest 0.5`."""
 LEGEND = {
     "higher": "↑ higher is better",
     "lower": "↓ lower is better",
     "match_human": "≈ nearest to the human row is best",
 }
+
+
+def target_of(direction: str) -> float | None:
+    """Return the value that is best, where a direction names one."""
+    return float(direction.removeprefix(NEAREST)) if direction.startswith(NEAREST) else None
+
+
+def arrow(direction: str) -> str:
+    """Return the mark of a direction: ↑, ↓, ≈, →0.5 or nothing."""
+    return ARROWS.get(direction) or direction.replace(NEAREST, "→") * direction.startswith(NEAREST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +36,7 @@ class Column:
     key: str
     title: str
     direction: str
-    """`higher`, `lower`, `match_human` or `none`; of what is printed (a gap is `lower`)."""
+    """`higher`, `lower`, `match_human`, `nearest X` or `none`; of what is printed (a gap is `lower`)."""
     decimals: int = 3
     signature: str = ""
     gap: bool = False
@@ -33,7 +45,7 @@ class Column:
     @property
     def heading(self) -> str:
         """Title with its arrow."""
-        return f"{self.title} {ARROWS[self.direction]}".rstrip()
+        return f"{self.title} {arrow(self.direction)}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +56,13 @@ class Cell:
     sd: float = math.nan
     n: int = 0
     """Seeds behind it."""
+    own: float = math.nan
+    """Spread that the metric itself states: over its own repetitions, or a standard error."""
     best: bool = False
     note: str = ""
     """Shown under the table, with a mark in the cell: why there is no value, or what is special about it."""
+    interval: tuple[float, float] | None = None
+    """Of the metric itself, over examples: stands after the number as `[low, high]`."""
     suffix: str = ""
     """Stands after the number (stars of a test)."""
     signed: bool = False
@@ -98,7 +114,7 @@ class Table:
         return list(dict.fromkeys(c.signature for c in self.columns if c.signature))
 
     def text(self, cell: Cell, column: Column) -> tuple[str, str]:
-        """Return a cell's number and its spread (empty if there is none) as text."""
+        """Return a cell's number and its spread (empty if there is none) as text: over seeds, then the metric's own."""
         if cell.words:
             return cell.words, ""
         if not math.isfinite(cell.value):
@@ -106,15 +122,24 @@ class Table:
         places = column.decimals if cell.decimals is None else cell.decimals
         number = fixed(cell.value, places)
         sign = "+" if cell.signed and cell.value > 0 and number.strip("0.,") else ""
-        return f"{sign}{number}{cell.suffix}", fixed(cell.sd, places) if math.isfinite(cell.sd) else ""
+        around = f" [{', '.join(fixed(end, places) for end in cell.interval)}]" if cell.interval else ""
+        spreads = [f"± {fixed(cell.sd, places)}"] if math.isfinite(cell.sd) else []
+        spreads += [f"({fixed(cell.own, places)})"] if math.isfinite(cell.own) else []
+        return f"{sign}{number}{cell.suffix}{around}", " ".join(spreads)
 
     def legend(self) -> str:
-        """Explain the arrows that occur, and the bold face."""
+        """Explain the arrows, the bold face and the spreads that occur; each sign means one thing in every table."""
         used = [text for direction, text in LEGEND.items() if any(c.direction == direction for c in self.columns)]
+        if any(target_of(c.direction) is not None for c in self.columns):
+            used.append("→x: nearest to x, the value of texts of one source, is best")
         if any(cell.best for row in self.rows for cell in row.cells):
             used.append("bold: best (all that print the same)")
         if any(math.isfinite(cell.sd) for row in self.rows for cell in row.cells):
             used.append("± standard deviation over seeds")
+        if any(math.isfinite(cell.own) for row in self.rows for cell in row.cells):
+            used.append("in brackets: the metric's own spread (over clusterings or draws, or a standard error)")
+        if any(cell.interval for row in self.rows for cell in row.cells):
+            used.append("[low, high] 95 % interval of the metric itself (unless its signature names another level)")
         return "; ".join(used) + "." if used else ""
 
 

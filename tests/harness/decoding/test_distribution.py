@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openended.harness.decoding.distribution import dense, draw
+from openended.harness.decoding.mirostat import Mirostat
 from openended.harness.decoding.penalties import ban_ngrams, penalise, repetition_penalty
 from openended.harness.decoding.truncation import (
     Ancestral,
@@ -21,7 +22,6 @@ from openended.harness.decoding.truncation import (
     Eta,
     Greedy,
     MinP,
-    Mirostat,
     Nucleus,
     Temperature,
     TopH,

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from openended.harness.decoding.distribution import dense
+from openended.harness.decoding.mirostat import Mirostat
 from openended.harness.decoding.penalties import penalise
 from openended.harness.decoding.teacher import next_token_stats
 from openended.harness.decoding.truncation import (
@@ -16,7 +17,6 @@ from openended.harness.decoding.truncation import (
     Eta,
     Greedy,
     MinP,
-    Mirostat,
     Nucleus,
     Temperature,
     TopH,

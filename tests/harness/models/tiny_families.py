@@ -17,7 +17,8 @@ Every family that `AutoModelForCausalLM` of transformers {version} knows, and ho
 tiny random model: a few tokens one by one against one pass over all of them. The same check runs whenever a model is
 loaded, so nothing here is taken on trust, and what came out otherwise is an error then.
 
-- **fixed**: keys and values are kept in a cache of a fixed size.
+- **fixed**: keys and values are kept in a cache of a fixed size; rows of different lengths share a pass.
+- **equal**: the same, for rows of one length at a time (attention with a soft cap or with sinks).
 - **reread**: the family keeps its past in a way of its own (recurrent and hybrid models among them); each step reads the
   whole text again. Right, and slower the longer the text; a line says so when the model is loaded.
 - **refused**: its name and the reason are the error.
@@ -126,7 +127,7 @@ def tiny_family(kind: str) -> Any:
 
 def how(kind: str) -> str:
     """How the family is run: `fixed`, `reread`, or why not."""
-    from openended.harness.decoding.cache import runner
+    from openended.harness.decoding.cache.runner import runner
     from openended.harness.errors import first_line
     from openended.harness.models.families import refusal
 

@@ -14,6 +14,7 @@ import pytest
 
 from openended.harness.errors import DataError
 from openended.harness.published import pairing as g
+from openended.harness.published import sources
 from openended.harness.published.pickles import read_plain_pickle
 from openended.harness.rows import Row, write_rows
 from openended.harness.types import Generation
@@ -219,10 +220,10 @@ def test_a_member_is_read_from_the_verified_archive(
         archive.add(inner, f"mauve_generations/webtext_gpt2/{inner.name}")
     path = Path(f"{packed}#webtext_gpt2/{inner.name}")
     with pytest.raises(DataError, match=r"its MD5 is .* its authors state 63bae977e3ce5f3c86d9e35188c1b8e6"):
-        g.file_fingerprint(path)
+        sources.file_fingerprint(path)
     md5 = hashlib.md5(packed.read_bytes()).hexdigest()
-    monkeypatch.setattr(g, "MAUVE_MD5", md5)
-    assert g.file_fingerprint(path) != g.file_fingerprint(Path(f"{packed}#other.p"))
+    monkeypatch.setattr(sources, "MAUVE_MD5", md5)
+    assert sources.file_fingerprint(path) != sources.file_fingerprint(Path(f"{packed}#other.p"))
     assert texts(g.import_rows(path, prompts, Codes(), None)[0]) == ["ab", "cdef", ""]
     with pytest.raises(DataError, match=r"holds no other\.p"):
         g.import_rows(Path(f"{packed}#other.p"), prompts, Codes(), None)
@@ -313,7 +314,10 @@ def test_pickles_of_another_shape_are_refused(tmp_path: Path, prompts: Path, val
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"id": 0, "txt": "a"}], r":1: no field with the text; expected one of text, .*got id, txt"),
+        (
+            [{"id": 0, "txt": "a", "lang": "en"}],
+            r":1: no field with the text; expected one of text, .*got id, txt, lang",
+        ),
         ([{"id": 0, "text": None}], r":1: field 'text': expected text, got null"),
         ([{"id": 0, "text": 5}], r":1: field 'text': expected text, got int"),
         ([{"id": 0, "text": "\ud800"}], r":1: .*surrogate"),
@@ -385,9 +389,9 @@ def test_harmless_oddities(tmp_path: Path, prompts: Path, form: str, oddity: str
 
 def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
-        g.file_fingerprint(tmp_path / "none.jsonl")
-    with pytest.raises(DataError, match="got a folder"):
-        g.file_fingerprint(tmp_path)
+        sources.file_fingerprint(tmp_path / "none.jsonl")
+    with pytest.raises(DataError, match="no file of texts in this folder"):
+        sources.file_fingerprint(tmp_path)
     with pytest.raises(DataError, match="no such file"):
         read_plain_pickle(tmp_path / "none.p")
 
@@ -395,19 +399,19 @@ def test_missing_files(tmp_path: Path) -> None:
 def test_public_files_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path))
     monkeypatch.setenv("OPENENDED_OFFLINE", "1")
-    assert g.resolve("some/file.jsonl", fetch=True) == Path("some/file.jsonl")
+    assert sources.resolve("some/file.jsonl", fetch=True) == Path("some/file.jsonl")
     for name, file in [
         ("gpt2-output:xl-1542M-k40.test", "xl-1542M-k40.test.jsonl"),
         ("grover:mega-p0.94", "generator=mega~dataset=p0.94.jsonl"),
     ]:
         for fetch in (False, True):
             with pytest.raises(DataError, match=r"missing file .*; get it from https://.* put it at") as caught:
-                g.resolve(name, fetch=fetch)
+                sources.resolve(name, fetch=fetch)
             assert file in str(caught.value)
     place = tmp_path / "webtext" / "xl-1542M-k40.test.jsonl"
     place.parent.mkdir()
     place.write_text("{}")
-    assert g.resolve("gpt2-output:xl-1542M-k40.test", fetch=False) == place
+    assert sources.resolve("gpt2-output:xl-1542M-k40.test", fetch=False) == place
 
 
 @pytest.mark.reference
@@ -430,4 +434,4 @@ def test_real_generations_have_their_stored_lengths(tmp_path: Path, name: str) -
     stored = next(e for e in expected["files"] if e["file"] == f"{name}.jsonl")["stored"]["gen_length_words"]
     mean = sum(len(t.split()) for t in texts(rows)) / len(rows)
     assert round(mean, 2) == pytest.approx(round(stored, 2), abs=0.011)
-    assert [r.prompt for r in rows] == [e.prompt for e in examples]
+    assert {r.generation.example_id: r.prompt for r in rows} == {e.id: e.prompt for e in examples}

@@ -91,7 +91,7 @@ def results_of(
     return [
         result("model", "mauve", {"mauve": mauve, "mauve_star": mauve * 0.99}, n=n, facts=embedder, options=mauve_options,
                family="two_sample", direction="higher", resampling="subsample", sd={"mauve": 0.004}),
-        result("ceiling", "mauve", {"mauve": 0.957, "mauve_star": 0.95}, n=n // 2, facts=embedder, options=mauve_options,
+        result("ceiling", "mauve", {"mauve": 0.957, "mauve_star": 0.95}, n=n, facts=embedder, options=mauve_options,
                family="two_sample", direction="higher"),
         result("model", "gen_ppl", {"gen_ppl": ppl, "entropy": entropy}, n=n, family="scored", artefact="gen_ppl"),
         result("human", "gen_ppl", {"gen_ppl": HUMAN["gen_ppl"], "entropy": HUMAN["entropy"] + 0.2 * np.log(length / 96)},
@@ -161,7 +161,8 @@ def write_arrays(store: Path, key: str, line: Mapping[str, Any]) -> str | None:
     if metric == "mauve" and line["system"] == "model":
         w = np.linspace(1e-6, 1 - 1e-6, 25)
         spread = -5 * (1 - value) * np.stack([w**2, (1 - w) ** 2]) * 1.6
-        arrays = {"arrays/divergence_curve": np.concatenate([[[1.0, 0.0]], np.exp(spread).T[::-1][::-1], [[0.0, 1.0]]])}
+        curve = np.concatenate([[[1.0, 0.0]], np.exp(spread).T, [[0.0, 1.0]]])
+        arrays = {"arrays/divergence_curves": np.stack([curve, curve**1.05])}
     elif metric == "zipf":
         ranks = np.unique(np.round(np.geomspace(1, 3000, 60)))
         arrays = {"arrays/log_rank": np.log(ranks), "arrays/log_frequency": 9 - value * np.log(ranks + 2)}

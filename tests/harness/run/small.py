@@ -15,14 +15,14 @@ ONE_MODEL = ("model=docs-s", "scorer.path=bundled:docs-s", "embedder.path=bundle
 
 
 def settings(folder: Path, *overrides: str) -> Settings:
-    """Return the settings of a run over eight texts, its outputs under the folder."""
+    """Return the settings of a run over eight texts of sixteen, judged by the bundled model, its outputs under the folder."""
     rows = [
         {"prompt": f"Return {i} and", "human": f" raise an error if the number {i} is too large." * (1 + i % 3)}
-        for i in range(8)
+        for i in range(16)
     ]
     path = folder / "own.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = ["task=jsonl", f"task.path={path}", "num_examples=8", "max_new_tokens=12", "decoder=greedy"]
+    words = ["task=jsonl", "judge=docs-m", f"task.path={path}", "num_examples=8", "max_new_tokens=12", "decoder=greedy"]
     with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose("config", overrides=[*words, f"outputs_dir={folder / 'out'}", *overrides])
     node = OmegaConf.to_container(cfg, resolve=True)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
+from openended.harness.contract import Features, Side
 from openended.harness.report.figures import curves, frontiers, panels, sweeps
 from openended.harness.report.figures.draw import draw_all
 from openended.harness.report.figures.drawing import COLOURS, MOST, look, save, styled
 from openended.harness.report.read.fold import fold
 from openended.harness.report.read.frame import read_results
-from tests.harness.report.synthetic import result, stored, write_run
+from openended.harness.report.read.layout import Layout
+from openended.harness.report.tables.systems import value_tables
+from openended.metrics.mauve import Mauve
+from tests.harness.report.synthetic import result, seal, stored, write_run
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "report"
 
@@ -110,6 +117,45 @@ def test_a_dollar_in_a_name_is_no_formula(tmp_path):
     results = read_results([tmp_path])
     with styled():
         save(panels.metric_panels(results, fold(results))["metrics"], tmp_path / "out", "m")
+
+
+def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
+    """Two seeds of three clusterings each, of texts so few that one clustering is far from another."""
+    rng = np.random.default_rng(0)
+    ids = tuple(f"t/{i:03d}" for i in range(60))
+    spec = Mauve(clustering_seeds=3, max_iter=20, restarts=1)
+    (need,) = spec.needs()
+    human = Side("human", ids, {need: rng.normal(size=(60, 6)).astype("f4")})
+    for seed in (0, 1):
+        model = Side("model", ids, {need: rng.normal(size=(60, 6)).astype("f4") + 0.5})
+        made = spec.compute(Features(human, model, {"n": "60/60", "task": "docs@1"}))
+        name = f"measure/aa/{seed}"
+        (tmp_path / "store" / name).mkdir(parents=True)
+        held = {f"arrays/{k}": v for k, v in made.arrays.items()}
+        save_file(held, tmp_path / "store" / name / "arrays.safetensors")
+        seal(tmp_path / "store" / name)
+        line = result("model", "mauve", made.values, direction="higher", family="two_sample")
+        folder = write_run(tmp_path, "nucleus", seed, results=[line | {"signature": made.signature, "sd": made.sd}])
+        record = json.loads((folder / "record.json").read_text())
+        record["results"][0]["artefact"] = name
+        (folder / "record.json").write_text(json.dumps(record))
+    results = read_results([tmp_path])
+    items = fold(results)
+    with styled():
+        panel = curves.divergence_curves(results, items)["divergence"].axes[0]
+    (line,) = panel.get_lines()
+    value = next(i for i in items if i.key == "mauve")
+    assert np.trapezoid(line.get_ydata(), line.get_xdata()) == pytest.approx(value.mean, abs=1e-9)
+    assert line.get_label() == f"nucleus p=0.95 ({value.mean:.3f})"
+    (band,) = panel.collections
+    height = np.ptp(band.get_paths()[0].vertices[:, 1])
+    assert height > 0.5, "the spread over clusterings and seeds is not drawn"
+    (table,) = value_tables(results, Layout(metrics=("mauve",)), "t")
+    cell = next(r for r in table.rows if r.system == "model").cells[0]
+    assert (cell.sd, cell.own) == (value.sd, value.error)
+    _, spread = table.text(cell, table.columns[0])
+    assert re.fullmatch(r"± 0\.\d+ \(0\.\d+\)", spread), "both sources of spread are shown"
+    assert "the metric's own spread" in table.legend()
 
 
 def test_everything_that_the_runs_have_data_for_is_drawn_at_once(tmp_path):

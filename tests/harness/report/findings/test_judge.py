@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+
 import pytest
 
+from openended.harness.report.build import make_tables
 from openended.harness.report.findings.judge import findings_tables
 from openended.harness.report.read.frame import read_results
 from openended.harness.report.read.layout import load_layout
@@ -127,3 +131,45 @@ def test_only_real_ratings_count(tmp_path, file, rated):
     assert holds == ("yes" if rated else "no")  # precision and recall stay where they are
     assert ("HUSE-Q" in said) == rated
     assert found["The model's probability shows what ratings hide"][1] == ("yes" if rated else "not measured")
+
+
+def two_tasks(folder, swapped="webtext"):
+    """Two tasks, four samples a prompt: 100 human texts, 400 of a system; on one of them the ranking is the other way."""
+    order = ("greedy", "ancestral", "top_k", "nucleus")
+    for task in ("docs", "webtext"):
+        for rank, decoder in enumerate(order):
+            place = 3 - rank if task == swapped else rank
+            facts = f"task:{task}@1"
+            lines = [result("model", "mauve", {"mauve": place / 4}, direction="higher", facts=facts, n=400),
+                     result("model", "gen_ppl", {"gen_ppl": 40.0 - place * (-1) ** place}, facts=facts, n=400),
+                     result("human", "gen_ppl", {"gen_ppl": 40.0}, facts=facts, n=100),
+                     result("model", "zipf", {"zipf": 2.0 - rank / 4}, facts=facts, n=400),
+                     result("human", "zipf", {"zipf": 1.0}, facts=facts, n=100),
+                     result("model", "discriminator_accuracy", {"accuracy": 0.9 - rank / 10}, direction="lower", facts=facts, n=400)]  # fmt: skip
+            if task == "docs":
+                lines.append(result("model", "bradley_terry", {"bradley_terry": float(rank)}, direction="higher"))
+            write_run(folder, decoder, 0, results=lines, axes={"task": task, "samples": 4})
+
+
+def test_metric_agreement_is_judged_task_by_task_whatever_the_number_of_samples(tmp_path):
+    two_tasks(tmp_path)
+    said, holds = measured(tmp_path)["MAUVE agrees best with a discriminator"]
+    # On docs all agree with the discriminator but perplexity; on webtext MAUVE is the other way round.
+    assert holds == "no"
+    assert re.search(r"docs: ρ over 4 systems: .*mauve 1\.000", said)
+    assert re.search(r"webtext: ρ over 4 systems: .*mauve -1\.000", said)
+    assert "zipf" in said, "≈ metrics are compared although there are fewer human texts"
+
+
+def test_correlations_of_one_task_do_not_fall_with_another_that_nobody_rated(tmp_path):
+    two_tasks(tmp_path)
+    results, layout = read_results([tmp_path]), load_layout("correlation")
+    docs, webtext = make_tables(results, layout, "c")
+    assert (docs.name, webtext.name) == ("c-docs", "c-webtext")
+    assert [c.key for c in docs.columns] == ["bradley_terry", "accuracy", "mauve"]
+    assert [c.key for c in webtext.columns] == ["accuracy", "mauve"]
+    for made in (docs, webtext):
+        row = next(r for r in made.rows if r.label == "zipf")
+        assert row.cells[-2].value == 1.0, "a ≈ metric is compared although there are fewer human texts"
+    (alone,) = make_tables(results, dataclasses.replace(layout, targets=("bradley_terry",)), "c")
+    assert alone.name == "c-docs"

@@ -33,5 +33,6 @@ def test_the_table_holds_the_scores_and_their_errors(tmp_path, criterion):
         (cell,) = row.cells
         i = players.index(row.label)
         assert math.isclose(cell.value, found.scores[i], abs_tol=1e-6)
-        assert math.isclose(cell.sd, found.std_errors[i], abs_tol=1e-6)
+        half = 1.959964 * found.std_errors[i]  # 95 % of a normal distribution
+        assert np.allclose(cell.interval, (found.scores[i] - half, found.scores[i] + half), atol=1e-6)
         assert cell.best == (row.label == "a")  # the human row does not compete

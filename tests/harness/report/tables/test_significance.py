@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
+from openended.harness.contract import Features, Side
 from openended.harness.errors import SpecError
 from openended.harness.report.read.frame import read_results
+from openended.harness.report.read.layout import Layout
 from openended.harness.report.tables.agreement import stars
-from openended.harness.report.tables.significance import UNTESTED, gap_p, holm, sign_flip_p, significance
-from tests.harness.report.synthetic import result, write_run
+from openended.harness.report.tables.significance import UNTESTED, by_prompt, gap_p, holm, sign_flip_p, significance
+from openended.harness.report.tables.systems import value_tables
+from openended.harness.types import Ragged
+from openended.metrics.gen_ppl import GenPPL
+from tests.harness.report.synthetic import result, seal, write_run
 
 
 def test_sign_flips_counted_by_hand():
@@ -98,3 +107,73 @@ def test_few_seeds_are_not_tested_and_say_so(tmp_path):
         significance(read_results([tmp_path]), "nucleus")
     with pytest.raises(SpecError, match="no system beside"):
         significance(read_results([tmp_path], {"decoder": "nucleus"}), "nucleus p=0.95")
+
+
+def rejected(samples: int, *, grouped: bool, prompts: int = 30, tables: int = 200) -> float:
+    """Share of p-values below 0.05 where two systems are one: a prompt's texts resemble each other, and no more."""
+    rng = np.random.default_rng(0)
+    place = np.repeat(np.arange(prompts), samples) if grouped else None
+    hits = 0
+    for number in range(tables):
+        own, other = (
+            np.repeat(rng.normal(size=prompts), samples) + 0.5 * rng.normal(size=prompts * samples) for _ in "ab"
+        )
+        hits += sign_flip_p(by_prompt(own, place) - by_prompt(other, place), str(number), draws=400) < 0.05
+    return hits / tables
+
+
+def test_samples_of_a_prompt_are_one_observation():
+    """200 tables without any difference, 4 samples a prompt: 5 % ± 3 standard errors (0.015 each) may be called one."""
+    assert rejected(4, grouped=True) == pytest.approx(0.05, abs=0.045)
+    assert rejected(4, grouped=False) > 0.2, "text by text, the test calls noise of the prompts a difference"
+
+
+def test_the_mean_by_prompt_is_the_mean_of_all_texts():
+    values, prompts = np.array([1.0, 3.0, 5.0, 7.0]), np.array([0, 0, 0, 1])
+    assert by_prompt(values, prompts).tolist() == [4.5, 3.5]  # (1 + 3 + 5) * 2 / 4, 7 * 2 / 4
+    assert by_prompt(values, np.array([0, 0, 1, 1])).tolist() == [2.0, 6.0]
+    assert by_prompt(values, None) is values
+
+
+def test_a_run_of_several_samples_is_compared_prompt_by_prompt(tmp_path):
+    """Metric to table: 25 prompts, 4 samples each, human texts once; `n` is the number of prompts."""
+    rng = np.random.default_rng(1)
+    ids = [f"t/{i:03d}" for i in range(25)]
+    metric = GenPPL()
+    human = _side("human", ids, rng, 3.0)
+    for decoder, level in (("ancestral", 3.6), ("nucleus", 3.1)):
+        model = _side("model", [i for i in ids for _ in range(4)], rng, level)
+        lines = []
+        for system, side in (("model", model), ("human", human)):
+            made = metric.compute(Features(human, side, {"n": str(len(side)), "task": "t@1"}))
+            assert ("prompts" in made.arrays) == (system == "model")
+            name = f"measure/aa/{decoder}-{system}"
+            (tmp_path / "store" / name).mkdir(parents=True)
+            held = {f"per_example/{k}": v for k, v in made.per_example.items()}
+            held |= {f"arrays/{k}": v for k, v in made.arrays.items()}
+            save_file(held, tmp_path / "store" / name / "arrays.safetensors")
+            seal(tmp_path / "store" / name)
+            lines.append(result(system, "gen_ppl", made.values, direction="match_human", family="scored")
+                         | {"signature": made.signature, "artefact": name})  # fmt: skip
+        folder = write_run(tmp_path, decoder, 0, results=lines, axes={"samples": 4})
+        record = json.loads((folder / "record.json").read_text())
+        for line, kept in zip(record["results"], lines, strict=True):
+            line["artefact"] = kept["artefact"]
+        (folder / "record.json").write_text(json.dumps(record))
+    results = read_results([tmp_path])
+    differences, _ = significance(results, "nucleus p=0.95")
+    cells = {c.key: cell for c, cell in zip(differences.columns, differences.rows[0].cells, strict=True)}
+    assert cells["entropy"].n == 25
+    assert cells["entropy"].note == ""
+    (table,) = value_tables(results, Layout(gaps=True), "t")
+    assert all(math.isfinite(cell.value) for row in table.rows for cell in row.cells), "the gap to the human is lost"
+    assert any("human values are of 25 texts, the systems' of 100" in remark for remark in table.remarks)
+
+
+def _side(name, ids, rng, level):
+    spec = GenPPL()
+    nll, tokens = spec.needs()
+    lengths = [20] * len(ids)
+    rows = [rng.normal(level, 0.5, n) for n in lengths]
+    words = [rng.integers(0, int(3 * level), n) for n in lengths]
+    return Side(name, ids, {nll: Ragged.from_rows(rows, np.float64), tokens: Ragged.from_rows(words, np.int64)})

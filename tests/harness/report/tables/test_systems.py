@@ -9,9 +9,12 @@ import pytest
 from openended.harness.errors import DataError, SpecError
 from openended.harness.report.read.frame import read_results
 from openended.harness.report.read.layout import Layout, layout_names, layout_of, load_layout
+from openended.harness.report.tables.latex import to_latex
 from openended.harness.report.tables.numbers import decimals, fixed, printed
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.report.tables.table import letters
+from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy
+from openended.metrics.kid import Kid
 from tests.harness.report.synthetic import result, write_run
 
 
@@ -75,13 +78,25 @@ def test_a_dash_has_its_reason(tmp_path):
 
 def test_the_ceiling_stands_in_the_human_row_and_says_so(tmp_path):
     lines = [result("model", "mauve", {"mauve": 0.8}, family="two_sample", direction="higher"),
-             result("ceiling", "mauve", {"mauve": 0.96}, family="two_sample", direction="higher", n=250)]  # fmt: skip
+             result("ceiling", "mauve", {"mauve": 0.96}, family="two_sample", direction="higher")]  # fmt: skip
     write_run(tmp_path, "nucleus", 0, results=lines)
     cell = table(tmp_path).rows[0].cells[0]
     assert cell.value == 0.96
     assert "ceiling" in cell.note
-    assert "n 250/250" in cell.note
+    assert "(n 500/500)" in cell.note
+    assert "share no prompts" in cell.note
     assert not cell.best
+
+
+def test_a_ceiling_of_fewer_texts_is_no_ceiling(tmp_path):
+    """Fréchet's bias grows as n falls: halves of the human text are farther from each other than the model is."""
+    lines = [result("model", "frechet", {"frechet": 135.0}, family="two_sample", direction="lower"),
+             result("ceiling", "frechet", {"frechet": 198.0}, family="two_sample", direction="lower", n=250)]  # fmt: skip
+    write_run(tmp_path, "nucleus", 0, results=lines)
+    cell = table(tmp_path).rows[0].cells[0]
+    assert math.isnan(cell.value)
+    assert cell.note.startswith("No human ceiling of as many texts as the systems (n 500/500).")
+    assert "198.0 at n 250/250" in cell.note
 
 
 def test_different_signatures_in_one_column_are_refused_with_the_field(tmp_path):
@@ -189,3 +204,33 @@ def test_layouts_are_checked(tmp_path):
     own.write_text("- a\n")
     with pytest.raises(SpecError, match="expected options, got list"):
         load_layout(own)
+
+
+def test_best_is_nearest_to_the_value_of_texts_of_one_source(tmp_path):
+    """0.40 is as far from chance as 0.60; a KID below 0 is no better than one as far above."""
+    rows = {"greedy": (0.9, 0.5), "beam": (0.40, -0.02), "ancestral": (0.55, 0.01), "nucleus": (0.45, -0.01)}
+    for decoder, (accuracy, distance) in rows.items():
+        lines = [result("model", "discriminator_accuracy", {"accuracy": accuracy}, direction="lower",
+                        directions={"accuracy": DiscriminatorAccuracy().best_of("accuracy")}),
+                 result("model", "kid", {"kid": distance}, direction="lower", directions={"kid": Kid().best_of("kid")})]  # fmt: skip
+        write_run(tmp_path, decoder, None, results=lines)
+    made = table(tmp_path)
+    assert [c.heading for c in made.columns] == ["accuracy →0.5", "kid →0"]
+    for place in (0, 1):
+        best = {r.label for r in made.rows if r.cells[place].best}
+        assert best == {"ancestral", "nucleus p=0.95"}
+    assert "→x: nearest to x" in made.legend()
+    assert r"accuracy $\rightarrow0.5$" in to_latex(made)
+
+
+def test_a_companion_that_repeats_another_column_is_left_out(tmp_path):
+    for decoder, entropy in (("greedy", 2.0), ("nucleus", 4.0)):
+        lines = [result("model", "gen_ppl", {"gen_ppl": 9.0, "entropy": entropy}),
+                 result("model", "entropy", {"text_entropy_1": entropy, "entropy_1": 6.0})]  # fmt: skip
+        write_run(tmp_path, decoder, None, results=lines)
+    assert [c.key for c in table(tmp_path).columns] == ["gen_ppl", "text_entropy_1"]
+    assert [c.key for c in table(tmp_path, metrics=("gen_ppl", "gen_ppl.entropy", "entropy")).columns] == [
+        "gen_ppl",
+        "entropy",
+        "text_entropy_1",
+    ]

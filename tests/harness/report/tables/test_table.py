@@ -52,17 +52,19 @@ def test_csv_keeps_full_precision_and_reasons():
         "kind",
         "mauve",
         "mauve sd",
+        "mauve own sd",
         "mauve seeds",
         "mauve note",
         "p",
         "p sd",
+        "p own sd",
         "p seeds",
         "p note",
     ]
-    assert model[2:5] == ["0.9", "0.01", "3"]
+    assert model[2:6] == ["0.9", "0.01", "", "3"]
     assert human[1] == "human"
     assert beam[2] == ""
-    assert beam[5].startswith("Reason")
+    assert beam[6].startswith("Reason")
 
 
 def test_latex_structure():
@@ -116,7 +118,9 @@ def test_a_cell_without_a_value_is_a_dash_unless_nothing_belongs_there():
     assert TABLE.text(Cell(math.nan), column) == ("–", "")
     assert TABLE.text(Cell(blank=True), column) == ("", "")
     assert TABLE.text(Cell(0.001, signed=True), column) == ("0.00", "")
-    assert TABLE.text(Cell(1.0, 0.5, decimals=1), column) == ("1.0", "0.5")
+    assert TABLE.text(Cell(1.0, 0.5, decimals=1), column) == ("1.0", "± 0.5")
+    assert TABLE.text(Cell(1.0, 0.5, own=0.25), column) == ("1.00", "± 0.50 (0.25)")
+    assert TABLE.text(Cell(1.0, own=0.25), column) == ("1.00", "(0.25)")
 
 
 def test_words_begin_at_the_left_in_markdown():

@@ -1,0 +1,1 @@
+"""A metric, a decoder and a task for openended."""

@@ -1,0 +1,61 @@
+"""Average word length: letters a word, over all words of a system.
+
+Sum of the lengths of all words / number of words, words being split at white space. Above 0; characters; compared with
+the human value.
+
+Source: none; an example of a metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling
+from openended.harness.errors import UndefinedMetric
+from openended.harness.types import MetricResult
+
+
+def avg_word_len(texts: Sequence[str], *, letters_only: bool = False) -> float:
+    """Average length of the words of some texts.
+
+    Args:
+        texts: Any number of texts.
+        letters_only: Count letters alone: `end.` has three.
+
+    Raises:
+        UndefinedMetric: If there is no word.
+
+    >>> avg_word_len(["a bee", "cat."], letters_only=True)
+    2.3333333333333335
+    """
+    lengths = [sum(c.isalpha() or not letters_only for c in word) for text in texts for word in text.split()]
+    if not lengths:
+        raise UndefinedMetric("there is no word")
+    return sum(lengths) / len(lengths)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AvgWordLen(Metric):
+    """Average word length of a system's texts."""
+
+    name: ClassVar[str] = "avg_word_len"
+    version: ClassVar[int] = 1  # raise it when the same options give other numbers
+    family: ClassVar[Family] = "text"
+    direction: ClassVar[Direction] = "match_human"
+    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
+    resampling: ClassVar[Resampling] = "bootstrap"
+    sides: ClassVar[Literal["one", "two", "human"]] = "one"  # a statistic of one system; the human side has a row
+    titles: ClassVar[dict[str, str]] = {"avg_word_len": "Word length"}
+
+    letters_only: bool = False  # true: punctuation does not count
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return what `compute` reads: the texts."""
+        return (Need("texts"),)
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute the average."""
+        value = avg_word_len(features.model.texts(self.needs()[0]), letters_only=self.letters_only)
+        return self.result(features, "avg_word_len", {"avg_word_len": value})

@@ -1,0 +1,1 @@
+"""YAMLs, in folders called as the groups."""

@@ -1,0 +1,31 @@
+"""A decoder: nucleus sampling with a lower p."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from openended.harness.decoding import rules
+from openended.harness.decoding.base import SamplingDecoder
+from openended.harness.decoding.view import Cut, View
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowerP(SamplingDecoder):
+    """Nucleus sampling at p − by; `cut` alone is ours, so teacher-forced metrics read the same Q."""
+
+    name: ClassVar[str] = "lower_p"
+    shown: ClassVar[tuple[str, ...]] = ("p", "by")
+
+    p: float = 0.9
+    by: float = 0.3  # how much lower
+
+    def check(self) -> None:
+        """Something must be left."""
+        super().check()
+        self.require(0 < self.p <= 1, "p", "a number in (0, 1]")
+        self.require(0 <= self.by < self.p, "by", "0 or more, less than p")
+
+    def cut(self, view: View) -> Cut:
+        """Keep the nucleus of the lower p."""
+        return rules.nucleus(view, self.p - self.by)

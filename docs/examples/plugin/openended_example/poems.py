@@ -1,0 +1,61 @@
+"""A task: sixteen lines of verse that everybody may use; the first words are the prompt, the rest the human side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from openended.harness.contract import Task, Tokenizer
+from openended.harness.signature import digest
+from openended.harness.types import Example
+
+LINES = (  # William Blake, "The Tyger" and "The Lamb", 1789 and 1794
+    "Tyger Tyger, burning bright, in the forests of the night",
+    "What immortal hand or eye could frame thy fearful symmetry",
+    "In what distant deeps or skies burnt the fire of thine eyes",
+    "On what wings dare he aspire? What the hand, dare seize the fire",
+    "And what shoulder, and what art, could twist the sinews of thy heart",
+    "And when thy heart began to beat, what dread hand and what dread feet",
+    "What the hammer? what the chain, in what furnace was thy brain",
+    "When the stars threw down their spears and water'd heaven with their tears",
+    "Did he smile his work to see? Did he who made the Lamb make thee",
+    "Little Lamb who made thee, dost thou know who made thee",
+    "Gave thee life and bid thee feed by the stream and o'er the mead",
+    "Gave thee clothing of delight, softest clothing, wooly, bright",
+    "Gave thee such a tender voice, making all the vales rejoice",
+    "He is meek and he is mild, he became a little child",
+    "I a child and thou a lamb, we are called by his name",
+    "Little Lamb I'll tell thee, little Lamb I'll tell thee",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Poems(Task):
+    """Lines of verse."""
+
+    name: ClassVar[str] = "poems"
+    source: ClassVar[str] = "in the package"
+    size: ClassVar[str] = "16"
+    licence: ClassVar[str] = "public domain"
+    obtained: ClassVar[str] = "comes with the package"
+    command: ClassVar[str] = "openended task=poems num_examples=8 max_new_tokens=16"
+
+    words: int = 3  # of a line that are its prompt
+
+    def check(self) -> None:
+        """Something is left to continue."""
+        self.require(1 <= self.words <= 6, "words", "1 to 6")
+
+    def fingerprint(self) -> str:
+        """Digest of the lines: it enters every key and signature."""
+        return digest(LINES)
+
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+        """Yield the lines."""
+        del tokenizer, skipped
+        for number, line in enumerate(LINES):
+            words = line.split(" ")
+            human = " " + " ".join(words[self.words :])
+            yield Example(f"poems/{number:06d}", " ".join(words[: self.words]), human)

@@ -1,0 +1,57 @@
+"""The user's own vectors in place of an embedder's: a `.npy` file, a row a text, in the order of the texts' file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.errors import DataError
+from openended.harness.io import file_digest
+from openended.harness.rows import Rows
+from openended.harness.run.artefacts import MORE
+from openended.harness.run.settings import Settings
+from openended.harness.run.steps import Source, Steps
+from openended.harness.signature import digest
+
+
+def own_vectors(settings: Settings, source: Source, steps: Steps) -> tuple[str | None, Callable[[], Any]]:
+    """Return the digest of a source's vectors (None while that is not known), and what loads them.
+
+    Raises:
+        DataError: If the file is missing, is no array of numbers with two axes, or has not a row for each text.
+    """
+    path = settings.vectors["model" if source.system == "model" else "human"]
+    found = steps.ask(partial(_digest, path))
+    if found is None or source.entry is None:
+        return None, dict
+    whole = settings.num_examples == "all" and source.file != MORE
+    vectors = _rows(path, [int(name.rpartition("/")[2]) for name in Rows(source.path).ids], whole=whole)
+    return digest(["own vectors", found, source.digest]), lambda: vectors
+
+
+def _digest(path: Path) -> str:
+    if not path.is_file():
+        raise DataError(f"features: no such file: {path}")
+    return file_digest(path)
+
+
+def _rows(path: Path, numbers: list[int], *, whole: bool) -> NDArray[np.float32]:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as err:
+        raise DataError(f"features: {path}: not a .npy file of plain numbers ({err})") from err
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind != "f":
+        got = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else "an archive of arrays"
+        raise DataError(f"features: {path}: expected floats of shape (texts, dimensions), got {got}")
+    wanted = max(numbers, default=-1) + 1
+    if len(array) < wanted or (whole and len(array) != wanted):
+        raise DataError(
+            f"features: {path}: {len(array)} rows for {wanted} texts; expected a row a text, in their order"
+        )
+    made: NDArray[np.float32] = np.asarray(array[numbers], dtype=np.float32)
+    return made

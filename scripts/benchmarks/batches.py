@@ -1,0 +1,180 @@
+"""Generation at the sizes that users have: random models of 120 million parameters, prompts of one and of many lengths.
+
+The peer is `generate`, with prompts padded on the left, as many at once as ours has places. Weights are random, so a
+nucleus holds nearly the whole vocabulary: the worst case for a draw. Where texts end at random, one token is made to
+have a probability near 1/24 after any text.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from benchmarks._work import Work
+
+from openended.harness.decoding.base import Decoder
+from openended.harness.decoding.loop import Prompt, generate
+from openended.harness.decoding.truncation import Greedy, Nucleus
+from openended.harness.models.transformers import LanguageModel, ModelSpec, TextTokenizer
+
+MEAN = 24
+"""Tokens of a text that ends at random."""
+
+
+class _Numbers:
+    """A tokenizer whose tokens are numbers."""
+
+    def decode(self, ids: list[int], **_: Any) -> str:  # noqa: ANN401
+        return " ".join(map(str, ids))
+
+
+@dataclass(frozen=True)
+class Size:
+    """One row of the table."""
+
+    prompts: int
+    shortest: int
+    longest: int
+    new: int
+    places: int
+    samples: int = 1
+    ends: bool = False
+
+
+ONE_LENGTH = Size(prompts=32, shortest=35, longest=35, new=32, places=32)
+MIXED = Size(prompts=256, shortest=1, longest=50, new=128, places=64, ends=True)
+SAMPLES = Size(prompts=64, shortest=35, longest=35, new=32, places=256, samples=4)
+
+
+def _gpt2() -> Any:  # noqa: ANN401
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    model = GPT2LMHeadModel(GPT2Config())  # the 124-million shape
+    model.transformer.ln_f.bias.data.normal_(std=0.1)
+    return model, model.transformer.ln_f.bias.data
+
+
+def _llama() -> Any:  # noqa: ANN401
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=32000, hidden_size=768, intermediate_size=2048, num_hidden_layers=10, num_attention_heads=12,
+        num_key_value_heads=12, max_position_embeddings=1024,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)  # 120 million
+    model.model.embed_tokens.weight.data[:, 0] = 1.0  # what no norm takes away
+    model.lm_head.weight.data[:, 0] = 0.0
+    constant = torch.zeros(768)
+    constant[0] = 1.0
+    return model, constant
+
+
+def _model(make: Any, *, ends: bool) -> LanguageModel:  # noqa: ANN401
+    """A random model; `ends`: token 0 has a probability near 1/MEAN after any text."""
+    warnings.simplefilter("ignore")
+    torch.manual_seed(0)
+    model, direction = make()
+    model = model.eval().requires_grad_(requires_grad=False)
+    head = model.get_output_embeddings().weight.data
+    with torch.inference_mode(mode=False), torch.no_grad():
+        ids = torch.randint(1, 10000, (8, 16))
+        hidden = model.base_model(ids).last_hidden_state[:, -1]
+        others = torch.logsumexp((hidden @ head.t())[:, 1:], -1).mean()
+        wanted = others - math.log(MEAN - 1) if ends else others - 50
+        head[0] = direction * wanted / (hidden @ direction).mean()
+    config = model.config
+    return LanguageModel(
+        model=model,
+        tokenizer=TextTokenizer(_Numbers(), 0, byte_level=True),
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+        eos_id=0,
+        vocab_size=config.vocab_size,
+        context_length=config.max_position_embeddings,
+        spec=ModelSpec(path="random"),
+    )
+
+
+def _prompts(size: Size) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(size.shortest, size.longest + 1, (size.prompts,), generator=generator).tolist()
+    return [torch.randint(1, 10000, (n,), generator=generator).tolist() for n in lengths]
+
+
+def _prepare(make: Any, size: Size, decoder: Decoder) -> LanguageModel:  # noqa: ANN401
+    lm = _model(make, ends=size.ends)
+    small = replace(size, prompts=2, new=2, places=2)
+    for run in (_ours(decoder, small), _peer(decoder, small)):
+        run(lm)
+    return lm
+
+
+def _ours(decoder: Decoder, size: Size) -> Any:  # noqa: ANN401
+    def run(lm: LanguageModel) -> dict[str, float]:
+        rows = [Prompt(f"b/{i}", s, tuple(r)) for i, r in enumerate(_prompts(size)) for s in range(size.samples)]
+        lengths: list[int] = []
+        generate(
+            lm, decoder, rows, seed=0, max_new_tokens=size.new, batch_size=size.places,
+            emit=lambda made: lengths.extend(len(g.token_ids) for g in made),
+        )  # fmt: skip
+        return {"tokens": float(sum(lengths))}
+
+    return run
+
+
+def _peer(decoder: Decoder, size: Size) -> Any:  # noqa: ANN401
+    sampled = {"do_sample": True, "top_k": 0, "top_p": getattr(decoder, "p", 1.0)}
+    options = sampled if decoder.stochastic else {"do_sample": False}
+
+    def run(lm: LanguageModel) -> dict[str, float]:
+        torch.manual_seed(0)
+        rows, total = _prompts(size), 0
+        each = max(size.places // size.samples, 1)
+        for start in range(0, len(rows), each):
+            part = rows[start : start + each]
+            width = max(map(len, part))
+            made = lm.model.generate(
+                torch.tensor([[0] * (width - len(r)) + r for r in part]),
+                attention_mask=torch.tensor([[0] * (width - len(r)) + [1] * len(r) for r in part]),
+                max_new_tokens=size.new, eos_token_id=0, pad_token_id=0, num_return_sequences=size.samples, **options,
+            )[:, width:].tolist()  # fmt: skip
+            total += sum(len(lm.decode(row[: row.index(0)] if 0 in row else row).split()) for row in made)
+        return {"tokens": float(total)}
+
+    return run
+
+
+def _tokens(ours: dict[str, float], peer: dict[str, float]) -> str:
+    return f"{ours['tokens']:.0f} / {peer['tokens']:.0f} tokens"
+
+
+def _work(name: str, make: Any, decoder: Decoder, size: Size, at_least: float) -> Work:  # noqa: ANN401
+    lengths = f"{size.shortest} to {size.longest}" if size.shortest < size.longest else f"{size.longest}"
+    ends = f", ends at random, mean {MEAN}, limit {size.new}" if size.ends else f" × {size.new} tokens"
+    samples = f" × {size.samples} samples" if size.samples > 1 else ""
+    return Work(
+        name=f"{name}: {decoder.title}, {size.prompts} prompts of {lengths} tokens{samples}{ends}, "
+        f"{size.places} at once",
+        prepare=partial(_prepare, make, size, decoder),
+        ours=_ours(decoder, size),
+        against="transformers generate",
+        peer=_peer(decoder, size),
+        at_least=at_least,
+        agree=_tokens,
+    )
+
+
+GPT2, LLAMA = "GPT-2 124 M", "Llama 120 M"
+WORKS = [
+    _work(GPT2, _gpt2, Greedy(), ONE_LENGTH, 1.1),
+    _work(GPT2, _gpt2, Nucleus(), ONE_LENGTH, 1.6),
+    _work(GPT2, _gpt2, Nucleus(), MIXED, 2.5),
+    _work(LLAMA, _llama, Greedy(), ONE_LENGTH, 1.1),
+    _work(LLAMA, _llama, Nucleus(), ONE_LENGTH, 1.1),
+    _work(LLAMA, _llama, Nucleus(), MIXED, 2.0),
+    _work(GPT2, _gpt2, Nucleus(), SAMPLES, 1.5),
+]

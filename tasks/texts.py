@@ -1,0 +1,72 @@
+"""A user's own human texts, without prompts: JSON lines, CSV, Parquet, plain text, or a folder of them.
+
+What a system generated stands beside them as a whole, however many texts it has: nothing is paired. The field with the
+text is told by its name, or by being the only one that can hold it. Every record counts: one that does not fit is an
+error that names file and line.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from openended.harness.contract import Task, Tokenizer
+from openended.harness.errors import DataError
+from openended.harness.published.files import HUMAN_TEXTS, files_digest, guess, read_records
+from openended.harness.registry import register
+from openended.harness.types import Example, SourceFile
+from openended.tasks._records import text_field
+
+
+@register("task")
+@dataclass(frozen=True, kw_only=True)
+class Texts(Task):
+    """Human texts of a file, without prompts."""
+
+    name: ClassVar[str] = "texts"
+    source: ClassVar[str] = "your own file"
+    size: ClassVar[str] = "any"
+    licence: ClassVar[str] = "the file's own"
+    obtained: ClassVar[str] = "yours: a text a record; see `openended score`"
+    command: ClassVar[str] = (
+        "openended task=texts task.path=HUMAN.jsonl generations=SYSTEM.jsonl num_examples=all max_new_tokens=null"
+    )
+    paired: ClassVar[bool] = False
+
+    path: str
+    field: str | None = None  # null: told by the first record
+
+    def check(self) -> None:
+        """The path is not empty."""
+        self.require(bool(self.path), "path", "the path of a file of texts, or of a folder of them")
+        self.require(self.field != "", "field", "a field name or null")
+
+    def files(self) -> list[SourceFile]:
+        """Return the file or folder."""
+        return [SourceFile(Path(self.path).name, "", Path(self.path))]
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the bytes.
+
+        Raises:
+            DataError: If there is no such file, or no file of texts in the folder.
+        """
+        return files_digest(Path(self.path))
+
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+        """Yield the texts as examples without a prompt.
+
+        Raises:
+            DataError: If the file holds no text, or a record has a missing, empty or non-text field.
+        """
+        del tokenizer, skipped
+        path = Path(self.path)
+        field = guess(path, HUMAN_TEXTS, self.field)
+        for record in read_records(path):
+            text = text_field(record.cells, field, record.where)
+            if not text.strip():
+                raise DataError(f"{record.where}: the text ({field!r}) is empty")
+            yield Example(f"texts/{record.line:06d}", "", text)

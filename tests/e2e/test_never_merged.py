@@ -1,0 +1,102 @@
+"""Two runs that differ in one thing that can move a text are two systems of a report, whatever their seeds."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+from safetensors.torch import load_file, save_file
+
+from openended.harness.errors import SpecError
+from openended.harness.report.build import build_report
+from openended.harness.report.read.fold import fold
+from openended.harness.report.read.frame import read_results
+from openended.harness.report.read.systems import systems_of
+from openended.harness.run.pipeline import run
+from openended.harness.run.session import Session
+from openended.harness.run.settings import settings_from
+from openended.harness.store import Store
+from tests.helpers import tiny_model
+
+TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a while in the warm sun of the afternoon. "
+Pair = tuple[list[str], list[str]]
+
+
+def jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def webtext(folder: Path) -> list[str]:
+    rows = [{"id": i, "ended": True, "length": 40, "text": f"{i}. " + TEXT} for i in range(6)]
+    return ["task=webtext", f"task.path={jsonl(folder / 'webtext.jsonl', rows)}"]
+
+
+def own(folder: Path) -> list[str]:
+    rows = [{"id": i, "prompt": f"Number {i}:", "human": " " + TEXT} for i in range(6)]
+    return ["task=jsonl", f"task.path={jsonl(folder / 'own.jsonl', rows)}"]
+
+
+def prompt_lengths(folder: Path) -> Pair:
+    words = [*webtext(folder), "model=folder", f"model.path={tiny_model(folder / 'tiny')}"]
+    return [*words, "task.prompt_length=8"], [*words, "task.prompt_length=9"]
+
+
+def dtypes(folder: Path) -> Pair:
+    words = [*own(folder), "model=folder", f"model.path={tiny_model(folder / 'tiny')}"]
+    return [*words, "model.dtype=float32"], [*words, "model.dtype=bfloat16"]
+
+
+def model_folders(folder: Path) -> Pair:
+    """Of one name, with other weights."""
+    one, other = (tiny_model(folder / name / "tiny") for name in ("a", "b"))
+    weights = load_file(other / "model.safetensors")
+    save_file({name: 3 * value for name, value in weights.items()}, other / "model.safetensors", {"format": "pt"})
+    words = [*own(folder), "model=folder"]
+    return [*words, f"model.path={one}"], [*words, f"model.path={other}"]
+
+
+def imported_folders(folder: Path) -> Pair:
+    """Files of one name."""
+    made = [
+        jsonl(folder / name / "theirs.jsonl", [{"id": i, "text": f" {word} {i} {word}"} for i in range(6)])
+        for name, word in (("a", "one"), ("b", "another text"))
+    ]
+    words = [*own(folder), "metric.distinct_n.unit=words"]
+    return [*words, f"generations={made[0]}"], [*words, f"generations={made[1]}"]
+
+
+@pytest.mark.parametrize("pair", [prompt_lengths, dtypes, model_folders, imported_folders])
+def test_they_are_two_systems(pair: Any, tmp_path: Path) -> None:
+    session = Session(Store(tmp_path / "out" / "store"))
+    folders, values = [], []
+    for seed, words in enumerate(pair(tmp_path)):
+        small = ["decoder=nucleus", f"seed={seed}", "num_examples=4", "max_new_tokens=8", "metric=[distinct_n]"]
+        with initialize_config_module("openended.conf", version_base="1.3"):
+            cfg = compose("config", overrides=[*small, f"outputs_dir={tmp_path / 'out'}", *words])
+        node = OmegaConf.to_container(cfg, resolve=True)
+        assert isinstance(node, dict)
+        folders.append(run(settings_from({**{str(k): v for k, v in node.items()}, "experiment": "x"}), session).folder)
+    results = read_results(folders)
+    assert (len(results.runs), results.superseded) == (2, 0)
+    models = [item for item in fold(results) if item.system == "model" and item.key == "distinct_1"]
+    assert [item.seeds for item in models] == [1, 1], "two settings were folded as two seeds of one"
+    found = systems_of(fold(results))
+    assert len({system.label for system in found}) == 2
+    values = [system.value("distinct_n", "distinct_1") for system in found]
+    assert all(value is not None and math.isfinite(value.mean) for value in values)
+    options: dict[str, Any] = {}
+    if pair is prompt_lengths:  # other human texts: one column refuses them
+        with pytest.raises(SpecError, match=r"not comparable, their signatures differ in task .*; texts .*--split"):
+            build_report(folders, tmp_path / "report", figures=False, page=False)
+        options = {"split": ("task.prompt_length",)}
+    report = build_report(folders, tmp_path / "report", figures=False, page=False, **options)
+    rows = [row for table in report.tables for row in table.rows if row.system == "model"]
+    assert len(rows) == 2
+    assert all(row.seeds == 1 for row in rows)

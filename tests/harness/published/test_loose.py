@@ -1,0 +1,40 @@
+"""Texts that answer no prompt: all of them, as they stand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from openended.harness.errors import DataError
+from openended.harness.published.loose import import_loose
+
+NAME = "texts/{:06d}".format
+
+
+def written(folder, *rows):
+    path = folder / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_all_texts_are_taken_whatever_their_ids_say(tmp_path):
+    path = written(tmp_path, *({"id": "same", "text": f"t{i}"} for i in range(3)))
+    rows, _ = import_loose(path, NAME, None, None, count=None)
+    assert [(r.generation.example_id, r.generation.text) for r in rows] == [(NAME(i), f"t{i}") for i in range(3)]
+    rows, _ = import_loose(path, NAME, None, None, count=2)
+    assert len(rows) == 2
+    with pytest.raises(DataError, match="holds 3 texts, got num_examples=4; num_examples=all"):
+        import_loose(path, NAME, None, None, count=4)
+
+
+def test_a_prompt_that_every_text_begins_with_is_cut_off_and_said(tmp_path):
+    path = written(tmp_path, {"prompt": "P", "text": "P one"}, {"prompt": "Q", "text": "Q two"})
+    rows, notes = import_loose(path, NAME, None, None, count=None)
+    assert [r.generation.text for r in rows] == [" one", " two"]
+    assert "every text began with its prompt, which was cut off" in notes
+
+
+def test_a_file_of_empty_texts_is_refused(tmp_path):
+    with pytest.raises(DataError, match="all 2 texts of the file are empty"):
+        import_loose(written(tmp_path, {"text": ""}, {"text": " "}), NAME, None, None, count=None)

@@ -1,0 +1,40 @@
+"""The human side in a table."""
+
+from __future__ import annotations
+
+import math
+
+from openended.harness.report.read.fold import fold
+from openended.harness.report.read.frame import read_results
+from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
+from openended.harness.report.tables.table import Column
+from tests.harness.report.synthetic import result, write_run
+
+
+def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path):
+    lines = [
+        result("model", "mauve", {"mauve": 0.8}, n=100),
+        result("ceiling", "mauve", {"mauve": 0.9}, n=100, sd={"mauve": 0.02}),
+        result("ceiling", "mauve", {"mauve": 0.7}, n=50),
+    ]
+    write_run(tmp_path, "nucleus", 0, results=lines)
+    items = fold(read_results([tmp_path]))
+    model = next(i for i in items if i.system == "model")
+    column = Column("mauve", "mauve", "MAUVE", "higher", signature=model.signature)
+    whole, half = sorted(
+        (ceiling(i, column) for i in items if i.system == "ceiling"), key=lambda c: math.isnan(c.value)
+    )
+    assert (whole.value, whole.own) == (0.9, 0.02)
+    assert math.isnan(half.value)
+    assert "0.700 at n 50/50" in half.note
+    assert math.isnan(own_spread(model))
+
+
+def test_fewer_human_texts_are_told(tmp_path):
+    lines = [result("model", "m", {"m": 1.0}, n=100), result("human", "m", {"m": 2.0}, n=25)]
+    write_run(tmp_path, "nucleus", 0, results=lines, axes={"samples": 4})
+    items = fold(read_results([tmp_path]))
+    sides = [[i for i in items if i.system == which] for which in ("model", "human")]
+    (remark,) = remarks_on_counts(*sides)
+    assert "human values are of 25/25 texts, the systems' of 100/100" in remark
+    assert remarks_on_counts(sides[0], []) == []

@@ -1,0 +1,38 @@
+"""An interval that a metric states stands beside its value; several seeds speak for themselves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from openended.harness.report.read.fold import Folded
+from openended.harness.report.tables.intervals import interval_of
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+
+
+def folded(key, mean, seeds=1, decoder="greedy"):
+    return Folded(
+        system="model", metric="huse", key=key, mean=mean, sd=math.nan, seeds=seeds, signature="huse|v:1",
+        direction="higher", title=key, reason="", note="", primary=key == "huse", family="human",
+        axes={"decoder": decoder}, titles=("m", decoder), values={"0": mean}, sources=((0, None),),
+    )  # fmt: skip
+
+
+def test_the_interval_is_that_of_the_value_the_signature_and_the_system():
+    value = folded("huse", 0.5)
+    ends = [folded("huse_low", 0.4), folded("huse_high", 0.7), folded("huse_low", 0.1, decoder="beam")]
+    assert interval_of(value, [value, *ends]) == (0.4, 0.7)
+    assert interval_of(value, [value, ends[0]]) is None
+    assert interval_of(replace(value, key="huse_q"), ends) is None
+    assert interval_of(replace(value, seeds=2), ends) is None
+
+
+@pytest.mark.parametrize(("cell", "sign"), [(Cell(0.5, interval=(0.4, 0.7)), "[low, high]"), (Cell(0.5, 0.1), "±")])
+def test_the_legend_explains_the_signs_that_occur_and_no_other(cell, sign):
+    table = Table("t", "T", (Column("huse", "huse", "HUSE", "higher"),), (TableRow("x", "model", (cell,)),))
+    legend = table.legend()
+    assert [s for s in ("[low, high]", "±") if s in legend] == [sign]
+    number, spread = table.text(cell, table.columns[0])
+    assert (number, spread) == (("0.500 [0.400, 0.700]", "") if cell.interval else ("0.500", "± 0.100"))
