@@ -14,6 +14,7 @@ from typing import Any
 from openended.harness import terminal
 
 _COMMANDS = "openended.harness.commands"
+_TRUST = "--trust-config"
 
 
 def main() -> None:
@@ -55,13 +56,18 @@ def start(command: str, config: str, job: Callable[[Any], None]) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     terminal.start()
+    words = sys.argv[1:]
     import hydra
 
+    from openended.harness.hydra_app import trust
     from openended.harness.hydra_app.show import leave_with_code
     from openended.harness.hydra_app.words import hydra_words
 
+    os.environ[trust.TRUST] = str(int(_TRUST in words))
+    trust.guard()
+
     def work() -> None:
-        sys.argv[1:] = hydra_words(sys.argv[1:])
+        sys.argv[1:] = hydra_words([word for word in words if word != _TRUST])
         hydra.main(version_base="1.3", config_path="pkg://openended.conf", config_name=config)(job)()
 
     leave_with_code(command, work)
@@ -86,7 +92,8 @@ def help_text() -> str:
         out.append(f"  {said.splitlines()[0] if said else name}")
     out += ["  `openended-report NAME|GRID_FOLDER|RUNS…`: tables, figures and a page from finished runs.", ""]
     out += [
-        "Flags: -m (a grid), -v (every step), -q (only what went wrong), --json (a plan for programs), --version",
+        "Flags: -m (a grid), -v (every step), -q (only what went wrong), --json (a plan for programs), --version,",
+        "       --trust-config (a configuration may name classes that are not ours)",
         "",
     ]
     out += ["Options (option=value) and their defaults:", *(f"  {line}" for line in options())]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 from openended.harness.errors import HarnessError
-from openended.harness.text import plain
+from openended.harness.text import plain, redacted
 
 OK = 0
 FAILED = 1  # a job failed, or something happened that nobody foresaw
@@ -29,7 +29,7 @@ def one_line(err: BaseException) -> str:
 
 def complain(command: str, message: str) -> None:
     """Write one line about what is wrong."""
-    sys.stderr.write(f"{command}: {plain(message)}\n")
+    sys.stderr.write(f"{command}: {plain(redacted(message))}\n")
 
 
 def code_of(command: str, work: Callable[[], object], *, kept: str) -> int:

@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from openended.harness import owner
-from openended.harness.errors import DataError, StoreError
+from openended.harness.errors import DataError, StoreError, first_line
 from openended.harness.types import Json
 
 # Longest line of a JSON-lines file, bytes: a guard for memory, far above any document.
@@ -107,7 +107,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401
         DataError: If it is missing or not JSON.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
     except FileNotFoundError as err:
         raise DataError(f"no such file: {path}") from err
     except OSError as err:
@@ -116,6 +116,15 @@ def read_json(path: Path) -> Any:  # noqa: ANN401
         raise DataError(f"{path}: JSON nested too deeply") from err
     except ValueError as err:  # not JSON, not UTF-8, or a number of thousands of digits
         raise DataError(f"{path}: not JSON ({err})") from err
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its pairs; of a key that comes twice nobody knows which value is meant."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(n for n in names if names.count(n) > 1)!r:.40} comes twice in one object")
+    return made
 
 
 def open_text(path: Path) -> IO[str]:
@@ -199,15 +208,15 @@ def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[
 
 def _object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     try:
-        row = json.loads(line.decode("utf-8-sig" if where.endswith(":1") else "utf-8"))
+        row = json.loads(line.decode("utf-8-sig" if where.endswith(":1") else "utf-8"), object_pairs_hook=_once)
     except UnicodeDecodeError as err:
         raise DataError(f"{where}: not UTF-8 ({err.reason} at byte {err.start})") from err
     except json.JSONDecodeError as err:
         raise DataError(f"{where}: not JSON ({err.msg} at column {err.colno})") from err
     except RecursionError as err:
         raise DataError(f"{where}: JSON nested too deeply") from err
-    except ValueError as err:
-        raise DataError(f"{where}: not JSON (a number of thousands of digits)") from err
+    except ValueError as err:  # a number of thousands of digits, a key that comes twice
+        raise DataError(f"{where}: not JSON ({first_line(err)})") from err
     if unwrap and isinstance(row, list) and len(row) == 1:
         row = row[0]
     if not isinstance(row, dict):

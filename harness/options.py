@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from openended.harness.errors import SpecError
 
+_WORD = 1 << 63
+
 
 def fitted(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
     """Fit a YAML value to an annotation: a whole number becomes a float, a list a tuple.
@@ -38,6 +40,8 @@ def fitted(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
     kind = origin or hint
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if kind is int and isinstance(value, int) and not isinstance(value, bool) and not -_WORD <= value < _WORD:
+        raise SpecError(f"{where}: expected a whole number of 64 bits, got one of {value.bit_length()} bits")
     wrong_bool = isinstance(value, bool) and kind is not bool
     if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
         return value

@@ -1,5 +1,7 @@
 """The record of a run: one strict JSON file, written by a run and read by reports and tasks, by the classes here.
 
+The file holds a digest of the rest of itself: a flipped bit in a number is told, not believed.
+
 In memory a value that is not there is NaN and an open bound is infinite; in the file both are null.
 """
 
@@ -16,12 +18,15 @@ from typing import Any, Self
 
 from openended.harness.contract import Metric
 from openended.harness.errors import DataError, suggest
-from openended.harness.io import read_json, to_json
+from openended.harness.io import read_json, to_json, write_json
+from openended.harness.signature import digest
+from openended.harness.text import shareable
 from openended.harness.types import Json, MetricResult
 
 RECORD = "record.json"
 GRID = "grid.json"  # in the folder of a grid: how it is called, what it shows, how many jobs it has
-SCHEMA = 2
+SCHEMA = 3  # 2 had no digest
+DIGEST = "digest"
 
 STAGES: Mapping[str, int] = {
     "examples": 1,
@@ -155,7 +160,7 @@ class RunRecord:
             DataError: Names the place, the field and what is wrong with it.
         """
         if isinstance(value, Mapping) and value.get("schema", SCHEMA) != SCHEMA:
-            raise DataError(f"{where}: expected record schema {SCHEMA}, got {value['schema']!r}; run it again")
+            raise DataError(f"{where}: expected record schema {SCHEMA}, got {value['schema']!r:.40}; run it again")
         return cls(**_read(cls, value, where))
 
 
@@ -166,7 +171,26 @@ def read_record(path: Path) -> RunRecord:
         DataError: One line that says which file, and what is wrong in it.
     """
     file = path / RECORD if path.is_dir() else path
-    return RunRecord.from_json(read_json(file), str(file))
+    told = read_json(file)
+    stated = told.pop(DIGEST, None) if isinstance(told, dict) else None
+    try:
+        record = RunRecord.from_json(told, str(file))
+        agrees = stated == digest(told)
+    except (RecursionError, ValueError) as err:
+        raise DataError(f"{file}: not a run record ({type(err).__name__})") from err
+    if not agrees:
+        raise DataError(f"{file}: damaged: it does not agree with its own digest; the same command writes it again")
+    return record
+
+
+def save_record(folder: Path, record: RunRecord) -> None:
+    """Write a record into its folder, sealed with a digest; of what it says, what others may see.
+
+    Raises:
+        StoreError: If it cannot be written.
+    """
+    told = shareable(record.to_json())
+    write_json(folder / RECORD, {**typing.cast("dict[str, Json]", told), DIGEST: digest(told)})
 
 
 def _written(record: ResultRow | RunRecord) -> dict[str, Json]:

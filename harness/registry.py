@@ -100,25 +100,29 @@ def defaults(cls: type) -> dict[str, Any]:
     return node
 
 
-def build(group: str, node: Mapping[str, Any], where: str | None = None) -> Spec:
+def build(group: str, node: object, where: str | None = None) -> Spec:
     """Make a registered spec from its YAML node (`_target_` and options).
 
     Raises:
         SpecError: If the target is not registered in this group, an option is unknown or its value is not accepted.
     """
     label = where or group
+    if not isinstance(node, Mapping):
+        raise SpecError(f"{label}: expected a choice with its options, got {node!r:.40}")
     target = node.get("_target_")
     if not isinstance(target, str):
         raise SpecError(f"{label}: expected a `_target_`, got {sorted(node)}")
     return construct(_find(group, target, label), node, label)
 
 
-def construct(cls: type[S], node: Mapping[str, Any], label: str) -> S:
+def construct(cls: type[S], node: object, label: str) -> S:
     """Make a spec of class `cls` from a YAML node; `_target_` is ignored.
 
     Raises:
         SpecError: If an option is unknown, missing, or its value is not accepted.
     """
+    if not isinstance(node, Mapping):
+        raise SpecError(f"{label}: expected options, got {node!r:.40}")
     options = {str(k): v for k, v in node.items() if k != "_target_"}
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     for key in options:

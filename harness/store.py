@@ -25,7 +25,7 @@ from openended.harness.folders import give_name, make_room, set_aside
 from openended.harness.io import file_digest, read_json, sync_folder, to_json, write_json
 from openended.harness.provenance import maker
 from openended.harness.signature import canonical, digest
-from openended.harness.text import homeless
+from openended.harness.text import shareable
 from openended.harness.types import Json
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ def write_manifest(folder: Path, recipe: Json, key: str, meta: Mapping[str, Any]
     """
     found = sorted(p for p in folder.iterdir() if p.is_file() and not p.is_symlink() and p.name != MANIFEST)
     files = {p.name: file_digest(p) for p in found}
-    made = homeless(to_json({"maker": {}, **facts, "recipe": recipe, "key": key, "files": files, "meta": meta}))
+    made = shareable(to_json({"maker": {}, **facts, "recipe": recipe, "key": key, "files": files, "meta": meta}))
     write_json(folder / MANIFEST, {**cast("dict[str, Json]", made), "digest": digest(made)})
     return made
 
@@ -206,7 +206,7 @@ class Store:
             entry, stated = _read(folder, None)
         except DataError as err:
             return str(err)
-        if stated != homeless(to_json(recipe.canonical())):
+        if stated != shareable(to_json(recipe.canonical())):
             return "its recipe is another one"
         self._verified[key] = entry
         return entry

@@ -16,15 +16,15 @@ from types import FrameType
 from typing import NoReturn
 
 from openended.harness.exitcodes import BAD_INPUT, BROKEN_PIPE, Terminated, complain
-from openended.harness.text import plain
+from openended.harness.text import plain, redacted
 
 
 class Record(logging.LogRecord):
-    """A line of the log whose texts cannot steer the terminal."""
+    """A line of the log whose texts cannot steer the terminal and show no keys."""
 
     def getMessage(self) -> str:  # noqa: N802 - the library's name
-        """Return the message, control characters written out."""
-        return plain(super().getMessage())
+        """Return the message, control characters written out, keys struck out."""
+        return plain(redacted(super().getMessage()))
 
 
 class Output(io.TextIOWrapper):

@@ -11,6 +11,18 @@ from openended.harness.types import Json
 # Control characters but the line feed; marks that turn the direction of writing; separators of lines.
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+STRUCK = "[redacted]"
+# Keys that tell themselves: Hugging Face, OpenAI and its like, AWS, GitHub, Slack.
+_KEYS = re.compile(
+    r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|AKIA[0-9A-Z]{16}"
+    r"|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|xox[abprs]-[A-Za-z0-9-]{20,})"
+)
+# And what is long, holds letters and digits, and stands after a word for such.
+_NAMED = re.compile(
+    r"((?:token|key|secret|password)[\"']?\s*[=:]\s*[\"']?(?:Bearer )?)"
+    r"(?=[A-Za-z+/_-]*[0-9])(?=[0-9+/_-]*[A-Za-z])[A-Za-z0-9+/_-]{20,}={0,2}",
+    re.IGNORECASE,
+)
 # A spreadsheet takes a cell that begins so for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -45,14 +57,21 @@ def csv_cell(text: str) -> str:
     return text
 
 
-def homeless(value: Json) -> Json:
-    """Return JSON whose texts say `~` for the user's home folder: records are published, and names with them."""
+def shareable(value: Json) -> Json:
+    """Return JSON whose texts others may see: `~` for the user's home folder, no keys. Records are published."""
     if isinstance(value, dict):
-        return {name: homeless(item) for name, item in value.items()}
+        return {name: shareable(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [homeless(item) for item in value]
+        return [shareable(item) for item in value]
+    if not isinstance(value, str):
+        return value
     found = _home()
-    return found.sub("~", value) if isinstance(value, str) and found is not None else value
+    return redacted(found.sub("~", value) if found is not None else value)
+
+
+def redacted(text: str) -> str:
+    """Return text with what looks like somebody's key struck out."""
+    return _NAMED.sub(rf"\1{STRUCK}", _KEYS.sub(STRUCK, text))
 
 
 @cache

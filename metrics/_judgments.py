@@ -263,7 +263,11 @@ class _Table:
                 )
 
     def _extras(self, row: FileRow) -> dict[str, float]:
-        return {name: row.number(name, infinite=name in _LOG_PROB) for name in self.extras}
+        made = {name: row.number(name, infinite=name in _LOG_PROB) for name in self.extras}
+        for name, number in made.items():
+            if name in _LOG_PROB and number > 0:
+                raise DataError(f"{row.where}: column {name!r}: expected a log-probability, 0 or less, got {number:g}")
+        return made
 
     def finish(self, log_prob: str | None, length: str | None, *, named: bool) -> Judgments:
         """Sort and pack."""

@@ -15,6 +15,9 @@ _MISSING = frozenset({"", "na", "nan", "null", "none"})
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "model", "1.0"}), frozenset({"0", "false", "no", "human", "0.0"})
 
 
+MOST = 1e15  # of any rating, length or log-probability: squares of more lose every digit
+
+
 @dataclass(frozen=True, slots=True)
 class FileRow:
     """One row of a file."""
@@ -55,10 +58,12 @@ def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # no
         if isinstance(value, (bool, list, dict)):
             raise ValueError
         number = float(value)
-    except (TypeError, ValueError) as err:
-        raise DataError(f"{where}: expected a number, got {value!r}") from err
+    except (TypeError, ValueError, OverflowError) as err:
+        raise DataError(f"{where}: expected a number, got {value!r:.40}") from err
     if math.isinf(number) and not (infinite and number < 0):
-        raise DataError(f"{where}: expected a finite number, got {value!r}")
+        raise DataError(f"{where}: expected a finite number, got {value!r:.40}")
+    if MOST < abs(number) < math.inf:
+        raise DataError(f"{where}: expected a number of at most {MOST:g} in size, got {value!r:.40}")
     return number
 
 

@@ -16,6 +16,7 @@ Source: https://github.com/AlexVerine/pr-4-llm. Licence: ours, Apache-2.0.
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -133,6 +134,8 @@ class Creative(Task):
                     lines = handle.read().splitlines()
             except UnicodeDecodeError as err:
                 raise DataError(f"{self.path}: not UTF-8 ({err.reason})") from err
+            except (EOFError, zlib.error, OSError) as err:
+                raise DataError(f"{self.path}: cannot be read to its end ({err})") from err
         found = [line.strip() for line in lines if line.strip()]
         if not found:
             raise DataError(f"{self.path}: holds no instruction")

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from openended.harness.errors import DataError
+from openended.harness.errors import DataError, SpecError
 from openended.harness.io import read_json, write_json
 from openended.harness.models.hub import OURS, switched_off
 
@@ -51,7 +51,13 @@ class Remote:
     """How to get it where no program can; then it is never fetched."""
 
     def place(self, cache_dir: str | None = None) -> Path:
-        """Return where the file belongs."""
+        """Return where the file belongs.
+
+        Raises:
+            SpecError: If that is not inside the cache folder.
+        """
+        if Path(self.path).is_absolute() or ".." in Path(self.path).parts:
+            raise SpecError(f"expected the name of a public file, got {self.path!r:.80}, outside the cache folder")
         return cache_root(cache_dir) / self.path
 
 

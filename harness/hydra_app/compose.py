@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.catalogue import GROUPS
 from openended.harness.errors import SpecError
+from openended.harness.report.read.layout import layout_of
 from openended.harness.run.settings import Settings, settings_from
 
 _NAME = re.compile(r"[\w][\w.+=-]*")
@@ -49,7 +50,9 @@ def settings_of(cfg: DictConfig, name: str) -> Settings:
 
 def _settings(config: dict[str, Any], name: str) -> Settings:
     planned = config.get("plan_only")
-    return settings_from({**config, "plan_only": True if planned == "json" else planned, "experiment": name})
+    settings = settings_from({**config, "plan_only": True if planned == "json" else planned, "experiment": name})
+    layout_of(settings.report, "report")  # a report that cannot be made is told before the runs, not after them
+    return settings
 
 
 def plain(node: DictConfig | None) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from openended.harness.hydra_app.jobfile import JobFile, overview
 from openended.harness.hydra_app.orphans import Parent, end_with, this_process
 from openended.harness.hydra_app.show import name_lines
 from openended.harness.hydra_app.sweeper import PLUGINS
+from openended.harness.hydra_app.trust import guard
 from openended.harness.terminal import clean_logs
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def work(configs: Sequence[DictConfig], parent: Parent) -> None:
 
     end_with(parent)
     clean_logs()
+    guard()
     if not _kept:
         _kept.append(Job())
     setup_globals()

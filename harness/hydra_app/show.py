@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hydra.errors import HydraException, MissingConfigException
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
 from openended.harness.errors import HarnessError, SpecError, suggest
 from openended.harness.exitcodes import BAD_INPUT, FAILED, code_of, complain, one_line
@@ -109,7 +109,8 @@ def explain(err: BaseException) -> str:
     cause: Any = err
     while cause is not None:
         parent = getattr(cause, "parent_node", None)
-        if parent is not None and getattr(cause, "full_key", None) and hasattr(parent, "keys"):
+        unknown = isinstance(cause, (ConfigAttributeError, ConfigKeyError)) and getattr(cause, "full_key", None)
+        if unknown and parent is not None and hasattr(parent, "keys"):
             # The key may hold dots of its own; what is unknown is its last part.
             return f"no option {cause.full_key!r}{suggest(str(cause.key), [str(k) for k in parent])}"
         cause = cause.__cause__

@@ -11,7 +11,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
@@ -96,6 +96,33 @@ def _limit(seconds: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    _limit_memory(MEMORY)
+
+
+def _limit_memory(size: int) -> None:
+    """Let this process take so many bytes more than it has, as far as the system can say what that is."""
+    import resource
+
     with suppress(OSError, ValueError):  # no such table, or a lower limit of the system's
         used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        resource.setrlimit(resource.RLIMIT_AS, (used + size, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+@contextmanager
+def bounded_memory(size: int) -> Iterator[None]:
+    """Let the block, in this process, take at most so many bytes more; `MemoryError` where it wants to.
+
+    Of Linux alone: elsewhere there is no limit.
+    """
+    try:
+        import resource
+
+        before = resource.getrlimit(resource.RLIMIT_AS)
+    except (ImportError, OSError):
+        yield
+        return
+    _limit_memory(size)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)

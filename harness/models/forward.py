@@ -98,7 +98,7 @@ def run(
 def _pad(lm: LanguageModel, batch: Sequence[ForwardRow], *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
-    filler = getattr(lm.model.config, "pad_token_id", None) or 0
+    filler = max(getattr(lm.model.config, "pad_token_id", None) or 0, 0)  # -1 in some configs: none
     shape = (len(batch), max(len(job.ids) for job in batch))
     ids = np.full(shape, filler, dtype=np.int64)
     mask = np.full(shape, int(causal), dtype=np.int64)

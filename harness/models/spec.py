@@ -6,6 +6,7 @@ Planning needs names, digests and context lengths, never weights: everything her
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 BUNDLED = "bundled:"
 _NO_HUB = "not in the local cache and the hub is off or out of reach"
 _POSITIONS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "seq_length")
+# What a config may ask for, far above any model: memory is taken, and time spent, before weights could disagree.
+_MOST = {
+    "num_hidden_layers": 1 << 10, "n_layer": 1 << 10, "num_layers": 1 << 10, "hidden_size": 1 << 17, "n_embd": 1 << 17,
+    "d_model": 1 << 17, "vocab_size": 1 << 23, "num_attention_heads": 1 << 12, "n_head": 1 << 12,
+    "num_key_value_heads": 1 << 12, "intermediate_size": 1 << 20, "n_inner": 1 << 20, "num_experts": 1 << 12,
+    "num_local_experts": 1 << 12, "n_positions": 1 << 26, "max_position_embeddings": 1 << 26,
+}  # fmt: skip
+_TOKENS = ("eos_token_id", "bos_token_id")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -117,7 +126,9 @@ class ModelSpec(BackendSpec):
             raise DataError(f"model {self.path}: config.json is not in the local cache; {_how_to_get(self)}")
         if not path.is_file():
             raise DataError(f"model {self.path}: no config.json in {path.parent}")
-        return _json_object(path)
+        made = _json_object(path)
+        check_config(made, path)
+        return made
 
     def tokenizer_config(self) -> dict[str, Any]:
         """tokenizer_config.json, empty where there is none."""
@@ -126,7 +137,9 @@ class ModelSpec(BackendSpec):
     def _optional(self, name: str) -> dict[str, Any]:
         folder = self.folder
         path = folder / name if folder is not None else self.hub_file(name, optional=True)
-        return _json_object(path) if path is not None and path.is_file() else {}
+        made = _json_object(path) if path is not None and path.is_file() else {}
+        check_config(made, path or Path(name))
+        return made
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
         """Return why not: the family is known not to run from left to right."""
@@ -189,6 +202,28 @@ class ModelSpec(BackendSpec):
         from huggingface_hub import try_to_load_from_cache
 
         return any(isinstance(try_to_load_from_cache(self.path, w, revision=self.revision), str) for w in WEIGHTS)
+
+
+def check_config(config: Mapping[str, Any], path: Path) -> None:
+    """Refuse sizes that no model has, and tokens that no vocabulary has, in a config and its parts.
+
+    Raises:
+        DataError: Names the file, the field and its value.
+    """
+    for name, value in config.items():
+        if name == "text_config" and not isinstance(value, Mapping | None):
+            raise DataError(f"{path}: text_config: expected an object, got {value!r:.40}")
+        if isinstance(value, Mapping):
+            check_config(value, path)
+        if (most := _MOST.get(name)) and isinstance(value, int) and not 0 <= value <= most:
+            raise DataError(f"{path}: {name}: expected at most {most}, got {_short(value)}")
+        for token in value if isinstance(value, list) else [value]:
+            if name in _TOKENS and isinstance(token, int) and (isinstance(token, bool) or token < 0):
+                raise DataError(f"{path}: {name}: expected a token's number, 0 or more, got {_short(token)}")
+
+
+def _short(value: int) -> str:
+    return str(value) if abs(value) < 1 << 64 else "a number of more than 64 bits"
 
 
 def bundled_models() -> tuple[str, ...]:

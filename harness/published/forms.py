@@ -117,21 +117,26 @@ def _identity(value: Any, where: str) -> str | None:  # noqa: ANN401
 
 
 def _sample(value: Any, where: str) -> int | None:  # noqa: ANN401
-    if isinstance(value, str) and value.isdecimal():  # a CSV has nothing but text
-        return int(value)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-        raise DataError(f"{where}: field 'sample': expected 0, 1, …, got {value!r}")
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:  # a CSV has nothing but text
+        value = int(value)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31):
+        raise DataError(f"{where}: field 'sample': expected 0, 1, … 2147483647, got {value!r:.40}")
     return value
 
 
 def _stop(row: Mapping[str, Any], where: str) -> Stop | None:
-    if isinstance(row.get("ended"), bool):
-        return "eos" if row["ended"] else "length"
+    ended = row.get("ended")
+    if isinstance(ended, str):  # of a CSV
+        ended = {"true": True, "false": False, "": None}.get(ended.strip().lower(), ended)
+    if isinstance(ended, bool):
+        return "eos" if ended else "length"
+    if ended is not None:
+        raise DataError(f"{where}: field 'ended': expected true or false, got {ended!r:.40}")
     value = row.get("stop", row.get("finish_reason"))
     if value in (None, ""):
         return None
-    if value not in _ENDS:
-        raise DataError(f"{where}: field 'stop': expected eos or length, got {value!r}")
+    if not isinstance(value, str) or value not in _ENDS:
+        raise DataError(f"{where}: field 'stop': expected eos or length, got {value!r:.40}")
     return "eos" if _ENDS[value] == "eos" else "length"
 
 

@@ -18,17 +18,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 from openended.harness.contract import Tokenizer
 from openended.harness.errors import DataError
 from openended.harness.models.tokenizer import continuation_ids, continuation_text, first_words
 from openended.harness.published.forms import Published, read_generations
+from openended.harness.published.held import held
 from openended.harness.rows import Row, Rows, sort_rows
 from openended.harness.types import Generation, Stop
 
-MOST = 500_000  # texts of a file, and a hundred more an example: twice the largest published one
 LINE_DIGITS = 6  # tasks name a record that has no id by its number, `jsonl/000041`
 
 
@@ -50,10 +49,7 @@ def import_rows(
     Raises:
         DataError: If an example has no text, or a text comes twice.
     """
-    most = MOST + 100 * len(Rows(prompts))
-    found = list(islice(read_generations(path, field), most + 1))
-    if len(found) > most:
-        raise DataError(f"{path}: holds more than {most:,} texts for {len(Rows(prompts))} examples; cut it to yours")
+    found = held(read_generations(path, field), path)
     return _import(found, path, prompts, tokenizer, max_new_tokens)
 
 

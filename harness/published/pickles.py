@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from openended.harness.errors import DataError
+from openended.harness.models.bounded import bounded_memory
+
+# Memory that reading may take: a list of small numbers takes 8 bytes for each 2 or 3 of the file; a few bytes that
+# name the two billionth place of the memo would take 16 GiB.
+FREE, RATIO = 256 << 20, 64
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -43,7 +48,8 @@ def load_plain(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
         DataError: As `read_plain_pickle`.
     """
     try:
-        value = _PlainUnpickler(stream).load()
+        with bounded_memory(FREE + RATIO * _size(stream)):
+            value = _PlainUnpickler(stream).load()
     except pickle.UnpicklingError as err:
         raise DataError(f"{path}: refused, no pickle of plain lists ({err})") from err
     except (EOFError, ValueError, TypeError, AttributeError, LookupError, OverflowError) as err:
@@ -52,6 +58,14 @@ def load_plain(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
         raise DataError(f"{path}: refused, a pickle of absurd size") from err
     _check(value, path)
     return value
+
+
+def _size(stream: IO[bytes]) -> int:
+    """Return how many bytes a stream has left."""
+    here = stream.tell()
+    end = stream.seek(0, 2)
+    stream.seek(here)
+    return end - here
 
 
 def _check(value: Any, path: Path) -> None:  # noqa: ANN401

@@ -38,6 +38,8 @@ class Report:
     unfinished: int
     """Run folders without a record."""
     superseded: int
+    left_out: int = 0
+    """Runs whose records are damaged."""
 
     def show(self, console: Console | None = None, *, signatures: bool = False) -> None:
         """Print the tables and where the files are; with `signatures` also those of every column."""
@@ -57,6 +59,7 @@ class Report:
         counts = [f"{self.runs} {'run' if self.runs == 1 else 'runs'}"]
         counts += [f"{self.unfinished} unfinished passed over"] if self.unfinished else []
         counts += [f"{self.superseded} older values superseded"] if self.superseded else []
+        counts += [f"{self.left_out} with damaged records left out"] if self.left_out else []
         pages = [path for path in self.paths if path.suffix == ".html"]
         figures = [path.stem for path in self.paths if path.suffix == ".png"]
         names = ", ".join(table.name for table in self.tables)
@@ -113,6 +116,7 @@ def build_report(
         from openended.harness.report.tables.significance import significance
 
         tables += significance(results, baseline)
+    tables = [replace(t, remarks=(*t.remarks, *results.remarks())) for t in tables]
     tables = told(tables, results)
     with swapped_in(target, FILES) as folder:
         written = [p for table in tables for p in write_table(table, folder / "tables")]
@@ -127,7 +131,8 @@ def build_report(
 
             written.append(write_page(results, tables, drawn, folder / "report.html"))
     final = tuple(target / path.relative_to(folder) for path in written)
-    return Report(target, tuple(tables), final, len(results.runs), results.unfinished, results.superseded)
+    counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
+    return Report(target, tuple(tables), final, *counts)
 
 
 def _layouts(
@@ -164,8 +169,8 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         runs = sorted({str(results.runs[at].folder) for item in err.items for at, _ in item.sources})
         more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
         raise SpecError(f"{err}; the runs that differ: {', '.join(runs[:SHOWN])}{more}") from err
-    tex = {"tex_width": layout.latex_width, "tex_signatures": layout.latex_signatures}
-    return [replace(table, **tex) for table in tables]
+    wide, signed = layout.latex_width, layout.latex_signatures
+    return [replace(table, tex_width=wide, tex_signatures=signed) for table in tables]
 
 
 def write_table(table: Table, folder: Path) -> list[Path]:

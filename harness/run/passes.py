@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from openended.harness.models.transformers import LanguageModel
 
 
+# Rows of a pass on a CPU, whatever `runtime.feature_batch_size` says: its matrix products round in another way at other
+# sizes (2e-8), which would move the features and every key after them. The option's default.
+CPU_ROWS = 64
+
+
 class Passes:
     """Passes the models of a run over its sources."""
 
@@ -64,7 +69,7 @@ class Passes:
             return self.embed([embedder], source, "prompt_and_continuation", [0])
         lm = self.session.model(spec, self.runtime)
         prompts, texts = self._ids(source, spec)
-        whole, batch = scope == "prompt_and_continuation", self.runtime.feature_batch_size
+        whole, batch = scope == "prompt_and_continuation", self._rows_at_once(lm)
         vectors = None
         with self._progress(f"score {source.title}", len(texts)) as advance:
             if embedder is not None and 1 in places:
@@ -84,7 +89,7 @@ class Passes:
         """Embed at the maximum lengths of `specs`, which differ in nothing else; in one pass where the model can."""
         spec = specs[0]
         model = self.session.embedder(spec, self.runtime)
-        batch = self.runtime.feature_batch_size
+        batch = self._rows_at_once(model)
         with self._progress(f"embed {source.title}", len(Rows(source.path))) as advance:
             if spec.kind == "sentence":
                 return [_saver(embed_texts(model, spec, texts_of(source, scope), batch_size=batch), model)]
@@ -107,9 +112,12 @@ class Passes:
         with self._progress(f"read Q on {source.title}", len(rows)) as advance:
             (stats,) = lm.next_token(
                 _prompts(source, spec), rows.token_ids, [decoder], min_new_tokens=min_new_tokens,
-                batch_size=self.runtime.feature_batch_size, advance=advance,
+                batch_size=self._rows_at_once(lm), advance=advance,
             )  # fmt: skip
         return {**stages.save_next_token(folder, stats), "device": str(lm.device)}
+
+    def _rows_at_once(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
+        return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
 
     def _ids(self, source: Source, spec: ModelSpec) -> tuple[Ragged, Ragged]:
         """Token ids of prompts and continuations under a model's tokenizer; kept ids where it is the same one."""

@@ -13,9 +13,9 @@ from typing import NamedTuple, cast
 from openended.harness.contract import Metric, Need
 from openended.harness.decoding.base import Decoder
 from openended.harness.errors import DataError
-from openended.harness.io import to_json, write_json
+from openended.harness.io import to_json
 from openended.harness.provenance import git_state, hardware, package_versions
-from openended.harness.record import RECORD, RunRecord, read_record
+from openended.harness.record import RunRecord, read_record, save_record
 from openended.harness.rows import Rows
 from openended.harness.run.examples import Drawn, draw
 from openended.harness.run.featurize import FOR_DECODER, Featurizer
@@ -28,7 +28,7 @@ from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Planned, Source, Steps
 from openended.harness.signature import canonical, digest
 from openended.harness.store import Entry
-from openended.harness.text import homeless
+from openended.harness.text import shareable
 from openended.harness.types import Json, Ragged
 
 
@@ -223,7 +223,7 @@ def write_record(
         for earlier in sorted(runs.glob(f"*-{key}"), reverse=True):
             if _same(earlier, record):
                 return earlier
-        write_json(folder / RECORD, homeless(record.to_json()))
+        save_record(folder, record)
     return folder
 
 
@@ -233,7 +233,7 @@ def _same(folder: Path, record: RunRecord) -> bool:
         earlier = read_record(folder).to_json()
     except DataError:
         return False
-    now = cast("dict[str, Json]", homeless(record.to_json()))
+    now = cast("dict[str, Json]", shareable(record.to_json()))
     return all(earlier[name] == now[name] for name in ("spec", "results"))
 
 

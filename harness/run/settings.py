@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -26,6 +27,9 @@ _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report",
 _NAME = "name"  # of the runs; becomes `experiment`
 
 
+_DEVICE = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d{1,3})?")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Runtime(Spec):
     """How a run is carried out; can change no number, so it enters no key."""
@@ -33,13 +37,13 @@ class Runtime(Spec):
     name: ClassVar[str] = "runtime"
 
     device: str = "auto"
-    """`auto` (cuda, then mps, then cpu), or a torch device name."""
+    """`auto` (cuda, then mps, then cpu), `cpu`, `mps`, `cuda` or `cuda:<number>`."""
     device_map: DeviceMap | None = None
     """Spreads each causal model over all devices by accelerate (extra `large`), for models that no device holds."""
     batch_size: int = 64
     """Rows generated at a time; halved when memory runs out."""
     feature_batch_size: int = 64
-    """Rows embedded or scored at a time."""
+    """Rows embedded or scored at a time on an accelerator; on a CPU their number is fixed, see `passes.CPU_ROWS`."""
     flush_seconds: float = 3.0
     """Finished generations are written at least this often: what a kill can cost."""
     threads: int | None = None
@@ -59,6 +63,8 @@ class Runtime(Spec):
         self.require(self.batch_size >= 1, "batch_size", "1 or more")
         self.require(self.feature_batch_size >= 1, "feature_batch_size", "1 or more")
         self.require(self.keep_models >= 1, "keep_models", "1 or more")
+        self.require(self.flush_seconds >= 0, "flush_seconds", "0 or more")
+        self.require(bool(_DEVICE.fullmatch(self.device)), "device", "auto, cpu, mps, cuda or cuda:<number>")
         whole = self.device_map is None or self.device == "auto"
         self.require(whole, "device_map", "null where a device is given (device=auto leaves the choice)")
         self.require(self.threads is None or self.threads >= 1, "threads", "1 or more, or null")
@@ -176,8 +182,14 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
         if key not in known:
             raise SpecError(f"no option {key!r}{suggest(key, known)}")
     metrics = config.get("metric") or {}
+    for name, node in (("metric", metrics), ("report", config.get("report") or {})):
+        if not isinstance(node, Mapping):
+            raise SpecError(f"{name}: expected choices with their options, got {node!r:.40}")
+    folder = config.get("outputs_dir", "outputs")
+    if not isinstance(folder, str) or not folder.strip() or "\0" in folder:
+        raise SpecError(f"outputs_dir: expected the path of a folder, got {folder!r:.40}")
     values = {k: v for k, v in config.items() if k not in (*_GROUPS, _NAME)}
-    task = build("task", config["task"], "task")
+    task = build("task", config.get("task"), "task")
     scorer, embedder = (_judge(config.get(role), task.name) for role in ("scorer", "embedder"))
     values |= {
         "task": task,
@@ -186,9 +198,9 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
         "scorer": _model(scorer, "scorer"),
         "embedder": construct(EmbedderSpec, embedder, "embedder") if embedder else None,
         "metrics": tuple(build("metric", metrics[name], f"metric.{name}") for name in sorted(metrics)),
-        "runtime": construct(Runtime, config["runtime"], "runtime"),
+        "runtime": construct(Runtime, config.get("runtime"), "runtime"),
         "report": dict(config.get("report") or {}),
-        "outputs_dir": Path(str(config.get("outputs_dir", "outputs"))),
+        "outputs_dir": Path(folder),
         "judgments": _packaged(config.get("judgments")),
         "judgment_columns": dict(config.get("judgment_columns") or {}),
         "features": dict(config.get("features") or {}),
@@ -210,7 +222,7 @@ def _packaged(judgments: str | None) -> str | None:
 
 def _judge(node: Mapping[str, Any] | None, task: str) -> Mapping[str, Any] | None:
     """Return the node of a scorer or an embedder, the chosen one for `auto`: the bundled one at home, else none."""
-    if not node or node.get("path") != AUTO:
+    if not isinstance(node, Mapping) or node.get("path") != AUTO:
         return node
     return {**node, "path": _JUDGE} if task == HOME else None
 

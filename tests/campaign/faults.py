@@ -1,4 +1,4 @@
-"""The faults that the harness must survive: kills, corruptions, races, and a long grid in one process.
+"""The faults that the harness must survive: kills, corruptions, races, fuzzed inputs, a long grid in one process.
 
 `python -m tests.campaign.faults KIND COUNT SEED` tries COUNT faults on a small world and prints what came of them as
 JSON: how many were tried, how many were survived, and the first of those that were not. Each fault follows from the
@@ -7,6 +7,7 @@ seed alone.
 
 from __future__ import annotations
 
+import csv
 import json
 import logging
 import os
@@ -33,6 +34,7 @@ from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings, settings_from
 from openended.harness.store import Store
+from tests.campaign.fuzz import one_input
 from tests.helpers import tiny_model
 
 FACTS = ("manifest.json",)  # hold times
@@ -71,6 +73,12 @@ class World:
         """Build the report; returns its table."""
         built = build_report([self.folder / out / "runs"], self.folder / out / "report", figures=False)
         return (built.folder / "tables" / "full.csv").read_text()
+
+    def values(self, out: str) -> set[tuple[str, ...]]:
+        """What the last report shows: every value with its spread and count."""
+        with (self.folder / out / "report" / "results.csv").open() as handle:
+            kept = ("system", "metric", "key", "value", "sd", "n_human", "n_model", "signature", "status")
+            return {tuple(row[name] for name in kept) for row in csv.DictReader(handle)}
 
 
 def said(folder: Path) -> tuple[Any, ...]:
@@ -136,12 +144,17 @@ def corruptions(world: World, count: int, draw: random.Random) -> Tally:
     table = world.report("sound")
     world.run("sound", "seed=1")
     shutil.copytree(world.folder / "sound", world.folder / "master")
+    world.report("sound")
+    values = world.values("sound")
     for number in range(count):
         shutil.rmtree(world.folder / "sound")
         shutil.copytree(world.folder / "master", world.folder / "sound", symlinks=True)
-        what = damage(world.folder / "sound" / "store", draw)
+        record = number % 4 == 3  # of two runs: the other one's report is left
+        what = damage(world.folder / "sound" / ("runs" if record else "store"), draw)
         with tally.one(f"{number}: {what}"):
-            assert len(world.report("sound").splitlines()) >= len(table.splitlines()), "a report lost rows"
+            rows = world.report("sound").splitlines()
+            assert len(rows) >= len(table.splitlines()), "a report lost rows"
+            assert not world.values("sound") - values, "a report shows another number"
             assert world.run("sound") == calm, "another result"
             assert world.run("sound") == calm, "another result, the second time"
     return tally
@@ -246,6 +259,15 @@ def jobs(world: World, count: int, draw: random.Random) -> Tally:
     return tally
 
 
+def fuzz(world: World, count: int, draw: random.Random) -> Tally:
+    """Give words of a command line and files that are wrong: an error of one line each."""
+    tally = Tally("fuzzed inputs")
+    for number in range(count):
+        with tally.one(f"input {number}"):
+            one_input(world.folder, number, draw)
+    return tally
+
+
 def _swap(one: Path, other: Path) -> None:
     if one == other or one in other.parents or other in one.parents:
         return
@@ -284,7 +306,7 @@ def _ends_well(work: Callable[[], Any]) -> bool:
     return os.waitpid(_fork(work), 0)[1] == 0
 
 
-KINDS = {"kills": kills, "corruptions": corruptions, "parts": parts, "races": races, "jobs": jobs}
+KINDS = {"kills": kills, "corruptions": corruptions, "parts": parts, "races": races, "jobs": jobs, "fuzz": fuzz}
 
 
 def main() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import fields
+import random
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from openended.harness.contract import Metric
 from openended.harness.errors import DataError
 from openended.harness.io import write_json
-from openended.harness.record import RECORD, ResultRow, RunRecord, read_record
+from openended.harness.record import RECORD, ResultRow, RunRecord, read_record, save_record
 from openended.harness.report.cli import main
 from openended.harness.types import MetricResult
 from openended.metrics.distinct_n import DistinctN
@@ -41,7 +42,7 @@ def row(**changes: Any) -> dict[str, Any]:
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    write_json(tmp_path / RECORD, RECORDED.to_json())
+    save_record(tmp_path, RECORDED)
     for path in (tmp_path, tmp_path / RECORD):
         read = read_record(path)
         assert read.to_json() == RECORDED.to_json()
@@ -71,7 +72,7 @@ def test_a_row_of_a_result_holds_what_its_metric_says() -> None:
     ("record", "message"),
     [
         ([], "not a run record: expected a JSON object, got list"),
-        (told(schema=1), "expected record schema 2, got 1; run it again"),
+        (told(schema=1), "expected record schema 3, got 1; run it again"),
         (told(schema="gone"), "field 'schema' is missing"),
         (told(results="gone"), "field 'results' is missing"),
         (told(resluts=[]), "no field 'resluts'; did you mean 'results'"),
@@ -95,7 +96,45 @@ def test_a_damaged_record_is_told_in_one_line(tmp_path: Path, record: Any, messa
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"schema": 2, "results": 3}', "\x00", "null"])
+def test_a_record_without_its_digest_or_with_another_value_is_told(tmp_path: Path) -> None:
+    write_json(tmp_path / RECORD, RECORDED.to_json())
+    with pytest.raises(DataError, match="does not agree with its own digest"):
+        read_record(tmp_path)
+    save_record(tmp_path, RECORDED)
+    text = (tmp_path / RECORD).read_text()
+    (tmp_path / RECORD).write_text(text.replace("0.5", "0.6"))
+    with pytest.raises(DataError, match=r"record\.json: damaged: it does not agree with its own digest"):
+        read_record(tmp_path)
+
+
+def test_no_flip_of_a_bit_is_believed(tmp_path: Path) -> None:
+    save_record(tmp_path, RECORDED)
+    data = (tmp_path / RECORD).read_bytes()
+    draw = random.Random(0)
+    for _ in range(300):
+        flipped = bytearray(data)
+        flipped[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        (tmp_path / RECORD).write_bytes(flipped)
+        try:
+            read = read_record(tmp_path)
+        except DataError as err:
+            assert "\n" not in str(err)  # noqa: PT017 - white space may move, values may not
+        else:
+            assert read.to_json() == RECORDED.to_json()
+
+
+def test_keys_and_homes_stay_out_of_a_record(tmp_path: Path) -> None:
+    key = "hf_" + "aB3" * 10
+    save_record(tmp_path, replace(RECORDED, overrides=(f"model.label={key}",), notes=(f"in {Path.home()}/x",)))
+    text = (tmp_path / RECORD).read_text()
+    assert key not in text
+    assert str(Path.home()) not in text
+    assert read_record(tmp_path).overrides == ("model.label=[redacted]",)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"schema": 3, "results": 3}', "\x00", "null", "[" * 900, '{"a":' * 300 + "1" + "}" * 300]
+)
 def test_the_report_of_a_damaged_record_ends_with_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:

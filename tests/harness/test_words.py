@@ -200,3 +200,12 @@ def test_join_ragged_joins_rows(left, right):
     n = min(len(left), len(right))
     joined = join_ragged(Ragged.from_rows(left[:n], np.int32), Ragged.from_rows(right[:n], np.int32))
     assert [row.tolist() for row in joined] == [a + b for a, b in zip(left[:n], right[:n], strict=True)]
+
+
+def test_a_key_that_comes_twice_is_refused(tmp_path):
+    (tmp_path / "x.json").write_text('{"a": {"b": 1, "b": 2}}')
+    with pytest.raises(DataError, match=r"x\.json: not JSON \(the key 'b' comes twice"):
+        read_json(tmp_path / "x.json")
+    (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a": 1, "a": 2}\n')
+    with pytest.raises(DataError, match=r"x\.jsonl:2: not JSON \(the key 'a' comes twice"):
+        list(read_jsonl(tmp_path / "x.jsonl"))

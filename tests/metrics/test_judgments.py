@@ -196,3 +196,32 @@ def test_the_shipped_examples_come_from_their_script(tmp_path):
     subprocess.run([sys.executable, ROOT / "scripts/make_example_judgments.py", tmp_path], check=True)
     for name in ("example_ratings.csv", "example_pairs.csv"):
         assert (tmp_path / name).read_bytes() == (ROOT / "tasks/data" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("1e308,-3", "expected a number of at most 1e"),
+        ("9" * 5000 + ",-3", "expected a"),
+        ("3,0.5", "expected a log-probability, 0 or less, got 0.5"),
+        ("3,-1e300", "expected a number of at most 1e"),
+    ],
+)
+def test_absurd_numbers_are_refused_in_one_line(cell, message, tmp_path):
+    path = tmp_path / "j.csv"
+    path.write_text(f"example_id,is_model,rating,log_prob\na,0,3,-1\na,1,{cell}\n")
+    with pytest.raises(DataError, match=message) as caught:
+        read_judgments(path)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("how", ["cut", "flip"])
+def test_a_damaged_gzip_file_is_told_in_one_line(how, tmp_path):
+    path = tmp_path / "j.csv.gz"
+    rows = "".join(f"{i},{i % 2},{i % 5}\n" for i in range(5000))
+    data = bytearray(gzip.compress(f"example_id,is_model,rating\n{rows}".encode(), mtime=0))
+    if how == "flip":
+        data[len(data) // 2] ^= 255
+    path.write_bytes(data[: len(data) // 2] if how == "cut" else data)
+    with pytest.raises(DataError, match=r"j\.csv\.gz"):
+        read_judgments(path)

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from openended.harness.errors import DataError, SpecError
-from openended.harness.io import write_json
-from openended.harness.record import RunRecord
+from openended.harness.record import RunRecord, save_record
 from openended.tasks.creative import Creative
 
 
@@ -91,10 +90,10 @@ def test_a_folder_must_be_that_of_a_run_with_texts(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"record\.json: not JSON"):
         Creative(reference=str(tmp_path)).fingerprint()
     record = RunRecord(created="now", spec={}, axes={}, results=(), store=".")
-    write_json(tmp_path / "record.json", replace(record, inputs={"measure:zipf model": "measure/ab/abc"}).to_json())
+    save_record(tmp_path, replace(record, inputs={"measure:zipf model": "measure/ab/abc"}))
     with pytest.raises(DataError, match="not the folder of a run that generated"):
         Creative(reference=str(tmp_path)).fingerprint()
-    write_json(tmp_path / "record.json", replace(record, inputs={"generate:x": "generate/ab/abc"}).to_json())
+    save_record(tmp_path, replace(record, inputs={"generate:x": "generate/ab/abc"}))
     with pytest.raises(DataError, match="no such file"):
         Creative(reference=str(tmp_path)).fingerprint()
 

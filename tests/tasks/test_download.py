@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from openended.harness.errors import DataError
+from openended.harness.errors import DataError, SpecError
 from openended.harness.io import read_json, write_json
 from openended.tasks import download
 from openended.tasks.download import Remote, cache_root, fetch, verify
@@ -242,3 +242,9 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         assert cache_root() == Path(want)
         monkeypatch.delenv(name)
     assert cache_root("~/c") == Path("/home/u/c")
+
+
+@pytest.mark.parametrize("path", ["webtext/../../x.jsonl", "../x", "/etc/passwd"])
+def test_no_name_leads_out_of_the_cache_folder(path: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="outside the cache folder"):
+        Remote("http://x", path).place(str(tmp_path))

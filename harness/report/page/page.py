@@ -72,6 +72,7 @@ def _counts(results: Results) -> str:
     parts = [f"{len(results.runs)} runs", f"{len(results.frame)} values"]
     parts += [f"{results.unfinished} unfinished run folders passed over"] if results.unfinished else []
     parts += [f"{results.superseded} values superseded by newer runs"] if results.superseded else []
+    parts += [f"{len(results.left_out)} runs with damaged records left out"] if results.left_out else []
     parts += [f"{len(results.damaged)} damaged artefacts passed over"] if results.damaged else []
     return ", ".join(parts)
 

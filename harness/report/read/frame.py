@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +14,7 @@ from openended.harness.io import replacing
 from openended.harness.record import RECORD, ResultRow, RunRecord, read_record
 from openended.harness.report.read.axes import axis_text, in_order, of_human
 from openended.harness.report.read.reused import reused_remarks
-from openended.harness.report.read.stored import stored_file
+from openended.harness.report.read.stored import contradiction, stored_file
 from openended.harness.report.read.tidy import FIXED, INTERNAL, canonical_axes, rows_of, to_frame
 from openended.harness.signature import parse_signature
 from openended.harness.text import csv_cell, plain
@@ -66,12 +66,23 @@ class Results:
     """Values passed over because a newer run of the same axes and signature has them."""
     damaged: dict[str, str] = field(default_factory=dict)
     """Artefact → what is wrong with it; such are passed over, and the page says how many."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Run folder → what is wrong with its record; page and tables say so."""
     _arrays: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _memo: dict[str, Any] = field(default_factory=dict)
 
     def select(self, frame: pd.DataFrame) -> Results:
         """Return the same runs with fewer values."""
-        return Results(frame, self.runs, self.axes, self.unfinished, self.superseded, self.damaged, self._arrays)
+        return replace(self, frame=frame, _memo={})
+
+    def remarks(self) -> tuple[str, ...]:
+        """Say which runs were left out, and why; nothing where none was."""
+        if not self.left_out:
+            return ()
+        names = [Path(folder).name for folder in self.left_out]
+        some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        what = "1 run with a damaged record" if len(names) == 1 else f"{len(names)} runs with damaged records"
+        return (f"Left out: {what} ({some}); the same command writes them again.",)
 
     def memo(self, name: str, make: Callable[[], T]) -> T:
         """Return what was made of these results under a name; it is made once."""
@@ -116,11 +127,12 @@ def read_results(paths: Iterable[Path | str], where: Mapping[str, str] | None = 
     if not records:
         waiting = f" ({unfinished} unfinished)" if unfinished else ""
         raise DataError(f"no finished run under {', '.join(map(str, places)) or 'no path'}{waiting}: no {RECORD} there")
-    runs = sorted((_read_run(path) for path in records), key=_run_order)
+    damaged: dict[str, str] = {}
+    runs, left_out = _readable(records, damaged)
     rows, superseded = rows_of(runs)
     axes = in_order(name for run in runs for name in run.axes)
     frame = to_frame(rows, axes)
-    results = Results(frame, tuple(runs), axes, unfinished, superseded)
+    results = Results(frame, tuple(runs), axes, unfinished, superseded, damaged, left_out)
     return filtered(results, where) if where else results
 
 
@@ -160,6 +172,31 @@ def _looks_like_a_run(name: str) -> bool:
     return bool(stamp) and len(key) == 8 and all(c in "0123456789abcdef" for c in key)
 
 
+def _readable(records: Sequence[Path], damaged: MutableMapping[str, str]) -> tuple[list[Run], dict[str, str]]:
+    """Read records; those that are damaged, or say another thing than their artefacts, are left out, each in a line.
+
+    Raises:
+        DataError: If none is left: what is wrong with the first.
+    """
+    runs: list[Run] = []
+    wrong: dict[str, str] = {}
+    for path in records:
+        try:
+            run = _read_run(path)
+            for row in run.results:
+                if why := contradiction(run.store, row, damaged):
+                    raise DataError(f"{path}: {row.metric} of {row.system}: {why}")
+            runs.append(run)
+        except DataError as err:
+            wrong[str(path.parent)] = str(err)
+    if not runs:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise DataError(f"{next(iter(wrong.values()))}{more}")
+    for said in wrong.values():
+        log.warning("%s: left out of the report", said)
+    return sorted(runs, key=_run_order), wrong
+
+
 def _read_run(path: Path) -> Run:
     record, folder = read_record(path), path.parent
     experiment = str(record.spec.get("experiment") or folder.parent.name)
@@ -182,7 +219,7 @@ def _title(path: Path, record: RunRecord, role: str) -> str:
     """Display name of the model or the decoder; empty where the record has none."""
     part = record.spec.get(role) or {}
     if not isinstance(part, Mapping):
-        raise DataError(f"{path}: spec.{role}: expected an object, got {part!r}")
+        raise DataError(f"{path}: spec.{role}: expected an object, got {part!r:.40}")
     return str(part.get("title") or "")
 
 

@@ -7,10 +7,15 @@ import os
 from collections.abc import MutableMapping
 from pathlib import Path
 
-from openended.harness.errors import HarnessError
+from openended.harness.errors import DataError, HarnessError
+from openended.harness.io import read_json
+from openended.harness.record import ResultRow
 from openended.harness.store import read_entry
+from openended.harness.text import shareable
 
 log = logging.getLogger(__name__)
+
+RESULT = "result.json"
 
 
 def stored_file(store: Path | None, artefact: str | None, name: str, damaged: MutableMapping[str, str]) -> Path | None:
@@ -38,3 +43,26 @@ def stored_file(store: Path | None, artefact: str | None, name: str, damaged: Mu
         log.warning("%s is damaged (%s): passed over; the run that made it makes it again", folder, err)
         return None
     return folder / name
+
+
+def contradiction(store: Path | None, row: ResultRow, damaged: MutableMapping[str, str]) -> str | None:
+    """Return in what a record's row is not what its artefact holds; None where they agree, or there is none to ask.
+
+    Two that agree need no digest; where they do not, the artefact is verified first, and believed if it is sound.
+    """
+    if store is None or not row.artefact:
+        return None
+    path = store / row.artefact / RESULT
+    if not path.is_file():
+        return None
+    said = row.to_json()
+    try:
+        made = shareable(read_json(path))
+    except DataError:
+        made = None
+    if isinstance(made, dict) and all(said.get(name, value) == value for name, value in made.items()):
+        return None
+    if stored_file(store, row.artefact, RESULT, damaged) is None or not isinstance(made, dict):
+        return None
+    name = next(name for name, value in made.items() if said.get(name, value) != value)
+    return f"its {name} are not those of its artefact {row.artefact}"

@@ -172,3 +172,17 @@ def test_the_registry_holds_the_backends(folder):
     assert build("model", node) == ModelSpec(path=str(folder))
     with pytest.raises(SpecError, match="is no registered model"):
         build("model", {"_target_": "openended.harness.models.embedder.EmbedderSpec", "path": "x"})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"n_layer": 100_000}, {"vocab_size": 10**30}, {"n_embd": -1}, {"eos_token_id": -1}, {"eos_token_id": [0, -1]},
+     {"bos_token_id": -1}, {"text_config": {"num_hidden_layers": 10**9}}, {"text_config": 3}],
+)  # fmt: skip
+def test_sizes_that_no_model_has_are_refused_before_anything_is_built(changed, folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "m")
+    config = json.loads((tmp_path / "m/config.json").read_text())
+    (tmp_path / "m/config.json").write_text(json.dumps(config | changed))
+    with pytest.raises(DataError, match=rf"config\.json: {next(iter(changed))}|num_hidden_layers") as caught:
+        ModelSpec(path=str(tmp_path / "m")).cannot("score")
+    assert len(str(caught.value)) < 300

@@ -36,3 +36,20 @@ def test_a_row_without_a_text_is_named(tmp_path):
 def test_a_member_of_an_archive_stands_behind_a_mark():
     assert split_member(Path("all.tar.gz#x/p.p")) == (Path("all.tar.gz"), "x/p.p")
     assert split_member(Path("texts.jsonl")) == (Path("texts.jsonl"), None)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"text": "t", "stop": []}, "field 'stop': expected eos or length"),
+        ({"text": "t", "stop": {}}, "field 'stop': expected eos or length"),
+        ({"text": "t", "ended": "NaN"}, "field 'ended': expected true or false, got 'NaN'"),
+        ({"text": "t", "ended": 1, "length": 2}, "field 'ended': expected true or false"),
+        ({"text": "t", "sample": 2**31}, "field 'sample': expected 0, 1"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line(row, message, tmp_path):
+    path = tmp_path / "g.jsonl"
+    path.write_text(json.dumps(row))
+    with pytest.raises(DataError, match=message):
+        list(read_generations(path))

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from openended.harness.io import to_json
 from openended.harness.record import SCHEMA
+from openended.harness.signature import digest
 from openended.harness.store import write_manifest
 
 DECODERS: dict[str, dict[str, Any]] = {
@@ -139,8 +141,14 @@ def write_run(folder: Path, decoder: str, seed: int | None, *, model: str = "doc
         "spec": {"experiment": experiment, "task": {"name": "docs"}, "model": {"title": model},
                  "decoder": {"name": decoder, "title": title or DECODERS.get(decoder, {}).get("title", decoder)}},
     }  # fmt: skip
-    (run / "record.json").write_text(json.dumps(record, sort_keys=True) + "\n", encoding="utf-8")
+    seal_record(run, record)
     return run
+
+
+def seal_record(run: Path, record: Mapping[str, Any]) -> None:
+    """Write a record as a run does, whatever it says."""
+    told: Any = to_json(record)
+    (run / "record.json").write_text(json.dumps({**told, "digest": digest(told)}, sort_keys=True) + "\n", "utf-8")
 
 
 def write_arrays(store: Path, key: str, line: Mapping[str, Any]) -> str | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
 import pytest
 
+from openended.harness.errors import DataError
 from openended.harness.report import build_report
 from openended.harness.report.read.stored import stored_file
-from tests.harness.report.synthetic import write_run
+from tests.harness.report.synthetic import seal, seal_record, write_run
 
 
 @pytest.fixture
@@ -57,3 +59,56 @@ def test_a_record_names_places_of_the_store_alone(name, tmp_path):
     damaged: dict[str, str] = {}
     assert stored_file(tmp_path, name, "data.arrow", damaged) is None
     assert damaged == {name: "no place in a store"}
+
+
+def rows(runs: Path) -> str:
+    return (runs / "out" / "results.csv").read_text()
+
+
+def changed(record: Path, *, sealed: bool) -> None:
+    """Let a record say another number: a slip of the disk, or somebody who knows how it is sealed."""
+    told = json.loads(record.read_text())
+    next(r for r in told["results"] if r["artefact"] and r["system"] == "model")["values"]["loop_rate"] = 0.5
+    stated = told.pop("digest")
+    if sealed:
+        seal_record(record.parent, told)
+    else:
+        record.write_text(json.dumps({**told, "digest": stated}))
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_record_that_says_another_number_is_left_out_and_said(sealed, runs, caplog):
+    record = next(runs.glob("runs/*/*/record.json"))
+    told = json.loads(record.read_text())
+    for row in told["results"]:
+        if row["artefact"]:  # the made-up entries hold arrays alone
+            folder = runs / "store" / row["artefact"]
+            kept = ("metric", "signature", "primary", "values", "sd", "n_human", "n_model", "status", "notes")
+            (folder / "result.json").write_text(json.dumps({name: row[name] for name in kept}))
+            seal(folder)
+    assert "left out" not in report(runs).lower()
+    changed(record, sealed=sealed)
+    page = report(runs)
+    assert "1 runs with damaged records left out" in page
+    assert "Left out: 1 run with a damaged record" in page
+    assert f"Left out: 1 run with a damaged record ({record.parent.name})" in (runs / "out/tables/full.md").read_text()
+    assert "left out of the report" in caplog.text
+    assert caplog.text.count("\n") == 1
+
+
+def test_a_damaged_artefact_does_not_take_its_run_along(runs, caplog):
+    record = next(runs.glob("runs/*/*/record.json"))
+    row = next(r for r in json.loads(record.read_text())["results"] if r["artefact"])
+    folder = runs / "store" / row["artefact"]
+    (folder / "result.json").write_text("{}")
+    seal(folder)
+    (folder / "result.json").write_text('{"values": {}}')
+    assert "left out" not in report(runs).lower()
+    assert "damaged" in caplog.text
+
+
+def test_nothing_but_damaged_records_is_an_error_of_one_line(runs):
+    for record in runs.glob("runs/*/*/record.json"):
+        record.write_text("[" * 5000)
+    with pytest.raises(DataError, match=r"nested too deeply \(and 1 more\)"):
+        report(runs)

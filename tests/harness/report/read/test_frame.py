@@ -94,7 +94,7 @@ def test_a_null_value_is_nan_and_an_undefined_result_has_a_row(tmp_path):
     [
         ("{", "not JSON"),
         ("[]", "not a run record: expected a JSON object, got list"),
-        (json.dumps({"schema": 9}), "expected record schema 2, got 9; run it again"),
+        (json.dumps({"schema": 9}), "expected record schema 3, got 9; run it again"),
         ("{}", "field 'schema' is missing"),
     ],
 )

@@ -1,0 +1,83 @@
+"""A configuration from somebody else runs nothing but ours, and takes no keys with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.helpers import openended
+
+KEY = "hf_" + "aB3" * 10
+LOG = {"version": 1, "root": {"level": "INFO", "handlers": ["x"]}, "disable_existing_loggers": False}
+
+HOSTILE = {
+    "callback": {"callbacks": {"x": {"_target_": "pathlib.Path.touch", "self": "PROOF"}}},
+    "nested target": {"callbacks": {"grid": {"more": {"_target_": "joblib.load", "filename": "PROOF"}}}},
+    "target by interpolation": {"callbacks": {"x": {"_target_": "${generations}"}}},
+    "node by interpolation": {"callbacks": {"x": "${report}"}},
+    "launcher": {"launcher": {"_target_": "pandas.read_pickle"}},
+    "sweeper": {"sweeper": {"_target_": "torch.load"}},
+    "axis": {"sweeper": {"params": {"x": {"_target_": "sympy.sympify", "a": "1"}}}},
+    "handler": {"job_logging": {**LOG, "handlers": {"x": {"class": "logging.FileHandler", "filename": "PROOF"}}}},
+    "factory": {"hydra_logging": {**LOG, "handlers": {"x": {"()": "pathlib.Path", "a": "PROOF"}}}},
+    "formatter": {"job_logging": {**LOG, "formatters": {"plain": {"()": "sympy.sympify", "a": "1"}}}},
+    "formatter class": {"job_logging": {**LOG, "formatters": {"plain": {"class": "subprocess.Popen"}}}},
+    "filter": {"job_logging": {**LOG, "filters": {"f": {"()": "os.system"}}}},
+    "import": {"job_logging": {**LOG, "handlers": {"x": {"class": "logging.StreamHandler", "stream": "ext://os.sep"}}}},
+    "environment": {"job": {"env_set": {"PYTHONPATH": "/somewhere"}}},
+    "environment copied": {"job": {"env_copy": ["PATH"]}},
+}
+
+
+def experiment(folder: Path, node: dict) -> tuple[str, ...]:
+    """Write somebody's experiment; returns the words that choose it."""
+    path = folder / "theirs" / "experiment" / "x.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("# @package _global_\n" + yaml.safe_dump(node).replace("PROOF", str(folder / "proof")))
+    return ("--config-dir", str(path.parents[1]), "experiment=x", "plan_only=true", "num_examples=2")
+
+
+@pytest.mark.parametrize("mode", [(), ("-m",)], ids=["run", "grid"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_class_but_ours_is_made(name, mode, tmp_path):
+    done = openended(*mode, *experiment(tmp_path, {"hydra": HOSTILE[name]}), cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "--trust-config" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "proof").exists()
+
+
+def test_a_grid_of_their_experiment_is_checked_job_by_job(tmp_path):
+    words = experiment(tmp_path, {"hydra": HOSTILE["handler"]})
+    done = openended("-m", *words[:2], "experiment=quickstart,x", "plan_only=true", cwd=tmp_path)
+    assert done.returncode in (1, 2)
+    assert "--trust-config" in done.stderr
+    assert not (tmp_path / "proof").exists()
+
+
+def test_what_is_trusted_is_made(tmp_path):
+    node = {**LOG, "handlers": {"x": {"class": "logging.FileHandler", "filename": "PROOF"}}}
+    done = openended("--trust-config", *experiment(tmp_path, {"hydra": {"job_logging": node}}), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "proof").exists()
+
+
+@pytest.mark.parametrize(
+    "value", ["${oc.env:HF_TOKEN}", "x${oc.env:HF_TOKEN,none}", "${oc.decode:${oc.env:HF_TOKEN}}", "${${generations}:HF_TOKEN}"]
+)  # fmt: skip
+def test_no_configuration_reads_the_environment(value, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", KEY)
+    words = experiment(tmp_path, {"model": {"label": value}, "generations": "oc.env"})
+    done = openended(*words, cwd=tmp_path)
+    assert done.returncode == 2, done.stdout
+    assert KEY not in done.stderr + done.stdout
+    assert "--trust-config" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_trusted_configuration_reads_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENENDED_TEST_LABEL", "mine")
+    words = experiment(tmp_path, {"model": {"label": "${oc.env:OPENENDED_TEST_LABEL}"}})
+    assert openended("--trust-config", *words, cwd=tmp_path).returncode == 0
