@@ -49,7 +49,9 @@ def by_hand(lm: LanguageModel, decoder: QDecoder, prompt: Prompt, least: int) ->
 
 
 @pytest.mark.parametrize("least", [0, 4])
-@pytest.mark.parametrize("decoder", [Ancestral(), Nucleus(p=0.8), Nucleus(repetition_penalty=1.5)], ids=lambda d: d.title)
+@pytest.mark.parametrize(
+    "decoder", [Ancestral(), Nucleus(p=0.8), Nucleus(repetition_penalty=1.5)], ids=lambda d: d.title
+)
 def test_equals_a_loop_by_hand(decoder, least):
     lm = gpt2(vocab_size=12, sharp=1.0)
     made = sampled(lm, decoder, least=least, places=2)

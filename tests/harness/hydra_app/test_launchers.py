@@ -49,13 +49,13 @@ def test_a_job_is_composed_with_its_number_and_without_bars(tmp_path):
         launcher._compose(["seed=3"], 4)
     with initialize_config_module("openended.conf", version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
-        master = loader.load_configuration("config", ["hydra.mode=MULTIRUN", "samples=2"], RunMode.MULTIRUN)
+        master = loader.load_configuration("config", ["hydra.mode=MULTIRUN", "hydra.verbose=true"], RunMode.MULTIRUN)
         context = HydraContext(config_loader=loader, callbacks=Callbacks())
         launcher.setup(hydra_context=context, task_function=lambda _: None, config=master)
         made = launcher._compose(["seed=3", "decoder=greedy"], 4)
-    assert (made.seed, made.decoder.name, made.samples) == (3, "greedy", 2)
-    assert (made.hydra.job.num, made.hydra.job.id) == (4, 4)
-    assert list(made.hydra.overrides.task) == ["samples=2", "seed=3", "decoder=greedy"]
+    assert (made.seed, made.hydra.runtime.choices.decoder, made.hydra.verbose) == (3, "greedy", True)
+    assert (made.hydra.job.num, made.hydra.job.id) == (4, "4")
+    assert list(made.hydra.overrides.task) == ["seed=3", "decoder=greedy"]
     assert (made.runtime.progress, master.runtime.progress) == (False, True)
 
 
