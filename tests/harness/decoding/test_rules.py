@@ -117,7 +117,7 @@ def test_a_head_says_what_the_whole_row_says_or_that_it_is_too_short(name):
     head = 6
     whole, short = (HEADS[name](look(rows, k)) for k in (None, head))
     decided = short.hi < head
-    assert 0 < int(decided.sum())
+    assert int(decided.sum()) > 0
     assert torch.equal(short.hi[decided], whole.hi[decided])
     assert (short.hi[whole.hi > head] >= head).all(), "a cut beyond the head must not look decided"
     if whole.lo is not None:

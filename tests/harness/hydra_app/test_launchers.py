@@ -40,7 +40,7 @@ def job(grid: Path, number: int = 0, state: str | None = None) -> DictConfig:
 def test_neighbours_stay_together_in_parts_as_even_as_can_be(jobs, processes, sizes):
     parts = [list(part) for part in runs_of_neighbours(list(range(jobs)), processes)]  # type: ignore[arg-type]
     assert [len(part) for part in parts] == sizes
-    assert sum(parts, []) == list(range(jobs))
+    assert [one for part in parts for one in part] == list(range(jobs))
 
 
 def test_a_job_is_composed_with_its_number_and_without_bars(tmp_path):

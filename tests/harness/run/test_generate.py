@@ -140,7 +140,7 @@ def test_loose_texts_are_numbered_by_the_task_and_need_none_of_its_examples(star
 
 def test_a_system_that_the_task_holds_is_known_by_its_name_and_by_the_data(start, tmp_path):
     path = tmp_path / "news.csv"
-    task = ("task=ag_news", f"task.path={path}")
+    task = ("task=ag_news", f"task.path={path}", "max_new_tokens=null")
     for word in ("old", "new"):
         path.write_text("".join(f'"{1 + i % 4}","Title {i}","{word} text of topic {i % 4}"\n' for i in range(80)))
         world, sports = (taken(start, *task, f"generations='topics:{name}'") for name in ("world", "sports"))
