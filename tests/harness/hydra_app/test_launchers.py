@@ -35,7 +35,7 @@ def job(grid: Path, number: int = 0, state: str | None = None) -> DictConfig:
 
 @pytest.mark.parametrize(
     ("jobs", "processes", "sizes"),
-    [(7, 3, [2, 2, 3]), (6, 3, [2, 2, 2]), (2, 5, [1, 1]), (5, 1, [5]), (0, 4, [])],
+    [(7, 3, [2, 2, 3]), (8, 3, [2, 3, 3]), (6, 3, [2, 2, 2]), (2, 5, [1, 1]), (5, 1, [5]), (0, 4, [])],
 )
 def test_neighbours_stay_together_in_parts_as_even_as_can_be(jobs, processes, sizes):
     parts = [list(part) for part in runs_of_neighbours(list(range(jobs)), processes)]  # type: ignore[arg-type]
