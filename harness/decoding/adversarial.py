@@ -16,7 +16,6 @@ import numpy as np
 
 from openended.harness.decoding.base import Decoder, Prompt, Work
 from openended.harness.decoding.rows import Running
-from openended.harness.decoding.stopping import end_ids
 from openended.harness.errors import SpecError
 from openended.harness.registry import register
 from openended.harness.rng import row_uniforms
@@ -71,7 +70,7 @@ class _Steering:
     def __init__(self, lm: LanguageModel, target: float, random: int, count: int, seed: int) -> None:
         import torch
 
-        self._ends, self._size, self._target, self._seed = end_ids(lm), lm.vocab_size, target, seed
+        self._ends, self._size, self._target, self._seed = lm.eos_ids, lm.vocab_size, target, seed
         self._drawn = torch.zeros((count, random), dtype=torch.int64, device=lm.device)
         self._total = torch.zeros((count, 1), dtype=torch.float64, device=lm.device)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from openended.harness.decoding.base import Prompt, Work
 from openended.harness.decoding.places import Places
-from openended.harness.decoding.stopping import end_ids, ends
+from openended.harness.decoding.stopping import ends
 from openended.harness.types import I64, Generation, Stop
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def run_rows(lms: Sequence[LanguageModel], prompts: Sequence[Prompt], job: Work,
             places.made[:n] += 1
             last[:n] = token
             job.advance(n)
-            ended = ends(lm, token).tolist() if end_ids(lm) else [False] * n
+            ended = ends(lm, token).tolist() if lm.eos_ids else [False] * n
             over = [i for i, step in enumerate(now.steps.tolist()) if ended[i] or step == job.max_new_tokens]
             if over:
                 _let_go(lm, job, places, now, chooser, over, ended)

@@ -16,7 +16,7 @@ import numpy as np
 
 from openended.harness.decoding.base import Decoder, Prompt, Work, check_temperature
 from openended.harness.decoding.places import Places
-from openended.harness.decoding.stopping import end_ids, ends
+from openended.harness.decoding.stopping import ends
 from openended.harness.registry import register
 from openended.harness.rng import stream
 
@@ -175,7 +175,7 @@ class _Search:
         n, beams = len(self.places), self.spec.num_beams
         steps = torch.from_numpy(self.places.made[:n]).to(logits.device)
         scores, beam, token = self._candidates(
-            self.spec.scores(self._log_probs(logits), 1 + max(1, len(end_ids(self.lm))))
+            self.spec.scores(self._log_probs(logits), 1 + max(1, len(self.lm.eos_ids)))
         )
         stops = ends(self.lm, token) | (steps + 1 == self.job.max_new_tokens)[:, None]
         if bool(stops[:, :beams].any()):
@@ -213,7 +213,7 @@ class _Search:
         import torch
 
         n, beams, size = len(self.places), self.spec.num_beams, log_probs.shape[-1]
-        count = min(max(2, 1 + len(end_ids(self.lm))) * beams, beams * size)
+        count = min(max(2, 1 + len(self.lm.eos_ids)) * beams, beams * size)
         if not self.spec.stochastic:
             best = log_probs.topk(min(count, size), dim=-1)
             total = best.values.view(n, beams, -1) + self.running[:n, :, None]
@@ -265,7 +265,7 @@ class _Search:
         """Emit the texts that are done and free their places."""
         from openended.harness.decoding.rows import finished
 
-        made, stops = [], set(end_ids(self.lm))
+        made, stops = [], set(self.lm.eos_ids)
         for i in done:
             ids = self._text(i).finished[0][1]
             ended = ids[-1] in stops

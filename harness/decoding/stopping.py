@@ -10,16 +10,11 @@ if TYPE_CHECKING:
     from openended.harness.models.transformers import LanguageModel
 
 
-def end_ids(lm: LanguageModel) -> tuple[int, ...]:
-    """The tokens that end a text; empty where the model has none."""
-    return lm.eos_ids
-
-
 def ends(lm: LanguageModel, tokens: Tensor) -> Tensor:
     """True where a token ends its text, any shape."""
     import torch
 
     made = torch.zeros_like(tokens, dtype=torch.bool)
-    for one in end_ids(lm):
+    for one in lm.eos_ids:
         made |= tokens == one
     return made

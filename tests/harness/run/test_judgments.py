@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.errors import DataError
-from openended.harness.run.judgments import fed_by_file
+from openended.harness.errors import DataError, UndefinedMetric
+from openended.harness.record import read_record
+from openended.harness.run.judgments import fed_by_file, judged_alone, run_judgments
+from openended.harness.run.session import Session
+from openended.harness.store import Store
 from tests.harness.run.small import settings
 from tests.helpers import openended
 
@@ -64,3 +67,42 @@ def test_the_interval_of_huse_stands_in_the_table(tmp_path):
     row = next(line for line in done.stdout.splitlines() if line.strip().startswith("rated"))
     assert row.count("[") == 1
     assert "HUSE (low)" not in done.stdout
+
+
+def session(folder):
+    return Session(Store(folder / "store"))
+
+
+def test_judgments_are_alone_where_no_metric_reads_a_text_and_no_texts_are_given(tmp_path):
+    given, pairs = "judgments=x.csv", "metric=[bradley_terry]"
+    assert judged_alone(settings(tmp_path, given, pairs))
+    for words in ((pairs,), (given, "metric=[bradley_terry,zipf]"), (given, pairs, "generations=x.jsonl")):
+        assert not judged_alone(settings(tmp_path, *words)), words
+
+
+def test_a_record_of_judgments_names_no_model_and_is_made_once(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("item,system_a,system_b,outcome\n1,a,b,a\n2,a,b,b\n3,a,b,a\n")
+    words = (f"judgments={path}", "metric=[bradley_terry]")
+    planned = run_judgments(settings(tmp_path, *words, "plan_only=true"), session(tmp_path))
+    assert [(step.stage, step.state) for step in planned.plan] == [("measure", "make")]
+    assert not list(tmp_path.rglob("record.json"))
+    first = run_judgments(settings(tmp_path, *words), session(tmp_path))
+    record = read_record(first.folder)
+    assert (record.spec["model"], record.spec["decoder"], record.spec["scorer"]) == (None, None, None)
+    assert [(row.system, row.metric, row.status) for row in record.results] == [("model", "bradley_terry", "ok")]
+    again = run_judgments(settings(tmp_path, *words), session(tmp_path))
+    assert (first.made, again.made, again.folder) == (1, 0, first.folder)
+    path.write_text(path.read_text() + "4,a,b,b\n")
+    assert run_judgments(settings(tmp_path, *words), session(tmp_path)).made == 1
+
+
+def test_judgments_without_their_file_or_for_a_metric_of_texts_are_refused(tmp_path):
+    lost = settings(tmp_path, f"judgments={tmp_path}/lost.csv", "metric=[bradley_terry]")
+    for call in (lambda: run_judgments(lost, session(tmp_path)), lambda: fed_by_file(lost, ["judgments=lost.csv"])):
+        with pytest.raises(DataError, match=r"judgments: no such file: .*lost\.csv"):
+            call()
+    path = tmp_path / "pairs.csv"
+    path.write_text("item,system_a,system_b,outcome\n1,a,b,a\n")
+    with pytest.raises(UndefinedMetric, match="zipf needs texts, not judgments"):
+        run_judgments(settings(tmp_path, f"judgments={path}", "metric=[zipf]"), session(tmp_path))

@@ -1,0 +1,161 @@
+"""The texts of the system under test: what decides their bytes, what is refused early, and texts taken from files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from openended.harness.errors import DataError, SpecError
+from openended.harness.models.spec import bundled_models
+from openended.harness.rows import Rows
+from openended.harness.run.examples import draw
+from openended.harness.run.generate import generate, take_in
+from openended.harness.run.session import Session
+from openended.harness.run.settings import Settings
+from openended.harness.run.steps import Source, Steps
+from openended.harness.store import Store
+from tests.harness.run.small import settings
+
+pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+Start = Callable[..., tuple[Settings, Steps]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    session = Session(Store(tmp_path / "store"))
+
+    def made(*words: str, plan_only: bool = False) -> tuple[Settings, Steps]:
+        chosen = settings(tmp_path, "metric=[zipf]", "num_examples=3", "max_new_tokens=4", *words)
+        return chosen, Steps(session, plan_only=plan_only)
+
+    return made
+
+
+def generated(start: Start, *words: str) -> Source:
+    chosen, steps = start("runtime.progress=false", *words)
+    return generate(chosen, steps, draw(chosen, steps), chosen.decoder)
+
+
+def taken(start: Start, *words: str) -> Source:
+    chosen, steps = start(*words)
+    return take_in(chosen, steps, draw(chosen, steps))
+
+
+def key(source: Source) -> str:
+    assert source.entry is not None
+    return source.entry.key
+
+
+def test_every_prompt_has_its_samples_and_its_rows_are_those_of_the_model(start):
+    rows = Rows(generated(start, "decoder=ancestral", "samples=2").path)
+    assert rows.ids == ("jsonl/000000",) * 2 + ("jsonl/000001",) * 2 + ("jsonl/000002",) * 2
+    assert rows.samples == (0, 1) * 3
+    assert rows.prompts[0] == "Return 0 and"
+    assert 0 < max(rows.token_ids.lengths) <= 4
+
+
+def test_the_seed_is_in_the_key_where_something_is_drawn(start):
+    greedy, ancestral = (
+        {key(generated(start, f"decoder={name}", f"seed={seed}")) for seed in (0, 1)}
+        for name in ("greedy", "ancestral")
+    )
+    assert (len(greedy), len(ancestral)) == (1, 2)
+
+
+def test_what_can_change_a_text_is_in_the_key_and_how_a_run_is_carried_out_is_not(start):
+    plain = key(generated(start))
+    for words in (("runtime.batch_size=1",), ("runtime.flush_seconds=9",), ("metric=[distinct_n]",), ("judge=none",)):
+        assert key(generated(start, *words)) == plain, words
+    other = [
+        ("max_new_tokens=3",),
+        ("min_new_tokens=2",),
+        ("samples=2",),
+        ("num_examples=2",),
+        ("decoder.repetition_penalty=1.2",),
+    ]
+    assert len({plain, *(key(generated(start, *words)) for words in other)}) == 1 + len(other)
+
+
+def test_without_a_model_or_a_decoder_nothing_is_generated(start):
+    chosen, steps = start()
+    drawn = draw(chosen, steps)
+    with pytest.raises(SpecError, match="model, decoder and max_new_tokens: expected values"):
+        generate(chosen, steps, drawn, None)
+
+
+def test_a_length_that_the_model_cannot_hold_is_refused_before_it_loads(start):
+    chosen, steps = start("max_new_tokens=100000")
+    with pytest.raises(SpecError, match="max_new_tokens=100000 after a prompt of"):
+        generate(chosen, steps, draw(chosen, steps), chosen.decoder)
+    assert steps.session.loads == []
+
+
+@pytest.mark.parametrize("name", ["greedy", "adversarial"])
+def test_a_plan_waits_for_the_prompts_and_loads_nothing(start, name):
+    chosen, steps = start(f"decoder={name}", plan_only=True)
+    source = generate(chosen, steps, draw(chosen, steps), chosen.decoder)
+    assert source.digest is None
+    assert [(step.stage, step.state) for step in steps.plan][-1] == ("generate", "waits")
+    assert steps.session.loads == []
+
+
+def test_a_decoder_that_still_needs_a_number_waits_even_where_the_prompts_are_there(start):
+    chosen, steps = start("decoder=adversarial")
+    drawn = draw(chosen, steps)
+    assert chosen.decoder is not None
+    source = generate(chosen, steps, drawn, chosen.decoder)
+    assert (source.entry, steps.plan[-1].state) == (None, "waits")
+    assert steps.session.loads == []
+    assert generate(chosen, steps, drawn, replace(chosen.decoder, human_ppl=20.0)).entry is not None
+
+
+def texts(path: Path, *rows: str) -> str:
+    path.write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
+    return f"generations={path}"
+
+
+def test_a_file_is_known_by_its_bytes_and_paired_with_the_prompts(start, tmp_path):
+    first = taken(start, texts(tmp_path / "a.jsonl", " one", " two", " three"))
+    assert list(zip(Rows(first.path).ids, Rows(first.path).texts, strict=True))[1] == ("jsonl/000001", " two")
+    assert first.entry is not None
+    assert first.entry.meta["n"] == 3
+    assert key(taken(start, texts(tmp_path / "b.jsonl", " one", " two", " three"))) == key(first)
+    assert key(taken(start, texts(tmp_path / "a.jsonl", " one", " two", " 3"))) != key(first)
+
+
+def test_loose_texts_are_numbered_by_the_task_and_need_none_of_its_examples(start, tmp_path):
+    (tmp_path / "human.jsonl").write_text('{"text": "x y"}\n{"text": "z"}\n{"text": "w"}\n')
+    task = ("task=texts", "~task.path", f"+task.path={tmp_path}/human.jsonl")
+    given = texts(tmp_path / "a.jsonl", "one", "two", "three", "four")
+    first = taken(start, *task, given)
+    assert (Rows(first.path).ids[-1], Rows(first.path).texts) == ("texts/000002", ["one", "two", "three"])
+    assert Rows(taken(start, *task, given, "num_examples=all").path).texts[-1] == "four"
+    (tmp_path / "human.jsonl").write_text('{"text": "another"}\n{"text": "z"}\n{"text": "w"}\n')
+    assert key(taken(start, *task, given)) == key(first)
+
+
+def test_a_system_that_the_task_holds_is_known_by_its_name_and_by_the_data(start, tmp_path):
+    path = tmp_path / "news.csv"
+    task = ("task=ag_news", f"task.path={path}", "max_new_tokens=null")
+    for word in ("old", "new"):
+        path.write_text("".join(f'"{1 + i % 4}","Title {i}","{word} text of topic {i % 4}"\n' for i in range(80)))
+        world, sports = (taken(start, *task, f"generations='topics:{name}'") for name in ("world", "sports"))
+        assert all(f"{word} text of topic 1" in text for text in Rows(sports.path).texts)
+        assert len(Rows(sports.path)) == 3
+        assert len({key(world), key(sports)}) == 2
+    assert world.entry is not None
+    assert world.entry.meta["n"] == 3
+
+
+def test_a_file_that_is_not_there_is_an_error_and_in_a_plan_a_remark(start, tmp_path):
+    words = f"generations={tmp_path}/lost.jsonl"
+    chosen, steps = start(words)
+    with pytest.raises(DataError, match=r"generations: no such file: .*lost\.jsonl"):
+        take_in(chosen, steps, draw(chosen, steps))
+    chosen, steps = start(words, plan_only=True)
+    assert take_in(chosen, steps, draw(chosen, steps)).digest is None
+    assert any("no such file" in line for line in steps.missing)

@@ -1,0 +1,177 @@
+"""One metric of one system: what it is given, what is kept of it, and what a mistake in its code may not do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from openended.harness.contract import Features, Metric, Need
+from openended.harness.errors import DataError, UndefinedMetric
+from openended.harness.io import file_digest
+from openended.harness.models.spec import bundled_models
+from openended.harness.run.measure import Measure, judgments_digest, needs_of_texts
+from openended.harness.run.pipeline import Made, make_texts
+from openended.harness.run.session import Session
+from openended.harness.run.steps import Source, Steps
+from openended.harness.store import Store
+from openended.harness.types import MetricResult
+from openended.metrics.huse import Huse
+from tests.harness.run.small import settings
+
+pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+seen: list[Features] = []
+"""What the probes were given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe(Metric):
+    """Counts the texts of the model side; what it is given is kept."""
+
+    name: ClassVar[str] = "probe"
+    family: ClassVar[Any] = "text"
+    direction: ClassVar[Any] = "match_human"
+    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
+    resampling: ClassVar[Any] = "none"
+    sides: ClassVar[Any] = "two"
+    need: ClassVar[Need] = Need("texts")
+    act: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
+    grid: ClassVar[bool] = False
+
+    @property
+    def reads_grid(self) -> bool:
+        return self.grid
+
+    def needs(self) -> tuple[Need, ...]:
+        return (self.need,)
+
+    def compute(self, features: Features) -> MetricResult:
+        seen.append(features)
+        type(self).act()
+        return self.result(features, "probe", {"probe": len(features.model)})
+
+
+def probe(**changed: Any) -> Metric:
+    """A probe of another class: what is changed is no option, so that it enters no key."""
+    made: Metric = dataclass(frozen=True, kw_only=True)(type("Changed", (Probe,), changed))()
+    return made
+
+
+def raising(err: Exception) -> Any:
+    def act() -> None:
+        raise err
+
+    return staticmethod(act)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., tuple[Made, Measure]]:
+    def start(*words: str, others: Sequence[Source] = (), plan_only: bool = False) -> tuple[Made, Measure]:
+        chosen = settings(tmp_path, "metric=[zipf]", "num_examples=4", "max_new_tokens=4", *words)
+        made = make_texts(chosen, Steps(Session(Store(tmp_path / "store")), plan_only=plan_only))
+        sources = (made.human_source, made.model_source, made.drawn.more, *others)
+        made.featurizer.make([(one, (Probe.need,)) for one in sources], made.decoder)
+        return made, Measure(made.featurizer, made.drawn.fingerprint, others)
+
+    seen.clear()
+    return start
+
+
+def test_a_metric_is_given_the_sides_that_it_reads(run):
+    made, measure = run()
+    human, model = made.human_source, made.model_source
+    for sides, given in (("two", ("human", "model")), ("one", ("model", "model")), ("human", ("human", "human"))):
+        got = measure.measure(probe(sides=sides, name=sides), "model", human, model)
+        assert got is not None
+        assert (got.result.status, got.result.values, got.system) == ("ok", {"probe": 4.0}, "model")
+        assert (seen[-1].human.system, seen[-1].model.system) == given
+
+
+def test_a_result_is_computed_once_and_the_human_row_is_a_system_of_human_texts(run):
+    made, measure = run()
+    human, model = made.human_source, made.model_source
+    first = measure.measure(probe(), "model", human, model)
+    again = Measure(made.featurizer, made.drawn.fingerprint).measure(probe(), "model", human, model)
+    assert (first.artefact, first.result.values) == (again.artefact, again.result.values)
+    assert len(seen) == 1
+    rows = {system: measure.measure(probe(), system, human, human) for system in ("human", "model", "ceiling")}
+    assert rows["human"].artefact == rows["model"].artefact != rows["ceiling"].artefact
+    assert rows["human"].row().system == "human"
+
+
+def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(run, caplog):
+    made, measure = run()
+    human, model = made.human_source, made.model_source
+    with caplog.at_level(logging.DEBUG):
+        got = measure.measure(probe(act=raising(ZeroDivisionError("by 0\nand more"))), "model", human, model)
+    assert (got.result.status, got.artefact, got.result.n_human, got.result.n_model) == ("failed", None, 4, 4)
+    assert got.result.notes == ("failed with ZeroDivisionError: by 0",)
+    assert got.result.values["probe"] != got.result.values["probe"]  # no number
+    assert "metric probe of model failed with ZeroDivisionError" in caplog.text
+    assert "Traceback" in caplog.text
+    mended = Measure(made.featurizer, made.drawn.fingerprint).measure(probe(), "model", human, model)
+    assert (mended.result.status, mended.result.values) == ("ok", {"probe": 4.0})
+
+
+def test_no_value_is_kept_with_its_reason_and_an_error_of_the_user_goes_through(run):
+    made, measure = run()
+    human, model = made.human_source, made.model_source
+    got = measure.measure(probe(act=raising(UndefinedMetric("too few"))), "model", human, model)
+    assert (got.result.status, got.result.notes) == ("undefined", ("too few",))
+    assert got.artefact is not None
+    with pytest.raises(DataError, match=r"^x\.csv: wrong$"):
+        measure.measure(probe(name="other", act=raising(DataError("x.csv: wrong"))), "model", human, model)
+
+
+def test_a_feature_that_a_system_cannot_have_leaves_the_metric_undefined(run):
+    made, measure = run("embedder=none", "judge=none")
+    need = Need("embeddings", by="embedder")
+    made.featurizer.make([(made.human_source, (need,)), (made.model_source, (need,))], made.decoder)
+    got = measure.measure(probe(need=need), "model", made.human_source, made.model_source)
+    assert (got.result.status, got.artefact, got.result.n_model) == ("undefined", None, 4)
+    assert "no embedder: set embedder=" in got.result.notes[0]
+    assert seen == []
+
+
+def test_a_plan_waits_for_what_is_to_be_made(run):
+    made, measure = run(plan_only=True)
+    assert measure.measure(probe(), "model", made.human_source, made.model_source) is None
+    assert ("measure", "probe model", "waits") in [(p.stage, p.what, p.state) for p in measure.steps.plan]
+    assert seen == []
+
+
+def test_a_metric_of_the_grid_reads_its_other_systems_and_they_are_in_its_key(run):
+    made, _ = run()
+    human, model = made.human_source, made.model_source
+    found, alone = set(), set()
+    for others in ((), (human,), (human, model)):
+        measure = Measure(made.featurizer, made.drawn.fingerprint, others)
+        found.add(measure.measure(probe(grid=True), "model", human, model).artefact)
+        assert [side.system for side in seen[-1].others] == [source.system for source in others]
+        alone.add(measure.measure(probe(name="alone"), "model", human, model).artefact)
+    assert (len(found), len(alone)) == (3, 1)
+
+
+def test_judgments_come_of_their_file(run, tmp_path):
+    huse = Huse()
+    assert {need.kind for need in huse.needs()} == {"judgments"} | {need.kind for need in needs_of_texts(huse)}
+    made, measure = run()
+    got = measure.measure(huse, "model", made.human_source, made.model_source)
+    assert (got.result.status, got.result.notes) == ("undefined", ("needs human judgments: give judgments=FILE",))
+    made.featurizer.settings = replace(made.featurizer.settings, judgments=str(tmp_path / "lost.csv"))
+    with pytest.raises(DataError, match=r"judgments: no such file: .*lost\.csv"):
+        measure.measure(huse, "model", made.human_source, made.model_source)
+
+
+def test_the_digest_of_judgments_is_of_the_bytes_and_of_how_they_are_read(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n")
+    plain = judgments_digest(path, {})
+    assert plain == file_digest(path)
+    assert len({plain, judgments_digest(path, {"item": "a"}), judgments_digest(path, {"item": "b"})}) == 3
+    path.write_text("a,c\n")
+    assert judgments_digest(path, {}) != plain
