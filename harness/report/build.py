@@ -152,8 +152,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     if layout.kind not in makers:
         raise SpecError(f"layout {name}: no kind {layout.kind!r}")
     tables = makers[layout.kind](select(results, layout), layout, name)
-    tex = {"tex_width": layout.latex_width, "tex_signatures": layout.latex_signatures}
-    return [replace(table, **tex) for table in tables]
+    return [replace(t, tex_width=layout.latex_width, tex_signatures=layout.latex_signatures) for t in tables]
 
 
 def write_table(table: Table, folder: Path) -> list[Path]:
