@@ -91,4 +91,4 @@ def _cost(box: Bbox, taken: F64, boxes: Sequence[Bbox], inside: Bbox) -> int:
     """Count what a label covers; another label, or the edge of the axes, weighs more than any line."""
     covered = (taken > (box.x0, box.y0)).all(axis=1) & (taken < (box.x1, box.y1)).all(axis=1)
     outside = box.x0 < inside.x0 or box.x1 > inside.x1 or box.y0 < inside.y0 or box.y1 > inside.y1
-    return int(covered.sum()) + 1000 * (sum(box.overlaps(other) for other in boxes) + outside)
+    return int(covered.sum() + 1000 * (sum(box.overlaps(other) for other in boxes) + outside))
