@@ -30,7 +30,7 @@ from omegaconf import DictConfig, OmegaConf
 from openended.harness.cli import start
 from openended.harness.contract import Spec, Task, Tokenizer
 from openended.harness.errors import DataError, MissingExtra, SpecError
-from openended.harness.hydra_app.job import plain
+from openended.harness.hydra_app.compose import plain
 from openended.harness.hydra_app.show import leave_with_code, set_detail
 from openended.harness.io import read_json, write_json
 from openended.harness.models.spec import ModelSpec

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from importlib import resources
 from typing import Any
 
+from openended.harness.catalogue import own_choices, source
 from openended.harness.errors import SpecError, suggest
 from openended.harness.registry import members
 
 
 def names_of(group: str) -> list[str]:
     """Return the names of a group's YAMLs."""
-    folder = resources.files("openended.conf") / group
-    return sorted(p.name.removesuffix(".yaml") for p in folder.iterdir() if p.name.endswith(".yaml"))
+    return list(own_choices(group))
 
 
 @lru_cache
@@ -29,8 +28,7 @@ def node_of(group: str, name: str) -> Mapping[str, Any]:
     known = names_of(group)
     if name not in known:
         raise SpecError(f"no {group} {name!r}{suggest(name, known)}")
-    text = (resources.files("openended.conf") / group / f"{name}.yaml").read_text(encoding="utf-8")
-    node = yaml.safe_load(text)
+    node = yaml.safe_load(source(group, name))
     return node if isinstance(node, Mapping) else {}
 
 

@@ -20,6 +20,7 @@ from openended.harness.io import read_json, to_json
 from openended.harness.types import Json, MetricResult
 
 RECORD = "record.json"
+GRID = "grid.json"  # in the folder of a grid: how it is called, what it shows, how many jobs it has
 SCHEMA = 2
 
 STAGES: Mapping[str, int] = {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from openended.harness.decoding.base import Decoder, Job, Prompt
+from openended.harness.decoding.base import Decoder, Prompt, Work
 from openended.harness.decoding.rows import Running
 from openended.harness.decoding.stopping import end_ids
 from openended.harness.errors import SpecError
@@ -55,7 +55,7 @@ class Adversarial(Decoder):
         """Write the measured target out."""
         return dataclasses.replace(self, human_ppl=float(human_ppl))
 
-    def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
+    def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Work) -> None:
         """Decode texts; one forward pass a step, all tokens compared at once."""
         from openended.harness.decoding.rows import run_rows
 

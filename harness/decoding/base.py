@@ -35,7 +35,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Work:
     """What every row of a run shares."""
 
     seed: int
@@ -134,7 +134,7 @@ class Decoder(Spec):
                 f"{context_length} positions; at most {context_length - max(longest_prompt, 1)}"
             )
 
-    def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
+    def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Work) -> None:
         """Continue prompts, `job.places` at once; emits every row."""
         raise TypeError(f"{type(self).__name__} does not run {len(prompts)} prompts on {lm.spec.title}: {job}")
 

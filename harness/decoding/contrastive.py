@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from openended.harness.decoding.base import Decoder, Job, Prompt
+from openended.harness.decoding.base import Decoder, Prompt, Work
 from openended.harness.decoding.penalties import forbid_end
 from openended.harness.decoding.places import Places
 from openended.harness.decoding.rows import Running, finished, run_rows
@@ -49,7 +49,7 @@ class ContrastiveSearch(Decoder):
         self.require(self.k >= 1, "k", "an integer of at least 1")
         self.require(0 <= self.alpha <= 1, "alpha", "a number in [0, 1]")
 
-    def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
+    def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Work) -> None:
         """Search texts."""
         import torch
 
@@ -60,7 +60,7 @@ class ContrastiveSearch(Decoder):
 class _Search:
     """Texts of contrastive search, k rows each: one for each candidate."""
 
-    def __init__(self, lm: LanguageModel, spec: ContrastiveSearch, prompts: Sequence[Prompt], job: Job) -> None:
+    def __init__(self, lm: LanguageModel, spec: ContrastiveSearch, prompts: Sequence[Prompt], job: Work) -> None:
         import torch
 
         self.lm, self.alpha, self.job, self.k = lm, spec.alpha, job, min(spec.k, lm.vocab_size)
@@ -125,7 +125,7 @@ class _Search:
             self.starts[turn.target] = self.starts[turn.source]
         if not turn.fresh:
             return
-        for place, states in zip(turn.fresh, self.places.start()[0], strict=True):
+        for place, states in zip(turn.fresh, self.places.start(every=True)[0], strict=True):
             if self.hidden is None or self.seen is None:
                 self.hidden = states.new_zeros((self.places.count, states.shape[1]))
                 shape = (self.places.count, self.places.room, states.shape[1])
@@ -204,11 +204,11 @@ class ContrastiveDecoding(Decoder):
                 f"({len(ours)} and {len(theirs)} tokens); both need the same one"
             )
 
-    def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
+    def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Work) -> None:
         """Decode texts."""
         run_rows([lm, self._amateur(lm, job)], prompts, job, _Difference(lm, self.alpha, self.amateur_temperature))
 
-    def _amateur(self, lm: LanguageModel, job: Job) -> LanguageModel:
+    def _amateur(self, lm: LanguageModel, job: Work) -> LanguageModel:
         """The amateur that came with the job."""
         if "amateur" not in job.companions:
             raise SpecError(f"decoder.{self.name} needs its amateur loaded; give generate its companions")

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from openended.harness.decoding.base import QDecoder
 
+AT_ONCE = 2**19
+"""Logits that a draw looks at together on a CPU: what it makes of them stays in the processor's cache."""
+
 
 @dataclass(slots=True)
 class Weighed:
@@ -106,23 +109,48 @@ def draw(
     if decoder.one_hot:
         token = argmax(logits)
         return token, torch.zeros(len(token), dtype=torch.float64, device=logits.device), None
+    size = max(1, AT_ONCE // logits.shape[1]) if logits.device.type == "cpu" else len(logits)
+    if len(logits) <= size:
+        return _draw(decoder, logits, u, state)
+    states = [None] * -(-len(u) // size) if state is None else torch.split(state, size)
+    made = [_draw(decoder, *part) for part in zip(torch.split(logits, size), torch.split(u, size), states, strict=True)]
+    after = [part[2] for part in made if part[2] is not None]
+    return (
+        torch.cat([part[0] for part in made]),
+        torch.cat([part[1] for part in made]),
+        torch.cat(after) if after else None,
+    )
+
+
+def _draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Draw a few rows: from the head, and from the whole row where that does not decide."""
     hot = heated(decoder, logits)
     q = weigh(decoder, look(hot, decoder.head, state))
     position, beyond = q.draw(u)
-    value, log_q = q.view.z.gather(1, position[:, None]).squeeze(1), q.log_prob(position)
-    rank = position - torch.searchsorted(q.view.surprisal, (q.view.log_z - value[:, None]).contiguous()).squeeze(1)
+    value, rank = _value_and_rank(q.view.z, position)
+    log_q = q.log_prob(position)
     if not q.view.complete and bool(beyond.any()):
         rows = beyond.nonzero().squeeze(1)
-        full = weigh(decoder, look(hot[rows], None, None if state is None else state[rows]))
+        every = len(rows) == len(hot)
+        part = hot if every else hot[rows]
+        full = weigh(decoder, look(part, None, None if state is None else state[rows], log_z=q.view.log_z[rows]))
         at, _ = full.draw(u[rows])
-        found = full.view.z.gather(1, at[:, None]).squeeze(1)
-        value[rows], log_q[rows] = found, full.log_prob(at)
-        rank[rows] = at - torch.searchsorted(
-            full.view.surprisal, (full.view.log_z - found[:, None]).contiguous()
-        ).squeeze(1)
+        value[rows], rank[rows] = _value_and_rank(full.view.z, at)
+        log_q[rows] = full.log_prob(at)
     token = _nth_equal(hot, value, rank)
     surprise = None if state is None else (q.view.log_z.squeeze(1) - value)
     return token, log_q, decoder.next_state(state, surprise)
+
+
+def _value_and_rank(z: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+    """The logit at a position (n,) of the descending order, and how many equal ones stand before it; shape (n,)."""
+    import torch
+
+    value = z.gather(1, position[:, None])
+    before = z.gather(1, (position[:, None] - 1).clamp_min(0))
+    if not bool(((before == value) & (position[:, None] > 0)).any()):
+        return value.squeeze(1), torch.zeros_like(position)
+    return value.squeeze(1), position - torch.searchsorted(-z, -value).squeeze(1)
 
 
 def _nth_equal(logits: Tensor, value: Tensor, rank: Tensor) -> Tensor:
@@ -130,10 +158,11 @@ def _nth_equal(logits: Tensor, value: Tensor, rank: Tensor) -> Tensor:
     import torch
 
     equal = logits == value.to(logits.dtype)[:, None]
-    if not bool(rank.any()):
-        return equal.to(torch.uint8).argmax(-1)
-    order = equal.cumsum(-1, dtype=torch.int32)
-    return ((order == (rank + 1)[:, None]) & equal).to(torch.uint8).argmax(-1)
+    if bool(rank.any()):
+        equal &= equal.cumsum(-1, dtype=torch.int32) == (rank + 1)[:, None]
+    if logits.device.type == "cpu":  # NumPy stops at the first
+        return torch.from_numpy(equal.numpy().argmax(-1))
+    return equal.to(torch.uint8).argmax(-1)
 
 
 def dense(decoder: QDecoder, logits: Tensor, state: Tensor | None = None) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from openended.harness.decoding.base import Advance, Decoder, Emit, Job, Prompt, QDecoder
+from openended.harness.decoding.base import Advance, Decoder, Emit, Prompt, QDecoder, Work
 from openended.harness.decoding.sampling import sample
 from openended.harness.errors import SpecError, first_line
 from openended.harness.models.memory import free_memory, out_of_memory
@@ -62,7 +62,7 @@ def generate(
     prompts = [replace(p, token_ids=(*lm.lead(p.token_ids), *p.token_ids)) for p in prompts]
     longest = max((len(p.token_ids) for p in prompts), default=0)
     decoder.plan_check(lm.context_length, max_new_tokens, longest)
-    job = Job(seed, max_new_tokens, emit, advance or (lambda _: None), min_new_tokens, batch_size, companions or {})
+    job = Work(seed, max_new_tokens, emit, advance or (lambda _: None), min_new_tokens, batch_size, companions or {})
     _run_or_halve(lm, decoder, list(prompts), job)
 
 
@@ -72,7 +72,7 @@ def _emit(emit: Emit, done: set[tuple[str, int]], rows: list[Generation]) -> Non
     emit(rows)
 
 
-def _run_or_halve(lm: LanguageModel, decoder: Decoder, left: list[Prompt], job: Job) -> None:
+def _run_or_halve(lm: LanguageModel, decoder: Decoder, left: list[Prompt], job: Work) -> None:
     """Run all prompts; where memory runs out, begin those that are not finished again with half as many at once."""
     while left:
         done: set[tuple[str, int]] = set()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.decoding.base import Job, Prompt
+from openended.harness.decoding.base import Prompt, Work
 from openended.harness.types import I64
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class _Seen:
 class Places:
     """The texts that run, each on `width` neighbouring rows of every model."""
 
-    def __init__(self, lms: Sequence[LanguageModel], prompts: Sequence[Prompt], job: Job, width: int = 1) -> None:
-        from openended.harness.decoding.cache.runner import runner
+    def __init__(self, lms: Sequence[LanguageModel], prompts: Sequence[Prompt], job: Work, width: int = 1) -> None:
+        from openended.harness.decoding.cache.choose import runner
 
         self._start_id = lms[0].start_id
         self.count, self.width = min(job.places, len(prompts)), width
@@ -87,6 +87,8 @@ class Places:
     def turn(self) -> Turn:
         """Seat who waits and close the holes that nobody fills."""
         fresh = self._seat()
+        if self._seen is not None:  # before a move can take the place that holds them
+            self._share([p for p in fresh if self.ids(self.prompt(p)) == self._seen.ids], self._seen)
         size = sum(p is not None for p in self._seated)
         target = [i for i in range(size) if self._seated[i] is None]
         source = [i for i in range(size, len(self._seated)) if self._seated[i] is not None]
@@ -94,7 +96,6 @@ class Places:
             self._seated[new] = self._seated[old]
         del self._seated[size:]
         if source:
-            self._seen = None
             self.made[target] = self.made[source]
             for run in self.runs:
                 run.copy(self.rows(source), self.rows(target))
@@ -122,37 +123,45 @@ class Places:
         """The rows of places, in their order."""
         return [p * self.width + i for p in places for i in range(self.width)]
 
-    def start(self) -> list[list[Tensor]]:
+    def start(self, *, every: bool) -> list[list[Tensor]]:
         """Run the prompts of the fresh places.
 
-        Returns:
-            For each model and each fresh place, hidden states of all positions, (t, d).
-        """
-        known: dict[tuple[int, ...], _Seen] = {} if self._seen is None else {self._seen.ids: self._seen}
-        prompts = {place: self.ids(self.prompt(place)) for place in self._fresh}
-        old = [place for place, ids in prompts.items() if ids in known]
-        self._share(old, prompts, known)
-        first = {ids: place for place, ids in reversed(prompts.items()) if ids not in known}
-        new = sorted(first.values())
-        if new:
-            made = [run.start([p * self.width for p in new], [prompts[p] for p in new]) for run in self.runs]
-            for i, place in enumerate(new):
-                known[prompts[place]] = _Seen(prompts[place], place, [states[i] for states in made])
-                self._spread(place, len(prompts[place]))
-        self._share([p for p in self._fresh if p not in old and p not in new], prompts, known)
-        if self._fresh:
-            self._seen = known[prompts[self._fresh[-1]]] if self._ragged else None
-        return [[known[prompts[p]].states[m] for p in self._fresh] for m in range(len(self.runs))]
+        Args:
+            every: All positions are asked for, not the last alone.
 
-    def _share(
-        self, places: Sequence[int], prompts: dict[int, tuple[int, ...]], known: dict[tuple[int, ...], _Seen]
-    ) -> None:
+        Returns:
+            For each model and each fresh place, hidden states as `Runner.start` gives them.
+        """
+        seen = self._seen
+        states: dict[int, list[Tensor]] = {}
+        new: dict[tuple[int, ...], list[int]] = {}
+        for place in self._fresh:
+            ids = self.ids(self.prompt(place))
+            if seen is not None and ids == seen.ids:
+                states[place] = seen.states
+            else:
+                new.setdefault(ids, []).append(place)
+        firsts = [places[0] for places in new.values()]
+        made = [run.start([p * self.width for p in firsts], list(new), every=every) if new else [] for run in self.runs]
+        for i, (ids, places) in enumerate(new.items()):
+            self._spread(places[0], len(ids))
+            self._seen = _Seen(ids, places[0], [per_model[i] for per_model in made])
+            self._share(places[1:], self._seen)
+            states |= dict.fromkeys(places, self._seen.states)
+        if not self._ragged:
+            self._seen = None
+        return [[states[p][m] for p in self._fresh] for m in range(len(self.runs))]
+
+    def _share(self, places: Sequence[int], seen: _Seen) -> None:
         """Give places the keys and values of a prompt that went through before."""
         for place in places:
-            source, length = known[prompts[place]].place, len(prompts[place])
-            for run in self.runs:
-                run.copy([source * self.width], [place * self.width], length=length)
-            self._spread(place, length)
+            if place != seen.place:
+                for run in self.runs:
+                    run.copy([seen.place * self.width], [place * self.width], length=len(seen.ids))
+            else:
+                for run in self.runs:
+                    run.lengths[place * self.width] = len(seen.ids)
+            self._spread(place, len(seen.ids))
 
     def _spread(self, place: int, length: int) -> None:
         """The first row of a place becomes all of them."""
@@ -173,15 +182,16 @@ class Places:
         import torch
 
         fresh = set(self._fresh)
-        states = [[s[-1] for s in per_model] for per_model in self.start()] if fresh else [[] for _ in self.runs]
+        new = self.start(every=False) if fresh else [[] for _ in self.runs]
+        states = [[s[-1] for s in per_model] for per_model in new]
         if not fresh:
             rows = self.rows(range(len(self)))
             return [run.extend(tokens, rows) for run in self.runs]
         running = self.rows([i for i in range(len(self)) if i not in fresh])
         at = torch.tensor(running + self.rows(self._fresh), device=self._device)
         made = []
-        for run, new in zip(self.runs, states, strict=True):
-            hidden = torch.stack(new).repeat_interleave(self.width, 0)
+        for run, begun in zip(self.runs, states, strict=True):
+            hidden = torch.stack(begun).repeat_interleave(self.width, 0)
             if running:
                 hidden = torch.cat([run.extend(tokens[at[: len(running)]], running), hidden])
             made.append(torch.empty_like(hidden).index_copy_(0, at.to(hidden.device), hidden))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from openended.harness.decoding.base import Job, Prompt
+from openended.harness.decoding.base import Prompt, Work
 from openended.harness.decoding.places import Places
 from openended.harness.decoding.stopping import end_ids, ends
 from openended.harness.types import I64, Generation, Stop
@@ -42,7 +42,7 @@ class Chooser(Protocol):
 class Running:
     """The tokens of the texts that run; the first `n` places are in use."""
 
-    def __init__(self, places: Places, job: Job, device: object) -> None:
+    def __init__(self, places: Places, job: Work, device: object) -> None:
         import torch
 
         self._places, self._job = places, job
@@ -73,7 +73,7 @@ class Running:
         return [i for i, step in enumerate(self.steps.tolist()) if self._job.may_not_end(step)]
 
 
-def run_rows(lms: Sequence[LanguageModel], prompts: Sequence[Prompt], job: Job, chooser: Chooser) -> None:
+def run_rows(lms: Sequence[LanguageModel], prompts: Sequence[Prompt], job: Work, chooser: Chooser) -> None:
     """Continue prompts; the texts are of the first model, the others give logits too."""
     import torch
 
@@ -119,7 +119,7 @@ def _take_turn(places: Places, now: Running, chooser: Chooser, last: Tensor) -> 
 
 
 def _let_go(
-    lm: LanguageModel, job: Job, places: Places, now: Running, chooser: Chooser, over: list[int], ended: list[bool]
+    lm: LanguageModel, job: Work, places: Places, now: Running, chooser: Chooser, over: list[int], ended: list[bool]
 ) -> None:
     """Emit the texts that are over and free their places."""
     made = []

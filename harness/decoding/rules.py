@@ -38,8 +38,7 @@ def nucleus(view: View, p: float) -> Cut:
     if p >= 1:
         return Cut(None, None)
     limit = torch.full_like(view.log_z, p)
-    kept = torch.searchsorted(view.above[:, :-1].contiguous(), limit).squeeze(-1)
-    return Cut(None, kept.clamp_min_(1))
+    return Cut(None, torch.searchsorted(view.above, limit).squeeze(-1).clamp_(1, view.z.shape[1]))
 
 
 def min_p(view: View, ratio: float) -> Cut:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.decoding.base import Job, Prompt, QDecoder
+from openended.harness.decoding.base import Prompt, QDecoder, Work
 from openended.harness.decoding.rows import Running, run_rows
 from openended.harness.rng import row_uniforms
 
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 class _Draws:
     """Uniforms, log-probabilities and states of the rows; see `Chooser`."""
 
-    def __init__(self, lm: LanguageModel, decoder: QDecoder, count: int, job: Job) -> None:
+    def __init__(self, lm: LanguageModel, decoder: QDecoder, count: int, job: Work) -> None:
         import torch
 
         self._lm, self._decoder, self._job = lm, decoder, job
         first = decoder.first_state()
-        options: dict[str, Any] = {"dtype": torch.float64, "device": lm.device}
-        self._uniforms = torch.zeros((count, job.max_new_tokens if decoder.stochastic else 1), **options)
-        self._log_prob = torch.zeros(count, **options)
-        self._first = torch.tensor(first, **options)
-        self._state = torch.zeros((count, len(first)), **options) if first else None
+        wide, device = torch.float64, lm.device
+        width = job.max_new_tokens if decoder.stochastic else 1
+        self._uniforms = torch.zeros((count, width), dtype=wide, device=device)
+        self._log_prob = torch.zeros(count, dtype=wide, device=device)
+        self._first = torch.tensor(first, dtype=wide, device=device)
+        self._state = torch.zeros((count, len(first)), dtype=wide, device=device) if first else None
 
     def seat(self, place: int, prompt: Prompt) -> None:
         """See `Chooser`."""
@@ -76,6 +77,6 @@ class _Draws:
         return float(self._log_prob[place])
 
 
-def sample(lm: LanguageModel, decoder: QDecoder, prompts: Sequence[Prompt], job: Job) -> None:
+def sample(lm: LanguageModel, decoder: QDecoder, prompts: Sequence[Prompt], job: Work) -> None:
     """Continue prompts by drawing from the decoder's Q."""
     run_rows([lm], prompts, job, _Draws(lm, decoder, min(job.places, len(prompts)), job))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.decoding.base import Decoder, Job, Prompt, check_temperature
+from openended.harness.decoding.base import Decoder, Prompt, Work, check_temperature
 from openended.harness.decoding.places import Places
 from openended.harness.decoding.stopping import end_ids, ends
 from openended.harness.registry import register
@@ -56,7 +56,7 @@ class Beam(Decoder):
         """Log-probabilities that hypotheses add up, of (n, V) after penalties; a cut leaves `least` tokens."""
         return log_probs
 
-    def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Job) -> None:
+    def run(self, lm: LanguageModel, prompts: Sequence[Prompt], job: Work) -> None:
         """Search texts."""
         import torch
 
@@ -115,7 +115,7 @@ class _Text:
 class _Search:
     """Texts, num_beams rows each."""
 
-    def __init__(self, lm: LanguageModel, spec: Beam, prompts: Sequence[Prompt], job: Job) -> None:
+    def __init__(self, lm: LanguageModel, spec: Beam, prompts: Sequence[Prompt], job: Work) -> None:
         import torch
 
         self.lm, self.spec, self.job = lm, spec, job

@@ -115,7 +115,7 @@ def _batch(
     """One forward pass over the rows, without padding where the model allows it, then chunks."""
     import torch
 
-    from openended.harness.decoding.cache.runner import runner
+    from openended.harness.decoding.cache.choose import runner
     from openended.harness.decoding.penalties import forbid_end
 
     heads = [prompts[r] if len(prompts[r]) else np.array([lm.start_id]) for r in rows]

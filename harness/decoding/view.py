@@ -99,7 +99,13 @@ class Cut:
     """Unnormalised Q of the first positions, shape (n, w), where it is not the softmax's."""
 
 
-def look(logits: Tensor, head: int | None, state: Tensor | None = None, ordered: Tensor | None = None) -> View:
+def look(
+    logits: Tensor,
+    head: int | None,
+    state: Tensor | None = None,
+    ordered: Tensor | None = None,
+    log_z: Tensor | None = None,
+) -> View:
     """Order rows after penalties and temperature.
 
     Args:
@@ -107,25 +113,23 @@ def look(logits: Tensor, head: int | None, state: Tensor | None = None, ordered:
         head: Number of best tokens to look at; None: all.
         state: Shape (n, s), of decoders that have one.
         ordered: The best logits descending, if they are known already.
+        log_z: Log of the rows' sums of exponentials, (n, 1), float64, if it is known already.
     """
     import torch
 
     k = logits.shape[1] if head is None else min(head, logits.shape[1])
-    p = torch.softmax(logits, dim=-1)
-    # Over 50,000 columns softmax's own sum is off by some 1e-6; what its result sums to says by how much.
-    log_best = (p.amax(-1, keepdim=True).double() / p.sum(-1, keepdim=True).double()).log()
     z = (descending(logits, k) if ordered is None else ordered).double()
-    return view_of(z, z[:, :1] - log_best, logits, state)
+    if log_z is None:
+        p = torch.softmax(logits, dim=-1)
+        # Over 50,000 columns softmax's own sum is off by some 1e-6; what its result sums to says by how much.
+        log_z = z[:, :1] - (p.amax(-1, keepdim=True).double() / p.sum(-1, keepdim=True).double()).log()
+    return view_of(z, log_z, logits, state)
 
 
 def view_of(z: Tensor, log_z: Tensor, logits: Tensor, state: Tensor | None = None) -> View:
     """Build a view from descending logits and the log-sum-exp of the row."""
-    import torch
-
     p = (z - log_z).exp_()
-    above = torch.zeros((len(z), z.shape[1] + 1), dtype=torch.float64, device=z.device)
-    torch.cumsum(p, dim=-1, out=above[:, 1:])
-    return View(z, log_z, p, above, logits, state)
+    return View(z, log_z, p, mass_before(p), logits, state)
 
 
 def descending(logits: Tensor, k: int) -> Tensor:
@@ -157,6 +161,7 @@ def mass_before(weights: Tensor) -> Tensor:
     """Sum of weights (n, w) strictly before each position, shape (n, w + 1), float64."""
     import torch
 
-    out = torch.zeros((len(weights), weights.shape[1] + 1), dtype=torch.float64, device=weights.device)
+    out = torch.empty((len(weights), weights.shape[1] + 1), dtype=torch.float64, device=weights.device)
+    out[:, 0] = 0
     torch.cumsum(weights, dim=-1, out=out[:, 1:])
     return out

@@ -10,26 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from openended.harness.errors import HarnessError
 from openended.harness.exitcodes import FAILED, one_line
-from openended.harness.hydra_app.jobfile import GRID, JobFile, overview, own_folder, read_jobs
+from openended.harness.hydra_app.compose import name_of, plain, settings_of
+from openended.harness.hydra_app.jobfile import JobFile, overview, own_folder, read_jobs
+from openended.harness.hydra_app.plan import plan_jobs
+from openended.harness.hydra_app.series import claim, claimed, ended, grid_record, written
 from openended.harness.hydra_app.show import (
     composing,
+    detail,
     ending,
     leave_with_code,
     set_detail,
     show_failed,
-    show_plan,
     show_report,
+    show_twins,
     summary,
     write_report,
 )
-from openended.harness.hydra_app.sweeper import all_jobs, axes_of, members
+from openended.harness.hydra_app.sweeper import all_jobs, members
 from openended.harness.io import write_json
 from openended.harness.progress import progress
-from openended.harness.run.settings import Settings, settings_from
+from openended.harness.record import GRID
+from openended.harness.run.settings import Settings
 
 if TYPE_CHECKING:
     from openended.harness.run.pipeline import Outcome
@@ -59,15 +64,16 @@ class Job:
             leave_with_code("openended", lambda: self._single(cfg, hydra))
 
     def _single(self, cfg: DictConfig, hydra: DictConfig) -> None:
-        settings = settings_of(cfg, _experiment(hydra))
+        if cfg.plan_only:
+            plan_jobs(cfg, [list(hydra.overrides.task)], single=True)
+            return
+        settings = settings_of(cfg, name_of(cfg, hydra))
         with progress(settings.experiment, enabled=settings.runtime.progress):
             outcome, said = self._run(settings, list(hydra.overrides.task))
-        if outcome is not None:
-            folder = outcome.folder
-            log.info("run        %s  (%s)", folder, said)
-            show_report([folder], folder / "report", settings.report, bool(hydra.verbose))
-            if outcome.failed:
-                raise SystemExit(FAILED)
+        log.info("run        %s  (%s)", outcome.folder, said)
+        show_report([outcome.folder], outcome.folder / "report", settings.report, detail(hydra))
+        if outcome.failed:
+            raise SystemExit(FAILED)
 
     def _one_of_a_grid(self, cfg: DictConfig, hydra: DictConfig) -> None:
         """Run a job whose errors are told at the grid's end; says how it went in one line."""
@@ -76,26 +82,37 @@ class Job:
             watch.write("skipped", error="an earlier job failed and runtime.on_error=stop")
             return
         watch.write("running")
+        name = name_of(cfg, hydra, watch.grid)
         said, state, facts = "failed", "done", dict[str, Any]()
         try:
             with composing(), progress(watch.title or "run", enabled=bool(cfg.runtime.progress)):
-                settings = settings_of(cfg, _experiment(hydra))
-                if any(metric.reads_grid for metric in settings.metrics) and not settings.plan_only:
+                settings = settings_of(cfg, name)
+                if any(metric.reads_grid for metric in settings.metrics):
                     self._prepare(settings)
                     said, facts = "texts are there", {"overrides": watch.overrides}  # its metrics wait for all jobs
                 else:
                     outcome, said = self._run(settings, watch.overrides)
-                    facts = {"folder": str(outcome.folder) if outcome else None}
-                    if outcome is not None and outcome.failed:  # the others stand, and go into the report
+                    facts = {"folder": str(outcome.folder), "made": outcome.made}
+                    if outcome.failed:  # the others stand, and go into the report
                         state, facts["error"] = "failed", "; ".join(outcome.failed)
         except HarnessError as err:
-            watch.write("failed", error=one_line(err))
+            said = f"failed: {one_line(err)}"
+            watch.write("failed", error=one_line(err), name=name)
         except Exception as err:
+            said = f"failed: {type(err).__name__}: {one_line(err)}"
             log.debug("%s", traceback.format_exc())
-            watch.write("failed", error=f"{type(err).__name__}: {err}", trace=traceback.format_exc())
+            watch.write("failed", error=said.removeprefix("failed: "), trace=traceback.format_exc(), name=name)
         else:
-            watch.write(state, **facts)
+            watch.write(state, **facts, name=name)
         log.info("grid       %s; %s: %s", overview(watch.grid), watch.title or "run", said)
+        self._report_of(name, watch.grid, cfg)
+
+    def _report_of(self, name: str, grid: Path, cfg: DictConfig) -> None:
+        """Write the report of an experiment of a series as soon as its last job has ended, by whichever process."""
+        folders = ended(grid, name)
+        if folders and claim(grid, name):
+            write_report(folders, Path(str(cfg.outputs_dir)) / "reports" / name, plain(cfg.get("report")))
+            written(grid, name)
 
     def _prepare(self, settings: Settings) -> None:
         from openended.harness.run.pipeline import prepare
@@ -108,26 +125,20 @@ class Job:
             self._sessions[key] = _open_session(settings)
         return self._sessions[key]
 
-    def _run(self, settings: Settings, overrides: list[str]) -> tuple[Outcome | None, str]:
-        """Run or plan; returns what the run left (None after a plan), and what it came to in words."""
+    def _run(self, settings: Settings, overrides: list[str]) -> tuple[Outcome, str]:
+        """Run; returns what the run left, and what it came to in words."""
         from openended.harness.folders import check_writable
         from openended.harness.run.judgments import fed_by_file, judged_alone, run_judgments
-        from openended.harness.run.pipeline import plan, run
+        from openended.harness.run.pipeline import run
 
-        if not settings.plan_only:
-            check_writable(settings.outputs_dir)
+        check_writable(settings.outputs_dir)
         session = self._session(settings)
         started = time.monotonic()
         settings = fed_by_file(settings, overrides)
         if judged_alone(settings):
             outcome = run_judgments(settings, session, overrides)
-        elif settings.plan_only:
-            outcome = plan(settings, session)
         else:
             outcome = run(settings, session, overrides)
-        if settings.plan_only:
-            show_plan(settings, outcome)
-            return None, "planned"
         return outcome, summary(outcome, time.monotonic() - started)
 
 
@@ -141,9 +152,10 @@ class Watch(Callback):  # type: ignore[misc]
             SystemExit: With 2 if the grid's folder cannot be written.
         """
         with ending(Path(config.hydra.sweep.dir)):
-            grid = own_folder(config)
-            jobs = all_jobs(config)
-            write_json(grid / GRID, {"total": len(jobs), "axes": axes_of(jobs)})
+            if not config.plan_only:
+                name_of(config, config.hydra)  # a name that fits no folder is refused before there is one
+                grid = own_folder(config)
+                write_json(grid / GRID, grid_record(config, all_jobs(config), members(config), grid))
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:  # noqa: ANN401
         """Build the report of all finished jobs, and say which jobs failed.
@@ -152,34 +164,33 @@ class Watch(Callback):  # type: ignore[misc]
             SystemExit: With 1 if a job failed or anything unforeseen happened, with 2 if the report cannot be made.
         """
         grid = Path(config.hydra.sweep.dir)
-        set_detail(verbose=bool(config.hydra.verbose))
+        if config.plan_only:
+            return
+        set_detail(verbose=bool(config.hydra.verbose), quiet=detail(config.hydra) == "quiet")
         with ending(grid):
             jobs = read_jobs(grid)
             failed = 0
             try:
-                self._report(config, jobs)
+                self._report(config, jobs, grid)
             finally:
                 failed = show_failed(jobs)
             if failed:
                 raise SystemExit(FAILED)
 
-    def _report(self, config: DictConfig, jobs: list[dict[str, Any]]) -> None:
+    def _report(self, config: DictConfig, jobs: list[dict[str, Any]], grid: Path) -> None:
         """Build the report of the finished jobs; first the metrics that had to wait for all of them."""
         folders = {Path(job["folder"]) for job in jobs if job.get("folder")}
-        folders |= measure_grid([job["overrides"] for job in jobs if job.get("overrides")])
+        folders |= measure_grid([job for job in jobs if job.get("overrides")])
         reports = Path(config.outputs_dir) / "reports"
-        for name, member in members(config).items():
+        for member in members(config).values():
+            name = name_of(member, member.hydra)
             own = [folder for folder in sorted(folders) if folder.parent.name == name]
-            if own:
+            if own and not claimed(grid, name):
                 write_report(own, reports / name, plain(member.get("report")))
+        show_twins(jobs)
         if folders:
-            target, options = reports / _experiment(config.hydra), plain(config.get("report"))
-            show_report(sorted(folders), target, options, bool(config.hydra.verbose))
-
-
-def _experiment(hydra: DictConfig) -> str:
-    """Name of the chosen experiment, fit for a folder."""
-    return str(hydra.runtime.choices.get("experiment") or "default").replace("/", "-")
+            target, options = reports / name_of(config, config.hydra, grid), plain(config.get("report"))
+            show_report(sorted(folders), target, options, detail(config.hydra))
 
 
 def _open_session(settings: Settings) -> Session:
@@ -189,7 +200,7 @@ def _open_session(settings: Settings) -> Session:
     return Session(Store(settings.outputs_dir / "store", locking=settings.runtime.locking))
 
 
-def measure_grid(jobs: list[list[str]]) -> set[Path]:
+def measure_grid(jobs: list[dict[str, Any]]) -> set[Path]:
     """Run the jobs whose metrics read all systems of the grid, now that every text is there; returns their folders."""
     from hydra import compose
 
@@ -198,10 +209,9 @@ def measure_grid(jobs: list[list[str]]) -> set[Path]:
     folders: set[Path] = set()
     session: Session | None = None
     made = []
-    for overrides in jobs:
-        cfg = compose("config", overrides=overrides, return_hydra_config=True)
-        choice = _experiment(cfg.hydra)
-        settings = settings_of(cfg, choice)
+    for job in jobs:
+        overrides = list(job["overrides"])
+        settings = settings_of(compose("config", overrides=overrides), str(job["name"]))
         session = session or _open_session(settings)
         made.append((settings, overrides, prepare(settings, session)))
     # One system stands once in the pool, however many jobs lead to it (a greedy decoder and its seeds).
@@ -210,15 +220,3 @@ def measure_grid(jobs: list[list[str]]) -> set[Path]:
         if session is not None:
             folders.add(run(settings, session, overrides, tuple(pool.values())).folder)
     return folders
-
-
-def settings_of(cfg: DictConfig, choice: str) -> Settings:
-    """Return the typed settings of a composed configuration; `choice` is the experiment's name."""
-    own = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
-    return settings_from({**plain(own), "experiment": choice})
-
-
-def plain(node: DictConfig | None) -> dict[str, Any]:
-    """Plain containers of a configuration node, interpolations resolved; empty for none."""
-    container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True) if node is not None else {}
-    return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}

@@ -18,13 +18,13 @@ from omegaconf import DictConfig, read_write
 
 from openended.harness.errors import DataError
 from openended.harness.folders import new_folder
+from openended.harness.hydra_app.timeleft import time_left
 from openended.harness.io import read_json, to_json, write_json
-from openended.harness.progress import duration
+from openended.harness.record import GRID
 from openended.harness.signature import digest
 
 log = logging.getLogger(__name__)
 
-GRID = "grid.json"
 FINAL = ("done", "failed", "skipped")
 COPIES = "copies"  # of the files of the jobs that ended: a damaged one must not fail a grid whose jobs succeeded
 
@@ -119,13 +119,11 @@ def _copy(path: Path) -> Path:
 def overview(grid: Path) -> str:
     """Return how a grid stands: done, failed, running elsewhere, time left."""
     jobs = read_jobs(grid)
-    total = int(grid_facts(grid).get("total") or len(jobs))
+    facts = grid_facts(grid)
+    total = int(facts.get("total") or len(jobs))
     count = {state: sum(job["state"] == state for job in jobs) for state in ("done", "running", "failed", "skipped")}
-    finished = [job["seconds"] for job in jobs if job["state"] in ("done", "failed")]
-    left = total - len(finished) - count["skipped"]
     words = [f"{count['done']} of {total} done"]
     words += [f"{count[state]} {state}" for state in ("failed", "skipped", "running") if count[state]]
-    if left and finished:
-        seconds = sum(finished) / len(finished) * left / max(count["running"], 1)
-        words.append(f"about {duration(seconds)} left")
+    if left := time_left(jobs, facts, time.time()):
+        words.append(left)
     return ", ".join(words)

@@ -30,6 +30,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from openended.harness.errors import DataError, SpecError
 from openended.harness.hydra_app.jobfile import JobFile, overview
 from openended.harness.hydra_app.orphans import Parent, end_with, this_process
+from openended.harness.hydra_app.show import name_lines
 from openended.harness.hydra_app.sweeper import PLUGINS
 from openended.harness.terminal import clean_logs
 
@@ -56,6 +57,7 @@ def work(configs: Sequence[DictConfig], parent: Parent) -> None:
     for config in configs:
         HydraConfig.instance().set_config(config)
         configure_log(config.hydra.job_logging, config.hydra.verbose)
+        name_lines(JobFile(config.hydra).title)
         _kept[0](config)
 
 

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import logging
+import re
+import sys
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from openended.harness.errors import HarnessError, SpecError, suggest
 from openended.harness.exitcodes import BAD_INPUT, FAILED, code_of, complain, one_line
+from openended.harness.hydra_app.words import no_choice
 from openended.harness.io import write_text
-from openended.harness.text import plain_line
 
 if TYPE_CHECKING:
     from openended.harness.run.pipeline import Outcome
-    from openended.harness.run.settings import Settings
 
 log = logging.getLogger(__name__)
 
+_SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)'\n")
+_MISSING = re.compile(r"Could not (?:load|find) '([\w/-]+)'")
 KEPT = "everything finished is kept: the same command goes on from here"
 
 
@@ -41,12 +45,48 @@ def leave_with_code(command: str, work: Callable[[], object]) -> None:
         raise SystemExit(code) from None
 
 
-def set_detail(*, verbose: bool) -> None:
-    """Let every line of ours through: one an artefact, and the tracebacks of failed jobs; not those of libraries."""
+Detail = Literal["quiet", "usual", "verbose"]
+
+
+def detail(hydra: Any) -> Detail:  # noqa: ANN401 - Hydra's own node
+    """Return how much a command is to say: `-q`, neither, `-v`."""
+    if hydra.runtime.choices.get("hydra/job_logging") == "quiet":
+        return "quiet"
+    return "verbose" if hydra.verbose else "usual"
+
+
+def set_detail(*, verbose: bool, quiet: bool = False) -> None:
+    """Let every line of ours through: one an artefact, and the tracebacks of failed jobs; not those of libraries.
+
+    With `quiet` only what went wrong.
+    """
+    if quiet:
+        logging.getLogger("openended").setLevel(logging.WARNING)
     if verbose:
         logging.getLogger().setLevel(logging.WARNING)  # of which hydra.verbose=true has made DEBUG
         for name in ("openended", "openended.harness.run"):
             logging.getLogger(name).setLevel(logging.DEBUG)
+
+
+class Named(logging.Filter):
+    """Puts a job's title before the lines of a process that shares the terminal with others; the grid's have it."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.title = title
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add the title; lets every line through."""
+        if not record.name.startswith("openended.harness.hydra_app"):
+            record.msg, record.args = f"[{self.title}] {record.getMessage()}", ()
+        return True
+
+
+def name_lines(title: str) -> None:
+    """Let every line that is logged from now on say which job it is of."""
+    for handler in logging.getLogger().handlers:
+        handler.filters = [one for one in handler.filters if not isinstance(one, Named)]
+        handler.addFilter(Named(title))
 
 
 @contextmanager
@@ -73,6 +113,10 @@ def explain(err: BaseException) -> str:
             # The key may hold dots of its own; what is unknown is its last part.
             return f"no option {cause.full_key!r}{suggest(str(cause.key), [str(k) for k in parent])}"
         cause = cause.__cause__
+    if several := _SEVERAL.match(str(err)):
+        return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
+    if missing := _MISSING.search(str(err)):
+        return no_choice(missing[1]) or one_line(err)
     if isinstance(err, MissingConfigException) and err.missing_cfg_file and err.options:
         group, _, choice = str(err.missing_cfg_file).rpartition("/")
         return f"no {group or 'config'} {choice!r}{suggest(choice, err.options)}"
@@ -117,29 +161,6 @@ def summary(outcome: Outcome, seconds: float) -> str:
     return f"{outcome.made} made, {len(outcome.plan) - outcome.made} found in {seconds:.1f} s"
 
 
-def show_plan(settings: Settings, outcome: Outcome) -> None:
-    """Print the plan: stage, what, hit or make, key; and the files that the task still needs."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    title = Text(plain_line(f"{settings.experiment}: seed {settings.seed}"))
-    table = Table(title=title, title_justify="left", box=None)
-    for name in ("stage", "what", "state", "key"):
-        table.add_column(name)
-    for step in outcome.plan:
-        key = step.key[:16] if step.key else "after the above"
-        table.add_row(step.stage, Text(plain_line(step.what)), step.state, key)
-    console = Console(width=110, soft_wrap=True, highlight=False)
-    console.print(table)
-    for source in settings.task.files():
-        state = "present" if source.present else "missing"
-        where = f"file {source.name}: {state} at {source.path}" + (f", from {source.url}" if source.url else "")
-        console.print(Text(plain_line(where)))
-    for reason in outcome.missing:
-        console.print(Text(plain_line(f"missing: {reason}")))
-
-
 def write_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:
     """Build the report of one experiment of a series; says where it is, and what is wrong if it cannot be made."""
     from openended.harness.report import build_report
@@ -152,8 +173,28 @@ def write_report(folders: list[Path], target: Path, options: Mapping[str, Any]) 
         log.info("report     %s", target / "report.html")
 
 
-def show_report(folders: list[Path], target: Path, options: Mapping[str, Any], verbose: bool) -> None:
-    """Build the report of some runs and print its tables and where its files are; `verbose`: with signatures."""
+def show_report(folders: list[Path], target: Path, options: Mapping[str, Any], told: Detail) -> None:
+    """Build the report of some runs and print its tables and where its files are."""
     from openended.harness.report import build_report
 
-    build_report(folders, target, **options).show(signatures=verbose)
+    report = build_report(folders, target, **options)
+    if told == "quiet":
+        sys.stdout.write(f"{report.folder}\n")
+    else:
+        report.show(signatures=told == "verbose")
+
+
+def show_twins(jobs: Sequence[Mapping[str, Any]]) -> None:
+    """Say which jobs came to one run, and why: else nobody understands why there are fewer runs than jobs."""
+    titles: dict[str, list[str]] = defaultdict(list)
+    for job in jobs:
+        if job.get("folder"):
+            titles[str(job["folder"])].append(str(job["job"]))
+    twins = [same for same in titles.values() if len(same) > 1]
+    if not twins:
+        return
+    alike = [{" ".join(w for w in title.split() if not w.startswith("seed=")) for title in same} for same in twins]
+    done = sum(len(same) for same in titles.values())
+    which = "; ".join(" and ".join(same) for same in twins[:3]) + ("; …" if len(twins) > 3 else "")
+    why = " (the decoder draws nothing, so the seed is not read)" if all(len(one) == 1 for one in alike) else ""
+    log.info("grid       %d jobs are %d runs, because these are one run each: %s%s", done, len(titles), which, why)

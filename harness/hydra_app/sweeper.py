@@ -9,6 +9,7 @@ session, so that models and the features of the human side are shared. Options o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -19,8 +20,10 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
+from openended.harness.hydra_app.plan import plan_jobs
+
 PLUGINS = "hydra_plugins.openended"  # where Hydra looks for what this project adds to it
-CHOICE = "experiment"
+CHOICE, NAME = "experiment", "name"
 Jobs = list[list[str]]
 
 
@@ -42,13 +45,16 @@ class Union(Sweeper):  # type: ignore[misc]
         )
 
     def sweep(self, arguments: list[str]) -> Any:  # noqa: ANN401, ARG002 - the arguments are in the configuration too
-        """Launch all jobs as one batch.
+        """Launch all jobs as one batch; with `plan_only` none, but print what they would find and make.
 
         Raises:
             HydraException: As `all_jobs`.
         """
         if self._launcher is None:
             raise RuntimeError("sweep before setup")
+        if self._config.plan_only:
+            plan_jobs(self._config, all_jobs(self._config))
+            return []
         returns = self._launcher.launch(all_jobs(self._config), initial_job_idx=0)
         for one in returns:
             _ = one.return_value  # raises what a job raised
@@ -65,10 +71,12 @@ def all_jobs(config: DictConfig) -> Jobs:
     series = members(config)
     if not series:
         return _jobs(config, words)
-    own = [word for word in words if _key(word) != CHOICE]
+    own = [word for word in words if _key(word) not in (CHOICE, NAME)]
     # An experiment without axes would take itself for a single run.
     return [
-        job for name, one in series.items() for job in _jobs(one, [f"{CHOICE}={name}", "hydra.mode=MULTIRUN", *own])
+        job
+        for member, one in series.items()
+        for job in _jobs(one, [f"{CHOICE}={member}", "hydra.mode=MULTIRUN", *own, *_named(config, member)])
     ]
 
 
@@ -82,14 +90,24 @@ def axes_of(jobs: Jobs) -> dict[str, int]:
 
 def members(config: DictConfig) -> dict[str, DictConfig]:
     """Return the composed experiments of a series by their names; empty where there is no series."""
-    from hydra import compose
-
     names = config.hydra.sweeper.get("experiments") or ()
     parsed = OverridesParser.create().parse_overrides(list(config.hydra.overrides.task))
-    words = [str(o.input_line) for o in parsed if not o.is_sweep_override() and o.key_or_group != CHOICE]
-    return {
-        str(name): compose("config", overrides=[f"{CHOICE}={name}", *words], return_hydra_config=True) for name in names
-    }
+    words = [str(o.input_line) for o in parsed if not o.is_sweep_override() and o.key_or_group not in (CHOICE, NAME)]
+    return {str(name): _composed((f"{CHOICE}={name}", *words, *_named(config, str(name)))) for name in names}
+
+
+@lru_cache(maxsize=64)
+def _composed(words: tuple[str, ...]) -> DictConfig:
+    """Compose an experiment once: the grid's start, its jobs and its end ask for it."""
+    from hydra import compose
+
+    composed: DictConfig = compose("config", overrides=list(words), return_hydra_config=True)
+    return composed
+
+
+def _named(config: DictConfig, member: str) -> list[str]:
+    """Return what gives the runs of an experiment a name of their own, where the series has one."""
+    return [f"{NAME}={config.name}-{member}"] if config.get("name") else []
 
 
 def _jobs(config: DictConfig, words: Sequence[str]) -> Jobs:

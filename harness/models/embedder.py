@@ -19,7 +19,7 @@ from openended.harness.models import forward
 from openended.harness.models.backend import Embedded
 from openended.harness.models.files import digests, sentence_files
 from openended.harness.models.finite import check_finite
-from openended.harness.models.forward import Advance, Job, Pool, Pooling
+from openended.harness.models.forward import Advance, ForwardRow, Pool, Pooling
 from openended.harness.types import I64, Json, Ragged
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _embed(
     for i, row in enumerate(rows):
         ids = row[:room] if causal else np.concatenate([before, row[:room], after]).astype(np.int64)
         ids = ids if len(ids) else np.array([lm.start_id])
-        jobs.append(Job(i, ids, len(ids)))
+        jobs.append(ForwardRow(i, ids, len(ids)))
     pool = Pool(spec.layer, spec.pooling, cuts, causal=causal)
     forward.run(lm, jobs, rows=len(rows), pool=pool, nll=None, batch_size=batch_size, advance=advance)
     return embedded(lm, pool, np.array([len(row) + special for row in rows]), limits)

@@ -30,7 +30,7 @@ _LOGITS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class ForwardRow:
     """One sequence for the model."""
 
     row: int
@@ -57,7 +57,7 @@ class Pool:
 
 def run(
     lm: LanguageModel,
-    jobs: Sequence[Job],
+    jobs: Sequence[ForwardRow],
     *,
     rows: int,
     pool: Pool | None,
@@ -95,7 +95,7 @@ def run(
         in_batches(lengths, batch_size, step, advance)
 
 
-def _pad(lm: LanguageModel, batch: Sequence[Job], *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def _pad(lm: LanguageModel, batch: Sequence[ForwardRow], *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
     filler = getattr(lm.model.config, "pad_token_id", None) or 0
@@ -124,7 +124,7 @@ def _forward(
     return (found[-1], found[layer]), None if body else out.logits
 
 
-def _keep_vectors(pool: Pool, states: torch.Tensor, batch: Sequence[Job], rows: int) -> None:
+def _keep_vectors(pool: Pool, states: torch.Tensor, batch: Sequence[ForwardRow], rows: int) -> None:
     import torch
 
     if not pool.vectors:
@@ -147,7 +147,7 @@ def _keep_vectors(pool: Pool, states: torch.Tensor, batch: Sequence[Job], rows: 
 
 
 def _score(
-    lm: LanguageModel, states: torch.Tensor, logits: torch.Tensor | None, batch: Sequence[Job], nll: F64
+    lm: LanguageModel, states: torch.Tensor, logits: torch.Tensor | None, batch: Sequence[ForwardRow], nll: F64
 ) -> None:
     """Write -log p of the scored tokens; logits are made for them alone, a bounded number at a time."""
     import torch

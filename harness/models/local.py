@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from openended.harness.decoding.base import Decoder, Prompt, QDecoder
-from openended.harness.decoding.cache.runner import check
+from openended.harness.decoding.cache.choose import check
 from openended.harness.decoding.loop import generate
 from openended.harness.decoding.teacher import next_token_stats
 from openended.harness.models.backend import Advance, Embedded

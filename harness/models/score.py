@@ -83,10 +83,10 @@ def embed_and_nll(
 
 def _scoring(
     lm: LanguageModel, prompts: Ragged, continuations: Ragged, *, include_prompt: bool, bos: bool
-) -> tuple[list[forward.Job], Ragged]:
+) -> tuple[list[forward.ForwardRow], Ragged]:
     """Return the sequences to run and the array that their scores fill."""
     rows = joined(prompts, continuations)
-    jobs: list[forward.Job] = []
+    jobs: list[forward.ForwardRow] = []
     counts = []
     total = 0
     for i, (row, prompt) in enumerate(zip(rows, prompts.lengths, strict=True)):
@@ -101,13 +101,13 @@ def _scoring(
     return jobs, Ragged(values, offsets)
 
 
-def _windows(row: int, ids: I64, first: int, out: int, context: int | None) -> list[forward.Job]:
+def _windows(row: int, ids: I64, first: int, out: int, context: int | None) -> list[forward.ForwardRow]:
     """Cut a sequence into windows of the context; each later window scores what the ones before have not."""
     if context is None or len(ids) <= context:
-        return [forward.Job(row, ids, min(first, len(ids)), out)]
+        return [forward.ForwardRow(row, ids, min(first, len(ids)), out)]
     if context < 2:
         raise DataError(f"a scorer with a context of {context} cannot score texts")
-    jobs = [forward.Job(row, ids[:context], min(first, context), out)]
+    jobs = [forward.ForwardRow(row, ids[:context], min(first, context), out)]
     done = max(first, context)
     if first < context:
         out += context - first
@@ -115,7 +115,7 @@ def _windows(row: int, ids: I64, first: int, out: int, context: int | None) -> l
     while done < len(ids):
         end = min(len(ids), done + step)
         start = end - context
-        jobs.append(forward.Job(-1, ids[start:end], done - start, out))
+        jobs.append(forward.ForwardRow(-1, ids[start:end], done - start, out))
         out += end - done
         done = end
     return jobs

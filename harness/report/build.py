@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from openended.harness.errors import SpecError
 from openended.harness.io import write_text
 from openended.harness.report.read.layout import Layout, layout_of, load_layout
+from openended.harness.report.swap import swapped_in
 from openended.harness.report.tables.table import Table
 from openended.harness.text import plain_line
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from openended.harness.report.read.frame import Results
 
 log = logging.getLogger(__name__)
+
+FILES = ("tables", "figures", "results.parquet", "results.csv", "report.html")
+SHOWN = 5  # runs that a refusal lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,8 @@ def build_report(
 
     Args:
         paths: Run folders, or folders that hold them.
-        out_dir: Where the files go; made if missing. The same runs give the same bytes.
+        out_dir: Where the files go; made if missing, and of an earlier report nothing stays. The same runs give the
+            same bytes.
         layout: A name in `conf/report`, the path of a YAML, a `Layout`, or several of the first two.
         compare: Published tables to compare with, as `paper/table`.
         baseline: Label of the system that the others are tested against.
@@ -97,7 +102,7 @@ def build_report(
 
     layouts = _layouts(layout, options)
     results = read_results(paths, where)
-    folder = Path(out_dir)
+    target = Path(out_dir)
     tables = [t for name, one in layouts for t in make_tables(results, one, name)]
     tables += ability_tables(results)
     for reference in compare:
@@ -109,18 +114,20 @@ def build_report(
 
         tables += significance(results, baseline)
     tables = told(tables, results)
-    written = [p for table in tables for p in write_table(table, folder / "tables")]
-    drawn: list[Path] = []
-    if figures:
-        from openended.harness.report.figures.draw import draw_all
+    with swapped_in(target, FILES) as folder:
+        written = [p for table in tables for p in write_table(table, folder / "tables")]
+        drawn: list[Path] = []
+        if figures:
+            from openended.harness.report.figures.draw import draw_all
 
-        drawn = draw_all(results, folder / "figures")
-    written += [*drawn, *write_frame(results, folder)]
-    if page:
-        from openended.harness.report.page.page import write_page
+            drawn = draw_all(results, folder / "figures")
+        written += [*drawn, *write_frame(results, folder)]
+        if page:
+            from openended.harness.report.page.page import write_page
 
-        written.append(write_page(results, tables, drawn, folder / "report.html"))
-    return Report(folder, tuple(tables), tuple(written), len(results.runs), results.unfinished, results.superseded)
+            written.append(write_page(results, tables, drawn, folder / "report.html"))
+    final = tuple(target / path.relative_to(folder) for path in written)
+    return Report(target, tuple(tables), final, len(results.runs), results.unfinished, results.superseded)
 
 
 def _layouts(
@@ -139,7 +146,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of one layout."""
     from openended.harness.report.findings.judge import findings_tables
     from openended.harness.report.tables.agreement import correlation_tables, embedder_tables, spread_tables
-    from openended.harness.report.tables.selection import select
+    from openended.harness.report.tables.selection import NotComparableError, select
     from openended.harness.report.tables.systems import value_tables
 
     makers = {
@@ -151,7 +158,12 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     }
     if layout.kind not in makers:
         raise SpecError(f"layout {name}: no kind {layout.kind!r}")
-    tables = makers[layout.kind](select(results, layout), layout, name)
+    try:
+        tables = makers[layout.kind](select(results, layout), layout, name)
+    except NotComparableError as err:
+        runs = sorted({str(results.runs[at].folder) for item in err.items for at, _ in item.sources})
+        more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+        raise SpecError(f"{err}; the runs that differ: {', '.join(runs[:SHOWN])}{more}") from err
     return [replace(t, tex_width=layout.latex_width, tex_signatures=layout.latex_signatures) for t in tables]
 
 

@@ -1,4 +1,4 @@
-"""`openended-report PATH…`: tables, figures and a page from any set of runs."""
+"""`openended-report NAME|GRID_FOLDER|RUNS…`: tables, figures and a page from any set of runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from openended.harness.exitcodes import code_of
 EPILOG = """\
 Layouts: {layouts}, or the path of a YAML with the same options (see conf/report).
 Examples:
-  openended-report outputs/runs/quickstart
+  openended-report quickstart
+  openended-report outputs/grids/20260101T120000
   openended-report outputs/runs --layout decoders,sizes --where task=docs
   openended-report outputs/runs --compare mauve2021/table3
   openended-report outputs/runs --baseline 'nucleus p=0.95'
@@ -33,14 +34,18 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG.format(layouts=", ".join(layout_names())),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("paths", nargs="+", metavar="PATH", help="run folders, or folders that hold them")
     made.add_argument(
-        "--layout", action="append", metavar="NAME", help="a layout, or several joined by commas; default: full"
+        "paths", nargs="+", metavar="NAME|GRID_FOLDER|RUNS", help="a name (name=…, experiment=…), a grid's folder, runs"
     )
+    layout = "a layout, or several joined by commas; default: what the grid's own report had, else full"
+    made.add_argument("--layout", action="append", metavar="NAME", help=layout)
+    made.add_argument("--outputs", metavar="DIR", default="outputs", help="where names are looked up; default: outputs")
     made.add_argument("--compare", action="append", metavar="PAPER/TABLE", help="a published table, or several")
     made.add_argument("--baseline", metavar="LABEL", help="test every other system against this one")
-    made.add_argument("--where", action="append", default=[], metavar="AXIS=VALUE", help="keep these runs; a|b: either")
-    made.add_argument("--out", metavar="DIR", help="where the files go; default: outputs/reports/<name of the path>")
+    made.add_argument(
+        "--where", action="append", default=[], metavar="AXIS=VALUE", help="keep these; a|b: either; also METRIC.OPTION"
+    )
+    made.add_argument("--out", metavar="DIR", help="where the files go; default: outputs/reports/NAME")
     made.add_argument("--metrics", metavar="NAMES", help="values shown, in place of the layout's")
     made.add_argument("--rows", metavar="AXES", help="axes that name the rows, in place of the layout's")
     made.add_argument("--columns", metavar="AXES", help="axes that make columns beside the metric")
@@ -62,18 +67,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> None:
     from openended.harness.report import build_report
+    from openended.harness.report.grids import asked
 
     named = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
     options: dict[str, Any] = {name: tuple(_listed([text])) for name, text in named.items() if text is not None}
     if args.gaps:
         options["gaps"] = True
+    wanted = asked(args.paths, Path(args.outputs))
+    layout: str | list[str] | None = _listed(args.layout) or "full"
+    if not args.layout and wanted.options:
+        layout, options = None, {**wanted.options, **options}
+    where = {**dict(options.pop("where", {})), **dict(_pair(text) for text in args.where)}
     report = build_report(
-        args.paths,
-        _target(args.paths, args.out),
-        layout=_listed(args.layout) or "full",
+        wanted.paths,
+        args.out or Path(args.outputs) / "reports" / wanted.name,
+        layout=layout,
         compare=_listed(args.compare),
         baseline=args.baseline,
-        where=dict(_pair(text) for text in args.where),
+        where=where,
         figures=not args.no_figures,
         page=not args.no_page,
         **options,
@@ -82,14 +93,6 @@ def _run(args: argparse.Namespace) -> None:
         sys.stdout.write(f"{report.folder}\n")
     else:
         report.show(signatures=args.verbose)
-
-
-def _target(paths: Sequence[str], out: str | None) -> Path:
-    if out is not None:
-        return Path(out)
-    first = Path(paths[0]).resolve()
-    name = first.parent.name if first.name == "record.json" else first.name
-    return Path("outputs") / "reports" / (name if len(paths) == 1 else f"{name}-and-{len(paths) - 1}-more")
 
 
 def _listed(texts: Sequence[str] | None) -> list[str]:

@@ -23,6 +23,7 @@ HOME = "docs"  # the task that the bundled models were trained for, and judge
 _JUDGE = f"{BUNDLED}docs-m"
 # Config keys of the tree that are not settings of a run: Hydra's own composition.
 _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
+_NAME = "name"  # of the runs; becomes `experiment`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,12 +171,12 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
     Raises:
         SpecError: Names the option, its value and what is accepted.
     """
-    known = {*Settings.__dataclass_fields__, *_GROUPS} - {"metrics"}
+    known = {*Settings.__dataclass_fields__, *_GROUPS, _NAME} - {"metrics"}
     for key in config:
         if key not in known:
             raise SpecError(f"no option {key!r}{suggest(key, known)}")
     metrics = config.get("metric") or {}
-    values = {k: v for k, v in config.items() if k not in _GROUPS}
+    values = {k: v for k, v in config.items() if k not in (*_GROUPS, _NAME)}
     task = build("task", config["task"], "task")
     scorer, embedder = (_judge(config.get(role), task.name) for role in ("scorer", "embedder"))
     values |= {

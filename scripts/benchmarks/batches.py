@@ -7,18 +7,20 @@ have a probability near 1/24 after any text.
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from benchmarks._work import Work
 
 from openended.harness.decoding.base import Decoder
 from openended.harness.decoding.loop import Prompt, generate
 from openended.harness.decoding.truncation import Greedy, Nucleus
+from openended.harness.models.forward import Job, Pool
+from openended.harness.models.forward import run as forward
 from openended.harness.models.transformers import LanguageModel, ModelSpec, TextTokenizer
 
 MEAN = 24
@@ -83,9 +85,14 @@ def _model(make: Any, *, ends: bool) -> LanguageModel:  # noqa: ANN401
     with torch.inference_mode(mode=False), torch.no_grad():
         ids = torch.randint(1, 10000, (8, 16))
         hidden = model.base_model(ids).last_hidden_state[:, -1]
-        others = torch.logsumexp((hidden @ head.t())[:, 1:], -1).mean()
-        wanted = others - math.log(MEAN - 1) if ends else others - 50
-        head[0] = direction * wanted / (hidden @ direction).mean()
+        others = torch.logsumexp((hidden @ head.t())[:, 1:], -1)
+        along = hidden @ direction
+        low, high = -1e3, 1e3
+        for _ in range(60 if ends else 0):  # the weight of the end token for which its mean probability is 1/MEAN
+            middle = (low + high) / 2
+            p = torch.sigmoid(along * middle - others).mean()
+            low, high = (low, middle) if p > 1 / MEAN else (middle, high)
+        head[0] = direction * low if ends else 0.0
     config = model.config
     return LanguageModel(
         model=model,
@@ -156,9 +163,9 @@ def _work(name: str, make: Any, decoder: Decoder, size: Size, at_least: float) -
     lengths = f"{size.shortest} to {size.longest}" if size.shortest < size.longest else f"{size.longest}"
     ends = f", ends at random, mean {MEAN}, limit {size.new}" if size.ends else f" × {size.new} tokens"
     samples = f" × {size.samples} samples" if size.samples > 1 else ""
+    prompts = f"{size.prompts} prompts of {lengths} tokens"
     return Work(
-        name=f"{name}: {decoder.title}, {size.prompts} prompts of {lengths} tokens{samples}{ends}, "
-        f"{size.places} at once",
+        name=f"{name}: {decoder.title}, {prompts}{samples}{ends}, {size.places} at once",
         prepare=partial(_prepare, make, size, decoder),
         ours=_ours(decoder, size),
         against="transformers generate",
@@ -166,6 +173,43 @@ def _work(name: str, make: Any, decoder: Decoder, size: Size, at_least: float) -
         at_least=at_least,
         agree=_tokens,
     )
+
+
+TEXTS = 128
+"""Texts of the embedding work: 10 to 256 tokens."""
+
+
+def _texts() -> list[list[int]]:
+    generator = torch.Generator().manual_seed(1)
+    lengths = torch.randint(10, 257, (TEXTS,), generator=generator).tolist()
+    return [torch.randint(1, 10000, (n,), generator=generator).tolist() for n in lengths]
+
+
+def _embed(lm: LanguageModel) -> dict[str, float]:
+    """The last state of the last token, in batches of like lengths."""
+    rows = _texts()
+    jobs = [Job(i, np.array(r), len(r)) for i, r in enumerate(rows)]
+    pool = Pool(-1, "last", (1024,))
+    forward(lm, jobs, rows=len(rows), pool=pool, nll=None, batch_size=16)
+    return {"tokens": float(sum(map(len, rows))), "mean": float(np.abs(pool.vectors[0]).mean())}
+
+
+def _embed_padded(lm: LanguageModel) -> dict[str, float]:
+    """The same in the order given, padded, as the public scripts do."""
+    rows, made = _texts(), []
+    with torch.inference_mode():
+        for start in range(0, len(rows), 16):
+            part = rows[start : start + 16]
+            width = max(map(len, part))
+            mask = torch.tensor([[1] * len(r) + [0] * (width - len(r)) for r in part])
+            ids = torch.tensor([r + [0] * (width - len(r)) for r in part])
+            states = lm.model.base_model(ids, attention_mask=mask).last_hidden_state
+            made.append(states[torch.arange(len(part)), torch.tensor([len(r) - 1 for r in part])])
+    return {"tokens": float(sum(map(len, rows))), "mean": float(torch.cat(made).abs().mean())}
+
+
+def _same(ours: dict[str, float], peer: dict[str, float]) -> str:
+    return f"≤ {abs(ours['mean'] / peer['mean'] - 1):.0e} relative; {ours['tokens']:.0f} tokens"
 
 
 GPT2, LLAMA = "GPT-2 124 M", "Llama 120 M"
@@ -177,4 +221,12 @@ WORKS = [
     _work(LLAMA, _llama, Nucleus(), ONE_LENGTH, 1.1),
     _work(LLAMA, _llama, Nucleus(), MIXED, 2.0),
     _work(GPT2, _gpt2, Nucleus(), SAMPLES, 1.5),
+    Work(
+        name=f"{GPT2}: embedding, {TEXTS} texts of 10 to 256 tokens",
+        prepare=partial(_model, _gpt2, ends=False),
+        ours=_embed,
+        against="transformers, padded batches in the order given",
+        peer=_embed_padded,
+        agree=_same,
+    ),
 ]

@@ -25,10 +25,11 @@ LAUNCHERS = {
     "joblib": ["hydra/launcher=joblib"],
     "submitit": ["hydra/launcher=submitit", "hydra.launcher.cluster=local", "hydra.launcher.processes=2"],
 }
-GRID = ["-m", "decoder=greedy,nucleus", "seed=0,1", "metric=[distinct_n,gen_ppl]"]
+GRID = ["-m", "name=grid", "decoder=greedy,nucleus", "seed=0,1", "metric=[distinct_n,gen_ppl]"]
 SMALL = ["num_examples=12", "max_new_tokens=8"]
 # Long enough to be interrupted: generation in batches of one, each written at once.
 LONG = [
+    "name=grid",
     "num_examples=24",
     "max_new_tokens=32",
     "runtime.batch_size=1",
@@ -80,13 +81,13 @@ def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm
     done = in_a_process(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert results(tmp_path / "outputs") == results(calm)
-    assert len(list(tmp_path.glob("outputs/runs/default/*"))) == 3, "greedy has one run, whatever the seed"
+    assert len(list(tmp_path.glob("outputs/runs/*/*"))) == 3, "greedy has one run, whatever the seed"
     said = logs(tmp_path / "outputs", done.stderr)
-    loads = [len(re.findall(r"^loaded +docs-s", text, flags=re.MULTILINE)) for text in said]
+    loads = [len(re.findall(r"^(?:\[.*?\] )?loaded +docs-s", text, flags=re.MULTILINE)) for text in said]
     assert sum(loads) <= 2, "two processes, four jobs"
     assert max(loads[1:], default=0) <= 1
     made = collections.Counter(
-        m for text in said for m in re.findall(r"^(.*?) +made  ([0-9a-f]{8})", text, re.MULTILINE)
+        m for text in said for m in re.findall(r"^(?:\[.*?\] )?(.*?) +made  ([0-9a-f]{8})", text, re.MULTILINE)
     )
     assert made
     assert set(made.values()) == {1}, "no artefact is made twice"
@@ -108,7 +109,7 @@ def test_a_failed_job_of_a_worker_is_told_at_the_end(launcher, tmp_path):
     assert done.returncode == 1, done.stderr
     assert "failed: decoder.p=7: nucleus.p: expected" in done.stderr
     assert "1 of 2 jobs failed" in done.stderr
-    assert len(list(tmp_path.glob("outputs/runs/default/*"))) == 1
+    assert len(list(tmp_path.glob("outputs/runs/*/*"))) == 1
     assert "nucleus p=0.9" in done.stdout, "the report of the others is there"
 
 
@@ -252,7 +253,7 @@ def test_a_grid_whose_end_fails_leaves_with_an_exit_code(error, code, expected, 
     assert f"openended: {expected}" in done.stderr or f"failed: {expected}" in done.stderr
     assert "failed: decoder.p=7" in done.stderr, "failed jobs are told all the same"
     assert "Traceback" not in done.stderr
-    assert len(list(tmp_path.glob("outputs/runs/default/*"))) == 1
+    assert len(list(tmp_path.glob("outputs/runs/*/*"))) == 1
     if code == 1:
         (trace,) = tmp_path.glob("outputs/grids/*/error.txt")
         assert "Traceback" in trace.read_text()
@@ -294,5 +295,5 @@ def test_a_grid_makes_no_human_feature_twice_and_loads_each_model_once(tmp_path)
     assert all(times == 1 for step, times in human.items() if step[0] != "measure")
     assert sum(times for step, times in count.items() if step[0] == "generate") == 10, "greedy once, nine that sample"
     assert count["examples", "docs"] == count["human", "docs"] == 1
-    records = [json.loads(p.read_text()) for p in tmp_path.glob("outputs/runs/default/*/record.json")]
+    records = [json.loads(p.read_text()) for p in tmp_path.glob("outputs/runs/*/*/record.json")]
     assert len(records) == 10

@@ -28,7 +28,7 @@ def openended(*words: str, cwd: Path, redirect: str = "") -> subprocess.Complete
 def test_a_plan_needs_no_writable_folder(words, tmp_path):
     done = openended(*words, f"outputs_dir={NOWHERE}", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("make") == 1 + ("-m" in words)
+    assert "1 can be made at once" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
@@ -39,4 +39,4 @@ def test_output_that_nobody_takes_ends_cleanly_and_the_run_is_kept(tmp_path):
         assert done.returncode == code, (redirect, done.stderr)
         assert "Traceback" not in done.stderr
         assert "Exception ignored" not in done.stderr
-    assert len(list(tmp_path.glob("outputs/runs/default/*/record.json"))) == 1
+    assert len(list(tmp_path.glob("outputs/runs/*/*/record.json"))) == 1

@@ -30,7 +30,7 @@ LAYERS = [
         "owner",
         "folders",
     },
-    {"store", "store_check", "rows", "provenance", "progress", "names"},
+    {"store", "store_check", "rows", "provenance", "progress", "catalogue", "names"},
     {"metrics", "tasks", "models", "decoding", "published"},
     {"run"},
     {"report", "rating", "hydra_app"},

@@ -34,10 +34,11 @@ class EqualRunner:
         """Rows to run for so many."""
         return max(filled(rows, TILE), FLOOR) if self._steady else rows
 
-    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[Tensor]:
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         """See `Runner`; the prompts that share a length go through together."""
         import torch
 
+        del every
         made: dict[int, Tensor] = {}
         for length in sorted({len(p) for p in prompts}, reverse=True):
             part = [i for i, p in enumerate(prompts) if len(p) == length]

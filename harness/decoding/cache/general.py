@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.decoding.cache.keys import KeyValues, Pass, prompt_pass, step_pass
+from openended.harness.decoding.cache.keys import KeyValues
+from openended.harness.decoding.cache.passes import Pass, prompt_pass, step_pass
 from openended.harness.decoding.cache.runner import TILE, filled, prompt_parts
 from openended.harness.models.families import body_of, rescaled
 from openended.harness.models.finite import finite_logits
@@ -68,16 +69,16 @@ class GeneralRunner:
         """Tokens to run for so many."""
         return max(filled(rows, TILE), FLOOR) if self._steady else rows
 
-    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[Tensor]:
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         """See `Runner`."""
         import torch
 
+        del every
         made: dict[int, Tensor] = {}
-        for part in prompt_parts(prompts):
+        for part in prompt_parts(prompts, self._device.type):
             size = self._full(sum(len(prompts[i]) for i in part))
             now = prompt_pass([rows[i] for i in part], [prompts[i] for i in part], size, self._device)
-            states: Sequence[Tensor] = torch.split(self._run(now), [len(prompts[i]) for i in part])
-            made.update(zip(part, states, strict=True))
+            made.update(zip(part, torch.split(self._run(now), [len(prompts[i]) for i in part]), strict=True))
         self.lengths[list(rows)] = [len(p) for p in prompts]
         return [made[i] for i in range(len(prompts))]
 
@@ -137,6 +138,22 @@ def _ours(model: Any, keys: KeyValues, now: Pass) -> Iterator[None]:  # noqa: AN
         _now.reset(token)
 
 
+@contextmanager
+def _one_thread(needed: bool) -> Iterator[None]:
+    """Attend in one thread: small products depend on their address, and each thread has buffers of its own."""
+    import torch
+
+    threads = torch.get_num_threads() if needed else 1
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def _experts(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:  # noqa: ANN401
     """Transformers' experts, each with as many tokens as the BLAS treats alike: the missing ones weigh nothing."""
     import torch
@@ -155,7 +172,8 @@ def _experts(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Te
         torch.cat([chosen, more]),
         torch.cat([weights, weights.new_zeros(more.shape)]),
     )
-    return made[: len(hidden)]
+    kept: Tensor = made[: len(hidden)]
+    return kept
 
 
 def _attend(
@@ -176,9 +194,11 @@ def _attend(
     if options.get("softcap") is not None or options.get("s_aux") is not None:
         raise NotImplementedError("attention with a soft cap or sinks")
 
-    def kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Any:  # noqa: ANN401
-        return sdpa_attention_forward(module, q, k, v, mask, scaling=scaling)[0].transpose(1, 2)
+    def kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        out: Tensor = sdpa_attention_forward(module, q, k, v, mask, scaling=scaling)[0]
+        return out.transpose(1, 2)
 
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    made = keys.attend(module.layer_idx, q, k, v, now, kernel, window=sliding_window)
+    with _one_thread(not keys.padded):
+        made = keys.attend(module.layer_idx, q, k, v, now, kernel, window=sliding_window)
     return made.view(1, len(q), q.shape[1], -1), None

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.decoding.cache.keys import KeyValues, Pass, prompt_pass, step_pass
-from openended.harness.decoding.cache.runner import TILE, filled, part_size, prompt_parts
+from openended.harness.decoding.cache.keys import KeyValues
+from openended.harness.decoding.cache.passes import Pass, prompt_pass, step_pass
+from openended.harness.decoding.cache.products import Products
+from openended.harness.decoding.cache.runner import TILE, filled, prompt_parts
 from openended.harness.models.finite import finite_logits
 from openended.harness.models.placement import is_spread
 
@@ -44,19 +46,20 @@ class Gpt2Runner:
         self._device = lm.device
         self._steady = lm.device.type == "cpu" and not once
         self._tile = TILE if self._steady else 1
+        self._products: Products = lm.memo.get("products") or lm.memo.setdefault("products", Products())
         self.keys = KeyValues(self.weights.layers, rows, length, padded=lm.device.type != "cpu", once=once)
 
-    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[Tensor]:
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         """See `Runner`."""
         import torch
 
         made: dict[int, Tensor] = {}
-        for part in prompt_parts(prompts):
+        for part in prompt_parts(prompts, self._device.type):
             size = sum(len(prompts[i]) for i in part)
             now = prompt_pass(
                 [rows[i] for i in part], [prompts[i] for i in part], filled(size, self._tile), self._device
             )
-            states = torch.split(self._run(now), [len(prompts[i]) for i in part])
+            states = torch.split(self._run(now, every=every), [len(prompts[i]) if every else 1 for i in part])
             made.update(zip(part, states, strict=True))
         self.lengths[list(rows)] = [len(p) for p in prompts]
         return [made[i] for i in range(len(prompts))]
@@ -68,8 +71,8 @@ class Gpt2Runner:
         self.lengths[index] += 1
         return hidden
 
-    def _run(self, now: Pass) -> Tensor:
-        """Last hidden states of a pass without its filling, shape (T, d)."""
+    def _run(self, now: Pass, *, every: bool = True) -> Tensor:
+        """Last hidden states of a pass without its filling, (T, d), or those of each row's last token, (rows, d)."""
         import torch
         import torch.nn.functional as nn
 
@@ -81,11 +84,15 @@ class Gpt2Runner:
                 qkv = self._affine(layer.attn_b, h, layer.attn_w).view(len(x), 3, w.heads, w.head_size)
                 query, key, value = qkv.unbind(1)
                 h = self.keys.attend(depth, query, key, value, now, _attend)
+                if not every and depth == w.layers - 1:  # nobody asks for the others any more
+                    last = now.last(self._tile)
+                    x, h = x[last], h[last]
                 x.add_(self._affine(layer.proj_b, h, layer.proj_w))
                 h = nn.layer_norm(x, (w.width,), layer.ln_2_w, layer.ln_2_b, w.eps)
                 h = nn.gelu(self._affine(layer.fc_b, h, layer.fc_w), approximate="tanh")
                 x.add_(self._affine(layer.out_b, h, layer.out_w))
-            return nn.layer_norm(x[: now.size], (w.width,), w.ln_f_w, w.ln_f_b, w.eps)
+            size = now.size if every else len(now.rows)
+            return nn.layer_norm(x[:size], (w.width,), w.ln_f_w, w.ln_f_b, w.eps)
 
     def _affine(self, bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
         import torch
@@ -93,8 +100,8 @@ class Gpt2Runner:
         if not self._steady:
             return torch.addmm(bias, rows, weight)
         made = rows.new_empty((len(rows), weight.shape[1]))
-        size = part_size(len(rows))
-        for part, out in zip(torch.split(rows, size), torch.split(made, size), strict=True):
+        sizes = self._products.parts(len(rows), weight)
+        for part, out in zip(torch.split(rows, sizes), torch.split(made, sizes), strict=True):
             torch.addmm(bias, part, weight, out=out)
         return made
 
@@ -110,8 +117,8 @@ class Gpt2Runner:
             full = filled(len(flat), TILE)
             rows = torch.cat([flat, flat[:1].expand(full - len(flat), -1)]) if full > len(flat) else flat
             made = rows.new_empty((full, head.shape[1]))
-            size = part_size(full)
-            for part, out in zip(torch.split(rows, size), torch.split(made, size), strict=True):
+            sizes = self._products.parts(full, head)
+            for part, out in zip(torch.split(rows, sizes), torch.split(made, sizes), strict=True):
                 torch.mm(part, head, out=out)
         return finite_logits(made[: len(flat)].float(), self._lm).view(*hidden.shape[:-1], head.shape[1])
 

@@ -28,8 +28,9 @@ class RereadRunner:
         self.lengths = np.zeros(rows, dtype=np.int64)
         self._texts: list[list[int]] = [[] for _ in range(rows)]
 
-    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[Tensor]:
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         """See `Runner`."""
+        del every
         for row, prompt in zip(rows, prompts, strict=True):
             self._texts[row] = [int(i) for i in prompt]
         return self._read(rows)

@@ -16,6 +16,7 @@ from openended.harness.report.read.axes import axis_text, in_order, of_human
 from openended.harness.report.read.reused import reused_remarks
 from openended.harness.report.read.stored import stored_file
 from openended.harness.report.read.tidy import FIXED, INTERNAL, canonical_axes, rows_of, to_frame
+from openended.harness.signature import parse_signature
 from openended.harness.text import csv_cell, plain
 
 if TYPE_CHECKING:
@@ -205,9 +206,13 @@ def filtered(results: Results, where: Mapping[str, str]) -> Results:
 
     frame = results.frame
     for name, accepted in where.items():
+        options = set(str(accepted).split("|"))
+        metric, _, option = name.partition(".")
+        if name not in frame.columns and option and (frame["metric"] == metric).any():
+            frame = frame[_of_option(frame, metric, option, options)]
+            continue
         if name not in frame.columns:
             raise DataError(f"no axis {name!r} in these runs{suggest(name, [*results.axes, *FIXED])}")
-        options = set(str(accepted).split("|"))
         text = frame[name].map(axis_text)
         keep = text.isin(options)
         if name in results.axes and not of_human(name):
@@ -216,6 +221,22 @@ def filtered(results: Results, where: Mapping[str, str]) -> Results:
     if not (frame["system"] == "model").any():
         raise DataError(f"no value is left by {', '.join(f'{k}={v}' for k, v in where.items())}")
     return results.select(frame)
+
+
+def _of_option(frame: pd.DataFrame, metric: str, option: str, accepted: set[str]) -> pd.Series[bool]:
+    """Say of every row whether its metric is another one, or has one of the accepted values of an option.
+
+    Raises:
+        DataError: If the metric has no such option.
+    """
+    from openended.harness.errors import suggest
+
+    own = frame["metric"] == metric
+    fields = frame["signature"].map(parse_signature)
+    known = {field for one in fields[own] for field in one} - {"metric"}
+    if option not in known:
+        raise DataError(f"no option {option!r} of {metric} in these runs{suggest(option, known)}")
+    return ~own | fields.map(lambda one: one.get(option) in accepted)
 
 
 def write_frame(results: Results, folder: Path) -> list[Path]:

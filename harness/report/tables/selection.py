@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from openended.harness.errors import SpecError
@@ -23,6 +24,7 @@ COMPANIONS: Mapping[str, tuple[str, ...]] = {
 
 
 # Axes, with their options, that the signatures know: values that differ in them are not comparable.
+AXIS_OF = {"n": "num_examples", "length": "max_new_tokens"}  # field of a signature → the axis that sets it
 DATA_AXES = ("task", "num_examples", "max_new_tokens", "samples", "scorer", "embedder")
 
 
@@ -111,6 +113,31 @@ def _keys(metric: str, key: str, have: Sequence[str], primary: Mapping[str, str]
     return [*first, *(k for k in COMPANIONS.get(metric, ()) if companions and k in have and k not in first)]
 
 
+class NotComparableError(SpecError):
+    """Values of different signatures would share a column; knows whose."""
+
+    def __init__(self, message: str, items: Sequence[Folded]) -> None:
+        super().__init__(message)
+        self.items = tuple(items)
+
+
+def fewest(items: Sequence[Folded]) -> list[Folded]:
+    """Return the items of the signatures that the fewest have: all but those of the most frequent one."""
+    counts = Counter(item.signature for item in items)
+    usual = max(counts, key=lambda signature: counts[signature])
+    return [item for item in items if item.signature != usual]
+
+
+def typed(metric: str, field: str, value: str, items: Sequence[Folded]) -> str:
+    """Return what to type to keep the values with one value of a signature's field."""
+    axis = AXIS_OF.get(field, field)
+    there = {item.axes.get(axis, "") for item in items}
+    if axis in DATA_AXES and len(there) > 1:
+        known = next((i.axes[axis] for i in items if parse_signature(i.signature).get(field) == value), "")
+        return f"--where '{axis}={known}' (or --split {axis})"
+    return f"--where '{metric}.{field}={value}'"
+
+
 def check_signatures(metric: str, own: Sequence[Folded], table: str, allow: Sequence[str] = ()) -> None:
     """Refuse to set values of different signatures side by side.
 
@@ -127,7 +154,9 @@ def check_signatures(metric: str, own: Sequence[Folded], table: str, allow: Sequ
             fields = "; ".join(f"{k} ({left.get(k)} and {right.get(k)})" for k in differ)
             told = varying(own)
             one, other = (label_of(i, told, several_models=True) for i in (first, item))
-            raise SpecError(
+            options = " or ".join(typed(metric, k, str(left.get(k)), own) for k in differ)
+            raise NotComparableError(
                 f"table {table}, column {metric}: two values are not comparable, their signatures differ in {fields}: "
-                f"{one} and {other}; separate them with --split or --where"
+                f"{one} and {other}; keep one of them: {options}",
+                fewest([i for i in own if i.system == "model"] or own),
             )

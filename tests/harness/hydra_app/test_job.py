@@ -21,11 +21,13 @@ def config(folder):
     return OmegaConf.create(
         {
             "outputs_dir": str(folder),
+            "name": "",
+            "plan_only": False,
             "report": {},
             "hydra": {
                 "sweep": {"dir": str(folder)},
                 "verbose": False,
-                "runtime": {"choices": {"experiment": None}},
+                "runtime": {"choices": {"experiment": None, "hydra/job_logging": "openended"}},
                 "sweeper": {},
                 "overrides": {"task": []},
             },
@@ -94,8 +96,8 @@ def test_a_grid_is_one_line_a_job_and_its_errors_once(tmp_path, monkeypatch, cap
     assert exit_code(cli.main, "-m", "decoder=nucleus", "decoder.p=0.9,7", *SMALL) == 1
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 4
-    assert said[0].startswith("grid       1 of 2 done, about ")
-    assert said[1] == "grid       1 of 2 done, 1 failed; decoder.p=7: failed"
+    assert said[0].startswith("grid       1 of 2 done, perhaps ")
+    assert said[1].startswith("grid       1 of 2 done, 1 failed; decoder.p=7: failed: nucleus.p: expected")
     assert said[2].startswith("failed: decoder.p=7: nucleus.p: expected")
     assert said[3].startswith("1 of 2 jobs failed")
 
@@ -120,6 +122,12 @@ def test_a_twin_of_a_paper_loads_each_model_once(tmp_path, monkeypatch, capsys):
         (["task=jsonl"], "option 'task.path' has no default: give it as task.path=…"),
         (["outputs_dir=/proc/nowhere"], "/proc"),
         (["-m", "decoder=nucelus,greedy"], "no decoder 'nucelus'"),
+        (["metric=[mauv]"], "no metric 'mauv'; did you mean 'mauve'?"),
+        (["greedy"], "did you mean decoder=greedy?"),
+        (["--decoder", "greedy"], "options are given as decoder=greedy"),
+        (["seed=0,1"], "seed=0,1: several values are a grid: add -m, as in openended -m seed=0,1"),
+        (["name=a/b"], "name: expected letters, digits"),
+        (["task=jsonl", "task.path=~/no such file.jsonl"], "no such file.jsonl"),
     ],
 )
 def test_what_is_wrong_is_one_line_of_ours_and_exit_code_2(words, said, tmp_path, monkeypatch, capsys):
@@ -128,6 +136,24 @@ def test_what_is_wrong_is_one_line_of_ours_and_exit_code_2(words, said, tmp_path
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("openended: ")
     assert said in line
+
+
+def test_a_flag_in_the_middle_and_quiet(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(cli.main, "decoder=greedy", "-m", "seed=0,1", "-q", "name=q", *SMALL) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out == "outputs/reports/q\n"
+
+
+def test_a_failure_without_a_name_of_its_own_is_told_when_it_happens(tmp_path, monkeypatch, capsys):
+    def fault(*_):
+        raise TypeError("a fault")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("openended.harness.run.pipeline.run", fault)
+    assert exit_code(cli.main, "-m", "seed=0,1", *SMALL) == 1
+    assert "seed=0: failed: TypeError: a fault" in capsys.readouterr().err.splitlines()[0]
 
 
 def test_ctrl_c_is_exit_code_130_and_says_how_to_go_on(tmp_path, monkeypatch, capsys):

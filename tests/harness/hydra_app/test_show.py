@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from openended.harness.errors import SpecError
-from openended.harness.hydra_app.show import composing, set_detail, show_failed
+from openended.harness.hydra_app.show import composing, name_lines, set_detail, show_failed, show_twins
 from tests.helpers import as_a_process
 
 
@@ -53,3 +53,27 @@ def test_failed_jobs_are_told_with_their_reasons(caplog):
     ]
     assert show_failed(jobs) == 2
     assert [r.getMessage() for r in caplog.records][:2] == ["running: b: it never ended", "failed: c: e"]
+
+
+def test_jobs_that_are_one_run_are_told_with_the_reason(caplog):
+    jobs = [{"job": f"decoder={d} seed={s}", "folder": d if d == "greedy" else d + s} for d in ("greedy", "nucleus")
+            for s in "01"]  # fmt: skip
+    with caplog.at_level(logging.INFO):
+        show_twins(jobs)
+    (said,) = [r.getMessage() for r in caplog.records]
+    assert said.startswith("grid       4 jobs are 3 runs, because these are one run each: ")
+    assert said.endswith(
+        "decoder=greedy seed=0 and decoder=greedy seed=1 (the decoder draws nothing, so the seed is not read)"
+    )
+    caplog.clear()
+    show_twins(jobs[2:])
+    assert not caplog.records
+
+
+def test_the_lines_of_a_worker_name_its_job(capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler()])
+    for title in ("p=0.8", "p=0.9"):
+        name_lines(title)
+        logging.getLogger("openended.harness.run.steps").warning("made %d", 3)
+        logging.getLogger("openended.harness.hydra_app.job").warning("grid 1 of 2")
+    assert capsys.readouterr().err.splitlines() == ["[p=0.8] made 3", "grid 1 of 2", "[p=0.9] made 3", "grid 1 of 2"]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from openended.harness.decoding.cache.choose import runner
 from openended.harness.decoding.cache.general import GeneralRunner
-from openended.harness.decoding.cache.runner import runner
 from openended.harness.decoding.contrastive import ContrastiveSearch
 from openended.harness.decoding.loop import Prompt, generate
 from openended.harness.decoding.search import Beam

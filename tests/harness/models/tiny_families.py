@@ -127,7 +127,7 @@ def tiny_family(kind: str) -> Any:
 
 def how(kind: str) -> str:
     """How the family is run: `fixed`, `reread`, or why not."""
-    from openended.harness.decoding.cache.runner import runner
+    from openended.harness.decoding.cache.choose import runner
     from openended.harness.errors import first_line
     from openended.harness.models.families import refusal
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from openended.harness.decoding.cache.runner import filled, part_size, prompt_parts, runner
+from openended.harness.decoding.cache.choose import runner
+from openended.harness.decoding.cache.runner import filled, prompt_parts
 from tests.harness.decoding.families import FAMILIES, family
 from tests.harness.decoding.models import prompt_rows
 
@@ -82,15 +83,20 @@ def test_a_copied_row_goes_on_as_its_source(name):
     assert run.lengths.tolist()[:2] == [6, 8]
 
 
-def test_parts_are_whole_tiles():
-    for rows in range(4, 300, 4):
-        size = part_size(rows)
-        assert size % 4 == 0
-        assert size <= 64
-        assert -(-rows // size) == -(-rows // 64)
+def test_prompts_go_through_in_parts():
     assert filled(5, 4) == 8
-    parts = list(prompt_parts([(0,) * n for n in (10, 1000, 30, 2000)]))
+    parts = list(prompt_parts([(0,) * n for n in (10, 1000, 30, 2000)], "cpu"))
     assert parts == [[3], [1], [2, 0]]
+    assert list(prompt_parts([(0,) * n for n in (10, 1000, 30)], "cuda")) == [[1, 2, 0]]
+
+
+def test_the_last_position_alone_is_that_of_all():
+    lm, prompts = family("gpt2"), ragged()
+    run = runner(lm, len(prompts), 17)
+    whole = run.start(range(len(prompts)), prompts)
+    alone = run.start(range(len(prompts)), prompts, every=False)
+    assert all(torch.equal(a[-1], b[-1]) for a, b in zip(whole, alone, strict=True))
+    assert {len(a) for a in alone} == {1}
 
 
 def test_once_keeps_nothing():

@@ -1,0 +1,102 @@
+"""The words of a command line, made such that Hydra reads them; what it could not read becomes one line of ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from openended.harness.catalogue import GROUPS, choices
+from openended.harness.errors import SpecError, suggest
+
+# Hydra's own flags: those that stand alone, and those that a value follows.
+_ALONE = ("-m", "--multirun", "-r", "--run", "--resolve", "-sc", "--shell-completion", "--hydra-help", "-h", "--help")
+_WITH_VALUE = ("-c", "--cfg", "-p", "--package", "-cp", "--config-path", "-cn", "--config-name", "-cd", "--config-dir",
+               "--experimental-rerun", "--info", "-i")  # fmt: skip
+OURS = {
+    **dict.fromkeys(("-v", "--verbose"), "hydra.verbose=true"),
+    **dict.fromkeys(("-q", "--quiet"), "hydra/job_logging=quiet"),
+    "--json": "plan_only=json",
+}
+
+
+def hydra_words(words: Sequence[str]) -> list[str]:
+    """Return a command line as Hydra reads it: flags first, ours as options, values quoted that need it.
+
+    Raises:
+        SpecError: Says what to type in place of a word that is no option.
+    """
+    flags: list[str] = []
+    options: list[str] = []
+    ours: dict[str, None] = {}
+    rest = iter(enumerate(words))
+    for place, word in rest:
+        if word in OURS:
+            ours[OURS[word]] = None
+        elif word in _ALONE or word.split("=", 1)[0] in _WITH_VALUE:
+            flags.append(word)
+            if word in _WITH_VALUE and place + 1 < len(words):
+                flags.append(next(rest)[1])
+        elif word.startswith("-"):
+            raise SpecError(_no_flag(word, words[place + 1 :]))
+        elif "=" not in word and not word.startswith("~"):
+            raise SpecError(_no_option(word))
+        else:
+            options.append(_readable(word))
+    return [*flags, *options, *ours]
+
+
+def _no_flag(word: str, after: Sequence[str]) -> str:
+    """Say what to type in place of `--decoder greedy`."""
+    name, sign, value = word.lstrip("-").partition("=")
+    name = name.replace("-", "_")
+    value = value if sign else next((w for w in after[:1] if "=" not in w and not w.startswith("-")), "…")
+    return f"no flag {word!r}: options are given as {name}={value}; flags are -m, -v, -q, --json, --help, --version"
+
+
+def _no_option(word: str) -> str:
+    """Say what to type in place of a word without `=`."""
+    groups = [group for group in GROUPS if word in choices(group)]
+    if groups:
+        hint = f"did you mean {' or '.join(f'{g}={_listed(g, word)}' for g in groups)}?"
+    elif word.endswith((".jsonl", ".gz", ".csv", ".parquet")):
+        hint = f"a file of texts is scored by generations={word}"
+    else:
+        hint = "openended --help names the options and commands"
+    return f"expected option=value, got {word!r}; {hint}"
+
+
+def _listed(group: str, choice: str) -> str:
+    return f"[{choice}]" if group == "metric" else choice
+
+
+def _readable(word: str) -> str:
+    """Return an override that Hydra's grammar reads: as it is, else with its value quoted."""
+    if _parses(word):
+        return word
+    key, _, value = (part.strip() for part in word.partition("="))
+    if _parses(f"{key}={value}"):
+        return f"{key}={value}"
+    if not value.startswith(("[", "{", "'", '"')):
+        full = os.path.expanduser(value) if value.startswith("~/") else value
+        quoted = "'" + full.replace("'", r"\'") + "'"
+        if _parses(f"{key}={quoted}"):
+            return f"{key}={quoted}"
+    raise SpecError(f"cannot read {word!r}: do its brackets and quotes match? a list is typed as '{key}=[a,b]'")
+
+
+def _parses(word: str) -> bool:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        OverridesParser.create().parse_override(word)
+    except HydraException:
+        return False
+    return True
+
+
+def no_choice(file: str) -> str | None:
+    """Say which options a group has, given the file of one that it has not; None if there is no such group."""
+    group, _, choice = file.rpartition("/")
+    known = choices(group) if group in GROUPS else {}
+    return f"no {group} {choice!r}{suggest(choice, known)}" if known else None

@@ -1,0 +1,104 @@
+"""How large a model is, whether it is here, and how to get it: for a plan, so no weights are loaded."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+from openended.harness.io import read_json
+from openended.harness.models.files import INDEX, WEIGHTS
+from openended.harness.models.hub import offline
+from openended.harness.models.spec import ModelSpec
+
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_TOLD = re.compile(r"([\d.]+) ([MG]) parameters")
+_UNITS = {"M": 10**6, "G": 10**9}
+_HEADER = 100 << 20  # bytes; the greatest header that safetensors accepts
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    """What a plan knows of a model without loading it."""
+
+    parameters: int | None
+    here: bool
+    gated: bool | None
+    """Whether the hub asks who fetches it; None where nobody could be asked."""
+    get: str
+    """The command that fetches it; empty where it is here or a folder."""
+    memory: int | None
+    """Bytes of the weights in the wanted precision; activations and caches come on top."""
+
+
+@lru_cache
+def model_size(spec: ModelSpec) -> ModelSize:
+    """Return what is known: from the weights' header, else from the hub, else from what `conf/model` says."""
+    folder = spec.folder
+    header = _in_folder(folder) if folder is not None else _in_cache(spec)
+    here = header is not None
+    parameters, gated = header, None
+    if folder is None and not here:
+        parameters, gated = _of_hub(spec) if not offline() else (None, None)
+        told, named = _told(spec.path)
+        parameters = parameters or told
+        gated = named if gated is None else gated
+    pin = f" --revision {spec.revision}" if spec.revision else ""
+    get = f"hf download {spec.path}{pin}" if folder is None and not here else ""
+    memory = parameters * _BYTES[spec.dtype] if parameters else None
+    return ModelSize(parameters, here, gated, get, memory)
+
+
+def _in_folder(folder: Path) -> int | None:
+    index = folder / INDEX
+    if (folder / WEIGHTS[0]).is_file():
+        return _parameters(folder / WEIGHTS[0])
+    if not index.is_file():
+        return None
+    shards = sorted(set(read_json(index).get("weight_map", {}).values()))
+    counts = [_parameters(folder / name) for name in shards if (folder / name).is_file()]
+    return sum(counts) if len(counts) == len(shards) else None
+
+
+def _in_cache(spec: ModelSpec) -> int | None:
+    from huggingface_hub import try_to_load_from_cache
+
+    found = (try_to_load_from_cache(spec.path, name, revision=spec.revision) for name in WEIGHTS)
+    place = next((Path(path) for path in found if isinstance(path, str)), None)
+    return _in_folder(place.parent) if place is not None else None
+
+
+def _parameters(path: Path) -> int:
+    """Count the numbers of a safetensors file by its header: a length in 8 bytes, then JSON of names and shapes."""
+    with path.open("rb") as handle:
+        length = int.from_bytes(handle.read(8), "little")
+        if length > _HEADER:
+            return 0
+        header = json.loads(handle.read(length))
+    return sum(math.prod(one["shape"]) for name, one in header.items() if name != "__metadata__")
+
+
+def _of_hub(spec: ModelSpec) -> tuple[int | None, bool | None]:
+    from huggingface_hub import HfApi
+
+    try:
+        info = HfApi().model_info(spec.path, revision=spec.revision, timeout=5)
+    except Exception:
+        return None, None
+    counted = getattr(info.safetensors, "total", None)
+    return (int(counted) if counted else None), bool(info.gated)
+
+
+@lru_cache
+def _told(path: str) -> tuple[int | None, bool | None]:
+    """Return parameters and gate as the comment of an option of `conf/model` has them."""
+    for option in (resources.files("openended.conf") / "model").iterdir():
+        text = option.read_text(encoding="utf-8") if option.name.endswith(".yaml") else ""
+        if f"path: {path}\n" in text:
+            size = _TOLD.search(text)
+            return (int(float(size[1]) * _UNITS[size[2]]) if size else None), "gated on the hub" in text or None
+    return None, None

@@ -1,0 +1,100 @@
+"""How fast this machine was: tokens a second of each model, by what lies in the store."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from openended.harness.errors import DataError, HarnessError
+from openended.harness.io import read_json
+from openended.harness.models.sizes import model_size
+from openended.harness.models.spec import BUNDLED, ModelSpec, bundled_models
+from openended.harness.signature import digest
+from openended.harness.store import MANIFEST
+
+Sure = Literal["measured", "scaled", "unknown"]
+MOST = 2000  # entries of a stage that are read
+
+
+@dataclass
+class Rates:
+    """Tokens a second of what was made here, by the largest entry of each kind: loading a model counts too."""
+
+    generate: dict[tuple[str, str], float] = field(default_factory=dict)
+    """(digest of the model, decoder) → tokens a second."""
+    passes: dict[str, float] = field(default_factory=dict)
+    """Digest of the model → tokens a second of one pass over finished texts."""
+    measures: dict[str, float] = field(default_factory=dict)
+    """Metric → median seconds."""
+
+    def of_generating(self, spec: ModelSpec, decoder: str) -> tuple[float | None, Sure]:
+        """Return tokens a second of a model under a decoder."""
+        own = {model: rate for (model, name), rate in self.generate.items() if name == decoder}
+        every = {model: rate for (model, _), rate in self.generate.items()}
+        found, sure = self._rate(spec, own)
+        if found is None:
+            found, sure = self._rate(spec, every)
+            sure = "scaled" if sure == "measured" else sure
+        return found, sure
+
+    def of_passing(self, spec: ModelSpec) -> tuple[float | None, Sure]:
+        """Return tokens a second of one pass."""
+        return self._rate(spec, self.passes)
+
+    def _rate(self, spec: ModelSpec, rates: Mapping[str, float]) -> tuple[float | None, Sure]:
+        own = _digest(spec)
+        if own is not None and own in rates:
+            return rates[own], "measured"
+        size = model_size(spec).parameters
+        known = [(model_size(one).parameters, rates.get(_digest(one) or "")) for one in _bundled()]
+        scaled = [rate * count / size for count, rate in known if rate and count and size]
+        return (min(scaled), "scaled") if scaled else (None, "unknown")
+
+
+def read_rates(store: Path) -> Rates:
+    """Return the rates of a store; empty where nothing was made."""
+    rates = Rates()
+    best: dict[object, tuple[int, float]] = {}
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for stage in ("generate", "score", "measure"):
+        for manifest in _manifests(store / stage):
+            took, meta, recipe = float(manifest["seconds"]), manifest["meta"], manifest["recipe"]
+            if stage == "measure":
+                seconds[str(meta.get("metric"))].append(took)
+            elif took > 0 and (tokens := int(meta.get("tokens") or 0)):
+                inputs, spec = recipe["inputs"], recipe["spec"]
+                made = (str(inputs.get("model")), str(spec.get("decoder", {}).get("name")))
+                key: object = made if stage == "generate" else str(inputs.get("scorer"))
+                # The more tokens, the less of the time went into loading.
+                best[key] = max(best.get(key, (0, 0.0)), (tokens, tokens / took))
+    rates.generate = {key: rate for key, (_, rate) in best.items() if isinstance(key, tuple)}
+    rates.passes = {key: rate for key, (_, rate) in best.items() if isinstance(key, str)}
+    rates.measures = {name: statistics.median(values) for name, values in seconds.items()}
+    return rates
+
+
+def _manifests(stage: Path) -> Iterator[dict[str, Any]]:
+    for number, path in enumerate(stage.glob(f"*/*/{MANIFEST}")):
+        if number >= MOST:
+            return
+        try:
+            manifest = read_json(path)
+        except DataError:
+            continue  # damaged: `openended store check` says so
+        if isinstance(manifest, dict) and {"seconds", "meta", "recipe"} <= manifest.keys():
+            yield manifest
+
+
+def _digest(spec: ModelSpec) -> str | None:
+    try:
+        return digest(spec.identity())
+    except HarnessError:
+        return None
+
+
+def _bundled() -> list[ModelSpec]:
+    return [ModelSpec(path=f"{BUNDLED}{name}") for name in bundled_models()]
