@@ -74,3 +74,11 @@ def test_every_written_table_says_it_and_rebuilding_changes_no_byte(tmp_path):
             assert "Newest run: 2026-02-04 10:20 UTC." in text, path
             assert "decoder=beam" in text.replace(r"\allowbreak{}", ""), path
         assert path.is_dir() or path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
+
+
+def test_a_job_that_a_launcher_started_says_what_the_user_set(tmp_path):
+    folder = write_run(tmp_path, "nucleus", 0)
+    by(folder, "/opt/site-packages/submitit/core/_submit.py", "/tmp/grids")
+    record = json.loads((folder / "record.json").read_text())
+    (folder / "record.json").write_text(json.dumps(record | {"overrides": ["decoder=nucleus", "seed=0"]}))
+    assert lines_of(tmp_path)[-1] == "Command: openended decoder=nucleus seed=0"
