@@ -55,7 +55,7 @@ class Spec:
         """Raise a `SpecError` that names the option, its value and what is accepted."""
         if not claim:
             value = getattr(self, option)
-            raise SpecError(f"{self.error_name or self.name}.{option}: expected {accepted}, got {value!r}")
+            raise SpecError(f"{self.error_name or self.name}.{option}: expected {accepted}, got {value!r:.80}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def fitted(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
         return _union(value, args, where)
     if origin is Literal:
         if value not in args or isinstance(value, bool) != isinstance(args[args.index(value)], bool):
-            raise SpecError(f"{where}: expected one of {', '.join(map(str, args))}, got {value!r}")
+            raise SpecError(f"{where}: expected one of {', '.join(map(str, args))}, got {value!r:.80}")
         return value
     if origin is tuple and isinstance(value, (list, tuple)):
         item = args[0] if args else Any
@@ -45,7 +45,7 @@ def fitted(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
     wrong_bool = isinstance(value, bool) and kind is not bool
     if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
         return value
-    raise SpecError(f"{where}: expected {kind.__name__}, got {value!r}")
+    raise SpecError(f"{where}: expected {kind.__name__}, got {value!r:.80}")
 
 
 def _union(value: Any, options: tuple[Any, ...], where: str) -> Any:  # noqa: ANN401
@@ -55,7 +55,7 @@ def _union(value: Any, options: tuple[Any, ...], where: str) -> Any:  # noqa: AN
         except SpecError:
             continue
     wanted = " or ".join(_title(option) for option in options)
-    raise SpecError(f"{where}: expected {wanted}, got {value!r}")
+    raise SpecError(f"{where}: expected {wanted}, got {value!r:.80}")
 
 
 def _title(hint: Any) -> str:  # noqa: ANN401

@@ -25,8 +25,7 @@ T = TypeVar("T")
 Empty = Literal["refuse", "skip"]
 
 # Accepted names of a column, ours first; the others are those of released files.
-_ID = ("example_id", "id")
-_LOG_PROB = ("log_prob", "logp", "logp_model")
+_ID, _LOG_PROB = ("example_id", "id"), ("log_prob", "logp", "logp_model")
 _LENGTH = ("length", "n_tokens", "n_words")
 _WIDE = re.compile(r"(rating|hj|rater|score)[_-]?\d+")
 
@@ -62,10 +61,8 @@ class Judgments:
         """Raise `DataError` if a rating is outside the scale (lowest, highest)."""
         low, high = scale
         for row, column in np.argwhere((self.ratings < low) | (self.ratings > high))[:1]:
-            name = _name((self.example_ids[row], self.systems[row]))
-            raise DataError(
-                f"{self.source}: {name}: rating {self.ratings[row, column]:g} is outside the scale {_scale(scale)}"
-            )
+            name, got = _name((self.example_ids[row], self.systems[row])), self.ratings[row, column]
+            raise DataError(f"{self.source}: {name}: rating {got:g} is outside the scale {_scale(scale)}")
 
     def model_system(self, wanted: str | None) -> str:
         """Return the name of the model side.

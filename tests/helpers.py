@@ -71,7 +71,7 @@ def exit_code(main: Callable[[], object], *words: str) -> int:
     return 0
 
 
-def openended(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def openended(*words: str, cwd: Path, verbose: bool = True) -> subprocess.CompletedProcess[str]:
     """Run the command line in this process, from `cwd`: exit code, standard output and standard error.
 
     A test that kills, interrupts or counts processes, or that asks what is imported, needs a process of its own.
@@ -81,7 +81,7 @@ def openended(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     out, err = io.StringIO(), io.StringIO()
     code = 0
     with (
-        as_a_process(("openended", "-v", *words), cwd),
+        as_a_process(("openended", *(["-v"] if verbose else []), *words), cwd),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

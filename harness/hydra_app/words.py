@@ -90,7 +90,7 @@ def _parses(word: str) -> bool:
 
     try:
         OverridesParser.create().parse_override(word)
-    except HydraException:
+    except (HydraException, ValueError):  # ValueError: a number of thousands of digits
         return False
     return True
 

@@ -211,8 +211,14 @@ def _read_run(path: Path) -> Run:
         inputs=record.inputs,
         results=record.results,
         notes=(*record.notes, *reused_remarks(record)),
-        command=tuple(record.command),
+        command=_command(record),
     )
+
+
+def _command(record: RunRecord) -> tuple[str, ...]:
+    """Return the words that made a run; a job of Slurm was started by its launcher: what the user set stands for it."""
+    words = tuple(record.command)
+    return ("openended", *record.overrides) if words and words[0].endswith("submitit/core/_submit.py") else words
 
 
 def _title(path: Path, record: RunRecord, role: str) -> str:

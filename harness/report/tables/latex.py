@@ -105,7 +105,8 @@ def _label_width(table: Table) -> float:
 def _width(table: Table, at: int) -> float:
     """Return about how many points a column takes."""
     column = table.columns[at]
-    heads = [_points(line) for line in _heading(column)]
+    heads = [_points(line) for line in _titles(column)]
+    heads[0] += _points(f" {arrow(column.direction)}")
     cells = []
     for row in table.rows:
         number, spread = table.text(row.cells[at], column)
@@ -120,17 +121,17 @@ def _points(text: str) -> float:
     return sum(wide)
 
 
-def _heading(column: Column) -> list[str]:
-    """Return the lines of a column's heading: what tells it from others of its metric stands below the title."""
+def _titles(column: Column) -> list[str]:
+    """Return the lines of a column's title: what tells it from others of its metric stands below."""
     title, sign, rest = column.title.partition(" (")
     if not sign or len(column.title) <= LONG:
-        return [f"{column.title} {arrow(column.direction)}".rstrip()]
-    lines = [title, *(f"({part}" for part in rest.split(" ("))]
-    return [f"{lines[0]} {arrow(column.direction)}".rstrip(), *lines[1:]]
+        return [column.title]
+    return [title, *(f"({part}" for part in rest.split(" ("))]
 
 
 def _head(column: Column) -> str:
-    lines = [_first(escape(line)) for line in _heading(column)]
+    lines = [_first(escape(line)) for line in _titles(column)]
+    lines[0] += f" ${_arrow(column)}$" if column.direction != "none" else ""
     return lines[0] if len(lines) == 1 else r"\shortstack[r]{" + r" \\ ".join(lines) + "}"
 
 

@@ -13,7 +13,7 @@ from openended.harness.text import csv_cell
 
 WIDTH = 120  # characters of a page
 GAP = 3  # characters between columns
-PROSE = 45  # characters that a cell of words claims: what is longer is folded
+PROSE = 45  # characters that words claim: what is longer is folded
 
 
 def _align(table: Table, column: int) -> str:
@@ -40,11 +40,12 @@ def to_markdown(table: Table) -> str:
 
 
 def _parts(table: Table) -> list[range]:
-    label = max(len(table.head), *(len(row.label) for row in table.rows)) + (8 if table.show_seeds else 0)
+    names = [table.head, *(row.label for row in table.rows)]
+    label = max(min(len(name), PROSE) for name in names) + (8 if table.show_seeds else 0)
     widths = []
     for i, column in enumerate(table.columns):
         texts = (" ".join(table.text(row.cells[i], column)) for row in table.rows)
-        widths.append(max(len(column.heading), *(min(len(text), PROSE) for text in texts)) + GAP)
+        widths.append(max(min(len(text), PROSE) for text in (column.heading, *texts)) + GAP)
     return pieces(widths, label, WIDTH)
 
 

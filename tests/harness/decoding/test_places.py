@@ -90,7 +90,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
 @pytest.mark.parametrize("decoder", [Ancestral(), Beam(num_beams=3)], ids=str)
 @pytest.mark.parametrize("count", [1, 3, 5, 64])
 def test_a_prompt_goes_through_once_for_all_its_samples(counting: Any, decoder: Any, count: int):
-    lm = dataclasses.replace(family("gpt2"), eos_id=7)
+    lm = dataclasses.replace(family("gpt2"), eos_ids=(7,))
     rows = [Prompt(f"t/{i}", s, r) for s in range(4) for i, r in enumerate(prompt_rows(5, 6, 300))]
     made = texts(lm, decoder, rows, count)
     assert counting.prompts == 5
@@ -99,8 +99,8 @@ def test_a_prompt_goes_through_once_for_all_its_samples(counting: Any, decoder: 
 
 def test_no_step_for_texts_that_ended(counting: Any):
     lm = family("gpt2")
-    free = texts(dataclasses.replace(lm, eos_id=None), Ancestral(), [Prompt("t/0", 0, (5, 6))], 1, limit=12)
-    lm = dataclasses.replace(lm, eos_id=free[0].token_ids[2])
+    free = texts(dataclasses.replace(lm, eos_ids=()), Ancestral(), [Prompt("t/0", 0, (5, 6))], 1, limit=12)
+    lm = dataclasses.replace(lm, eos_ids=(free[0].token_ids[2],))
     counting.tokens = 0
     made = texts(lm, Ancestral(), [Prompt(f"t/{i}", 0, (5, 6)) for i in range(20)], 6, limit=12)
     asked = sum(min(len(g.token_ids) + (g.stop == "eos"), 12) - 1 for g in made)  # the first is the prompt's
@@ -117,7 +117,7 @@ def test_models_without_ragged_rows_take_prompts_of_one_length():
 
 
 def test_memory_that_runs_out_midway_loses_no_row(monkeypatch, caplog):
-    lm = dataclasses.replace(family("gpt2"), eos_id=7)
+    lm = dataclasses.replace(family("gpt2"), eos_ids=(7,))
     rows = [Prompt(f"t/{i}", 0, prompt_rows(1, 2 + i % 5, 300, seed=i)[0]) for i in range(30)]
     want = plain(texts(lm, Nucleus(), rows, 64))
     real, calls = Places.feed, []

@@ -53,7 +53,7 @@ def test_no_cell_of_a_csv_begins_a_formula(text):
 def test_no_row_of_a_latex_table_begins_with_an_option(text):
     made = to_latex(table(text))
     assert not re.search(r"(\\\\|\\toprule|\\midrule|\\bottomrule)\s*[\[*]", made)
-    bare = re.sub(r"\\[{}]", "", made)
+    bare = re.sub(r"\\[{}]|^%.*", "", made, flags=re.MULTILINE)  # a signature in a comment stands as it is
     assert bare.count("{") == bare.count("}")
 
 

@@ -24,7 +24,7 @@ BIG = "9" * 5000
     ],
 )  # fmt: skip
 def test_one_line_and_exit_code_2(word, tmp_path):
-    done = openended(word, "plan_only=true", "num_examples=2", cwd=tmp_path)
+    done = openended(word, "plan_only=true", "num_examples=2", cwd=tmp_path, verbose=False)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
     assert len(done.stderr) < 2000
@@ -34,7 +34,7 @@ def test_one_line_and_exit_code_2(word, tmp_path):
 
 @pytest.mark.parametrize("word", ["metric=null", "embedder=null", "scorer=null", "experiment=null"])
 def test_what_may_be_null_is_planned_or_refused_in_one_line(word, tmp_path):
-    done = openended(word, "plan_only=true", "num_examples=2", cwd=tmp_path)
+    done = openended(word, "plan_only=true", "num_examples=2", cwd=tmp_path, verbose=False)
     assert done.returncode in (0, 2)
     assert done.stderr.count("\n") <= 1
 

@@ -80,7 +80,7 @@ def test_stability_and_agreement(rated, tmp_path):
     # "four" shares four systems with the others and itself: no cell of it is shown.
     assert words == ["1.00", "-1.00", "–", "–", "-1.00", "1.00", *["–"] * 10]
     assert table.axes[1].get_ylabel() == "Spearman's ρ over 5 systems"
-    assert "Fewer than five" in table.get_supxlabel().replace("\n", " ")
+    assert "fewer than five" in table.get_supxlabel().replace("\n", " ")
     save(table, tmp_path, "agreement")
 
 

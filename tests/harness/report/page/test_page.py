@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from openended.harness.report.build import make_tables
+from openended.harness.report.page.captions import caption_of
 from openended.harness.report.page.page import collect_samples, write_page
+from openended.harness.report.page.settings import settings_of
 from openended.harness.report.read.frame import read_results
 from openended.harness.report.read.layout import Layout
-from tests.harness.report.synthetic import write_run
+from tests.harness.report.synthetic import seal_record, write_run
 
 EVIL = "<script>alert(1)</script>"
 
@@ -56,3 +59,33 @@ def test_runs_without_texts_make_a_page_without_a_viewer(tmp_path):
     page = write_page(results, make_tables(results, Layout(), "t"), [], tmp_path / "report.html").read_text()
     assert "<script>" not in page
     assert 'id="figures"' not in page
+
+
+def test_the_page_says_settings_date_and_command_and_when_nothing_is_found(tmp_path):
+    folder = write_run(tmp_path, "greedy", None, texts=True, created="2026-02-03T10:20:30+00:00")
+    record = json.loads((folder / "record.json").read_text())
+    told = {k: v for k, v in record.items() if k != "digest"}
+    seal_record(folder, told | {"command": ["/x/openended", "decoder=greedy", "a=<b>"]})
+    results = read_results([tmp_path])
+    page = write_page(results, make_tables(results, Layout(), "t"), [], tmp_path / "report.html").read_text()
+    head = page[: page.index('<h2 id="tables">')]
+    assert "Newest run: 2026-02-03 10:20 UTC." in head
+    assert "Command: openended decoder=greedy &#39;a=&lt;b&gt;&#39;" in head
+    assert "<tr><td>max_new_tokens</td><td>96</td></tr>" in head
+    assert re.search(r'<p id="none"[^>]*hidden>none found</p>', page)
+
+
+def test_settings_that_were_swept_come_first(tmp_path):
+    for p in (0.5, 0.9):
+        write_run(tmp_path, "nucleus", 0, options={"p": p}, title=f"nucleus p={p}")
+    told = settings_of(read_results([tmp_path]).runs)
+    assert told[0] == ("decoder.p", "0.5, 0.9")
+    assert ("task", "docs") in told
+    assert "" not in dict(told).values()
+
+
+def test_figures_say_how_to_read_them():
+    assert "same HUSE" in caption_of("huse-parts-docs")
+    assert "classifier" in caption_of("huse-GPT-2")
+    assert "opposite order" in caption_of("metric-agreement")
+    assert caption_of("of-a-plugin") == ""

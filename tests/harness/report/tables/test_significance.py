@@ -20,7 +20,7 @@ from openended.harness.report.tables.significance import UNTESTED, by_prompt, ga
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.types import Ragged
 from openended.metrics.gen_ppl import GenPPL
-from tests.harness.report.synthetic import result, seal, write_run
+from tests.harness.report.synthetic import result, seal, seal_record, write_run
 
 
 def test_sign_flips_counted_by_hand():
@@ -159,7 +159,7 @@ def test_a_run_of_several_samples_is_compared_prompt_by_prompt(tmp_path):
         record = json.loads((folder / "record.json").read_text())
         for line, kept in zip(record["results"], lines, strict=True):
             line["artefact"] = kept["artefact"]
-        (folder / "record.json").write_text(json.dumps(record))
+        seal_record(folder, {k: v for k, v in record.items() if k != "digest"})
     results = read_results([tmp_path])
     differences, _ = significance(results, "nucleus p=0.95")
     cells = {c.key: cell for c, cell in zip(differences.columns, differences.rows[0].cells, strict=True)}

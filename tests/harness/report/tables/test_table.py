@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import math
 import re
@@ -68,7 +69,7 @@ def test_csv_keeps_full_precision_and_reasons():
 
 
 def test_latex_structure():
-    text = to_latex(TABLE)
+    text = to_latex(dataclasses.replace(TABLE, tex_width=2000.0))
     body = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
     rows = [line for line in body.splitlines() if line.endswith(r"\\")]
     assert len(rows) == 4

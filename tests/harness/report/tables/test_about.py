@@ -1,0 +1,85 @@
+"""What a table says of the runs behind it, read from their records alone."""
+
+from __future__ import annotations
+
+import json
+
+from openended.harness.report.build import build_report
+from openended.harness.report.read.fold import fold
+from openended.harness.report.read.frame import read_results
+from openended.harness.report.read.layout import Layout
+from openended.harness.report.tables.about import about_of
+from openended.harness.report.tables.systems import value_tables
+from tests.harness.report.synthetic import seal_record, write_run
+
+
+def by(folder, *words):
+    """Say in a run's record which command made it."""
+    path = folder / "record.json"
+    record = json.loads(path.read_text())
+    seal_record(folder, {k: v for k, v in record.items() if k != "digest"} | {"command": list(words)})
+
+
+def lines_of(folder):
+    results = read_results([folder])
+    return about_of(fold(results), results.runs)
+
+
+def test_task_number_length_date_and_command_are_said(tmp_path):
+    for seed, day in ((0, "01"), (1, "03")):
+        folder = write_run(tmp_path, "nucleus", seed, created=f"2026-02-{day}T10:20:30+00:00")
+        by(folder, "/opt/env/bin/openended", "-m", "seed=0,1", "task.path=my file.jsonl")
+    assert lines_of(tmp_path) == (
+        "Task docs; 500 examples; at most 96 new tokens; seeds 0, 1.",
+        "Newest run: 2026-02-03 10:20 UTC.",
+        "Command: openended -m seed=0,1 'task.path=my file.jsonl'",
+    )
+
+
+def test_many_values_and_commands_are_counted(tmp_path):
+    for n in range(100, 800, 100):
+        folder = write_run(tmp_path, "nucleus", 0, n=n, created=f"2026-02-01T10:20:{n // 100:02d}+00:00")
+        by(folder, "/opt/openended/__main__.py", f"num_examples={n}")
+    told = lines_of(tmp_path)
+    assert told[0] == "Task docs; 100 to 700 (7 values) examples; at most 96 new tokens; seed 0."
+    assert told[2] == "Command: python -m openended num_examples=700"
+    assert told[5:] == ("4 more commands: see the runs' records.",)
+
+
+def test_each_table_is_of_its_own_runs(tmp_path):
+    write_run(tmp_path, "nucleus", 0, length=32, created="2026-02-01T10:20:30+00:00")
+    write_run(tmp_path, "nucleus", 0, length=64, created="2026-02-02T10:20:30+00:00")
+    tables = value_tables(read_results([tmp_path]), Layout(split=("auto",)), "t")
+    assert [t.about[0] for t in tables] == [
+        f"Task docs; 500 examples; at most {n} new tokens; seed 0." for n in (32, 64)
+    ]
+    assert [t.about[1] for t in tables] == [f"Newest run: 2026-02-0{day} 10:20 UTC." for day in (1, 2)]
+
+
+def test_every_written_table_says_it_and_rebuilding_changes_no_byte(tmp_path):
+    for n, decoder in enumerate(("greedy", "nucleus", "top_k", "beam")):
+        by(
+            write_run(tmp_path, decoder, 0, created=f"2026-02-0{n + 1}T10:20:30+00:00"),
+            "openended",
+            f"decoder={decoder}",
+        )
+    for name in "ab":
+        report = build_report(
+            [tmp_path / "runs"], tmp_path / name, layout=["full", "findings"], baseline="greedy", figures=False
+        )
+    assert len(report.tables) > 2
+    for path in (tmp_path / "a").rglob("*"):
+        if path.suffix in (".md", ".tex", ".html"):
+            text = path.read_text()
+            assert "Newest run: 2026-02-04 10:20 UTC." in text, path
+            assert "decoder=beam" in text.replace(r"\allowbreak{}", ""), path
+        assert path.is_dir() or path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
+
+
+def test_a_job_that_a_launcher_started_says_what_the_user_set(tmp_path):
+    folder = write_run(tmp_path, "nucleus", 0)
+    by(folder, "/opt/site-packages/submitit/core/_submit.py", "/tmp/grids")
+    record = json.loads((folder / "record.json").read_text())
+    told = {k: v for k, v in record.items() if k != "digest"}
+    seal_record(folder, told | {"overrides": ["decoder=nucleus", "seed=0"]})
+    assert lines_of(tmp_path)[-1] == "Command: openended decoder=nucleus seed=0"
