@@ -13,7 +13,8 @@ _ALONE = ("-m", "--multirun", "-r", "--run", "--resolve", "-sc", "--shell-comple
 _WITH_VALUE = ("-c", "--cfg", "-p", "--package", "-cp", "--config-path", "-cn", "--config-name", "-cd", "--config-dir",
                "--experimental-rerun", "--info", "-i")  # fmt: skip
 OURS = {
-    **dict.fromkeys(("-v", "--verbose"), "hydra.verbose=true"),
+    # Of our loggers alone: with `true` Hydra prints itself and its plug-ins first.
+    **dict.fromkeys(("-v", "--verbose"), "hydra.verbose=[openended]"),
     **dict.fromkeys(("-q", "--quiet"), "hydra/job_logging=quiet"),
     "--json": "plan_only=json",
 }

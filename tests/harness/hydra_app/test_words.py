@@ -13,7 +13,7 @@ from openended.harness.hydra_app.words import hydra_words, no_choice
 @pytest.mark.parametrize(
     ("typed", "read"),
     [
-        (["-v", "-m", "seed=0,1"], ["-m", "seed=0,1", "hydra.verbose=true"]),
+        (["-v", "-m", "seed=0,1"], ["-m", "seed=0,1", "hydra.verbose=[openended]"]),
         (["seed=0"], ["seed=0"]),
         (["decoder=greedy", "-m", "seed=0,1"], ["-m", "decoder=greedy", "seed=0,1"]),
         (["seed=0", "-q"], ["seed=0", "hydra/job_logging=quiet"]),
