@@ -97,6 +97,7 @@ def read_comparisons(
         DataError: Names file and line where a system meets itself, an outcome is unknown or missing, a row is there
             twice (same item, pair, criterion and rater), a cell is no number, or a column is missing.
     """
+    check_choice("empty", empty, Empty)
     path = Path(path)
     columns, rows = read_rows(path, renamed)
     if is_matrix(columns, rows):

@@ -19,7 +19,7 @@ from benchmarks._work import Work
 from openended.harness.decoding.base import Decoder
 from openended.harness.decoding.loop import Prompt, generate
 from openended.harness.decoding.truncation import Greedy, Nucleus
-from openended.harness.models.forward import Job, Pool
+from openended.harness.models.forward import ForwardRow, Pool
 from openended.harness.models.forward import run as forward
 from openended.harness.models.transformers import LanguageModel, ModelSpec, TextTokenizer
 
@@ -188,7 +188,7 @@ def _texts() -> list[list[int]]:
 def _embed(lm: LanguageModel) -> dict[str, float]:
     """The last state of the last token, in batches of like lengths."""
     rows = _texts()
-    jobs = [Job(i, np.array(r), len(r)) for i, r in enumerate(rows)]
+    jobs = [ForwardRow(i, np.array(r), len(r)) for i, r in enumerate(rows)]
     pool = Pool(-1, "last", (1024,))
     forward(lm, jobs, rows=len(rows), pool=pool, nll=None, batch_size=16)
     return {"tokens": float(sum(map(len, rows))), "mean": float(np.abs(pool.vectors[0]).mean())}

@@ -31,7 +31,7 @@ SMALL = ["num_examples=12", "max_new_tokens=8"]
 LONG = [
     "name=grid",
     "num_examples=24",
-    "max_new_tokens=32",
+    "max_new_tokens=128",
     "runtime.batch_size=1",
     "runtime.flush_seconds=0",
     "metric=[distinct_n]",

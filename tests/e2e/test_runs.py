@@ -65,7 +65,7 @@ def rows_of(outputs: Path) -> list[tuple[str, int, str]]:
 def grid(tmp_path_factory, texts) -> tuple[Path, str]:
     """A folder with the outputs of a small grid, and what was printed."""
     where = tmp_path_factory.mktemp("grid")
-    done = openended("-m", "decoder=greedy,nucleus", "seed=0,1", *small(texts), cwd=where)
+    done = openended("-m", "name=grid", "decoder=greedy,nucleus", "seed=0,1", *small(texts), cwd=where)
     assert done.returncode == 0, done.stderr
     return where, done.stdout
 
@@ -81,7 +81,7 @@ def test_second_run_computes_nothing_and_gives_the_same_bytes(grid, texts):
     where, said = grid
     before = files(where / "outputs", "reports/**/*", "store/**/*", "runs/**/*")
     assert len(list(where.glob("outputs/runs/*/*"))) == 3, "greedy has one run, whatever the seed"
-    second = openended("-m", "decoder=greedy,nucleus", "seed=0,1", *small(texts), cwd=where)
+    second = openended("-m", "name=grid", "decoder=greedy,nucleus", "seed=0,1", *small(texts), cwd=where)
     assert second.returncode == 0, second.stderr
     assert " made " not in second.stderr
     assert "loaded" not in second.stderr

@@ -98,7 +98,7 @@ def put(folder: Path, name: str, data: bytes, *, packed: bool = False) -> Path:
 def load(folder: Path, form: Format, path: Path, count: int = COUNT) -> tuple[list[Any], dict[str, int]]:
     task = form.make(str(path))
     task.fingerprint()
-    facts = make_examples(folder / "made", task, None, count)
+    facts = make_examples(folder / "made", task, None, count, 0)
     return list(read_examples(folder / "made" / EXAMPLES)), facts["skipped"]
 
 
@@ -222,7 +222,7 @@ def stories(folder: Path, source: bytes, target: bytes, count: int = COUNT) -> d
     (folder / "test.wp_target").write_bytes(target)
     task = WritingPrompts(path=str(folder), prompt_unit="words", prompt_length=5)
     task.fingerprint()
-    skipped: dict[str, int] = make_examples(folder / "made", task, None, count)["skipped"]
+    skipped: dict[str, int] = make_examples(folder / "made", task, None, count, 0)["skipped"]
     return skipped
 
 
@@ -266,5 +266,5 @@ def test_stories_that_are_no_text_are_counted(tmp_path: Path) -> None:
 def test_a_run_folder_is_no_file_of_texts(tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text("[]")
     assert read_json(tmp_path / "record.json") == []
-    with pytest.raises(DataError, match="not the folder of a run"):
+    with pytest.raises(DataError, match="not a run record"):
         Creative(reference=str(tmp_path)).fingerprint()

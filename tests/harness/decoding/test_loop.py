@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from openended.harness.decoding import loop
 from openended.harness.decoding.adversarial import Adversarial
 from openended.harness.decoding.contrastive import ContrastiveDecoding, ContrastiveSearch
 from openended.harness.decoding.loop import Prompt, generate
@@ -249,23 +250,23 @@ def test_adversarial_meets_its_target(target):
 def test_memory_that_runs_out_halves_the_batch(monkeypatch, caplog):
     lm, rows = gpt2(), prompts()
     want = plain(texts(lm, Nucleus(), rows, 64))
-    real = Nucleus.run
+    real = loop.sample
 
-    def small(self, model, batch, job):
+    def small(model, decoder, batch, job):
         if job.places > 2:
             raise RuntimeError("CUDA out of memory. Tried to allocate 1 GiB")
-        real(self, model, batch, job)
+        real(model, decoder, batch, job)
 
-    monkeypatch.setattr(Nucleus, "run", small)
+    monkeypatch.setattr(loop, "sample", small)
     assert plain(texts(lm, Nucleus(), rows, 64)) == want
     assert "out of memory" in caplog.text
 
 
 def test_other_errors_pass(monkeypatch):
-    def broken(self, model, batch, job):
+    def broken(model, decoder, batch, job):
         raise RuntimeError("shape mismatch")
 
-    monkeypatch.setattr(Greedy, "run", broken)
+    monkeypatch.setattr(loop, "sample", broken)
     with pytest.raises(RuntimeError, match="shape"):
         texts(gpt2(), Greedy(), prompts(), 4)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from openended.harness.decoding.base import Job, Prompt, QDecoder
+from openended.harness.decoding.base import Prompt, QDecoder, Work
 from openended.harness.decoding.distribution import dense
 from openended.harness.decoding.mirostat import Mirostat
 from openended.harness.decoding.penalties import penalise
@@ -22,7 +22,7 @@ PROMPTS = [Prompt(f"t/{i}", i % 2, row) for i, row in enumerate(prompt_rows(6, 4
 
 def sampled(lm: LanguageModel, decoder: QDecoder, *, least: int = 0, places: int = 64) -> dict[str, Generation]:
     out: list[Generation] = []
-    sample(lm, decoder, PROMPTS, Job(SEED, LENGTH, out.extend, lambda _: None, least, places))
+    sample(lm, decoder, PROMPTS, Work(SEED, LENGTH, out.extend, lambda _: None, least, places))
     assert len(out) == len(PROMPTS)
     return {g.example_id: g for g in out}
 
