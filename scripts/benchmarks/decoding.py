@@ -16,7 +16,8 @@ from benchmarks._work import Work
 from openended.harness.decoding.base import Decoder, QDecoder
 from openended.harness.decoding.loop import Prompt, generate
 from openended.harness.decoding.search import Beam
-from openended.harness.decoding.teacher import CHUNK_CPU, _Chunk, _Position, _score_all, _Table
+from openended.harness.decoding.statistics import LogitChunk, QTable, TextPosition
+from openended.harness.decoding.teacher import CHUNK_CPU, _score_all
 from openended.harness.decoding.truncation import Ancestral, Greedy, Nucleus, TopK
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import LanguageModel, load_model
@@ -107,15 +108,15 @@ def _logits() -> tuple[torch.Tensor, torch.Tensor]:
 def _teacher(decoders: list[QDecoder]) -> Any:  # noqa: ANN401
     def run(data: tuple[torch.Tensor, torch.Tensor]) -> dict[str, float]:
         logits, gold = data
-        tables = [_Table.empty(LENGTH) for _ in decoders]
+        tables = [QTable.empty(LENGTH) for _ in decoders]
         empty = Ragged.from_rows([[]], np.int64)
         size = CHUNK_CPU // VOCAB
         with torch.inference_mode():
             for start in range(0, LENGTH, size):
                 part = slice(start, start + size)
-                places = [_Position(0, t) for t in range(*part.indices(LENGTH))]
-                chunk = _Chunk(logits[part], gold[part], places)
-                _score_all(decoders, tables, chunk, np.arange(LENGTH)[part], empty, empty)
+                places = [TextPosition(0, t) for t in range(*part.indices(LENGTH))]
+                chunk = LogitChunk(logits[part], gold[part], places)
+                _score_all(decoders, tables, chunk, np.arange(LENGTH)[part], empty, empty, 0)
         return {
             "sp": sparsemax_score(tables[0].gold_prob, tables[0].sum_sq),
             "js": jensen_shannon(tables[0].gold_prob),
