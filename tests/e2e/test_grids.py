@@ -65,7 +65,7 @@ def _undated(path: Path) -> bytes:
 
 def logs(outputs: Path, err: str) -> list[str]:
     """What each process of a grid said on standard error; joblib's workers share theirs."""
-    return [err, *(p.read_text() for p in outputs.glob("grids/*/submitit/*_log.err"))]
+    return [err, *(p.read_text() for p in outputs.glob("grids/**/submitit/*_log.err"))]
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +213,7 @@ def test_a_killed_worker_has_its_job_tried_once_more(times, launcher, tmp_path):
         if not list(tmp_path.glob("outputs/store/generate/*/*.partial/part-*.arrow")):
             return None
         new = [p for p in psutil.Process(run.pid).children(recursive=True) if p.pid not in killed]
-        states = [json.loads(p.read_text())["state"] for p in tmp_path.glob("outputs/grids/*/jobs/*.json")]
+        states = [json.loads(p.read_text())["state"] for p in tmp_path.glob("outputs/grids/**/jobs/*.json")]
         large = [p for p in new if p.is_running() and p.memory_info().rss > 300 << 20]
         return large[0].pid if large and "running" in states else None
 
