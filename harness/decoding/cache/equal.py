@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openended.harness.decoding.cache.general import FLOOR
-from openended.harness.decoding.cache.runner import TILE, filled
-from openended.harness.models.families import body_of, rescaled
-from openended.harness.models.finite import finite_logits
+from openended.harness.decoding.cache.runner import TILE, filled, head_logits
+from openended.harness.models.families import body_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,16 +81,7 @@ class EqualRunner:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `Runner`."""
-        import torch
-
-        flat = hidden.reshape(-1, hidden.shape[-1])
-        size = len(flat)
-        missing = self._full(size) - size
-        if missing:
-            flat = torch.cat([flat, flat[:1].expand(missing, -1)])
-        with torch.inference_mode():
-            made = rescaled(self._model.config, self._head(flat)[:size].float())
-        return finite_logits(made, self._lm).view(*hidden.shape[:-1], made.shape[-1])
+        return head_logits(self._lm, self._head, hidden, self._full)
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
         """See `Runner`."""

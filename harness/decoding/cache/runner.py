@@ -10,13 +10,17 @@ lengths; it runs on rows of one length at a time, without padding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
+from openended.harness.models.families import rescaled
+from openended.harness.models.finite import finite_logits
 from openended.harness.types import I64
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from openended.harness.models.transformers import LanguageModel
 
 
 TILE = 4
@@ -74,3 +78,24 @@ def prompt_parts(prompts: Sequence[Sequence[int]], device: str) -> Iterator[list
         size += len(prompts[i])
     if part:
         yield part
+
+
+def head_logits(lm: LanguageModel, head: Any, hidden: Tensor, full: Callable[[int], int]) -> Tensor:  # noqa: ANN401
+    """Logits (…, V), float32, of hidden states (…, d) by a model's own output layer.
+
+    Args:
+        lm: The model.
+        head: Its output layer.
+        hidden: Last hidden states.
+        full: Rows → as many as the product takes with its filling.
+    """
+    import torch
+
+    flat = hidden.reshape(-1, hidden.shape[-1])
+    size = len(flat)
+    missing = full(size) - size
+    if missing:
+        flat = torch.cat([flat, flat[:1].expand(missing, -1)])
+    with torch.inference_mode():
+        made = rescaled(lm.model.config, head(flat)[:size].float())
+    return finite_logits(made, lm).view(*hidden.shape[:-1], made.shape[-1])
