@@ -99,6 +99,11 @@ def fit_quantizer(
     return QUANTIZERS[quantizer](fit, QuantizerSettings(buckets, explained_variance, restarts, max_iter)), buckets
 
 
+def counts_seen_cells(quantizer: QuantizerName) -> bool:
+    """Say whether smoothing leaves out the cells that hold no text: codes of which most are never used."""
+    return quantizer not in ("kmeans", "kmeans_l1")
+
+
 def bucket_count(num_buckets: Buckets, n: int) -> int:
     """Return the number of cells for n texts on the smaller side."""
     if num_buckets == "auto":

@@ -14,11 +14,11 @@ from openended.metrics._histograms import (
     js_divergence,
     kl_divergence,
     mixture_weights,
-    smoothed,
 )
 from openended.metrics._kmeans import kmeans
 from openended.metrics._mauve_scores import mauve_of_cells
 from openended.metrics._pca import fit_pca
+from openended.metrics._smoothing import smoothed
 from openended.metrics.mauve import Mauve, mauve
 from tests.helpers import features
 from tests.oracles import mauve as oracle
