@@ -40,10 +40,11 @@ from numpy.typing import NDArray
 
 from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
-from openended.harness.types import Floats, MetricResult
+from openended.harness.types import I64, Floats, MetricResult
 from openended.metrics._choices import check_choice
 from openended.metrics._density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
 from openended.metrics._embeddings import check_sides
+from openended.metrics._explain import telling_cells, telling_ratios
 from openended.metrics._histograms import Curve
 from openended.metrics._mauve_fit import ClusterFit, clusterer, ratio_notes, sample_notes
 from openended.metrics._mauve_scores import (
@@ -53,7 +54,7 @@ from openended.metrics._mauve_scores import (
     mauve_of_ratios,
     ratio_values,
 )
-from openended.metrics._quantizers import Assign, Buckets, QuantizerName, counts_seen_cells, fit_quantizer
+from openended.metrics._quantizers import Buckets, QuantizerName, counts_seen_cells, fit_quantizer
 from openended.metrics._smoothing import Smoothing
 from openended.metrics._two_sample import Quantized
 
@@ -225,20 +226,22 @@ class Mauve(Quantized):
         if self.estimator != "cells":
             return self._estimated(features, human, model)
         cluster, buckets = clusterer(self, self.cluster_fit, features, human, model)
-        runs = [self._score(cluster(seed), human, model, buckets) for seed in self.seeds()]
+        cells = [cluster(seed)([model, human]) for seed in self.seeds()]
+        runs = [self._score(p, q, buckets) for q, p in cells]
+        q, p = cells[0]
         return self.averaged(
             features,
             _VALUE[self.summary],
             [values for _, values in runs],
             notes=sample_notes(len(human), len(model), buckets),
-            arrays={"divergence_curves": np.stack([scores.divergence_curve for scores, _ in runs])},
+            arrays={
+                "divergence_curves": np.stack([scores.divergence_curve for scores, _ in runs]),
+                **telling_cells(human=human, model=model, human_cells=p, model_cells=q, num_buckets=buckets),
+            },
         )
 
-    def _score(
-        self, assign: Assign, human: Floats, model: Floats, buckets: int
-    ) -> tuple[MauveResult, dict[str, float]]:
-        """Scores of one clustering."""
-        q, p = assign([model, human])
+    def _score(self, p: I64, q: I64, buckets: int) -> tuple[MauveResult, dict[str, float]]:
+        """Scores of one clustering, from the cells of the human and of the model texts."""
         scores = mauve_of_cells(
             human=p,
             model=q,
@@ -250,7 +253,7 @@ class Mauve(Quantized):
             seen_only=counts_seen_cells(self.quantizer),
         )
         main = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
-        others = histogram_values(scores, len(human), len(model), self.lambdas, self.smoothing)
+        others = histogram_values(scores, len(p), len(q), self.lambdas, self.smoothing)
         return scores, self._values(scores, main) | others
 
     def _estimated(self, features: Features, human: Floats, model: Floats) -> MetricResult:
@@ -271,7 +274,7 @@ class Mauve(Quantized):
             _VALUE[self.summary],
             values,
             notes=ratio_notes(self.estimator, scores.clipped, float(ceiling), counted=self.self == "counted"),
-            arrays={"divergence_curves": scores.divergence_curve[None]},
+            arrays={"divergence_curves": scores.divergence_curve[None], **telling_ratios(p, q)},
         )
 
     def _values(self, scores: MauveResult, names: tuple[str, ...]) -> dict[str, float]:
