@@ -60,6 +60,9 @@ from openended.metrics._two_sample import Quantized
 
 Summary = Literal["area", "mid_point", "js", "integral"]
 
+_CHOICES = {
+    "quantizer": QuantizerName, "curve": Curve, "estimator": EstimatorName, "smoothing": Smoothing, "self": OwnPoint
+}  # fmt: skip
 _VALUE: Mapping[Summary, str] = {"area": "mauve", "mid_point": "mid_point", "js": "js", "integral": "frontier_integral"}
 
 
@@ -115,16 +118,8 @@ def mauve(
     >>> mauve(human=rows, model=rows).mauve
     1.0
     """
-    for option, word, kind in (
-        ("quantizer", quantizer, QuantizerName), ("curve", curve, Curve), ("estimator", estimator, EstimatorName),
-        ("smoothing", smoothing, Smoothing), ("self", self, OwnPoint),
-    ):  # fmt: skip
-        check_choice(option, word, kind)
-    if not (scaling_factor > 0 and min(curve_points, neighbors) >= 1):
-        raise ValueError(
-            "expected scaling_factor > 0, curve_points >= 1 and neighbors >= 1, got "
-            f"{scaling_factor}, {curve_points}, {neighbors}"
-        )
+    words = {"quantizer": quantizer, "curve": curve, "estimator": estimator, "smoothing": smoothing, "self": self}
+    _check_options(words, scaling_factor, curve_points, neighbors)
     human, model = check_sides(human=human, model=model)
     if estimator != "cells":
         settings = RatioSettings(neighbors, self, explained_variance, seed, groups)
@@ -151,6 +146,14 @@ def mauve(
         smoothing=smoothing,
         seen_only=counts_seen_cells(quantizer),
     )
+
+
+def _check_options(words: Mapping[str, str], scaling_factor: float, curve_points: int, neighbors: int) -> None:
+    for option, word in words.items():
+        check_choice(option, word, _CHOICES[option])
+    if not (scaling_factor > 0 and min(curve_points, neighbors) >= 1):
+        got = f"{scaling_factor}, {curve_points}, {neighbors}"
+        raise ValueError(f"expected scaling_factor > 0, curve_points >= 1 and neighbors >= 1, got {got}")
 
 
 @register("metric")
