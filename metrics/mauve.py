@@ -1,4 +1,4 @@
-"""MAUVE: area under the divergence curve of the human and the model text, from quantised embeddings or density ratios.
+"""MAUVE: area under the divergence curve of the human and the model text, after quantising embeddings.
 
 With cell histograms p (human) and q (model) and mixtures r = w p + (1 - w) q, MAUVE is the area under the curve of
 (exp(-c KL(q || r)), exp(-c KL(p || r))). It is in [0, 1], dimensionless, higher is better; two samples of the *same*

@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 
+from openended.harness.contract import Features, Side
 from openended.harness.errors import SpecError, UndefinedMetric
 from openended.metrics._density_ratio import RatioSettings, log_ratios
 from openended.metrics._frontier import RatioMeans, frontier_scores
@@ -217,3 +218,17 @@ def test_too_few_texts_have_no_estimate():
         mauve(human=human[:2], model=model[:2], estimator="gaussian")
     assert 0 <= mauve(human=np.ones((9, 3)), model=np.ones((9, 3)), estimator="kde").mauve <= 1
     assert mauve(human=np.ones((40, 3)), model=np.ones((40, 3)), estimator="knn").mauve > 0.9
+
+
+def test_several_samples_of_a_prompt_count_as_such():
+    """Two samples a prompt are twice as many model texts; the classifier holds a prompt's texts out together."""
+    human, model = normal(60, seed=1).astype(np.float32), normal(120, shift=0.5, seed=2).astype(np.float32)
+    ids = tuple(f"t/{i:02d}" for i in range(60))
+    twice = tuple(np.repeat(np.array(ids), 2).tolist())
+    for estimator, groups in (("cells", None), ("classifier", (np.array(ids), np.array(twice)))):
+        spec = Mauve(estimator=estimator, clustering_seeds=1)
+        (need,) = spec.needs()
+        got = spec.compute(Features(Side("human", ids, {need: human}), Side("m", twice, {need: model}), {}))
+        want = mauve(human=human, model=model, estimator=estimator, groups=groups)
+        assert got.values["mauve"] == pytest.approx(want.mauve, abs=1e-9)
+        assert (got.n_human, got.n_model) == (60, 120)
