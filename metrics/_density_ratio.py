@@ -59,7 +59,7 @@ class RatioSettings:
     seed: int
     """Of the folds."""
     groups: tuple[NDArray[Any], NDArray[Any]] | None
-    """The prompt of each human and each model text: those of one prompt are held out together; None: each its own."""
+    """The prompt of each human and of each model text: those of one prompt are judged by others; None: each its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,9 +108,8 @@ def knn_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     if total - 1 < others:
         raise UndefinedMetric(f"neighbors={settings.neighbors} need more texts than the {total} of both sides")
     counts = np.empty((total, 2))
-    for start, table in _distances(both.rows):
-        rows = np.arange(len(table))
-        table[rows, start + rows] = np.inf
+    # Left out with its own prompt: the other side's text for that prompt is no independent neighbour either.
+    for start, table in _distances(both.rows, np.arange(total) if counted else _group_of(both, settings)):
         counts[start : start + len(table)] = _nearest_counts(table, both, others)
     if counted:
         for column, side in enumerate(both.sides):
@@ -119,7 +118,7 @@ def knn_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
         counts += 0.5
     with np.errstate(divide="ignore"):
         odds: F64 = np.log(counts[:, 0]) - np.log(counts[:, 1])
-    return odds + np.log(len(model) / len(human))
+    return np.asarray(odds + np.log(len(model) / len(human)))
 
 
 def _nearest_counts(table: F64, both: Pooled, others: int) -> F64:
@@ -127,6 +126,8 @@ def _nearest_counts(table: F64, both: Pooled, others: int) -> F64:
     if others == 0:
         return np.zeros((len(table), 2))
     last = np.partition(table, others - 1, axis=1)[:, others - 1, None]
+    if not np.isfinite(last).all():
+        raise UndefinedMetric(f"neighbors={others} of other prompts are more than there are texts")
     tie = _TIE * max(float(np.max(last)), np.finfo(float).tiny)
     inside = table < last - tie
     tied = (table <= last + tie) ^ inside
@@ -135,26 +136,29 @@ def _nearest_counts(table: F64, both: Pooled, others: int) -> F64:
 
 
 def kde_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
-    """Compare sums of Gaussian kernels around the rows of each side; one width, by the left-out likelihood of all."""
-    del settings
+    """Compare sums of Gaussian kernels around the rows of each side; one width, by the left-out likelihood of all.
+
+    A text's density is that of the texts of other prompts: its own kernel, or that of the other side's text for the
+    same prompt, would outweigh them all.
+    """
     both = _projected(human, model, 1.0, most=_KDE_DIMS, whiten=True)
+    group = _group_of(both, settings)
     order = np.argsort(np.einsum("ij,ij->i", both.rows, both.rows), kind="stable")
     judged = order[:: -(-len(order) // _JUDGED)]
     gaps = _squares(both.rows[judged], both.rows)
-    gaps[np.arange(len(judged)), judged] = np.inf
+    gaps[group[judged, None] == group] = np.inf
     dim = both.rows.shape[1]
+    if not np.isfinite(gaps).any(axis=1).all():
+        raise UndefinedMetric("kde needs texts of other prompts than the one that is judged")
     likelihoods = [float(np.sum(_log_sums(gaps, width))) - len(judged) * dim * np.log(width) for width in _WIDTHS]
     width = float(_WIDTHS[int(np.argmax(likelihoods))])
     logs = np.empty((len(both.rows), 2))
-    for start, table in _distances(both.rows):
-        rows = np.arange(len(table))
-        table[rows, start + rows] = np.inf
+    for start, table in _distances(both.rows, group):
         for column, side in enumerate(both.sides):
             logs[start : start + len(table), column] = _log_sums(table[:, side], width)
     for column, side in enumerate(both.sides):
-        size = np.full(len(logs), float(side.stop - side.start))
-        size[side] -= 1  # a text is not among its own kernels
-        logs[:, column] -= np.log(size)
+        own = np.bincount(group[side], minlength=int(group.max()) + 1)
+        logs[:, column] -= np.log(side.stop - side.start - own[group])
     return np.asarray(logs[:, 0] - logs[:, 1])
 
 
@@ -223,10 +227,19 @@ def _projected(human: Floats, model: Floats, share: float, *, most: int | None, 
     return Pooled(rows, len(human))
 
 
-def _distances(rows: F64) -> Iterator[tuple[int, F64]]:
-    """Yield (first row, squared distances of a block of rows to all)."""
+def _distances(rows: F64, group: I64) -> Iterator[tuple[int, F64]]:
+    """Yield (first row, squared distances of a block of rows to all), infinite within a group."""
     for start in range(0, len(rows), _BLOCK):
-        yield start, _squares(rows[start : start + _BLOCK], rows)
+        table = _squares(rows[start : start + _BLOCK], rows)
+        table[group[start : start + _BLOCK, None] == group] = np.inf
+        yield start, table
+
+
+def _group_of(both: Pooled, settings: RatioSettings) -> I64:
+    """Number the prompt of each row; every row is its own where prompts are not known."""
+    if settings.groups is None:
+        return np.arange(len(both.rows))
+    return np.asarray(np.unique(np.concatenate(settings.groups), return_inverse=True)[1], dtype=np.int64)
 
 
 def _squares(a: F64, b: F64) -> F64:
@@ -250,8 +263,8 @@ def _folds(both: Pooled, folds: int, settings: RatioSettings) -> Iterator[tuple[
 def _fold_of(both: Pooled, folds: int, settings: RatioSettings) -> I64:
     fold = np.empty(len(both.rows), dtype=np.int64)
     if settings.groups is not None:
-        names, place = np.unique(np.concatenate(settings.groups), return_inverse=True)
-        return np.asarray((stream(settings.seed, "mauve folds").permutation(len(names)) % folds)[place])
+        place = _group_of(both, settings)
+        return np.asarray((stream(settings.seed, "mauve folds").permutation(int(place.max()) + 1) % folds)[place])
     centre = both.rows.mean(axis=0)
     for side in both.sides:
         away = np.sum((both.rows[side] - centre) ** 2, axis=1)

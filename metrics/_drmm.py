@@ -33,6 +33,7 @@ from openended.metrics._residual_kmeans import LEVELS, spread_rows
 _ALPHA = 0.01  # Hämäläinen et al.
 _CUT = 0.05  # Hämäläinen et al.: memberships below this share of the largest are 0
 _SWEEPS = 30  # ours: most of each half
+_LEAST = 1e-12  # variance of rows that are all the same
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +51,8 @@ class MixtureLayer:
 
     def own_terms(self, rows: F64) -> F64:
         """Return a, shape (n, k)."""
-        dim = rows.shape[1]
-        return -0.5 * (_squares(rows, self.centres) / self.variance + dim * np.log(self.variance))
+        squares = _squares(rows, _lengths(rows), self.centres)
+        return np.asarray(-0.5 * (squares / self.variance + rows.shape[1] * np.log(self.variance)))
 
     def stream_terms(self, streams: Sequence[F64]) -> F64 | float:
         """Return b, shape (n, k); 0 in the first layer."""
@@ -123,35 +124,36 @@ def _fit_layer(
     """Return loss and parameters of one start."""
     centres = rows[spread_rows(rows, components, draw)]
     even = np.log(np.full(components, 1 / components))
-    start = max(float(np.mean(rows.var(axis=0))), 1e-12)
+    lengths = _lengths(rows)
+    start = max(float(lengths.mean()) / rows.shape[1], _LEAST)
     layer = MixtureLayer(
         centres, start, even, tuple(np.log(np.full((components, s.shape[1]), 1 / s.shape[1])) for s in streams)
     )
     for share in (0.0, 1.0) if streams else (0.0,):
         before: I64 | None = None
         for _ in range(_SWEEPS):
-            squares = _squares(rows, layer.centres)
+            squares = _squares(rows, lengths, layer.centres)
             a = -0.5 * squares / layer.variance
             taken = np.argmax(a + share * layer.stream_terms(streams), axis=1)
             if before is not None and np.array_equal(taken, before):
                 break
             before = taken
-            layer = _best_given(rows, streams, taken, squares.argmin(axis=0))
+            layer = _best_given(rows, lengths, streams, taken, squares.argmin(axis=0))
     return _loss(layer, rows, streams), layer
 
 
-def _best_given(rows: F64, streams: Sequence[F64], taken: I64, closest: I64) -> MixtureLayer:
+def _best_given(rows: F64, lengths: F64, streams: Sequence[F64], taken: I64, closest: I64) -> MixtureLayer:
     """Return the parameters with the least loss, given each row's component and each component's closest row."""
     n, k, dim = len(rows), len(closest), rows.shape[1]
     counts = np.bincount(taken, minlength=k)
-    centres = _sums(rows, taken, k) / n
-    centres += _ALPHA / k * rows[closest]
+    sums = _sums(rows, taken, k)
+    centres = sums / n + _ALPHA / k * rows[closest]
     centres /= (counts / n + _ALPHA / k)[:, None]
-    gaps = rows - centres[taken]
-    within = float(np.einsum("ij,ij->", gaps, gaps)) / n
+    # The mean of |x - μ|² over all rows, without another pass over them.
+    within = float(lengths.sum() - 2 * np.sum(sums * centres) + counts @ _lengths(centres)) / n
     near = rows[closest] - centres
     within += _ALPHA * float(np.mean(np.einsum("ij,ij->i", near, near)))
-    variance = max(within / (dim * (1 + _ALPHA)), 1e-12)
+    variance = max(within / (dim * (1 + _ALPHA)), _LEAST)
     # Half a count: a component without rows keeps a finite weight, as under gradient steps.
     weights = np.log((counts + 0.5) / (n + 0.5 * k))
     tables = tuple(np.log(_shares(_sums(member, taken, k) + 0.5)) for member in streams)
@@ -175,10 +177,15 @@ def _sums(rows: F64, taken: I64, k: int) -> F64:
     return made
 
 
-def _squares(rows: F64, centres: F64) -> F64:
+def _lengths(rows: F64) -> F64:
+    """Squared length of each row."""
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
+
+
+def _squares(rows: F64, lengths: F64, centres: F64) -> F64:
     table: F64 = rows @ (-2 * centres.T)
-    table += np.einsum("ij,ij->i", rows, rows)[:, None]
-    table += np.einsum("ij,ij->i", centres, centres)
+    table += lengths[:, None]
+    table += _lengths(centres)
     return np.maximum(table, 0.0, out=table)
 
 

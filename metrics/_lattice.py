@@ -64,7 +64,7 @@ def lattice_points() -> F32:
 
 def lattice_cells(images: F32) -> I64:
     """Return the lattice point nearest in direction to each row, shape (n, 4) → (n,)."""
-    return np.argmax(images @ lattice_points().T, axis=1)
+    return np.asarray(np.argmax(images @ lattice_points().T, axis=1), dtype=np.int64)
 
 
 class SpreadingNet:
@@ -212,5 +212,5 @@ def _far_images(images: F32) -> I64:
     from scipy.spatial import KDTree
 
     rank = min(_NEGATIVE, len(images))
-    found: I64 = KDTree(images).query(images, k=[rank])[1][:, 0]
-    return found
+    found = KDTree(images).query(images, k=[rank])[1]
+    return np.asarray(found, dtype=np.int64)[:, 0]

@@ -169,7 +169,7 @@ def bucket_count(num_buckets: Buckets, n: int, quantizer: QuantizerName = "kmean
         ValueError: If it is no number of cells, or not one that the quantizer has.
     """
     if num_buckets == "auto":
-        return _CODES.get(quantizer, min(max(2, round(n / 10)), _MOST_BUCKETS))
+        return _CODES[quantizer] if quantizer in _CODES else min(max(2, round(n / 10)), _MOST_BUCKETS)
     if not isinstance(num_buckets, int) or isinstance(num_buckets, bool) or num_buckets < 1:
         raise ValueError(f"num_buckets: expected 'auto' or a positive integer, got {num_buckets!r}")
     if accepted := unfit_buckets(num_buckets, quantizer):
@@ -183,13 +183,13 @@ def unfit_buckets(num_buckets: Buckets, quantizer: QuantizerName) -> str:
         return ""
     if quantizer == "lattice":
         return f"auto or {CELLS}"
-    codes = round(num_buckets ** (1 / LEVELS))
+    codes: int = round(num_buckets ** (1 / LEVELS))
     return "" if codes >= 2 and codes**LEVELS == num_buckets else "auto (1000) or another cube of codes a level"
 
 
 def _codes(fit: Sequence[Floats], settings: QuantizerSettings) -> int:
     """Codes a level."""
-    codes = round(settings.num_buckets ** (1 / LEVELS))
+    codes: int = round(settings.num_buckets ** (1 / LEVELS))
     if n_rows(fit) < codes:
         raise UndefinedMetric(f"{codes} codes a level need as many texts to be fitted on, got {n_rows(fit)}")
     return codes

@@ -103,7 +103,7 @@ def mauve(
         smoothing: What is added to the counts of cells.
         neighbors: Of `knn`, at least 1.
         self: Of `knn`: whether a text counts among its own neighbours.
-        groups: The prompt of each human and of each model row, for the folds of `classifier` and `gaussian`.
+        groups: The prompt of each human and of each model row: an estimator judges a text by those of other prompts.
 
     Returns:
         The scores, the curve and both histograms.
@@ -261,7 +261,8 @@ class Mauve(Quantized):
 
     def _estimated(self, features: Features, human: Floats, model: Floats) -> MetricResult:
         """Score by density ratios."""
-        settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, self.prompts(features))
+        ids = (self.sorted_ids(features.human), self.sorted_ids(features.model))
+        settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)
         p, q = log_ratios(human=human, model=model, estimator=self.estimator, settings=settings)
         scores = mauve_of_ratios(
             human=p,
