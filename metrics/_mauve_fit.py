@@ -79,7 +79,7 @@ def ratio_notes(estimator: str, clipped: int, ceiling: float, *, counted: bool) 
     if clipped:
         notes.append(
             f"clipped: {clipped} means of {estimator} fell outside their range; "
-            "the sides look alike to it, or it cannot see how they differ"
+            "the sides look alike to it, or it cannot see how they differ; read js beside the area"
         )
     if estimator == "knn" and counted:
         notes.append(f"knn counts each text among its neighbours: identical sides have a mid-point of {ceiling:.3f}")
