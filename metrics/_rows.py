@@ -97,6 +97,13 @@ def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[lis
     return [ours.get(name, name) for name in columns], rows
 
 
+def of_kind(columns: Sequence[str], rows: list[FileRow], own: str, other: str) -> list[FileRow]:
+    """Leave out the rows of another kind, where one file holds two: they fill the column `other`, and not `own`."""
+    if not {own, other} <= set(columns):
+        return rows
+    return [row for row in rows if row.cells.get(own) not in (None, "") or row.cells.get(other) in (None, "")]
+
+
 def pick(columns: Sequence[str], names: Sequence[str], path: Path, *, needed: bool = True) -> str | None:
     """Return the first of `names` that is a column.
 

@@ -59,7 +59,8 @@ class Forecast:
             yield f"{self.what}: no interval can be told: {self.assumed}"
             return
         held = f"; {self.held:.0%} of {_STUDIES} simulated studies held the truth" if not math.isnan(self.held) else ""
-        yield f"{self.what}: 95 % interval of width {self.width:.2f} (±{self.width / 2:.2f}){held}; assumed: {self.assumed}"
+        width = f"{self.width:.2f} (±{self.width / 2:.2f})"
+        yield f"{self.what}: 95 % interval of width {width}{held}; assumed: {self.assumed}"
 
 
 def forecast(protocol: StudyProtocol, design: StudyDesign, seed: int = 0) -> Forecast:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from openended.harness.errors import DataError
 from openended.harness.io import read_json, replacing
@@ -106,9 +106,14 @@ def save_key(folder: Path, key: StudyKey) -> Path:
     if path.exists():
         raise DataError(f"{folder} holds a study: the key of its sheets would be lost; choose another folder with -o")
     with replacing(path) as handle:
-        os.chmod(handle.fileno() if os.chmod in os.supports_fd else handle.name, _PRIVATE)
+        make_private(handle)
         json.dump(key.to_json(), handle, ensure_ascii=False, allow_nan=False)
     return path
+
+
+def make_private(handle: IO[Any]) -> None:
+    """Let the file's owner alone read it, from before anything is in it."""
+    os.chmod(handle.fileno() if os.chmod in os.supports_fd else handle.name, _PRIVATE)
 
 
 def read_key(path: Path) -> StudyKey:

@@ -8,17 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from openended.harness.io import write_json
 from openended.harness.rating.design import RatingTask
+from openended.harness.rating.gather.answers import seal_of
 from openended.harness.rating.key import StudyKey
 from openended.harness.rating.protocol import Answer, StudyProtocol
+from openended.harness.rating.sheet import FORM
 from openended.harness.rng import stream
-
-SIMULATED = "simulated:"
-"""Begins the name of a rater that is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class SimulatedRaters:
         protocol = key.protocol
         made = {}
         for question in protocol.questions:
-            rng = stream(self.seed, "simulated", sheet, question, task.id)
+            rng = stream(self.seed, "simulated", sheet, question, task.example, *task.sides)
             if task.is_control:
                 made[question] = _right(key, task, question, rng)
             elif protocol.kind == "pairs":
@@ -70,15 +71,12 @@ class SimulatedRaters:
 
     def fill(self, key: StudyKey, sheet: str) -> dict[str, Any]:
         """Return the answers to a sheet in the form that a sheet saves, sealed, and marked as simulated."""
-        from openended.harness.rating.gather.answers import seal_of
-
         rows = []
         for name in key.sheets[sheet]:
-            rng = stream(self.seed, "seconds", sheet, name)
+            task = key.by_id[name]
+            rng = stream(self.seed, "seconds", sheet, task.example, *task.sides)
             seconds = self.seconds["median"] * math.exp(rng.normal(0.0, self.seconds["spread"]))
-            rows.append({"id": name, "answers": self.answer(key, sheet, key.by_id[name]), "ms": round(1000 * seconds)})
-        from openended.harness.rating.sheet import FORM
-
+            rows.append({"id": name, "answers": self.answer(key, sheet, task), "ms": round(1000 * seconds)})
         return {
             "form": FORM, "study": key.study, "sheet": sheet, "started": key.created, "saved": key.created,
             "complete": True, "simulated": True, "answers": rows,
@@ -92,6 +90,14 @@ def _right(key: StudyKey, task: RatingTask, question: str, rng: np.random.Genera
     right = [i for i, answer in enumerate(choices) if control.criterion != question or control.passed(answer)]
     good = rng.random() < 0.95
     return int(rng.choice(right if good else range(len(choices)))) + 1
+
+
+def fill_all(key: StudyKey, folder: Path, *, strengths: Mapping[str, float] | None = None, seed: int = 0) -> int:
+    """Fill every sheet of a study, by strengths that are given or that the texts deserve; returns their number."""
+    raters = SimulatedRaters(strengths=strengths or abilities_from_texts(key), seed=seed)
+    for sheet in key.sheets:
+        write_json(folder / f"answers-{sheet}.json", raters.fill(key, sheet))
+    return len(key.sheets)
 
 
 def plain_strengths(players: Sequence[str], spread: float) -> dict[str, float]:

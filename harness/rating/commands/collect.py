@@ -50,7 +50,8 @@ def work(args: argparse.Namespace) -> None:
     for one in done:
         sys.stdout.write("".join(f"{remark}\n" for remark in one.remarks))
     sys.stdout.write(
-        f"{args.out}: {len(rows):,} judgments of {raters} raters\n{sheet}: how fast, how even, how consistent they were\n"
+        f"{args.out}: {len(rows):,} judgments of {raters} raters\n"
+        f"{sheet}: how fast, how even, how consistent they were\n"
         f"next: openended judgments={args.out}{_options(done)}\n"
     )
 

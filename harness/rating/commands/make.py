@@ -21,12 +21,13 @@ OWN = ("protocol", "controls", "exclude", "people", "seed")
 
 def parser() -> argparse.ArgumentParser:
     """Return the command's parser."""
+    names = ", ".join(protocol_names())
     made = argparse.ArgumentParser(
         prog="openended-rate make",
         description=__doc__,
-        epilog=f"Protocols: {', '.join(protocol_names())}, or a YAML of your own (docs/human_studies.md). Options of the "
-        "protocol as words: items=20 raters=3 items_a_sheet=25 cut_words=100; people=10 deals all items to ten sheets; "
-        "controls=FILE, exclude=FILE (example ids), seed=N.",
+        epilog=f"Protocols: {names}, or a YAML of your own (docs/human_studies.md). Options of the protocol as words: "
+        "items=20 raters=3 items_a_sheet=25 cut_words=100; people=10: ten sheets; controls=FILE, exclude=FILE (example "
+        "ids), seed=N.",
     )
     made.add_argument("words", nargs="+", metavar="RUNS|OPTION=VALUE", help="names or folders of runs; options")
     made.add_argument("-o", "--out", type=Path, default=Path("study"), metavar="DIR", help="default: study")

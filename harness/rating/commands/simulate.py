@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 from openended.harness.errors import DataError, SpecError
-from openended.harness.io import write_json
 from openended.harness.rating.key import StudyKey, read_key
-from openended.harness.rating.simulate import SimulatedRaters, abilities_from_texts
+from openended.harness.rating.simulate import fill_all
 
 KEPT = "the files that are there are whole"
 
@@ -34,14 +33,6 @@ def work(args: argparse.Namespace) -> None:
     folder = args.out or args.study / "simulated"
     count = fill_all(key, folder, strengths=_strengths(args.strength, key), seed=args.seed)
     sys.stdout.write(f"{folder}: {count} sheets filled in by simulated raters; nobody rated anything\n")
-
-
-def fill_all(key: StudyKey, folder: Path, *, strengths: dict[str, float] | None = None, seed: int = 0) -> int:
-    """Fill every sheet of a study; returns their number."""
-    raters = SimulatedRaters(strengths=strengths or abilities_from_texts(key), seed=seed)
-    for sheet in key.sheets:
-        write_json(folder / f"answers-{sheet}.json", raters.fill(key, sheet))
-    return len(key.sheets)
 
 
 def _strengths(words: list[str], key: StudyKey) -> dict[str, float] | None:

@@ -12,6 +12,7 @@ from openended.harness.errors import DataError
 from openended.harness.io import read_json
 from openended.harness.rating.key import StudyKey
 from openended.harness.rating.sheet import FORM
+from openended.metrics._raters import SIMULATED
 
 _LONGEST = 7 * 24 * 3600  # seconds of visible time an item; more is no time
 
@@ -80,7 +81,7 @@ def read_answers(path: Path, key: StudyKey) -> AnsweredSheet:
     if told.get("seal") != seal_of(key.study, sheet, key.nonce(sheet), questions, rows):
         raise DataError(f"{path}: changed after it was saved: its seal does not fit its answers")
     items = tuple(AnsweredItem(row["id"], dict(row["answers"]), row["ms"] / 1000) for row in rows)
-    rater = f"simulated:{sheet}" if told.get("simulated") is True else sheet
+    rater = f"{SIMULATED}{sheet}" if told.get("simulated") is True else sheet
     return AnsweredSheet(path, rater, items, len(own))
 
 
@@ -109,7 +110,7 @@ def one_a_rater(sheets: Sequence[AnsweredSheet]) -> tuple[list[AnsweredSheet], l
     kept, remarks, faults = [], [], []
     by_rater: dict[str, list[AnsweredSheet]] = {}
     for sheet in sheets:
-        by_rater.setdefault(sheet.rater.removeprefix("simulated:"), []).append(sheet)
+        by_rater.setdefault(sheet.rater.removeprefix(SIMULATED), []).append(sheet)
     for rater, own in by_rater.items():
         fullest = max(own, key=_fullness)
         rest = [sheet for sheet in own if sheet is not fullest]

@@ -14,6 +14,7 @@ from openended.harness.rating.gather.answers import AnsweredItem, AnsweredSheet,
 from openended.harness.rating.gather.stored import is_database, read_database
 from openended.harness.rating.key import StudyKey
 from openended.harness.text import csv_cell
+from openended.metrics._raters import SIMULATED
 
 PAIRS = ("item", "system_a", "system_b", "outcome", "criterion", "rater", "seconds", "strength")
 RATINGS = ("example_id", "system", "rating", "criterion", "rater", "seconds")
@@ -87,7 +88,7 @@ def missing(sheets: Iterable[AnsweredSheet], key: StudyKey) -> list[str]:
             told.append(
                 f"{sheet.rater}: {sheet.expected * asked - answers} of {sheet.expected * asked} answers are missing"
             )
-    here = {sheet.rater.removeprefix("simulated:") for sheet in sheets}
+    here = {sheet.rater.removeprefix(SIMULATED) for sheet in sheets}
     out = [] if dealt else sorted(set(key.sheets) - here)
     if out:
         some = ", ".join(out[:5]) + (", …" if len(out) > 5 else "")

@@ -16,6 +16,7 @@ from openended.harness.rating.key import StudyKey
 from openended.harness.types import F64
 from openended.metrics._correlation import rank_correlation
 from openended.metrics._huse_stability import agreement
+from openended.metrics._raters import SIMULATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ def quality_lines(gathered: Gathered) -> list[str]:
     """Return the quality sheet as Markdown."""
     key, rows = gathered.key, raters_of(gathered)
     p = key.protocol
-    simulated = sum(sheet.rater.startswith("simulated:") for sheet in gathered.sheets)
+    simulated = sum(sheet.rater.startswith(SIMULATED) for sheet in gathered.sheets)
     out = [f"# Quality of study {key.study} ({p.label})", ""]
     if simulated:
         out += [f"**{simulated} of {len(gathered.sheets)} raters are simulated: nobody rated anything.**", ""]
