@@ -139,6 +139,12 @@ class _Sheet:
         self.players.update(task.sides)
         self.pairs[frozenset(task.sides)] += 1
 
+    def remove(self, task: RatingTask) -> None:
+        self.tasks.remove(task)
+        self.examples.discard(task.example)
+        self.players.subtract(task.sides)
+        self.pairs[frozenset(task.sides)] -= 1
+
     def load(self, task: RatingTask) -> tuple[int, int, int]:
         """How often its players and its pair are here already, and how full the sheet is."""
         return sum(self.players[p] for p in task.sides), self.pairs[frozenset(task.sides)], len(self.tasks)
@@ -154,6 +160,8 @@ def _dealt(tasks: Sequence[RatingTask], count: int, most: int, seed: int) -> lis
     for task in tasks:
         free = [s for s in sheets if len(s.tasks) < most and task.example not in s.examples]
         if not free:
+            free = _made_free(sheets, task, most)
+        if not free:
             sheets.append(_Sheet(len(sheets)))
             free = sheets[-1:]
         least = min(len(s.tasks) for s in free)
@@ -162,6 +170,18 @@ def _dealt(tasks: Sequence[RatingTask], count: int, most: int, seed: int) -> lis
         best = min(range(len(near)), key=lambda i: (*near[i].load(task), draw[i]))
         near[best].add(task)
     return [sheet.tasks for sheet in sheets if sheet.tasks]
+
+
+def _made_free(sheets: Sequence[_Sheet], task: RatingTask, most: int) -> list[_Sheet]:
+    """Move a task from a full sheet without this prompt to one that has room and the prompt; returns the first."""
+    for room in (s for s in sheets if len(s.tasks) < most):
+        for full in (s for s in sheets if task.example not in s.examples):
+            moved = next((other for other in full.tasks if other.example not in room.examples), None)
+            if moved is not None:
+                full.remove(moved)
+                room.add(moved)
+                return [full]
+    return []
 
 
 def _mixed(

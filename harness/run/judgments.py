@@ -18,6 +18,7 @@ from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Steps
 from openended.harness.signature import canonical
 from openended.metrics._judgment_metric import JudgmentMetric
+from openended.metrics._raters import SIMULATED
 from openended.metrics._rows import read_rows
 
 
@@ -55,7 +56,7 @@ def judged_alone(settings: Settings, overrides: Sequence[str] = ()) -> bool:
     A file that lacks what a metric asks for beside them (log-probabilities) is of a run, where the user names one, or
     the metric: `openended decoder=nucleus judgments=FILE metric=[huse]`.
     """
-    if settings.judgments is None or settings.generations is not None:
+    if settings.judgments is None or settings.generations is not None or settings.judgments.startswith(SIMULATED):
         return False
     judged = [metric for metric in settings.metrics if isinstance(metric, JudgmentMetric)]
     if len(judged) < len(settings.metrics):

@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
         prog="openended-rate judge",
         description=__doc__,
         epilog="Options as words: base_url=, path= and all others of conf/model/openai.yaml; people=judgments.csv, "
-        "whose agreement with the judge stands beside its numbers (without it: 'not calibrated'); limit=N items, seed=N.",
+        "whose agreement with the judge stands beside its numbers (without: 'not calibrated'); limit=N items, seed=N.",
     )
     made.add_argument("study", type=Path, help="the folder of a study")
     made.add_argument("words", nargs="*", metavar="OPTION=VALUE")
@@ -44,14 +44,8 @@ def work(args: argparse.Namespace) -> None:
     people, limit, seed = taken(options, "people"), counted(options, "limit"), taken(options, "seed", 0)
     options.pop("limit", None)
     out = args.out or args.study / "judge.csv"
-    run(
-        read_key(args.study),
-        asker_of(options),
-        out,
-        people=None if people is None else str(people),
-        limit=limit,
-        seed=seed,
-    )
+    people = None if people is None else str(people)
+    run(read_key(args.study), asker_of(options), out, people=people, limit=limit, seed=seed)
 
 
 def run(
