@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
     name = parser.parse_args(words[:1]).command
     module = importlib.import_module(f"openended.harness.rating.commands.{name}")
-    args = module.parser().parse_args(words[1:])
+    args = module.parser().parse_intermixed_args(words[1:])
     return code_of(f"openended-rate {name}", lambda: module.work(args), kept=module.KEPT)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from openended.harness.errors import DataError, suggest
 from openended.harness.rating.protocol import Answer, StudyProtocol
-from openended.metrics._rows import pick, read_rows
+from openended.metrics._rows import read_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,9 @@ def read_controls(path: Path, protocol: StudyProtocol) -> tuple[Control, ...]:
     """
     columns, rows = read_rows(path)
     names = ("text_a", "text_b") if protocol.kind == "pairs" else ("text",)
-    for name in ("prompt", *names, "expected"):
-        pick(columns, (name,), path)
+    missing = [name for name in ("prompt", *names, "expected") if name not in columns]
+    if missing:
+        raise DataError(f"{path}: expected the columns prompt, {', '.join(names)}, expected; no {missing[0]!r} there")
     made = []
     for row in rows:
         criterion = row.text("criterion") if "criterion" in columns else next(iter(protocol.questions))

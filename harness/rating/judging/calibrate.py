@@ -45,8 +45,10 @@ class Calibration:
 
     def said(self) -> str:
         """What stands in the column of the judge's numbers."""
-        if self.n < LEAST or np.isnan(self.kappa):
+        if self.n < LEAST:
             return f"{UNCALIBRATED} ({self.n} judgments shared with {self.who})" if self.n else UNCALIBRATED
+        if np.isnan(self.kappa) or np.isnan(self.rho):
+            return f"{UNCALIBRATED} (the same answer to all {self.n} judgments shared with {self.who})"
         kappa = f"κ {self.kappa:.2f} [{self.kappa_low:.2f}, {self.kappa_high:.2f}]"
         rho = f"ρ {self.rho:.2f} [{self.rho_low:.2f}, {self.rho_high:.2f}]"
         return f"{kappa} and {rho} with {self.who} on {self.n} judgments"

@@ -91,7 +91,7 @@ def _replies(questions: Sequence[JudgeQuestion], asker: Asker, log: Path) -> lis
                 known[_digest(question)] = reply
                 told = {"judge": asker.title, "example": question.example, "sides": list(question.sides),
                         "seed": question.seed, "prompt": question.prompt, "reply": reply}  # fmt: skip
-                handle.write(json.dumps(told, ensure_ascii=False) + "\n")
+                handle.write(json.dumps(told) + "\n")  # ASCII: a text may hold separators of lines
     return [known[_digest(question)] for question in questions]
 
 

@@ -22,9 +22,11 @@ from openended.metrics._comparisons import read_comparisons
 from openended.metrics.bradley_terry import BradleyTerry
 from tests.harness.rating.studies import PLAYERS, study
 
+WORTH = (1.0, 0.0, 2.0)  # of the players: the number of a text says whose it is
+
 
 class Fake:
-    """Prefers the text of the larger number; `first` prefers whatever stands first."""
+    """Prefers the better player; `first` prefers whatever stands first."""
 
     title = "fake-7b"
 
@@ -39,7 +41,8 @@ class Fake:
         if self.kind == "mute":
             return "I cannot say."
         numbers = [int(n) for n in re.findall(r"text number (\d+)", prompt)]
-        say = "Definitely A" if self.kind == "first" or numbers[0] > numbers[-1] else "Slightly B"
+        worth = [WORTH[n % 3] for n in numbers]
+        say = "Definitely A" if self.kind == "first" or worth[0] > worth[-1] else "Slightly B"
         return f"Let me think {{not json}}.\n```json\n{self.form.format(say)}\n```"
 
 
@@ -47,7 +50,7 @@ class Fake:
 def paired(tmp_path_factory):
     folder = tmp_path_factory.mktemp("judge")
     key = study(folder, items=12, raters=2, items_a_sheet=12)
-    fill_all(key, folder / "simulated", strengths=dict(zip(PLAYERS, (-2.0, 0.0, 2.0), strict=True)))
+    fill_all(key, folder / "simulated", strengths=dict(zip(PLAYERS, WORTH, strict=True)))
     return folder, key
 
 
@@ -66,14 +69,14 @@ def test_pairs_are_asked_both_ways_round_with_seeds_of_their_own(paired):
 
 
 def test_an_honest_judge_is_counted_and_one_that_sees_positions_ties(paired, tmp_path):
-    """The text number grows with the player's place: the last player wins every pair."""
+    """The better player wins every pair."""
     _, key = paired
     honest = judge_study(key, Fake(), tmp_path / "a.jsonl")
     assert len(honest.rows) == 3 * 12 * 3
     assert honest.disagreed == honest.unread == 0
     for row in honest.rows:
         winner = row["system_a"] if row["outcome"] == "a" else row["system_b"]
-        assert winner == max(row["system_a"], row["system_b"], key=PLAYERS.index)
+        assert winner == max(row["system_a"], row["system_b"], key=lambda p: WORTH[PLAYERS.index(p)])
         assert row["strength"] == "slightly"  # definitely one way round, slightly the other
         assert row["rater"] == "judge:fake-7b"
     partial = judge_study(key, Fake("first"), tmp_path / "b.jsonl")
@@ -88,6 +91,7 @@ def test_the_log_has_prompts_and_seeds_and_nothing_is_asked_twice(paired, tmp_pa
     whole = log.read_text()
     rows = [json.loads(line) for line in whole.splitlines()]
     assert set(rows[0]) == {"judge", "example", "sides", "seed", "prompt", "reply"}
+    assert len(whole.splitlines()) == 20
     log.write_text(whole[:-30])  # a kill cut the last line off
     again = Fake()
     made = judge_study(key, again, log, limit=12)
@@ -138,7 +142,7 @@ def test_judges_numbers_stand_beside_their_agreement_with_people(paired, tmp_pat
     found = re.search(r"κ (\S+) \[(\S+), (\S+)\] and ρ (\S+) \[(\S+), (\S+)\] with people on 108 judgments", said)
     value, low, high, rho, rho_low, rho_high = map(float, found.groups())
     assert low < value < high
-    assert 0.2 < rho_low < rho < rho_high <= 1  # they go by strengths of −2, 0 and 2: they mostly agree
+    assert 0 < rho_low < rho < rho_high <= 1  # simulated people go by the same strengths, with chance
     with (tmp_path / "judge.csv").open() as handle:
         assert {row["calibration"] for row in csv.DictReader(handle)} == {found[0]}
     metric, features = BradleyTerry(ties="half").from_file(tmp_path / "judge.csv")

@@ -55,7 +55,10 @@ def test_an_own_yaml_needs_no_code(tmp_path):
         ({"items": 0}, "items: expected 1 or more, got 0"),
         ({"answers": [{"say": "x"}, {"say": "y"}]}, "answers: expected a rating each"),
         ({"answers": [{"say": "x", "rating": 1}]}, "answers: expected 2 to 9"),
-        ({"answers": [{"say": "x", "rate": 1}]}, r"answers\[0\]: no option 'rate'; did you mean 'rating'"),
+        (
+            {"answers": [{"say": "x", "rate": 1}, {"say": "y", "rating": 1}]},
+            r"answers\[0\]: no option 'rate'; did you mean 'rating'",
+        ),
         ({"kind": "pair"}, "kind: expected one of pairs, ratings, got 'pair'"),
         ({"text": "nothing"}, "text: expected a text with {text} in it"),
         ({"examples": [{"prompt": "A"}]}, r"examples\[0\]: expected answers, prompt, text, why"),
