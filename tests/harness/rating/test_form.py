@@ -10,6 +10,7 @@ import pytest
 
 from openended.harness.rating.gather.collect import gather, judgments
 from openended.harness.rating.sheet import items_of
+from tests.harness.rating.kills import start
 from tests.harness.rating.studies import study
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -35,7 +36,8 @@ def page(browser, request):
     made.on("pageerror", lambda error: made.faults.append(str(error)))
     made.on("console", lambda message: made.faults.append(message.text) if message.type == "error" else None)
     made.on("dialog", lambda dialog: made.faults.append("dialog"))
-    made.on("request", lambda r: None if r.url.startswith(("file:", "blob:")) else made.faults.append(r.url))
+    made.own = ("file:", "blob:")
+    made.on("request", lambda r: None if r.url.startswith(made.own) else made.faults.append(r.url))
     yield made
     faults = made.faults
     context.close()
@@ -191,3 +193,45 @@ def test_the_makers_examples_are_on_the_first_page(page, tmp_path):
     page.click("#start")
     page.click("#show-guide")
     assert page.locator("#start").text_content() == "Go on"
+
+
+def test_a_served_study_goes_on_after_the_server_was_killed(page, tmp_path):
+    key = study(tmp_path)
+    server, port = start(tmp_path, 2, 0)
+    try:
+        link = (tmp_path / "links.txt").read_text().split()[1]
+        page.own = (link,)
+        page.goto(link)
+        page.click("#start")
+        page.wait_for_selector("#item:visible")
+        given = {}
+
+        def rate(number):
+            held = page.evaluate("document.querySelector('#prompt').textContent")
+            choices = dict.fromkeys(key.protocol.questions, number)
+            answer(page, key, choices, "keys")
+            given[held] = choices
+            return held
+
+        first = rate(2)
+        page.wait_for_function("before => document.querySelector('#prompt').textContent !== before", arg=first)
+        server.kill()
+        server.wait()
+        second = rate(4)  # nobody is there: the answer is kept, and sent again
+        page.wait_for_selector("text=The server does not answer")
+        server.stdout.close()
+        server, _ = start(tmp_path, 2, port)
+        page.wait_for_function("before => document.querySelector('#prompt').textContent !== before", arg=second)
+        page.reload()
+        page.click("#start")
+        page.wait_for_selector("#item:visible")
+        assert page.locator("#count").text_content() == "2 of 6 done"
+        assert page.locator("#back").is_hidden()
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+    page.faults[:] = [fault for fault in page.faults if "net::ERR_" not in fault]
+    gathered = gather([tmp_path / "answers.db"], key, leave_out=False)
+    stored = {key.shown(key.by_id[i.task])[0]: dict(i.choices) for s in gathered.sheets for i in s.items}
+    assert stored == given
