@@ -66,5 +66,12 @@ def work(args: argparse.Namespace) -> None:
 def _for_people(protocol: StudyProtocol, players: int, people: int, controls: int) -> StudyProtocol:
     """Deal all items to as many sheets as there are people."""
     units = math.comb(players, 2) if protocol.kind == "pairs" else players
-    own = math.ceil(units * protocol.items * protocol.raters / people)
+    ratings = units * protocol.items * protocol.raters
+    own = math.ceil(ratings / people)
+    if own > protocol.items:
+        least = math.ceil(ratings / protocol.items)
+        raise SpecError(
+            f"people={people}: each would rate {own} items, and no prompt may come twice on a sheet: people={least} or "
+            "more, or fewer raters or items"
+        )
     return dataclasses.replace(protocol, items_a_sheet=own + min(protocol.controls_a_sheet, controls))

@@ -53,6 +53,10 @@ def test_make_writes_sheets_and_says_what_they_cost(outputs, tmp_path, capsys):
         (["itmes=3"], "no option 'itmes'; did you mean 'items'"),
         (["items=0"], "protocol.items: expected 1 or more, got 0"),
         (["items=3", "items=4"], "items= stands there twice"),
+        (
+            ["people=2", "items=3"],
+            "people=2: each would rate 5 items, and no prompt may come twice on a sheet: people=3",
+        ),
         (["people=x"], "people: expected a whole number of 1 or more, got 'x'"),
         (["protocol=nope"], "protocol=nope: no such protocol"),
         (["protocol=nope.yaml"], "protocol=nope.yaml: cannot be read"),
