@@ -14,7 +14,6 @@ are refused with the groups' names. Standard errors come from the observed infor
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -250,8 +249,7 @@ class BradleyTerry(JudgmentMetric):
         """Score the file alone; a side's ids are the items that a human text, or any other, was compared on."""
         made = self.read(path, renamed)
         human = sorted({c.item for c in made.rows if HUMAN in (c.system_a, c.system_b)})
-        model = sorted({c.item for c in made.rows})
-        return dataclasses.replace(self), file_features(PAIRS, made, made.source, human, model)
+        return self, file_features(PAIRS, made, made.source, human, sorted({c.item for c in made.rows}))
 
     def compute(self, features: Features) -> MetricResult:
         """Fit every criterion.

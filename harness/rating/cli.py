@@ -1,4 +1,4 @@
-"""`openended-rate make|collect|simulate|serve|judge`: forms for people, and what they filled in as judgments."""
+"""`openended-rate make|collect|simulate|serve`: forms for people, and what they filled in as judgments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ COMMANDS = {
     "collect": "judgments.csv and a quality sheet from what raters sent back",
     "simulate": "fill a study's sheets by simulated raters, to try the way",
     "serve": "a study on a local network: items by a link, answers stored at once",
-    "judge": "ask a model in place of people",
 }
 EPILOG = """\
 Examples:
@@ -24,7 +23,6 @@ Examples:
   openended-rate collect study answers/*.json -o judgments.csv
   openended judgments=judgments.csv
   openended-rate serve study
-  openended-rate judge study model=openai base_url=http://localhost:8000/v1 people=judgments.csv
 `openended-rate COMMAND --help` tells a command's options.
 """
 

@@ -31,7 +31,7 @@ _LOGP = {True: (-3.4, 0.6), False: (-4.2, 0.9)}
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class StudyForecast:
     """What a study will cost and tell."""
 
     what: str
@@ -63,7 +63,7 @@ class Forecast:
         yield f"{self.what}: 95 % interval of width {width}{held}; assumed: {self.assumed}"
 
 
-def forecast(protocol: StudyProtocol, design: StudyDesign, seed: int = 0) -> Forecast:
+def forecast(protocol: StudyProtocol, design: StudyDesign, seed: int = 0) -> StudyForecast:
     """Foresee a study.
 
     Args:
@@ -74,7 +74,7 @@ def forecast(protocol: StudyProtocol, design: StudyDesign, seed: int = 0) -> For
     longest = max(len(sheet) for sheet in design.sheets)
     told = _abilities(protocol, design, seed) if protocol.kind == "pairs" else _typicality(protocol, design, seed)
     hours = protocol.seconds_an_item / 3600
-    return Forecast(
+    return StudyForecast(
         what=told[0], ratings=len(design.tasks), sheets=len(design.sheets), hours=len(design.tasks) * hours,
         longest=longest * hours, width=told[1], held=told[2], assumed=told[3],
     )  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 from openended.harness.errors import SpecError
 from openended.harness.rating.controls import Control
 from openended.harness.rating.design import design_study
-from openended.harness.rating.forecast import Forecast, forecast
+from openended.harness.rating.forecast import StudyForecast, forecast
 from openended.harness.rating.key import KEY, StudyKey, save_key
 from openended.harness.rating.protocol import StudyProtocol
 from openended.harness.rating.sheet import write_sheets
@@ -25,7 +25,7 @@ class Study:
     """A study, and what it will cost."""
 
     key: StudyKey
-    forecast: Forecast
+    forecast: StudyForecast
 
     def lines(self) -> Iterator[str]:
         """Say what it is of, and what it costs."""

@@ -64,6 +64,7 @@ def _listen(pool: ItemPool, folder: Path, args: argparse.Namespace) -> None:
         sock = config.bind_socket()
     except SystemExit as err:
         raise SpecError(f"--host {args.host} --port {args.port}: the address is not to be had; try --port 0") from err
+    sock.listen(128)  # who comes from now on waits for an answer, and is not turned away
     base = f"http://{args.host}:{sock.getsockname()[1]}"
     links = write_links(folder, pool, args.raters or len(pool.key.sheets), base)
     answered, items = pool.counts()

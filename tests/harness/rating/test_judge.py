@@ -16,6 +16,7 @@ from openended.harness.rating.gather.collect import gather, judgments, write_jud
 from openended.harness.rating.judging.calibrate import calibrate, kappa
 from openended.harness.rating.judging.judge import judge_study
 from openended.harness.rating.judging.questions import questions_of, read_reply
+from openended.harness.rating.judging.summary import summary_lines
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.simulate import fill_all
 from openended.metrics._comparisons import read_comparisons
@@ -82,6 +83,12 @@ def test_an_honest_judge_is_counted_and_one_that_sees_positions_ties(paired, tmp
     partial = judge_study(key, Fake("first"), tmp_path / "b.jsonl")
     assert {row["outcome"] for row in partial.rows} == {"tie"}
     assert partial.disagreed == len(partial.rows) == 108
+    shares = [
+        line.split("|")[2].split()[0]
+        for line in summary_lines(key, honest, "?")
+        if line.startswith(("| human", "| xq"))
+    ]
+    assert shares == ["0.50", "0.00", "1.00"]  # of the player in the middle, the worst and the best
 
 
 def test_the_log_has_prompts_and_seeds_and_nothing_is_asked_twice(paired, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from openended.harness.errors import DataError, SpecError
 from openended.harness.io import write_text
 from openended.harness.rating.cli import COMMANDS, main
+from openended.harness.rating.commands import collect, make
 from openended.harness.rating.key import read_key
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.texts import read_material, usable
@@ -85,6 +86,12 @@ def test_no_runs_and_unknown_commands(tmp_path, capsys):
         with pytest.raises(SystemExit) as left:
             main([command, "--help"])
         assert left.value.code == 0
+
+
+def test_a_file_of_judgments_has_a_name_that_says_so(tmp_path):
+    with pytest.raises(DataError, match=r"expected the name of a \.csv file"):
+        collect.work(collect.parser().parse_args([str(tmp_path), "-o", "x.txt"]))
+    assert set(make.OWN) == {"protocol", "controls", "exclude", "people", "seed"}
 
 
 def test_texts_are_cut_left_out_or_refused_aloud(tmp_path):

@@ -12,6 +12,7 @@ import pytest
 from openended.harness.errors import DataError, MissingExtra, SpecError
 from openended.harness.rating.commands import serve
 from openended.harness.rating.gather.collect import gather, judgments
+from openended.harness.rating.gather.stored import is_database, read_database
 from openended.harness.rating.server.limits import RateLimit
 from openended.harness.rating.server.pool import LEASE_SECONDS, ItemPool, Refused
 from tests.harness.rating.kills import campaign, losses
@@ -128,6 +129,12 @@ def test_another_study_and_lost_links(tmp_path, pool):
         ItemPool(pool.path, other)
     with pytest.raises(DataError, match="of another study"):
         gather([pool.path], other, leave_out=False)
+    assert is_database(pool.path)
+    assert read_database(pool.path, pool.key) == []
+    broken = tmp_path / "broken.db"
+    broken.write_bytes(pool.path.read_bytes()[:200])
+    with pytest.raises(DataError, match="not a database of answers"):
+        read_database(broken, pool.key)
     assert stat.S_IMODE(pool.path.stat().st_mode) == 0o600
     path = serve.write_links(tmp_path, pool, 4, "http://127.0.0.1:1")  # the fixture's links were written nowhere
     links = dict(line.split(" ") for line in path.read_text().splitlines())
