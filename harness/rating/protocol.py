@@ -144,7 +144,8 @@ class StudyProtocol(Spec):
     @property
     def judging(self) -> JudgeWords:
         """How a model is asked."""
-        return _made(JudgeWords, self.judge, "protocol.judge")
+        made: JudgeWords = _made(JudgeWords, self.judge, "protocol.judge")
+        return made
 
     def to_json(self) -> dict[str, Json]:
         """Return all options as plain JSON."""

@@ -47,7 +47,7 @@ def read_material(words: Sequence[str], outputs: Path, protocol: StudyProtocol, 
         DataError: If no run, no text or no prompt is left; says what was expected.
     """
     results = read_results(asked(words, outputs).paths)
-    found: dict[str, dict[str, dict[str, str]]] = {}
+    found: dict[str, dict[str, str]] = {}
     prompts: dict[str, str] = {}
     lengths: dict[str, int] = {}
     for label, run in _runs(results):

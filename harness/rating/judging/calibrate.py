@@ -73,7 +73,8 @@ def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels
     judge = np.array([ours[unit] for unit in shared], dtype=np.float64)
     mean = np.array([float(np.mean(theirs[unit])) for unit in shared], dtype=np.float64)
     if len(shared) < LEAST:
-        return Calibration(*[float("nan")] * 6, n=len(shared), who=who)
+        nan = float("nan")
+        return Calibration(nan, nan, nan, nan, nan, nan, len(shared), who)
     if kind == "pairs":
         said = np.sign(mean)
         low, high = _interval(judge, said, lambda x, y: kappa(x, y, (-1.0, 0.0, 1.0)))
