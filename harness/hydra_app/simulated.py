@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from openended.harness.errors import SpecError
@@ -32,7 +33,7 @@ def judged_by_nobody(made: Sequence[tuple[Settings, Made]]) -> dict[str, str]:
             groups.setdefault(str(settings.judgments), []).append((settings, texts))
     files = {}
     for asked, own in groups.items():
-        systems = {}
+        systems: dict[str, Path] = {}
         for settings, texts in own:
             name = _system_of(settings)
             path = texts.model_source.path

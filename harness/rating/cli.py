@@ -1,4 +1,4 @@
-"""`openended-rate make|collect|simulate|serve`: forms for people, and what they filled in as judgments."""
+"""`openended-rate make|collect|simulate|serve|judge`: forms for people, and what they filled in as judgments."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ COMMANDS = {
     "make": "one HTML file a rater from finished runs",
     "collect": "judgments.csv and a quality sheet from what raters sent back",
     "simulate": "fill a study's sheets by simulated raters, to try the way",
+    "judge": "ask a model behind a server in place of people",
     "serve": "a study on a local network: items by a link, answers stored at once",
 }
 EPILOG = """\
@@ -23,6 +24,7 @@ Examples:
   openended-rate collect study answers/*.json -o judgments.csv
   openended judgments=judgments.csv
   openended-rate serve study
+  openended-rate judge study base_url=http://localhost:8000 path=my-judge people=judgments.csv
 `openended-rate COMMAND --help` tells a command's options.
 """
 

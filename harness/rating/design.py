@@ -84,7 +84,7 @@ def design_study(
     made = []
     for number, sheet in enumerate(dealt):
         rng = stream(seed, "sheet", number)
-        chosen = rng.choice(len(controls), size=controls_a_sheet, replace=False) if controls_a_sheet else []
+        chosen = rng.permutation(len(controls))[:controls_a_sheet]
         checks = [RatingTask(opaque(secret, "control", number, int(c)), f"{CONTROL}{int(c)}", ()) for c in chosen]
         made.append(_mixed(sheet, checks, rng))
     return StudyDesign(tuple(itertools.chain.from_iterable(made)), tuple(made))

@@ -6,13 +6,15 @@ import csv
 import json
 import re
 
+import httpx
 import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from openended.harness.errors import DataError
+from openended.harness.errors import DataError, SpecError
 from openended.harness.rating.commands.judge import run
 from openended.harness.rating.gather.collect import gather, judgments, write_judgments
+from openended.harness.rating.judging.asking import ServerAsker, asker_of
 from openended.harness.rating.judging.calibrate import calibrate, kappa
 from openended.harness.rating.judging.judge import judge_study
 from openended.harness.rating.judging.questions import questions_of, read_reply
@@ -188,3 +190,69 @@ def test_kappa_is_that_of_scikit_learn(linear):
         x, y = rng.integers(0, 4, (2, 30)).astype(float)
         peer = cohen_kappa_score(x, y, labels=[0, 1, 2, 3], weights="linear" if linear else None)
         assert kappa(x, y, (0.0, 1.0, 2.0, 3.0), linear=linear) == pytest.approx(peer)
+
+
+class Served:
+    """A server of the protocol; the first replies may be faults."""
+
+    def __init__(self, *faults):
+        self.faults, self.bodies, self.paths = list(faults), [], []
+
+    def __call__(self, request):
+        if self.faults:
+            fault = self.faults.pop(0)
+            if isinstance(fault, Exception):
+                raise fault
+            return httpx.Response(fault, text="no")
+        body = json.loads(request.content)
+        self.bodies.append(body)
+        self.paths.append(request.url.path)
+        said = Fake().reply(body["messages"][-1]["content"] if "messages" in body else body["prompt"])
+        choice = {"message": {"content": said}} if "messages" in body else {"text": said}
+        return httpx.Response(200, json={"choices": [choice]})
+
+
+def served(server, **options):
+    given = {"path": "org/judge-7b", "base_url": "http://host:8000/v1", **options}
+    return ServerAsker(asker_of(given).spec, httpx.MockTransport(server), pause=0.0)
+
+
+@pytest.mark.parametrize(("chat", "path"), [(True, "/v1/chat/completions"), (False, "/v1/completions")])
+def test_a_served_judge_is_asked_greedily_with_seeds_and_asked_again_after_faults(paired, tmp_path, chat, path):
+    _, key = paired
+    server = Served(503, 429, httpx.ConnectError("away"))
+    made = judge_study(key, served(server, chat=chat), tmp_path / "log.jsonl", limit=6)
+    assert {row["rater"] for row in made.rows} == {"judge:judge-7b"}
+    assert [row["outcome"] for row in made.rows] == [
+        row["outcome"] for row in judge_study(key, Fake(), tmp_path / "other.jsonl", limit=6).rows
+    ]
+    assert set(server.paths) == {path}
+    assert {(b["model"], b["temperature"]) for b in server.bodies} == {("org/judge-7b", 0.0)}
+    assert {b["seed"] for b in server.bodies} == {q.seed for q in questions_of(key, limit=6, seed=0)}
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [((401,), "answers 401: 'no'"), ((503,) * 3, "answers 503, 3 times; the same command goes on from here")],
+)
+def test_a_server_that_refuses_is_told(faults, said):
+    with pytest.raises(DataError, match=said):
+        served(Served(*faults), retries=2).ask(["x"], [1])
+
+
+def test_options_of_a_judge(monkeypatch):
+    for options, said in (
+        ({}, "missing option 'path'"),
+        ({"path": "x", "base_url": "host:8000"}, "base_url: expected an address"),
+        ({"path": "x", "base_url": "http://u:p@host"}, "without a password"),
+        (
+            {"path": "x", "base_url": "http://h", "api_key_env": "sk-" + "a1" * 20},
+            r"no environment variable '\[redacted\]'",
+        ),
+        ({"model": "gpt2"}, "model=gpt2: a judge is a model behind a server"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            asker_of(options)
+    odd = httpx.MockTransport(lambda request: httpx.Response(200, json={"error": "x"}))
+    with pytest.raises(DataError, match="expected a reply with choices"):
+        ServerAsker(asker_of({"path": "x", "base_url": "http://h"}).spec, odd).ask(["x"], [1])
