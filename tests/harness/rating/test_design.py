@@ -16,7 +16,7 @@ from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.sheet import form_policy, render_form
 from tests.harness.rating.studies import PLAYERS, material, study
 
-SIZES = [("mauve", 9, 40, 3, 12), ("mauve", 4, 30, 1, 15), ("typicality", 3, 40, 5, 20), ("huse", 2, 25, 20, 25)]
+SIZES = [("mauve", 9, 20, 2, 12), ("mauve", 4, 30, 1, 15), ("typicality", 3, 40, 5, 20), ("huse", 2, 25, 20, 25)]
 
 
 @pytest.fixture(scope="module", params=SIZES, ids=str)

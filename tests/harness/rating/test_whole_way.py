@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from openended.harness.errors import SpecError
+from openended.harness.errors import SpecError, UndefinedMetric
 from openended.harness.hydra_app.simulated import judged_by_nobody, of_grid
 from openended.harness.rating.gather.collect import gather
 from openended.harness.rating.key import read_key
+from openended.harness.run.judgments import judged_alone
+from openended.harness.run.measure import Measure
 from tests.harness.run.small import settings
 from tests.helpers import openended
 
@@ -37,18 +40,15 @@ def test_the_whole_way_says_that_nobody_rated(tmp_path, monkeypatch):
     assert "nobody rated anything" in (folder / "quality.md").read_text()
 
 
-def test_a_single_run_says_what_to_type(tmp_path):
-    given = settings(tmp_path, "judgments=simulated:mauve")
+def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
+    given = settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]")
     assert of_grid(given)
-    done = openended(
-        "judgments=simulated:mauve",
-        "metric=[bradley_terry,distinct_n]",
-        "num_examples=4",
-        "max_new_tokens=4",
-        cwd=tmp_path,
-    )
+    assert not judged_alone(given)
+    measure = Measure(SimpleNamespace(settings=given, steps=None), "task")
+    with pytest.raises(UndefinedMetric, match="rates the texts of a whole grid once all are there: add -m"):
+        measure._judgments()
+    done = openended("-m", "experiment=human_study_docs", "plan_only=true", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "rates the texts of a whole grid" in done.stdout.replace("\n", " ")
 
 
 def test_systems_need_names(tmp_path):
