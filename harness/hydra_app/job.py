@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from openended.harness.hydra_app.show import (
     summary,
     write_report,
 )
+from openended.harness.hydra_app.simulated import judged_by_nobody, of_grid
 from openended.harness.hydra_app.sweeper import all_jobs, members
 from openended.harness.io import write_json
 from openended.harness.progress import progress
@@ -87,7 +89,7 @@ class Job:
         try:
             with composing(), progress(watch.title or "run", enabled=bool(cfg.runtime.progress)):
                 settings = settings_of(cfg, name)
-                if any(metric.reads_grid for metric in settings.metrics):
+                if any(metric.reads_grid for metric in settings.metrics) or of_grid(settings):
                     self._prepare(settings)
                     said, facts = "texts are there", {"overrides": watch.overrides}  # its metrics wait for all jobs
                 else:
@@ -135,7 +137,7 @@ class Job:
         session = self._session(settings)
         started = time.monotonic()
         settings = fed_by_file(settings, overrides)
-        if judged_alone(settings):
+        if judged_alone(settings, overrides):
             outcome = run_judgments(settings, session, overrides)
         else:
             outcome = run(settings, session, overrides)
@@ -215,8 +217,10 @@ def measure_grid(jobs: list[dict[str, Any]]) -> set[Path]:
         session = session or _open_session(settings)
         made.append((settings, overrides, prepare(settings, session)))
     # One system stands once in the pool, however many jobs lead to it (a greedy decoder and its seeds).
-    pool = {source.digest: source for _, _, source in made}
+    pool = {texts.model_source.digest: texts.model_source for _, _, texts in made}
+    judged = judged_by_nobody([(settings, texts) for settings, _, texts in made])
     for settings, overrides, _ in made:
+        settings = replace(settings, judgments=judged.get(str(settings.judgments), settings.judgments))
         if session is not None:
             folders.add(run(settings, session, overrides, tuple(pool.values())).folder)
     return folders

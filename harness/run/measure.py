@@ -20,7 +20,8 @@ from openended.harness.run.identity import facts
 from openended.harness.run.steps import Source
 from openended.harness.signature import canonical, digest, signature
 from openended.harness.types import HUMAN, MetricResult
-from openended.metrics._judgments import JudgmentMetric
+from openended.metrics._judgment_metric import JudgmentMetric
+from openended.metrics._raters import SIMULATED
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +143,8 @@ class Measure:
         path = self.sides.settings.judgments
         if path is None:
             raise UndefinedMetric("needs human judgments: give judgments=FILE")
+        if path.startswith(SIMULATED):
+            raise UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
         if not Path(path).is_file():
             raise DataError(f"judgments: no such file: {path}")
         return Path(path)
