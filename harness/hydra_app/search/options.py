@@ -19,7 +19,7 @@ from openended.harness.signature import canonical, digest
 
 log = logging.getLogger(__name__)
 
-TARGET = "hydra_plugins.openended.Search"
+TARGET = "hydra_plugins.openended.OptunaSweeper"
 _NO_NUMBER = ("runtime.", "outputs_dir=", "name=", "plan_only=")  # words that change no text and no number
 
 

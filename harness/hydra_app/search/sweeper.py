@@ -38,7 +38,7 @@ Setting = tuple["Trial", dict[str, str]]
 Values = tuple[float, ...]
 
 
-class Search(Sweeper):  # type: ignore[misc]
+class OptunaSweeper(Sweeper):  # type: ignore[misc]
     """Searches for the best settings; Hydra makes it of `conf/hydra/sweeper/optuna.yaml`."""
 
     __module__ = PLUGINS

@@ -7,6 +7,7 @@ import pytest
 
 from openended.harness import owner
 from openended.harness.errors import SpecError, StoreError
+from openended.harness.hydra_app.search.ending import searched_of
 from openended.harness.hydra_app.search.objectives import Objective
 from openended.harness.hydra_app.search.space import space_of
 from openended.harness.hydra_app.search.study import Plan, Searching, finished
@@ -126,6 +127,10 @@ def test_successive_halving_promotes_the_best_of_each_size(reduction):
             searching.tell(trial, [at[1]])
             ran.append(3)
     assert ran == halved(values, reduction)
+    told = {t.number: (t.state, t.size) for t in searched_of(searching).trials}
+    assert [told[n] for n in range(30)] == [
+        {1: ("pruned", 10), 2: ("pruned", 30), 3: ("complete", None)}[r] for r in ran
+    ]
     assert {1, 3} <= set(ran)
     assert sum(n > 1 for n in ran) < 30 / reduction + 5
 

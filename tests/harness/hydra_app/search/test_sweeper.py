@@ -6,13 +6,18 @@ import sys
 import pytest
 
 from openended.harness import owner
-from openended.harness.hydra_app.search.sweeper import Search
+from openended.harness.hydra_app.search.options import TARGET
+from openended.harness.hydra_app.search.sweeper import OptunaSweeper
 from openended.harness.report.read.searched import read_search
 from tests.helpers import openended
 
 SMALL = ["metric=[distinct_n]", "num_examples=8", "max_new_tokens=6", "toward_human=[distinct_1]"]
 SPACE = ["decoder=nucleus,top_k", "spaces.nucleus.p=interval(0.5,1)", "spaces.top_k.k=tag(log,int(interval(2,500)))"]
 SEARCH = ["-m", "hydra/sweeper=optuna", "name=s", *SMALL, *SPACE, "trials=4"]
+
+
+def test_the_sweeper_has_the_name_that_the_configuration_says():
+    assert f"{OptunaSweeper.__module__}.{OptunaSweeper.__name__}" == TARGET
 
 
 def only_grid(folder):
@@ -52,7 +57,7 @@ def test_a_search_ends_with_the_best_setting_on_fresh_seeds(whole):
 
 
 def test_a_search_that_was_interrupted_goes_on_as_an_unbroken_one(whole, undrawn, tmp_path, monkeypatch):
-    told = Search._told
+    told = OptunaSweeper._told
 
     def die(self, searching, options, setting, *rest):
         if setting[0].number == 2:
@@ -60,7 +65,7 @@ def test_a_search_that_was_interrupted_goes_on_as_an_unbroken_one(whole, undrawn
         return told(self, searching, options, setting, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Search, "_told", die)
+        patch.setattr(OptunaSweeper, "_told", die)
         assert openended(*SEARCH, cwd=tmp_path).returncode == 130
     monkeypatch.setattr(owner, "alive", lambda path: False)
     again = openended(*SEARCH, cwd=tmp_path)
