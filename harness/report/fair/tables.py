@@ -27,6 +27,22 @@ QUALITY_DIVERSITY: tuple[tuple[Pair, Pair], ...] = (
 )
 SHOWN = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 LEVEL = 0.05
+_DRAWN = (
+    "Expected value of the best of N settings drawn without replacement from a decoder's sweep, equal N for all; N=1 is "
+    "the mean of the sweep."
+)
+_FRESH = (
+    "Chosen on one half of the seeds and scored on the other, mean over the splits; after ± half of the 95 % interval "
+    "over seeds for these settings. Same seeds: chosen and scored on all of them, which is too good."
+)
+_SEEN = "One seed: chosen and scored on the same texts, which is too good; run two seeds or more."
+_CHOSEN = (
+    "Each decoder with the setting that the first half of the seeds calls best, tested on the other seeds against every "
+    "other decoder's."
+)
+_BY = (
+    "Tests by example where a metric is a mean of them, else by seeds; ?: pairs that cannot be tested (too few seeds)."
+)
 
 
 def fair_tables(results: Results, layout: Layout, name: str) -> list[Table]:
@@ -91,14 +107,7 @@ def _best_of_n(items: Sequence[Folded], pair: Pair, stem: str) -> Table | None:
         columns.append(Column(*pair, f"N={most}, same seeds", "none", columns[-1].decimals))
         blocks.append([Cell(c.seen[most - 1]) for c in curves])
     rows = [TableRow(c.name, "model", tuple(b[i] for b in blocks)) for i, c in enumerate(curves)]
-    remarks = [
-        "Expected value of the best of N settings drawn without replacement from a decoder's sweep: equal N for all; "
-        "N=1 is the mean of the sweep, a decoder's largest N its best setting.",
-        "Chosen on one half of the seeds and scored on the other, mean over the splits; after ± half of the 95 % "
-        "interval over seeds for these settings. Same seeds: chosen and scored on all, which is too good."
-        if fresh
-        else "One seed: chosen and scored on the same texts, which is too good; run two seeds or more.",
-    ]
+    remarks = [_DRAWN, _FRESH if fresh else _SEEN]
     remarks += [f"Without a sweep of two settings: {', '.join(without)}."] if without else []
     title = f"Best of N settings: {_titled(first)}"
     name = f"{stem}-best-{slug(pair[1])}"
@@ -176,12 +185,10 @@ def _counts(results: Results, items: Sequence[Folded], pairs: Sequence[Pair], st
     if not columns:
         return None
     rows = [TableRow(s.name, "model", tuple(b[i] for b in blocks)) for i, s in enumerate(sweeps)]
-    total = len(flat)
     remarks = (
-        f"Each decoder with the setting that the first half of the seeds calls best, tested against every other one's "
-        f"on the other seeds; p < {LEVEL:g} after Holm's correction over all {total} tests of the table is a win or a "
-        "loss, else a tie.",
-        "Tests by example where a metric is a mean of them, else by seeds; ?: pairs that cannot be tested (too few seeds).",
+        _CHOSEN,
+        f"p < {LEVEL:g} after Holm's correction over all {len(flat)} tests of the table; else a tie.",
+        _BY,
     )
     title = "Wins, ties and losses"
     return Table(f"{stem}-wins", title, tuple(columns), tuple(rows), remarks, head="Decoder", show_seeds=False)

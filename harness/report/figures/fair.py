@@ -32,7 +32,7 @@ PER_ROW = 3
 
 
 def best_of_n(results: Results, items: Sequence[Folded], metrics: Sequence[str] = ()) -> Mapping[str, Figure]:  # noqa: ARG001
-    """Draw the expected best of N settings for every decoder with a sweep; dashed: chosen and scored on the same seeds."""
+    """Draw the expected best of N settings of every decoder; dotted: chosen and scored on the same seeds."""
     drawn: dict[Told, Figure | None] = {}
     for task, part in by_data(items).items():
         drawn[task, ""] = _figure(part, metrics)

@@ -25,8 +25,8 @@ class Layout(Spec):
     title: str = "Results"
     kind: Literal["values", "correlation", "embedders", "spread", "findings", "fair"] = "values"
     """`values`: systems × metrics; `correlation`: metrics × human scores; `embedders`: agreement of the scores under
-    several embedders; `spread`: standard deviations over seeds; `findings`: the papers' claims on these runs; `fair`: best of N
-    settings, Pareto front, wins and losses."""
+    several embedders; `spread`: standard deviations over seeds; `findings`: the papers' claims on these runs; `fair`:
+    best of N settings, Pareto front, wins and losses."""
     metrics: tuple[str, ...] = ()
     """`metric`, `metric.key` or `metric.*`, in order; those not measured are left out; none: every metric."""
     companions: bool = True
