@@ -28,8 +28,8 @@ QUALITY_DIVERSITY: tuple[tuple[Pair, Pair], ...] = (
 SHOWN = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 LEVEL = 0.05
 _DRAWN = (
-    "Expected value of the best of N settings drawn without replacement from a decoder's sweep, equal N for all; N=1 is "
-    "the mean of the sweep."
+    "Expected value of the best of N settings drawn without replacement from a decoder's sweep, equal N for all; N=1 "
+    "is the mean of the sweep."
 )
 _FRESH = (
     "Chosen on one half of the seeds and scored on the other, mean over the splits; after ± half of the 95 % interval "
@@ -37,12 +37,10 @@ _FRESH = (
 )
 _SEEN = "One seed: chosen and scored on the same texts, which is too good; run two seeds or more."
 _CHOSEN = (
-    "Each decoder with the setting that the first half of the seeds calls best, tested on the other seeds against every "
-    "other decoder's."
+    "Each decoder with the setting that the first half of the seeds calls best, tested on the other seeds against "
+    "every other decoder's."
 )
-_BY = (
-    "Tests by example where a metric is a mean of them, else by seeds; ?: pairs that cannot be tested (too few seeds)."
-)
+_BY = "Tests by example where a metric is a mean of them, else by seeds; ?: too few seeds for a test."
 
 
 def fair_tables(results: Results, layout: Layout, name: str) -> list[Table]:

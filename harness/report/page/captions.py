@@ -19,8 +19,8 @@ CAPTIONS = {
         "the model covers). Ellipses: two standard deviations over seeds."
     ),
     "best_of_n": (
-        "What the best of N settings of a decoder gives, equal N for all: chosen on one half of the seeds, scored on the "
-        "other; bands: 95 % over seeds. Dotted: chosen and scored on the same seeds, which is too good."
+        "What the best of N settings of a decoder gives, equal N for all: chosen on one half of the seeds, scored on "
+        "the other; bands: 95 % over seeds. Dotted: chosen and scored on the same seeds, which is too good."
     ),
     "zipf": "How often the most frequent token occurs, the second, and so on. Best is a curve like the human text's.",
     "sweep": (

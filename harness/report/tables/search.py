@@ -86,7 +86,9 @@ def _add(
             else Cell(blank=True)
             for c, h in zip(cells, halves, strict=True)
         ]
-        columns.append(Column("", f"{title}: interval", "95 % over seeds", "none"))
+        columns.append(
+            Column("", f"{title}: interval", "95 % over seeds" if title == one.title else "95 %, fresh seeds", "none")
+        )
         blocks.append(ends)
 
 
