@@ -208,8 +208,8 @@ def _parameter(one: Override, name: str, when: tuple[str, str] | None = None) ->
         SpecError: If it stands for none.
     """
     key, said, value = one.key_or_group, str(one.input_line), one.value()
-    tags = getattr(value, "tags", set())
-    if unknown := set(tags) - {"log"}:
+    tags: set[str] = set(getattr(value, "tags", ()))
+    if unknown := tags - {"log"}:
         raise SpecError(f"{said}: no tag {min(unknown)!r}; known: log")
     if one.value_type == ValueType.GLOB_CHOICE_SWEEP:
         raise SpecError(f"{said}: a search takes no glob: list the choices, as in {key}=a,b")

@@ -25,7 +25,7 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class BestOfN:
     """A decoder's expected best score for every N from 1 to the number of its settings."""
 
     name: str
@@ -76,7 +76,7 @@ def _in_order(scores: F64, chosen_by: Sequence[float] | None) -> F64:
     return ordered
 
 
-def curve(name: str, values: Sequence[Mapping[str, float]], *, cost: Mapping[str, float]) -> Curve:
+def curve(name: str, values: Sequence[Mapping[str, float]], *, cost: Mapping[str, float]) -> BestOfN:
     """Return the curve of one decoder.
 
     Args:
@@ -112,7 +112,8 @@ def curve(name: str, values: Sequence[Mapping[str, float]], *, cost: Mapping[str
         fresh = np.mean(found, axis=0)
         # The mean of estimates is at most as uncertain as they are: the interval is on the safe side.
         half = quantile(degrees) * noise * np.mean(errors, axis=0)
-    return Curve(name, m, *(tuple(-sign * float(v) for v in row) for row in (seen, fresh)), tuple(map(float, half)))
+    printed = [tuple(-sign * float(v) for v in row) for row in (seen, fresh)]
+    return BestOfN(name, m, printed[0], printed[1], tuple(map(float, half)))
 
 
 def halves(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

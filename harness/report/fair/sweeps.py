@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from openended.harness.report.fair.best_of_n import Curve, curve, halves
+from openended.harness.report.fair.best_of_n import BestOfN, curve, halves
 from openended.harness.report.read.axes import said, telling
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.systems import System, human_value, systems_of
@@ -57,7 +57,7 @@ def is_gap(item: Folded) -> bool:
     return item.direction == "match_human" or target_of(item.direction) is not None
 
 
-def curves_of(items: Sequence[Folded], pair: tuple[str, str]) -> tuple[list[Curve], list[str]]:
+def curves_of(items: Sequence[Folded], pair: tuple[str, str]) -> tuple[list[BestOfN], list[str]]:
     """Return the curve of every decoder with a sweep, and the names of those that have none."""
     made, without = [], []
     for sweep in sweeps_of(items):

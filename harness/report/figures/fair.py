@@ -40,6 +40,8 @@ def best_of_n(results: Results, items: Sequence[Folded], metrics: Sequence[str] 
 
 
 def _figure(items: Sequence[Folded], metrics: Sequence[str]) -> Figure | None:
+    from matplotlib.ticker import MaxNLocator
+
     pairs = [
         (pair, found) for pair in wanted(items, Layout(metrics=tuple(metrics))) if (found := curves_of(items, pair)[0])
     ]
@@ -67,7 +69,7 @@ def _figure(items: Sequence[Folded], metrics: Sequence[str]) -> Figure | None:
         )
         panel.set_title(plain(title))
         panel.set_xlabel("settings tried (N)")
-        panel.xaxis.get_major_locator().set_params(integer=True)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     hide_rest(axes, len(pairs))
     legend_below(figure, axes[0], columns=4)
     return figure

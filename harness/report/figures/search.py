@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from openended.harness.report.figures.drawing import (
     COLOURS,
@@ -45,13 +45,21 @@ def search_figures(searched: Searched) -> Mapping[str, Figure]:
 
 def _history(searched: Searched) -> Figure:
     """The value of every trial, and the best so far; trials that ended at a smaller size are hollow."""
+    from matplotlib.ticker import MaxNLocator
+
     count = len(searched.objectives)
     figure, axes = new_figure(COLUMN if count == 1 else PAGE, 2.3, 1, count)
     for place, (panel, one) in enumerate(zip(axes, searched.objectives, strict=True)):
         pruned = [t for t in searched.trials if t.state == "pruned" and t.values]
         done = searched.complete
         if pruned:
-            style = {"linestyle": "", "marker": "o", "markerfacecolor": "none", "color": COLOURS[1], "label": "pruned"}
+            style: dict[str, Any] = {
+                "linestyle": "",
+                "marker": "o",
+                "markerfacecolor": "none",
+                "color": COLOURS[1],
+                "label": "pruned",
+            }
             panel.plot([t.number for t in pruned], [t.values[place] for t in pruned], **style)
         panel.plot(
             [t.number for t in done], [t.values[place] for t in done], linestyle="", marker="o", color=COLOURS[0],
@@ -61,7 +69,7 @@ def _history(searched: Searched) -> Figure:
         best = [pick(t.values[place] for t in done[: i + 1]) for i in range(len(done))]
         panel.step([t.number for t in done], best, where="post", color=HUMAN_COLOUR, linewidth=0.9, label="best so far")
         panel.set(xlabel="trial", ylabel=_named(one))
-        panel.xaxis.get_major_locator().set_params(integer=True)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     legend_below(figure, axes[0], columns=3)
     return figure
 

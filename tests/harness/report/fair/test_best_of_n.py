@@ -8,7 +8,7 @@ import statistics
 import numpy as np
 import pytest
 
-from openended.harness.report.fair.best_of_n import Curve, curve, expected_best, halves, pooled, quantile, weights
+from openended.harness.report.fair.best_of_n import BestOfN, curve, expected_best, halves, pooled, quantile, weights
 
 HIGHER = {"sign": -1.0, "target": math.nan}
 LOWER = {"sign": 1.0, "target": math.nan}
@@ -78,7 +78,7 @@ def test_one_seed_has_no_fresh_one():
     made = curve("x", [{"0": 1.0}, {"0": 3.0}], cost=HIGHER)
     assert made.seen == (2.0, 3.0)
     assert all(math.isnan(v) for v in (*made.fresh, *made.half))
-    assert isinstance(made, Curve)
+    assert isinstance(made, BestOfN)
 
 
 def test_halves_and_the_spread_that_settings_share():
