@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Side
 from openended.harness.errors import DataError
 from openended.harness.types import F64, HUMAN
-from openended.metrics._rows import FileRow, as_number, pick, read_rows, source_of
+from openended.metrics._rows import FileRow, ReadsFile, as_number, pick, read_rows, source_of
 
 T = TypeVar("T")
 Empty = Literal["refuse", "skip"]
@@ -80,7 +80,7 @@ class Judgments:
         return wanted or names[0]
 
 
-class JudgmentMetric(Metric):
+class JudgmentMetric(ReadsFile):
     """A metric that reads a file of human judgments, with or without a run; it brings its own errors."""
 
     family: ClassVar[Family] = "human"
@@ -92,15 +92,6 @@ class JudgmentMetric(Metric):
     def feeds_on(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
         """Say whether a file of these columns is one that the metric reads; its cells may still be wrong."""
         raise TypeError(f"{cls.__name__} does not say what it reads of {len(columns)} columns and {len(rows)} rows")
-
-    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
-        """Read and check the file; what it returns is the feature `Need("judgments", by="file")`.
-
-        Args:
-            path: The file.
-            renamed: Our name of a column → the file's.
-        """
-        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed})")
 
     def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
         """Return the metric and features that score a file without any run."""
