@@ -39,7 +39,4 @@ def test_a_grid_with_samples_ends_with_the_matrix_and_the_sameness_of_each_promp
     }  # fmt: skip
     assert not any(s == "human" for _, s in found), "people wrote one text a prompt"
     similar = {i.metric: i.mean for i in items if i.system == "model" and i.key == i.metric}
-    assert (
-        similar["remote_clique"] == 1 - similar["prompt_similarity"]
-        or abs(similar["remote_clique"] - 1 + similar["prompt_similarity"]) < 1e-9
-    )
+    assert similar["remote_clique"] == pytest.approx(1 - similar["prompt_similarity"])
