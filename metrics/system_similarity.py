@@ -13,6 +13,7 @@ Source: Jiang et al. 2025, "Artificial Hivemind" (arXiv 2510.22954): similarity 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -115,10 +116,11 @@ class SystemSimilarity(Metric):
             raise UndefinedMetric("no other system of the grid has texts for the same prompts")
         by_prompt = np.zeros(len(mine.names))
         for i in known:
-            at, values = found[i]
-            by_prompt[at] += values * (len(mine.names) / len(values) / len(known))
+            at, cosine = found[i]
+            by_prompt[at] += cosine * (len(mine.names) / len(cosine) / len(known))
         human = _by_prompt(mine, self._of(features.human))[1]
-        values = {"system_similarity": between[known].mean(), "human": human.mean() if len(human) else np.nan}
+        to_human = float(human.mean()) if len(human) else math.nan
+        values = {"system_similarity": float(between[known].mean()), "human": to_human}
         arrays = {"between": between, "own": np.array([same.index(True) if any(same) else -1])}
         ids = np.asarray(features.model.ids, dtype=np.str_)
         _, row, sizes = np.unique(ids, return_inverse=True, return_counts=True)
