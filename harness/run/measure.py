@@ -20,8 +20,8 @@ from openended.harness.run.identity import facts
 from openended.harness.run.steps import Source
 from openended.harness.signature import canonical, digest, signature
 from openended.harness.types import HUMAN, MetricResult
-from openended.metrics._judgment_metric import JudgmentMetric
 from openended.metrics._raters import SIMULATED
+from openended.metrics._rows import ReadsFile
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class Measure:
         model_side = theirs or ours
         if human_side is None or model_side is None:
             raise UndefinedMetric(f"{metric.name} reads neither side")
-        if isinstance(metric, JudgmentMetric):
+        if isinstance(metric, ReadsFile):
             columns = self.sides.settings.judgment_columns
             judged = {
                 need: metric.read(self._judgments(), columns) for need in metric.needs() if need.kind == "judgments"

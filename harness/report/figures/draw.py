@@ -37,7 +37,7 @@ def draw_all(results: Results, folder: Path, *, fair: Layout | None = None) -> l
 
 
 def _makers() -> list[Callable[..., Mapping[str, Figure]]]:
-    from openended.harness.report.figures import curves, frontiers, panels, sweeps
+    from openended.harness.report.figures import curves, frontiers, panels, similarity, sweeps
     from openended.harness.report.figures import people as people_figures
 
     return [
@@ -47,5 +47,6 @@ def _makers() -> list[Callable[..., Mapping[str, Figure]]]:
         frontiers.precision_recall,
         frontiers.quality_diversity,
         curves.rank_frequency,
+        similarity.system_similarity,
         people_figures.people_figures,
     ]
