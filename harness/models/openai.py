@@ -201,9 +201,9 @@ class ServerSpec(BackendSpec):
         if ability == "next_token" and isinstance(decoder, QDecoder):
             whole = decoder.untruncated and not decoder.one_hot and decoder.heat()[0] != 1
             if whole or not isinstance(decoder, CERTIFIABLE):
-                return f"the Q of {decoder.title} needs the whole distribution, of which a server lists the best tokens alone"
+                return f"the Q of {decoder.title} needs the whole distribution; a server lists its best tokens alone"
             if decoder.penalises:
-                return "penalties need the whole distribution, of which a server lists the best tokens alone"
+                return "penalties need the whole distribution; a server lists its best tokens alone"
         return super().cannot(ability) or (refusal(self.speaks, decoder) if ability == "generate" else None)
 
     def check_lengths(self, decoder: Decoder, *, max_new_tokens: int, min_new_tokens: int) -> None:

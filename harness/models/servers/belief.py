@@ -13,7 +13,7 @@ from openended.harness.contract import Tokenizer
 from openended.harness.decoding.base import Decoder
 from openended.harness.errors import DataError
 from openended.harness.models.openai import ServerSpec
-from openended.harness.models.servers.client import FIRST_PAUSE, LONGEST_PAUSE, Client, Unreachable
+from openended.harness.models.servers.client import FIRST_PAUSE, LONGEST_PAUSE, Client, UnreachableError
 from openended.harness.models.servers.exchange import Exchange
 from openended.harness.models.servers.facts import Facts, ask_facts
 from openended.harness.models.servers.probe import Probe, Report
@@ -88,9 +88,9 @@ class Belief:
             made = await asyncio.gather(*jobs, return_exceptions=True)
             found = {i: one for i, one in enumerate(made) if isinstance(one, Facts)}
             for one in made:
-                if isinstance(one, BaseException) and not isinstance(one, Unreachable):
+                if isinstance(one, BaseException) and not isinstance(one, UnreachableError):
                     raise one
-            gone = [one for one in made if isinstance(one, Unreachable)]
+            gone = [one for one in made if isinstance(one, UnreachableError)]
             if found:
                 for one in gone:
                     log.warning("%s; the other endpoints take its texts", one)
@@ -121,14 +121,12 @@ class Belief:
         s, facts = self.spec, self.facts[min(self.facts)]
         addresses = [s.roots[place] for place in sorted(self.facts)]
         probed = "; ".join(report.line() for report in list(self._reports.values())[-1:]) if s.probe else "not probed"
-        notes = [
-            f"{s.title}: {facts.title} answered, asked in the dialect {s.dialect}; probe: {probed}; its texts are not "
-            "reproducible bit for bit"
-        ]
+        asked = f"{s.title}: {facts.title} answered, asked in the dialect {s.dialect}"
+        notes = [f"{asked}; probe: {probed}; its texts are not reproducible bit for bit"]
         if encoded:
             notes.append(f"{s.title}: {encoded} texts came without token ids and were encoded again")
         served = {
-            **facts.plain(), "model": s.path, "dialect": s.dialect, "endpoints": addresses, "chat": s.chat, "probe": probed,
-            "texts_encoded_again": encoded,
+            **facts.plain(), "model": s.path, "dialect": s.dialect, "endpoints": addresses, "chat": s.chat,
+            "probe": probed, "texts_encoded_again": encoded,
         }  # fmt: skip
         return {"served": served, "notes": notes}

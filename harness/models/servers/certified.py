@@ -2,9 +2,9 @@
 
 Q is that of `decoding.distribution`, read off the listed head of a row. The list decides where no unlisted token can be
 in Q's support and none of them can move the cut: greedy; top-k with k listed tokens; nucleus where the listed mass
-reaches p; min-p and epsilon where the last listed token is below the threshold. At a temperature other than 1 before the
-truncation, and where the end of text is forbidden but not listed, the row's normaliser is known within bounds only: the
-list decides where both bounds give the same cut.
+reaches p; min-p and epsilon where the last listed token is below the threshold. At a temperature other than 1 before
+the truncation, and where the end of text is forbidden but not listed, the row's normaliser is known within bounds only:
+the list decides where both bounds give the same cut.
 """
 
 from __future__ import annotations

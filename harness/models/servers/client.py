@@ -33,7 +33,7 @@ _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 KEPT = "what is finished is kept: the same command goes on from here"
 
 
-class Unreachable(DataError):
+class UnreachableError(DataError):
     """An endpoint does not answer."""
 
 
@@ -89,12 +89,12 @@ class Client:
         """Return the JSON of an address, None where the server has none there.
 
         Raises:
-            Unreachable: If the endpoint does not answer.
+            UnreachableError: If the endpoint does not answer.
         """
         try:
             return await self._once(place, path, None)
         except _Failed as err:
-            raise Unreachable(f"server {self.endpoints[place]}: {err}") from err
+            raise UnreachableError(f"server {self.endpoints[place]}: {err}") from err
         except DataError:
             return None
 
@@ -119,7 +119,7 @@ class Client:
                     others = "" if len(places) == 1 else f" (and none of its {len(places) - 1} others)"
                     raise DataError(f"server {self.endpoints[place]}{others}: {err}; {KEPT}") from err
                 if err.wait is not None and err.wait > PATIENCE:
-                    raise DataError(f"server {self.endpoints[place]}: {err}: it asks for {err.wait:.0f} s; {KEPT}") from err
+                    raise DataError(f"server {self.endpoints[place]}: {err} (wait {err.wait:.0f} s); {KEPT}") from err
                 pause = min(FIRST_PAUSE * 2 ** (tries - 1), LONGEST_PAUSE)
                 await asyncio.sleep(pause if err.wait is None else err.wait)
             else:
@@ -129,7 +129,8 @@ class Client:
     def _choose(self, places: Sequence[int]) -> int:
         """The first endpoint that is not passed over; else the one that was left longest ago."""
         now = time.monotonic()
-        return next((p for p in places if self._away.get(p, 0.0) <= now), min(places, key=lambda p: self._away[p]))
+        away = {place: self._away.get(place, 0.0) for place in places}
+        return next((place for place in places if away[place] <= now), min(away, key=lambda place: away[place]))
 
     def _leave(self, place: int, why: str) -> None:
         if place not in self._away and len(self.endpoints) > 1:
@@ -174,7 +175,7 @@ def key_of(name: str | None, *, must: bool = True) -> str | None:
     if not found and must:
         raise DataError(f"api_key_env: no environment variable {name}; set it, or api_key_env=null for none")
     if not (found.isascii() and found.isprintable()) or " " in found:
-        raise DataError(f"api_key_env: what the environment variable {name} holds is no key: it has blanks or other signs")
+        raise DataError(f"api_key_env: what the environment variable {name} holds is no key")
     return found or None
 
 

@@ -35,7 +35,7 @@ class Dialect:
     gives_ids: bool = False
     """Replies hold the ids of the tokens."""
     listed: int = 0
-    """Most probable tokens that a reply lists with their log-probabilities, as far as servers can be set to; 0: none."""
+    """Most probable tokens that a reply lists with their log-probabilities, as servers can be set to; 0: none."""
     keyed_by_text: bool = False
     """The list names tokens by their texts, which two tokens can share."""
     echoes: bool = False
@@ -64,8 +64,8 @@ DIALECTS: dict[str, Dialect] = {
         ),
         Dialect(
             name="sglang", truncations=frozenset({"top_k", "top_p", "min_p"}),
-            sampler="temperature, top_k, top_p, min_p", shortest="any", gives_ids=True, listed=10_000, keyed_by_text=True,
-            echoes=True,
+            sampler="temperature, top_k, top_p, min_p", shortest="any", gives_ids=True, listed=10_000,
+            keyed_by_text=True, echoes=True,
             hint="start it with --sampling-defaults openai, and with --enable-deterministic-inference for seeds",
         ),
         Dialect(
@@ -98,14 +98,14 @@ DIALECTS: dict[str, Dialect] = {
 def refusal(dialect: Dialect, decoder: Decoder) -> str | None:
     """Return why a dialect cannot express a decoder, with the decoders that it can; None where it can."""
     made = sampling_of(decoder)
-    missing = _missing(dialect, decoder, made)
+    missing = _missing(dialect, made)
     if not missing:
         return None
     known = ", ".join(decoders_with(dialect.truncations))
     return f"the dialect {dialect.name} cannot express {decoder.title}: {missing}; it can express {known}"
 
 
-def _missing(dialect: Dialect, decoder: Decoder, made: Sampling | None) -> str:
+def _missing(dialect: Dialect, made: Sampling | None) -> str:
     if made is None:
         return "servers have no word for it"
     unknown = [name for name in made.cuts if name not in dialect.truncations]

@@ -1,4 +1,4 @@
-"""Whether draws are those of a distribution: exact binomial tests on its best tokens, with a stated rate of false alarms."""
+"""Whether draws are of a distribution: exact binomial tests on the best tokens, at a stated rate of false alarms."""
 
 from __future__ import annotations
 

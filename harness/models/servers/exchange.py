@@ -11,7 +11,7 @@ from openended.harness.contract import Tokenizer
 from openended.harness.errors import DataError
 from openended.harness.models.servers.client import Client, at_once
 from openended.harness.models.servers.dialects import Dialect
-from openended.harness.models.servers.replies import Listing, Token, choices, drawn, ids_of, listing, text_of
+from openended.harness.models.servers.replies import Listing, Token, choices, drawn, ids_of, listings, text_of
 from openended.harness.models.servers.requests import Ask, Speech, beyond
 
 COPIES = 256
@@ -39,6 +39,8 @@ class Exchange:
     """It gives as many draws of one request as were asked for; false once it did not."""
     most: int | None = None
     """Tokens that it lists at most, once it was asked."""
+    named: bool = False
+    """Tokens are told by listings alone: the replies hold no ids."""
 
     @property
     def dialect(self) -> Dialect:
@@ -63,7 +65,7 @@ class Exchange:
         text = self.tokenizer.decode(more) if self.tokenizer is not None and more else ""
         return dataclasses.replace(ask, ids=(*ask.ids, *more), text=ask.text + text, echo=True, listed=listed)
 
-    async def list(self, ask: Ask) -> Listing | None:
+    async def top(self, ask: Ask) -> Listing | None:
         """Return the most probable next tokens, as many as the server lists; None where it lists none."""
         most = self.most if self.most is not None else self.dialect.listed
         while most:
@@ -75,14 +77,25 @@ class Exchange:
                 most = 5 if most > 5 else 0  # a server may allow fewer
                 continue
             self.most = most
-            return listing(choices(reply)[0], most)
+            self.named = self.dialect.keyed_by_text or not ids_of(reply, choices(reply)[0])
+            return next(iter(listings(choices(reply)[0], most)), None)
         self.most = 0
         return None
+
+    async def along(self, ask: Ask) -> list[tuple[str, Listing]]:
+        """Return what was written up to each position, with the most probable tokens there."""
+        if not self.most or self.tokenizer is None:
+            return []
+        reply = await self.send(dataclasses.replace(ask, listed=self.most))
+        choice = choices(reply)[0]
+        ids, found = ids_of(reply, choice) or (), listings(choice, self.most)
+        before = [self.tokenizer.decode(ids[:at]) for at in range(len(ids))]
+        return [(text, one) for text, one in zip(before, found, strict=False) if one is not None]
 
     async def draw(self, ask: Ask, count: int, seed: Callable[[int], int]) -> list[Token]:
         """Return the first tokens of `count` independent draws."""
         made: list[Token] = []
-        named = 1 if self.dialect.keyed_by_text and self.most else 0  # the list names tokens as no text does
+        named = 1 if self.named else 0  # a listing names tokens as no text does
 
         async def one(number: int) -> None:
             made.extend(drawn(await self.send(dataclasses.replace(ask, seed=seed(number), listed=named))))

@@ -61,8 +61,8 @@ async def ask_facts(client: Client, place: int, dialect: str, model: str) -> Fac
     made = _facts(models, about, name, product, model)
     if made.models and model not in made.models:
         raise DataError(
-            f"server {client.endpoints[place]}: it serves {', '.join(made.models[:5])}, not {model!r}; set path to what "
-            "it calls the model"
+            f"server {client.endpoints[place]}: it serves {', '.join(made.models[:5])}, not {model!r}; set path to "
+            "what it calls the model"
         )
     return made
 

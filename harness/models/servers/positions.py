@@ -96,7 +96,9 @@ def _checked(values: Sequence[float | None], tops: Sequence[Listing | None], ask
         )
     wrong = [i for i, v in enumerate(values) if i and (v is None or not math.isfinite(v) or v > 1e-3)]
     if wrong:
-        raise DataError(f"its log-probability of token {wrong[0]} of a text is {values[wrong[0]]}; expected one below 0")
+        raise DataError(
+            f"its log-probability of token {wrong[0]} of a text is {values[wrong[0]]}; expected one below 0"
+        )
     made = np.array([math.nan if i == 0 or v is None else min(v, 0.0) for i, v in enumerate(values)])
     filled = tuple(tops) if len(tops) == len(values) else (None,) * len(values)
     return Read(made, filled)

@@ -19,14 +19,11 @@ from openended.harness.models.servers.requests import Ask
 from openended.harness.models.servers.sampling import NEUTRAL, Sampling, sampling_of
 from openended.harness.rng import derive_seed
 
-# Beginnings after which many words can come, and few; the last ones repeat themselves, so that a penalty shows.
-BEGINNINGS = (
-    "The", "In the", "She said that the", "We use a", "It is", "The number of the", "Return the", "This is one of the",
-)  # fmt: skip
+# Beginnings after which many words can come; ones that repeat themselves, so that a penalty shows.
+BEGINNINGS = ("The", "In the", "She said that the", "We use a", "Return the", "This is one of the")
 AGAIN = (
     "red blue green red blue green red blue green red blue",
     "the name and the name and the name and the",
-    "one two one two one two one",
     "a list of a list of a list of a",
 )
 KNOWN = "The weather was fine in the morning, and the number of people in the streets was large."
@@ -37,7 +34,9 @@ TOP = 50
 """A hidden top-k is one of 40 (llama.cpp) or 50 (transformers) as a rule."""
 RAW = 0.2
 """Nats by which two readings of one log-probability may differ (half precision, another batch)."""
-LENGTH = 8
+LENGTH, ALONG = 8, 32
+FULL = 0.97
+"""Listed mass at which a hidden top-p of 0.9 to 0.95 shows best: what it cuts off is not in the list."""
 
 
 @dataclass(slots=True)
@@ -83,6 +82,8 @@ class Probe:
         made = sampling_of(self.decoder) if self.decoder is not None else None
         drawing = self.decoder is not None and self.decoder.stochastic
         await self._check("prompt", self._prompt)
+        if self.report.faults:  # what comes of another prompt says nothing
+            return self.report
         if self.server.dialect.listed:
             await self._check("listing", self._list)
         if self._listings:
@@ -134,18 +135,26 @@ class Probe:
     async def _list(self) -> str | None:
         """The best tokens after each beginning."""
         for text in (*BEGINNINGS, *AGAIN):
-            found = await self.server.list(self._ask(text))
+            found = await self.server.top(self._ask(text))
             if found is None:
                 self.report.unseen.append("log-probabilities (it lists none)")
                 return ""
             self._listings[text] = found
+        if not self.server.speech.chat:  # along the most probable text, places where few tokens can come
+            places: list[tuple[str, Listing]] = []
+            for start in AGAIN:
+                ask = self._ask(start, max_tokens=ALONG, sampling=Sampling(temperature=0.0))
+                places += [(start + more, found) for more, found in await self.server.along(ask)]
+            for text, _ in sorted(places, key=lambda place: abs(place[1].mass - FULL))[:1]:
+                found = await self.server.top(self._ask(text))
+                self._listings |= {text: found} if found is not None else {}
         return None
 
     async def _raw(self) -> str | None:
         """At another temperature the same log-probabilities are listed."""
         text = self._flat()
         first = self._listings[text]
-        second = await self.server.list(self._ask(text, sampling=Sampling(temperature=2.0)))
+        second = await self.server.top(self._ask(text, sampling=Sampling(temperature=2.0)))
         if second is None or _apart(first, second) > RAW:
             return (
                 "its log-probabilities change with the temperature, so they are those after sampling; "
@@ -158,7 +167,7 @@ class Probe:
 
     def _chosen(self) -> list[tuple[str, int]]:
         """Prompts with many likely tokens, with few, and ones that repeat themselves; and how often to draw."""
-        near = min(self._listings, key=lambda text: abs(self._listings[text].mass - 0.96))
+        near = min(self._listings, key=lambda text: abs(self._listings[text].mass - FULL))
         again = sorted(AGAIN, key=lambda text: abs(float(np.exp(self._listings[text].log_probs[0])) - 0.6))[:2]
         return [*dict([(self._flat(), DRAWS), (near, MANY_DRAWS), *((text, DRAWS) for text in again)]).items()]
 
@@ -196,19 +205,19 @@ class Probe:
             allowed = {*head.tokens, head.next}
             beyond = [token for token in drawn if token not in allowed]
             if head.decided and beyond:
-                return f"{len(beyond)} of {len(drawn)} draws are tokens that it cuts off: the server ignores its parameter"
+                return f"{len(beyond)} of {len(drawn)} draws are tokens that it cuts off: the server ignores it"
             inside = [token for token in drawn if token in set(head.tokens)]
             odd = strangest(head.tokens, head.q, inside)
             if odd is not None:
                 best, hits, share = odd
                 return (
-                    f"the {best} most probable tokens came in {hits / len(inside):.1%} of the draws, {share:.1%} by its Q: "
-                    f"the server samples otherwise; {self.server.dialect.hint}"
+                    f"the {best} most probable tokens came in {hits / len(inside):.1%} of the draws, {share:.1%} by its "
+                    f"Q: the server samples otherwise; {self.server.dialect.hint}"
                 )
         return None
 
     async def _different(self) -> str | None:
-        """More different tokens than a hidden top-k lets through, where no log-probabilities say how many there must be."""
+        """More different tokens than a hidden top-k lets through, where no listing says how many there must be."""
         most = 0
         for text in BEGINNINGS[:2]:
             drawn = await self.server.draw(self._ask(text), FEW_DRAWS, partial_seed(self, "neutral", text))
@@ -216,8 +225,8 @@ class Probe:
             if most > TOP:
                 return None
         return (
-            f"{most} different tokens in {FEW_DRAWS} draws with neutral parameters: a hidden top-k, or it does not draw at "
-            f"all; {self.server.dialect.hint}"
+            f"{most} different tokens in {FEW_DRAWS} draws with neutral parameters: a hidden top-k, or no draw "
+            f"at all; {self.server.dialect.hint}"
         )
 
     async def _greedy(self) -> str | None:
@@ -225,7 +234,9 @@ class Probe:
         sampling = (sampling_of(self.decoder) if self.decoder is not None else None) or NEUTRAL
         plain = sampling.repetition_penalty == 1 and not sampling.no_repeat_ngram_size
         for text in (*BEGINNINGS[:4], *AGAIN):
-            drawn = set(await self.server.draw(self._ask(text, sampling=sampling), 2, partial_seed(self, "greedy", text)))
+            drawn = set(
+                await self.server.draw(self._ask(text, sampling=sampling), 2, partial_seed(self, "greedy", text))
+            )
             if len(drawn) > 1:
                 return f"two seeds gave two tokens: the server draws where it must not; {self.server.dialect.hint}"
             known = self._listings.get(text)
@@ -234,8 +245,8 @@ class Probe:
             close = {t for t, p in zip(known.tokens, known.log_probs, strict=True) if p > known.log_probs[0] - RAW}
             if not drawn <= close:
                 return (
-                    f"it chose {next(iter(drawn))!r}, not its own most probable token {known.tokens[0]!r}: a hidden penalty; "
-                    f"{self.server.dialect.hint}"
+                    f"it chose {next(iter(drawn))!r}, not its own most probable token {known.tokens[0]!r}: a hidden "
+                    f"penalty; {self.server.dialect.hint}"
                 )
         return None
 
@@ -290,10 +301,11 @@ class Probe:
         best = int(self._listings[text].tokens[0])
         ask = self.server.echo(self._ask(text), (best,))
         found = float(read_echo(await self.server.send(ask), self.server.speech, ask).log_probs[-1])
-        if abs(found - float(self._listings[text].log_probs[0])) > RAW:
+        listed = float(self._listings[text].log_probs[0])
+        if abs(found - listed) > RAW:
             return (
-                f"a token has log-probability {found:.2f} in a given text and {self._listings[text].log_probs[0]:.2f} when "
-                f"it is to be drawn: the latter is after sampling parameters; {self.server.dialect.hint}"
+                f"a token has log-probability {found:.2f} in a given text and {listed:.2f} when it is to be "
+                f"drawn: the latter is after sampling parameters; {self.server.dialect.hint}"
             )
         return None
 

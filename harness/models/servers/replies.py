@@ -140,28 +140,27 @@ def _check_length(count: int | None, reason: str, ask: Ask) -> None:
     if count is None:
         return
     if count > ask.max_tokens:
-        raise DataError(f"it wrote {count} tokens where at most {ask.max_tokens} were asked for: it keeps no max_tokens")
+        raise DataError(f"it wrote {count} tokens where {ask.max_tokens} were asked for: it keeps no max_tokens")
     if reason == "length" and count < ask.max_tokens:
         raise DataError(
-            f"it cut a text after {count} tokens where {ask.max_tokens} were asked for: its own limit is lower, or prompt "
-            "and text do not fit its context"
+            f"it cut a text after {count} tokens where {ask.max_tokens} were asked for: its own limit is lower, or "
+            "prompt and text do not fit its context"
         )
     if reason == "stop" and count < ask.min_tokens:
         raise DataError(f"a text ended after {count} tokens in spite of min_new_tokens={ask.min_tokens}")
 
 
-def listing(choice: Mapping[str, Any], most: int) -> Listing | None:
-    """Return the tokens listed at the first position that was written, at most so many; None where there are none."""
+def listings(choice: Mapping[str, Any], most: int) -> list[Listing | None]:
+    """Return the tokens listed at each position that was written, at most so many; empty where there are none."""
     told = choice.get("logprobs")
     if not isinstance(told, Mapping):
-        return None
-    pairs: list[tuple[Token, float]] = []
+        return []
     content, top = told.get("content"), told.get("top_logprobs")
-    if isinstance(content, list) and content:
-        pairs = [(_token(one), float(one["logprob"])) for one in content[0].get("top_logprobs") or ()]
-    elif isinstance(top, list) and top and isinstance(top[0], Mapping):
-        pairs = [(_keyed(name), float(value)) for name, value in top[0].items() if value is not None]
-    return listed(pairs, most)
+    if isinstance(content, list):
+        rows = [[(_token(one), float(one["logprob"])) for one in at.get("top_logprobs") or ()] for at in content]
+        return [listed(row, most) for row in rows]
+    rows = [[(_keyed(k), float(v)) for k, v in (at or {}).items() if v is not None] for at in top or ()]
+    return [listed(row, most) for row in rows]
 
 
 def listed(pairs: Sequence[tuple[Token, float]], most: int) -> Listing | None:

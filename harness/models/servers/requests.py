@@ -1,4 +1,4 @@
-"""Requests in each dialect's words: every parameter is sent, neutral ones too, so that no default of a server counts."""
+"""Requests in each dialect's words: every parameter is sent, neutral ones too, so that no server's default counts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Speech:
             return _sglang_scores(ask)
         body: Body = {"model": self.model, **self._prompt(ask), **_WORDS[self.dialect.name](self, ask)}
         if self.seeded:
-            body |= {name: ask.seed % (1 << self.dialect.seed_bits) for name in _seed_names(self.dialect)}
+            body |= dict.fromkeys(_seed_names(self.dialect), ask.seed % (1 << self.dialect.seed_bits))
         if ask.listed or ask.echo:
             body |= self._listed(ask)
         return body
@@ -150,7 +150,7 @@ def _tgi(speech: Speech, ask: Ask) -> Body:  # noqa: ARG001
 
 def _transformers(speech: Speech, ask: Ask) -> Body:
     s = ask.sampling
-    config = {
+    config: Body = {
         "do_sample": not s.greedy, "temperature": s.temperature or 1.0, "top_k": s.top_k, "top_p": s.top_p,
         "min_p": s.min_p or None, "typical_p": s.typical_p, "epsilon_cutoff": s.epsilon, "eta_cutoff": s.eta,
         "repetition_penalty": s.repetition_penalty, "no_repeat_ngram_size": s.no_repeat_ngram_size, "num_beams": 1,

@@ -27,7 +27,11 @@ Places = Callable[[int], Sequence[int]]
 
 
 async def read_rows(
-    server: Exchange, rows: Sequence[tuple[int, ...]], places: Places, done: Callable[[int, Read], None], listed: int = 0
+    server: Exchange,
+    rows: Sequence[tuple[int, ...]],
+    places: Places,
+    done: Callable[[int, Read], None],
+    listed: int = 0,
 ) -> None:
     """Ask for the log-probabilities of every token of each row.
 
@@ -95,7 +99,9 @@ class Certified:
             return
         self.table.gold_prob[at], self.table.sum_sq[at], self.table.support[at], self.table.argmax[at] = made
 
-    def _made(self, gold: int, log_prob: float, top: Listing, banned: frozenset[int]) -> tuple[float, float, int, int] | None:
+    def _made(
+        self, gold: int, log_prob: float, top: Listing, banned: frozenset[int]
+    ) -> tuple[float, float, int, int] | None:
         decoder = self.decoder
         best = next((int(t) for t in top.tokens if t not in banned), None)
         if best is None:
@@ -123,8 +129,8 @@ class Certified:
         if self.missing:
             raise UndefinedMetric(
                 f"the tokens that the server lists do not determine Q at {self.missing} of {total} positions "
-                f"({self.missing / total:.1%}): more listed tokens may (model.logprobs, vllm serve --max-logprobs), or a "
-                "model in this process"
+                f"({self.missing / total:.1%}): more listed tokens may (model.logprobs, vllm serve --max-logprobs), or "
+                "a model in this process"
             )
         return self.table
 
