@@ -46,7 +46,7 @@ class Backend(Protocol):
 
     @property
     def device(self) -> Any:  # noqa: ANN401 - torch's, or what stands for a place that is not ours
-        """Where it runs, as text for the record; `type` is `cpu` where a pass over other numbers of rows rounds otherwise."""
+        """Where it runs, as text for the record; its `type` is `cpu` where the number of rows at once moves digits."""
         ...
 
     def provenance(self) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class Head:
     """True: Q's whole support is listed."""
     next: Token | None = None
     """The first listed token beyond the cut, which a rounding may let in."""
+    share: tuple[float, float] = (0.0, 1.0)
+    """Least and greatest probability that Q can give to `tokens` together."""
 
 
 def head_of(decoder: QDecoder, listing: Listing, vocab_size: int, banned: Collection[int] = ()) -> Head:
@@ -52,16 +54,31 @@ def head_of(decoder: QDecoder, listing: Listing, vocab_size: int, banned: Collec
     tokens = tuple(listing.tokens[i] for i in kept)
     logs = listing.log_probs[kept]
     if decoder.one_hot and tokens:
-        return Head(tokens[:1], np.ones(1), decided=True, next=tokens[1] if len(tokens) > 1 else None)
+        return Head(tokens[:1], np.ones(1), True, tokens[1] if len(tokens) > 1 else None, (1.0, 1.0))
     if not tokens or decoder.untruncated:
         temperature = decoder.heat()[0]
-        return Head(tokens, _shares(logs / temperature), decided=False)
+        whole = float(np.exp(logs).sum()) if temperature == 1 and not banned else None
+        share = (0.0, 1.0) if whole is None else (whole, whole)
+        return Head(tokens, _shares(logs / temperature), decided=False, share=share)
     unseen = len(set(banned)) - (len(listing.tokens) - len(kept))
     seen = np.delete(listing.log_probs, kept)
     cuts = [_cut(decoder, logs, z, vocab_size) for z in _normalisers(decoder, logs, seen, unseen, vocab_size)]
     (hi, shares, _), decided = cuts[0], all(one[2] for one in cuts) and len({one[0] for one in cuts}) == 1
     after = tokens[hi] if decided and hi < len(tokens) else None
-    return Head(tokens[:hi], shares, decided=decided, next=after)
+    share = (1.0, 1.0) if decided else _share(decoder, logs) if not banned else (0.0, 1.0)
+    return Head(tokens[:hi], shares, decided=decided, next=after, share=share)
+
+
+def _share(decoder: QDecoder, logs: F64) -> tuple[float, float]:
+    """Bounds of what Q gives to all listed tokens, where it keeps them all and some that are not listed."""
+    temperature, _ = decoder.heat()
+    weights = np.exp((logs - logs[0]) / temperature)
+    if isinstance(decoder, TopK):
+        return float(weights.sum() / (weights.sum() + (decoder.k - len(logs)) * weights[-1])), 1.0
+    if isinstance(decoder, Nucleus) and temperature == 1:
+        mass, last = float(np.exp(logs).sum()), float(np.exp(logs[-1]))
+        return mass / min(1.0, decoder.p + last), min(1.0, mass / decoder.p)
+    return 0.0, 1.0
 
 
 def _normalisers(decoder: QDecoder, logs: F64, banned: F64, unseen: int, vocab_size: int) -> set[float]:

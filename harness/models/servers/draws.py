@@ -17,17 +17,19 @@ NOISE = 0.02
 """Relative error that a server's own log-probabilities may have (half precision, another batch): no alarm within it."""
 
 
-def strange(hits: int, draws: int, share: float) -> bool:
+def strange(hits: int, draws: int, low: float, high: float | None = None) -> bool:
     """Say whether so many hits are too few or too many for a share; true for at most `FALSE_ALARMS / TESTS` of all.
 
     Args:
         hits: Draws that fell into a set of tokens.
         draws: All of them, independent.
-        share: The set's probability, right within `NOISE`.
+        low: The set's probability, at least.
+        high: At most; None: it is `low`. Both are right within `NOISE`.
     """
     from scipy.stats import binom
 
-    low, high = share * (1 - NOISE), min(1.0, share * (1 + NOISE))
+    high = min(1.0, (low if high is None else high) * (1 + NOISE))
+    low *= 1 - NOISE
     if hits > draws * high:
         return bool(2 * binom.sf(hits - 1, draws, high) < FALSE_ALARMS / TESTS)
     if hits < draws * low:

@@ -11,32 +11,21 @@ from openended.harness.contract import Tokenizer
 from openended.harness.decoding.base import Decoder, QDecoder
 from openended.harness.errors import DataError
 from openended.harness.models.servers.certified import CERTIFIABLE, head_of
-from openended.harness.models.servers.draws import FALSE_ALARMS, strangest
+from openended.harness.models.servers.draws import FALSE_ALARMS, strange, strangest
 from openended.harness.models.servers.exchange import Exchange
 from openended.harness.models.servers.positions import read_echo
+from openended.harness.models.servers.prompts import AGAIN, BEGINNINGS, DRAWS, Prompts
 from openended.harness.models.servers.replies import Listing, finished
-from openended.harness.models.servers.requests import Ask
 from openended.harness.models.servers.sampling import NEUTRAL, Sampling, sampling_of
-from openended.harness.rng import derive_seed
 
-# Beginnings after which many words can come; ones that repeat themselves, so that a penalty shows.
-BEGINNINGS = ("The", "In the", "She said that the", "We use a", "Return the", "This is one of the")
-AGAIN = (
-    "red blue green red blue green red blue green red blue",
-    "the name and the name and the name and the",
-    "a list of a list of a list of a",
-)
 KNOWN = "The weather was fine in the morning, and the number of people in the streets was large."
-DRAWS, MANY_DRAWS = 512, 1024
 FEW_DRAWS = 192
 """Draws where nothing is listed: more than 50 different tokens must be among them."""
 TOP = 50
 """A hidden top-k is one of 40 (llama.cpp) or 50 (transformers) as a rule."""
 RAW = 0.2
 """Nats by which two readings of one log-probability may differ (half precision, another batch)."""
-LENGTH, ALONG = 8, 32
-FULL = 0.97
-"""Listed mass at which a hidden top-p of 0.9 to 0.95 shows best: what it cuts off is not in the list."""
+LENGTH = 8
 
 
 @dataclass(slots=True)
@@ -75,7 +64,10 @@ class Probe:
     context: int | None = None
     salt: int = 0
     report: Report = field(default_factory=Report)
-    _listings: dict[str, Listing] = field(default_factory=dict)
+    prompts: Prompts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.prompts = Prompts(self.server, self.salt)
 
     async def run(self) -> Report:
         """Make all checks that the dialect allows."""
@@ -86,16 +78,16 @@ class Probe:
             return self.report
         if self.server.dialect.listed:
             await self._check("listing", self._list)
-        if self._listings:
+        if self.prompts.listings:
             await self._check("raw log-probabilities", self._raw)
-        if drawing and self._listings:
+        if self.decoder is not None and self.prompts.listings:
             await self._check("hidden sampling parameters", self._hidden)
-            if made is not None and made != NEUTRAL:
+            if drawing and made is not None and made != NEUTRAL:
                 await self._check(f"draws of {self.decoder.title if self.decoder else ''}", self._of_decoder)
         elif drawing:
             self.report.unseen.append("draws against log-probabilities (it lists none)")
             await self._check(f"more than {TOP} different tokens", self._different)
-        elif self.decoder is not None:
+        if self.decoder is not None and not drawing:
             await self._check("the most probable token", self._greedy)
         if drawing and self.server.speech.seeded:
             await self._check("seeds", self._seeds)
@@ -112,15 +104,6 @@ class Probe:
         elif fault is None:
             self.report.passed.append(name)
 
-    def _ask(self, text: str, *, max_tokens: int = 1, sampling: Sampling = NEUTRAL, listed: int = 0) -> Ask:
-        return Ask(
-            ids=self.server.read(text), text=text, max_tokens=max_tokens, sampling=sampling, listed=listed,
-            seed=self._seed(text), min_tokens=0,
-        )  # fmt: skip
-
-    def _seed(self, *names: str | int) -> int:
-        return derive_seed(self.salt, "probe", *names)
-
     async def _prompt(self) -> str | None:
         """A prompt of some length, and a text of the length that was asked for."""
         text = " ".join([KNOWN] * 8)
@@ -128,33 +111,22 @@ class Probe:
             most = max(self.context - 2 * LENGTH, 1)
             text = self.tokenizer.decode(self.tokenizer.encode(text)[:most])
         for words in (text, KNOWN):
-            ask = self._ask(words, max_tokens=LENGTH)
+            ask = self.prompts.ask(words, max_tokens=LENGTH)
             finished(await self.server.send(ask), self.server.speech, ask, self.tokenizer, words)
         return None
 
     async def _list(self) -> str | None:
-        """The best tokens after each beginning."""
-        for text in (*BEGINNINGS, *AGAIN):
-            found = await self.server.top(self._ask(text))
-            if found is None:
-                self.report.unseen.append("log-probabilities (it lists none)")
-                return ""
-            self._listings[text] = found
-        if not self.server.speech.chat:  # along the most probable text, places where few tokens can come
-            places: list[tuple[str, Listing]] = []
-            for start in AGAIN:
-                ask = self._ask(start, max_tokens=ALONG, sampling=Sampling(temperature=0.0))
-                places += [(start + more, found) for more, found in await self.server.along(ask)]
-            for text, _ in sorted(places, key=lambda place: abs(place[1].mass - FULL))[:1]:
-                found = await self.server.top(self._ask(text))
-                self._listings |= {text: found} if found is not None else {}
+        """The best tokens after each prompt."""
+        if not await self.prompts.list():
+            self.report.unseen.append("log-probabilities (it lists none)")
+            return ""
         return None
 
     async def _raw(self) -> str | None:
         """At another temperature the same log-probabilities are listed."""
-        text = self._flat()
-        first = self._listings[text]
-        second = await self.server.top(self._ask(text, sampling=Sampling(temperature=2.0)))
+        text = self.prompts.flat
+        first = self.prompts.listings[text]
+        second = await self.server.top(self.prompts.ask(text, sampling=Sampling(temperature=2.0)))
         if second is None or _apart(first, second) > RAW:
             return (
                 "its log-probabilities change with the temperature, so they are those after sampling; "
@@ -162,21 +134,12 @@ class Probe:
             )
         return None
 
-    def _flat(self) -> str:
-        return min(BEGINNINGS, key=lambda text: self._listings[text].mass)
-
-    def _chosen(self) -> list[tuple[str, int]]:
-        """Prompts with many likely tokens, with few, and ones that repeat themselves; and how often to draw."""
-        near = min(self._listings, key=lambda text: abs(self._listings[text].mass - FULL))
-        again = sorted(AGAIN, key=lambda text: abs(float(np.exp(self._listings[text].log_probs[0])) - 0.6))[:2]
-        return [*dict([(self._flat(), DRAWS), (near, MANY_DRAWS), *((text, DRAWS) for text in again)]).items()]
-
     async def _hidden(self) -> str | None:
         """Draws with neutral parameters are as the server's own log-probabilities say."""
         faults = []
-        for text, count in self._chosen():
-            listing = self._listings[text]
-            drawn = await self.server.draw(self._ask(text), count, partial_seed(self, "neutral", text))
+        for text, count in self.prompts.chosen():
+            listing = self.prompts.listings[text]
+            drawn = await self.server.draw(self.prompts.ask(text), count, self.prompts.seeds("neutral", text))
             odd = strangest(listing.tokens, np.exp(listing.log_probs), drawn)
             if odd is not None:
                 best, hits, share = odd
@@ -199,14 +162,22 @@ class Probe:
             self.report.unseen.append(f"draws of {decoder.title if decoder else ''} against its Q")
             return ""
         sampling = sampling_of(decoder) or NEUTRAL
-        for text, _ in self._chosen()[:2]:
-            head = head_of(decoder, self._listings[text], self.vocab_size)
-            drawn = await self.server.draw(self._ask(text, sampling=sampling), DRAWS, partial_seed(self, "own", text))
+        for text, _ in self.prompts.chosen()[:2]:
+            head = head_of(decoder, self.prompts.listings[text], self.vocab_size)
+            drawn = await self.server.draw(
+                self.prompts.ask(text, sampling=sampling), DRAWS, self.prompts.seeds("own", text)
+            )
             allowed = {*head.tokens, head.next}
             beyond = [token for token in drawn if token not in allowed]
             if head.decided and beyond:
-                return f"{len(beyond)} of {len(drawn)} draws are tokens that it cuts off: the server ignores it"
+                return f"{len(beyond)} of {len(drawn)} draws are cut off by it: it is ignored"
             inside = [token for token in drawn if token in set(head.tokens)]
+            if strange(len(inside), len(drawn), *head.share) and not head.decided:
+                low, high = head.share
+                return (
+                    f"{len(inside) / len(drawn):.1%} of the draws are of the {len(head.tokens)} most probable tokens, "
+                    f"by its Q {low:.1%} to {high:.1%}: the server samples otherwise; {self.server.dialect.hint}"
+                )
             odd = strangest(head.tokens, head.q, inside)
             if odd is not None:
                 best, hits, share = odd
@@ -220,7 +191,7 @@ class Probe:
         """More different tokens than a hidden top-k lets through, where no listing says how many there must be."""
         most = 0
         for text in BEGINNINGS[:2]:
-            drawn = await self.server.draw(self._ask(text), FEW_DRAWS, partial_seed(self, "neutral", text))
+            drawn = await self.server.draw(self.prompts.ask(text), FEW_DRAWS, self.prompts.seeds("neutral", text))
             most = max(most, len(set(drawn)))
             if most > TOP:
                 return None
@@ -235,11 +206,11 @@ class Probe:
         plain = sampling.repetition_penalty == 1 and not sampling.no_repeat_ngram_size
         for text in (*BEGINNINGS[:4], *AGAIN):
             drawn = set(
-                await self.server.draw(self._ask(text, sampling=sampling), 2, partial_seed(self, "greedy", text))
+                await self.server.draw(self.prompts.ask(text, sampling=sampling), 2, self.prompts.seeds("greedy", text))
             )
             if len(drawn) > 1:
                 return f"two seeds gave two tokens: the server draws where it must not; {self.server.dialect.hint}"
-            known = self._listings.get(text)
+            known = self.prompts.listings.get(text)
             if known is None or not plain:
                 continue
             close = {t for t, p in zip(known.tokens, known.log_probs, strict=True) if p > known.log_probs[0] - RAW}
@@ -252,11 +223,13 @@ class Probe:
 
     async def _seeds(self) -> str | None:
         """The same seed gives the same text, another seed another one; one of three pairs may differ by rounding."""
-        text = self._flat() if self._listings else BEGINNINGS[0]
+        text = self.prompts.flat
         same = other = 0
         for number in range(3):
             first, again, second = [
-                await self.server.write(self._ask(text, max_tokens=LENGTH), self._seed("text", number + step))
+                await self.server.write(
+                    self.prompts.ask(text, max_tokens=LENGTH), self.prompts.seed("text", number + step)
+                )
                 for step in (0, 0, 100)
             ]
             same += first == again
@@ -291,17 +264,17 @@ class Probe:
     async def _compare_echo(self) -> str | None:
         read = {}
         for temperature in (1.0, 0.5):
-            ask = self.server.echo(self._ask(KNOWN, sampling=Sampling(temperature=temperature)))
+            ask = self.server.echo(self.prompts.ask(KNOWN, sampling=Sampling(temperature=temperature)))
             read[temperature] = read_echo(await self.server.send(ask), self.server.speech, ask).log_probs[1:]
         if float(np.median(np.abs(read[1.0] - read[0.5]))) > RAW:
             return f"log-probabilities of a given text change with the temperature; {self.server.dialect.hint}"
-        if not self._listings or self.server.dialect.keyed_by_text:
+        if not self.prompts.listings or self.server.dialect.keyed_by_text:
             return None
-        text = self._flat()
-        best = int(self._listings[text].tokens[0])
-        ask = self.server.echo(self._ask(text), (best,))
+        text = self.prompts.flat
+        best = int(self.prompts.listings[text].tokens[0])
+        ask = self.server.echo(self.prompts.ask(text), (best,))
         found = float(read_echo(await self.server.send(ask), self.server.speech, ask).log_probs[-1])
-        listed = float(self._listings[text].log_probs[0])
+        listed = float(self.prompts.listings[text].log_probs[0])
         if abs(found - listed) > RAW:
             return (
                 f"a token has log-probability {found:.2f} in a given text and {listed:.2f} when it is to be "
@@ -315,8 +288,3 @@ def _apart(one: Listing, other: Listing) -> float:
     second = dict(zip(other.tokens, other.log_probs, strict=True))
     shared = [abs(p - second[t]) for t, p in zip(one.tokens, one.log_probs, strict=True) if t in second]
     return float(np.median(shared)) if len(shared) * 2 > len(one.tokens) else float("inf")
-
-
-def partial_seed(probe: Probe, *names: str) -> Callable[[int], int]:
-    """Return the seeds of a series of draws."""
-    return lambda number: probe._seed(*names, number)
