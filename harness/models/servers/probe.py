@@ -182,8 +182,8 @@ class Probe:
             if odd is not None:
                 best, hits, share = odd
                 return (
-                    f"the {best} most probable tokens came in {hits / len(inside):.1%} of the draws, {share:.1%} by its "
-                    f"Q: the server samples otherwise; {self.server.dialect.hint}"
+                    f"the {best} most probable tokens came in {hits / len(inside):.1%} of the draws, {share:.1%} by "
+                    f"its Q: the server samples otherwise; {self.server.dialect.hint}"
                 )
         return None
 

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -70,6 +70,7 @@ class Fake:
         self.keys: set[str] = set()
         self.answered = 0
         self.noise = 0
+        self.stop: Callable[[], None] = lambda: None
         self._known: dict[Any, tuple[np.ndarray, np.ndarray, np.ndarray | None]] = {}
         routes = [
             Route("/v1/models", self.models),
@@ -91,7 +92,8 @@ class Fake:
         self.bodies.append(body)
         self.keys.add(request.headers.get("authorization", ""))
         if fault.dies_after >= 0 and self.answered >= fault.dies_after:
-            raise ConnectionError("gone")
+            self.stop()
+            await asyncio.sleep(60)
         if fault.hang > 0:
             fault.hang -= 1
             await asyncio.sleep(60)
@@ -256,6 +258,8 @@ def served(*fakes: Fake) -> Iterator[list[str]]:
         )
         for f in fakes
     ]
+    for fake, server in zip(fakes, servers, strict=True):
+        fake.stop = lambda server=server: vars(server).update(should_exit=True, force_exit=True)
     threads = [threading.Thread(target=s.run, daemon=True) for s in servers]
     for thread in threads:
         thread.start()

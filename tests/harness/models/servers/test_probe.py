@@ -39,7 +39,12 @@ class Direct(Exchange):
 
 
 def probe(
-    fake: Fake, decoder: Decoder | None, work: Callable[[Probe], Any] | None = None, *, direct: bool = True, **options: Any
+    fake: Fake,
+    decoder: Decoder | None,
+    work: Callable[[Probe], Any] | None = None,
+    *,
+    direct: bool = True,
+    **options: Any,
 ) -> Report:
     """Probe a fake server; `work` in place of all checks."""
     backend = ServerBackend(spec_of(**options), transport=within(fake))
@@ -91,7 +96,17 @@ def test_every_fault_is_found_by_a_check(fault, decoder, check):
     assert check in [said.partition(":")[0] for said in faults], faults
 
 
-HONEST = [Ancestral(), Nucleus(), Nucleus(p=0.3), TopK(), TopK(k=5), MinP(), Temperature(temperature=0.7), Greedy(), None]
+HONEST = [
+    Ancestral(),
+    Nucleus(),
+    Nucleus(p=0.3),
+    TopK(),
+    TopK(k=5),
+    MinP(),
+    Temperature(temperature=0.7),
+    Greedy(),
+    None,
+]
 
 
 @pytest.mark.parametrize("decoder", HONEST, ids=lambda d: d.title if d else "scores")
