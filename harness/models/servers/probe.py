@@ -117,7 +117,7 @@ class Probe:
 
     async def _list(self) -> str | None:
         """The best tokens after each prompt."""
-        if not await self.prompts.list():
+        if not await self.prompts.look():
             self.report.unseen.append("log-probabilities (it lists none)")
             return ""
         return None

@@ -54,7 +54,7 @@ class Prompts:
         """Return the seeds of a series of draws."""
         return lambda number: self.seed(*names, number)
 
-    async def list(self) -> bool:
+    async def look(self) -> bool:
         """Ask for the most probable tokens after each prompt; false where the server lists none."""
         made = {}
         for text in (*BEGINNINGS, *AGAIN):

@@ -121,7 +121,7 @@ def test_two_hundred_probes_of_an_honest_server_raise_no_alarm():
     """Each with draws of its own; what does not depend on the draws is checked above."""
 
     async def work(made: Probe) -> None:
-        await made.prompts.list()
+        await made.prompts.look()
         for salt in range(200):
             made.prompts.salt = salt
             for check in (made._hidden, made._of_decoder):
@@ -147,13 +147,13 @@ def test_the_rate_of_false_alarms_is_at_most_what_is_stated(monkeypatch):
 def test_draws_without_ids_and_without_copies_are_told_by_listings():
     for fault in (Fault(no_ids=True), Fault(no_copies=True)):
         fake = Fake(fault)
-        report = probe(fake, Ancestral(), lambda made: both(made), direct=False)
+        report = probe(fake, Ancestral(), both, direct=False)
         assert report.faults == []
         assert report.passed == ["hidden"]
 
 
 async def both(made: Probe) -> None:
-    await made.prompts.list()
+    await made.prompts.look()
     made.prompts.chosen = lambda: [("In the", 40)]  # type: ignore[method-assign]
     await made._check("hidden", made._hidden)
 
