@@ -42,6 +42,7 @@ class Belief:
         self.facts: dict[int, Facts] = {}
         """Number of an endpoint → what it told of itself."""
         self._reports: dict[str, Report] = {}
+        self._last = ""
 
     @property
     def context(self) -> int | None:
@@ -63,7 +64,7 @@ class Belief:
             self.facts = await self._asked(client)
             self._compare()
         places = sorted(self.facts)
-        name = digest(canonical(decoder)) if decoder is not None else _SCORES
+        name = self._last = digest(canonical(decoder)) if decoder is not None else _SCORES
         if self.spec.probe and name not in self._reports:
             reports = await asyncio.gather(*(self._probe(client, speech, place, decoder) for place in places))
             for place, report in zip(places, reports, strict=True):
@@ -120,7 +121,8 @@ class Belief:
             return {}
         s, facts = self.spec, self.facts[min(self.facts)]
         addresses = [s.roots[place] for place in sorted(self.facts)]
-        probed = "; ".join(report.line() for report in list(self._reports.values())[-1:]) if s.probe else "not probed"
+        report = self._reports.get(self._last)
+        probed = report.line() if report is not None else "not probed"
         asked = f"{s.title}: {facts.title} answered, asked in the dialect {s.dialect}"
         notes = [f"{asked}; probe: {probed}; its texts are not reproducible bit for bit"]
         if encoded:

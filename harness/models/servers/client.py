@@ -21,7 +21,8 @@ from openended.harness.errors import DataError
 from openended.harness.text import STRUCK, plain_line, redacted
 
 log = logging.getLogger(__name__)
-logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs a line for every request
+for _name in ("httpx", "httpcore"):  # a line for every request
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 J = TypeVar("J")
 
@@ -104,22 +105,28 @@ class Client:
         Raises:
             DataError: If the request is refused, or nobody answers after all retries.
         """
-        tries = 0
+        tries, left = 0, list(places)
         while True:
-            place = self._choose(places)
+            place = self._choose(left)
             try:
                 made = await self._once(place, path, body)
             except _Failed as err:
+                where = f"server {self.endpoints[place]}: {err}"
+                if err.wait is not None and err.wait > PATIENCE:
+                    raise DataError(f"{where} (wait {err.wait:.0f} s); {KEPT}") from err
                 if err.gone:
                     self._leave(place, str(err))
-                    if self._choose(places) != place:
+                    if self._choose(left) != place:
                         continue
                 tries += 1
                 if tries > self.retries:
-                    others = "" if len(places) == 1 else f" (and none of its {len(places) - 1} others)"
-                    raise DataError(f"server {self.endpoints[place]}{others}: {err}; {KEPT}") from err
-                if err.wait is not None and err.wait > PATIENCE:
-                    raise DataError(f"server {self.endpoints[place]}: {err} (wait {err.wait:.0f} s); {KEPT}") from err
+                    left.remove(place)
+                    if not left:
+                        others = f"; nor does another of its {len(places)} endpoints" if len(places) > 1 else ""
+                        raise DataError(f"{where}{others}; {KEPT}") from err
+                    self._leave(place, str(err))
+                    tries = 0
+                    continue
                 pause = min(FIRST_PAUSE * 2 ** (tries - 1), LONGEST_PAUSE)
                 await asyncio.sleep(pause if err.wait is None else err.wait)
             else:

@@ -64,8 +64,8 @@ class Fault:
 class Fake:
     """The application; counts what it was asked for."""
 
-    def __init__(self, fault: Fault | None = None, *, context: int = 512) -> None:
-        self.fault, self.context = fault or Fault(), context
+    def __init__(self, fault: Fault | None = None, *, context: int = 512, version: str = "0.33.0") -> None:
+        self.fault, self.context, self.told = fault or Fault(), context, version
         self.bodies: list[dict[str, Any]] = []
         self.keys: set[str] = set()
         self.answered = 0
@@ -85,7 +85,7 @@ class Fake:
         return JSONResponse({"data": [{"id": name, "max_model_len": self.context, "owned_by": "vllm"}]})
 
     async def version(self, request: Request) -> Response:
-        return JSONResponse({"version": "0.33.0"})
+        return JSONResponse({"version": self.told})
 
     async def completions(self, request: Request) -> Response:
         body, fault = await request.json(), self.fault

@@ -62,6 +62,11 @@ def test_retries_end_with_what_to_do():
         texts("http://fake", transport=within(Fake(Fault(fail=99))), retries=2)
 
 
+def test_an_endpoint_that_stays_overloaded_gives_its_texts_to_the_others(right):
+    with served(Fake(Fault(fail=10**6)), Fake()) as urls:
+        assert texts(*urls, retries=1) == right
+
+
 def test_a_reply_that_never_comes_is_asked_for_again(right):
     fake = Fake(Fault(hang=1))
     with served(fake) as urls:
@@ -100,9 +105,9 @@ def test_an_endpoint_that_is_not_there_is_left_out_and_none_at_all_is_an_error(r
         texts("http://127.0.0.1:9", retries=1)
 
 
-def test_endpoints_of_two_versions_and_another_model_are_refused(monkeypatch):
-    other = Fake()
-    monkeypatch.setattr(other, "version", None)
+def test_endpoints_of_two_versions_and_another_model_are_refused():
+    with served(Fake(), Fake(version="0.34.0")) as urls, pytest.raises(DataError, match=r"vllm 0.33.0 and vllm 0.34.0"):
+        texts(*urls)
     with served(Fake(), Fake(Fault(other_id=True))) as urls, pytest.raises(DataError, match="it serves another-model"):
         texts(*urls)
     with pytest.raises(DataError, match=r"expected server 'vllm 0.1', 'vllm 0.33.0' answers"):
