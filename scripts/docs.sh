@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Builds the documentation site into outputs/site: a broken link, a missing docstring or a failing example ends it.
+# Every example is run while it is built; what they make lies under outputs/site-runs and is found again.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/_venv.sh docs
+export DISABLE_MKDOCS_2_WARNING=true
+exec .venv/bin/python -m mkdocs build --strict --quiet --config-file scripts/site/mkdocs.yml "$@"
