@@ -93,7 +93,9 @@ def published() -> str:
 
 def title(path: Path) -> str:
     """A page's first heading."""
-    return next((line[2:] for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# ")), path.stem)
+    return next(
+        (line[2:] for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# ")), path.stem
+    )
 
 
 def listed(folder: str, names: list[str]) -> list[str]:
