@@ -1,7 +1,7 @@
 """Pages made from the code: one a metric, decoder and task; the changelog; the published tables; the navigation.
 
-MkDocs runs this before it builds. What only a person can say of a metric stands in `docs/metrics/NAME.md` (formula, what
-it says and does not, an example that is run); options, needs and the functions come from the code.
+MkDocs runs this before it builds. What only a person can say of a metric stands in `docs/metrics/NAME.md` (formula,
+what it says and does not, an example that is run); options, needs and the functions come from the code.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def metric_page(name: str, cls: type) -> str:
     ]  # fmt: skip
     table = "\n".join(["| | |", "| --- | --- |", *facts])
     module = f"openended.{cls.__module__.removeprefix('openended.')}"
-    return f"{said.read_text(encoding='utf-8').rstrip()}\n\n{table}\n\n{yaml_of('metric', name)}\n## In Python\n\n::: {module}\n"
+    words = said.read_text(encoding="utf-8").rstrip()
+    return f"{words}\n\n{table}\n\n{yaml_of('metric', name)}\n## In Python\n\n::: {module}\n"
 
 
 def plain_page(group: str, name: str, cls: type) -> str:
@@ -65,7 +66,7 @@ def plain_page(group: str, name: str, cls: type) -> str:
 
 
 def outside(text: str) -> str:
-    """A text of the repository's top as a page: links into docs/ become the site's, other files are named, not linked."""
+    """A text of the repository's top as a page: links into docs/ become the site's, other files are named."""
 
     def mend(found: re.Match[str]) -> str:
         path = found[2]
