@@ -4,6 +4,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/_venv.sh docs
-export PATH="$PWD/.venv/bin:$PATH" OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}" DISABLE_MKDOCS_2_WARNING=true
+export PATH="$PWD/.venv/bin:$PATH" OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}" DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1
 mkdir -p outputs/site-runs
-exec .venv/bin/python -m mkdocs build --strict --quiet --config-file scripts/site/mkdocs.yml "$@"
+exec .venv/bin/python -m mkdocs build --strict --config-file scripts/site/mkdocs.yml "$@"
