@@ -28,12 +28,13 @@ import numpy as np
 from openended.harness.contract import Direction, Features, Scope, Side
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
-from openended.harness.types import HUMAN, Floats, MetricResult
+from openended.harness.types import F64, HUMAN, I64, Floats, MetricResult
 from openended.metrics._choices import check_choice
 from openended.metrics._embeddings import check_side, check_sides
 from openended.metrics._histograms import Curve
 from openended.metrics._mauve_scores import MauveResult, histogram_values, mauve_of_cells
 from openended.metrics._quantizers import Assign, Buckets, QuantizerName, fit_quantizer
+from openended.metrics._resampled_cells import mauve_draws
 from openended.metrics._two_sample import Quantized
 
 _FEW_TEXTS = 1000  # below this the paper's own study of n finds scores far from their limit
@@ -169,7 +170,11 @@ class Mauve(Quantized):
         """Average the scores over the clustering seeds; the array holds the curve of each."""
         human, model = self.pair(features)
         cluster, buckets = self._clusterer(features, human, model)
-        runs = [self._score(cluster(seed), human, model, buckets) for seed in self.seeds()]
+        runs = []
+        for seed in self.seeds():
+            q, p = cluster(seed)([model, human])
+            self.keep_cells(features, p, q, buckets)
+            runs.append(self._score(p, q, buckets))
         return self.averaged(
             features,
             "mauve",
@@ -178,11 +183,15 @@ class Mauve(Quantized):
             arrays={"divergence_curves": np.stack([scores.divergence_curve for scores, _ in runs])},
         )
 
-    def _score(
-        self, assign: Assign, human: Floats, model: Floats, buckets: int
-    ) -> tuple[MauveResult, dict[str, float]]:
-        """Scores of one clustering."""
-        q, p = assign([model, human])
+    def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
+        """Return all values for many pairs of histograms."""
+        return mauve_draws(
+            p, q, n_human, n_model, lambdas=self.lambdas,
+            scaling_factor=self.scaling_factor, points=self.curve_points, curve=self.curve,
+        )  # fmt: skip
+
+    def _score(self, p: I64, q: I64, buckets: int) -> tuple[MauveResult, dict[str, float]]:
+        """Scores of one clustering, of the cells of the human and the model side."""
         scores = mauve_of_cells(
             human=p,
             model=q,
@@ -193,7 +202,7 @@ class Mauve(Quantized):
         )
         main = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
         values = {name: float(scores[name]) for name in main}
-        return scores, values | histogram_values(scores, len(human), len(model), self.lambdas)
+        return scores, values | histogram_values(scores, len(p), len(q), self.lambdas)
 
     def _clusterer(self, features: Features, human: Floats, model: Floats) -> tuple[Callable[[int], Assign], int]:
         """Fit on the pair, on all systems of the grid or on the human side; return clusterer and number of cells."""
