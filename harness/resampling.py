@@ -71,7 +71,7 @@ class Replicates:
     @property
     def freedom(self) -> int:
         """Degrees of freedom of the standard error."""
-        return max(self.draws.shape[1] - 1, 1)
+        return max(int(self.draws.shape[1]) - 1, 1)
 
     def map(self, of: Callable[[F64], F64]) -> Replicates:
         """Return the draws of a function of the value."""
@@ -84,7 +84,8 @@ class Replicates:
         else:
             away = (self.draws[0] - self.draws[1]) / 2
         spread = float(np.sqrt(np.mean(away**2)))
-        return away * (self.std_error() / spread) if spread > 0 else away
+        made: F64 = away * (self.std_error() / spread if spread > 0 else 0.0)
+        return made
 
     def std_error(self) -> float:
         """Standard error of the value; NaN if a draw has no value."""

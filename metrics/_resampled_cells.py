@@ -129,4 +129,5 @@ def mauve_draws(
 
 
 def _smoothed(hist: F64, n: float) -> F64:
-    return (hist * n + 0.5) / (n + 0.5 * hist.shape[1])
+    made: F64 = (hist * n + 0.5) / (n + 0.5 * hist.shape[1])
+    return made

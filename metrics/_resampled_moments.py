@@ -69,15 +69,17 @@ def vendi_influence(rows: Floats, order: float) -> F64:
     values, axes = values[kept], axes[:, kept]
     # The share of row i in each eigenvalue.
     loads = (unit @ axes) ** 2 if small else n * axes**2 * values
+    made: F64
     if np.isinf(order):
-        return -loads[:, -1] / values[-1] ** 2
-    if order == 1:
+        made = -loads[:, -1] / values[-1] ** 2
+    elif order == 1:
         entropy = -float(np.sum(values * np.log(values)))
-        made: F64 = np.exp(entropy) * (-(loads @ np.log(values)) - entropy)
-        return made
-    total = float(np.sum(values**order))
-    slope = order / (1 - order) * (loads @ values ** (order - 1) / total - 1)
-    return float(total ** (1 / (1 - order))) * slope
+        made = np.exp(entropy) * (-(loads @ np.log(values)) - entropy)
+    else:
+        total = float(np.sum(values**order))
+        slope = order / (1 - order) * (loads @ values ** (order - 1) / total - 1)
+        made = total ** (1 / (1 - order)) * slope
+    return made
 
 
 def kid_draws(
@@ -85,16 +87,12 @@ def kid_draws(
 ) -> F64:
     """Return the unbiased kernel distance of both halves of each split, shape (2, splits)."""
     within = [_within(side, halves, degree) for side, halves in ((human, human_halves), (model, model_halves))]
-    ones = [np.ones((len(side), 1)) for side in (human, model)]
-    masks = [
-        np.hstack([h.T.astype(np.float64), 1.0 - h.T, o])
-        for h, o in zip((human_halves, model_halves), ones, strict=True)
-    ]
+    masks = [np.hstack([h.T.astype(np.float64), 1.0 - h.T]) for h in (human_halves, model_halves)]
     across = np.zeros(masks[0].shape[1])
     for part, table in _kernel(human, model, degree):
         across += np.einsum("ij,ij->j", masks[0][part], table @ masks[1])
     sizes = [m.sum(axis=0) for m in masks]
-    value = within[0] + within[1] - 2 * (across / (sizes[0] * sizes[1]))[:-1]
+    value: F64 = within[0] + within[1] - 2 * (across / (sizes[0] * sizes[1]))
     return value.reshape(2, -1)
 
 

@@ -122,7 +122,7 @@ def variant_of(sequences: object, variant: str) -> NgramIndex:
     """
     if isinstance(sequences, NgramIndex):
         raise TypeError(f"variant {variant!r} needs the texts themselves, got their n-gram index")
-    return NgramIndex(reshaped(rows_of(sequences), variant))
+    return NgramIndex(reshaped(rows_of(sequences), variant))  # type: ignore[arg-type]
 
 
 def check_orders(metric: Metric, orders: Sequence[int], option: str = "orders") -> None:

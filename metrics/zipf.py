@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +63,7 @@ def zipf_coefficient(sequences: Sequences, *, definition: Definition = "degen", 
     return fitted(log_rank, log_frequency)
 
 
-def top_frequencies(frequencies: I64, max_rank: int) -> I64:
+def top_frequencies(frequencies: NDArray[np.signedinteger[Any]], max_rank: int) -> I64:
     """Return the `max_rank` largest positive frequencies, falling."""
     seen = frequencies[frequencies > 0]
     if len(seen) > max_rank:

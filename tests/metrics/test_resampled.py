@@ -125,8 +125,8 @@ def test_influences_are_derivatives_by_the_share_of_a_text():
     rows = rng.normal(size=(30, 5))
     for order in (1.0, 2.0, float("inf")):
         influence = vendi_influence(rows, order)
-        grown = vendi(np.vstack([np.repeat(rows, 200, axis=0), np.repeat(rows[:1], 20, axis=0)]), order=order)
-        share = 20 / (200 * 30 + 20)
+        grown = vendi(np.vstack([np.repeat(rows, 2000, axis=0), np.repeat(rows[:1], 20, axis=0)]), order=order)
+        share = 20 / (2000 * 30 + 20)
         slope = (grown - vendi(rows, order=order)) / share
         assert slope == pytest.approx(influence[0] - influence.mean(), rel=0.1, abs=0.02)
 

@@ -82,5 +82,5 @@ def _texts(items: Sequence[Folded]) -> int:
 
 def _rounded(n: int) -> int:
     """Return a number with two digits."""
-    step = 10 ** max(len(str(n)) - 2, 0)
-    return round(n / step) * step
+    step: int = 10 ** max(len(str(n)) - 2, 0)
+    return int(round(n / step) * step)

@@ -49,10 +49,8 @@ def value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)
     return [
-        dataclasses.replace(
-            _ValueTable(part, layout, stem, values, results).build(), about=about_of(part, results.runs)
-        )
-        for (values, part), stem in zip(parts.items(), stems(name, list(parts)), strict=True)
+        dataclasses.replace(_ValueTable(part, layout, stem, own, results).build(), about=about_of(part, results.runs))
+        for (own, part), stem in zip(parts.items(), stems(name, list(parts)), strict=True)
     ]
 
 
