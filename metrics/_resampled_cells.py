@@ -6,13 +6,15 @@ holds the two together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from openended.harness.resampling import Replicates
 from openended.harness.types import F64, I64
 from openended.metrics._histograms import Curve, mixture_weights
+from openended.metrics._smoothing import Smoothing, smoothed
 
 ANGLES = 101  # of the precision-recall curve behind F8 and F1/8: a tenth of those of the value, for the spread enough
 
@@ -91,6 +93,7 @@ def mauve_draws(
     n_model: float,
     *,
     lambdas: Sequence[float],
+    smoothing: Smoothing = "none",
     scaling_factor: float,
     points: int,
     curve: Curve,
@@ -103,21 +106,28 @@ def mauve_draws(
         n_human: Texts behind a row of p.
         n_model: Texts behind a row of q.
         lambdas: Mixture weights of the errors.
+        smoothing: Of the histograms; the starred values have `kt`.
         scaling_factor: c.
         points: Of the divergence curve.
         curve: How its weights are spaced.
     """
     p_star, q_star = _smoothed(p, n_human), _smoothed(q, n_model)
+    if smoothing != "none":
+        p = np.stack([smoothed(row, round(n_human / 2), smoothing) for row in p])
+        q = np.stack([smoothed(row, round(n_model / 2), smoothing) for row in q])
+    p_kl, q_kl = (p_star, q_star) if smoothing == "none" else (p, q)
     middle = (p + q) / 2
+    js = (kl(p, middle) + kl(q, middle)) / 2
     f8, f1_8 = best_fs(p, q, (8.0, 1 / 8))
     values = {
         "mauve": areas(p, q, scaling_factor=scaling_factor, points=points, curve=curve),
         "mauve_star": areas(p_star, q_star, scaling_factor=scaling_factor, points=points, curve=curve),
         "frontier_integral": frontier(p, q),
         "frontier_integral_star": frontier(p_star, q_star),
-        "kl_human_model": kl(p_star, q_star),
-        "kl_model_human": kl(q_star, p_star),
-        "js": (kl(p, middle) + kl(q, middle)) / 2,
+        "kl_human_model": kl(p_kl, q_kl),
+        "kl_model_human": kl(q_kl, p_kl),
+        "js": js,
+        "mid_point": np.exp(-2 * scaling_factor * js),
         "f8": f8,
         "f1_8": f1_8,
     }
@@ -131,3 +141,18 @@ def mauve_draws(
 def _smoothed(hist: F64, n: float) -> F64:
     made: F64 = (hist * n + 0.5) / (n + 0.5 * hist.shape[1])
     return made
+
+
+def without_gaps(p: I64, q: I64) -> tuple[I64, I64, int]:
+    """Return the cells of both sides numbered so that each holds a text, and how many there are."""
+    seen, place = np.unique(np.concatenate([p, q]), return_inverse=True)
+    return place[: len(p)], place[len(p) :], len(seen)
+
+
+def ratio_draws(
+    p: F64, q: F64, halves: tuple[NDArray[np.bool_], NDArray[np.bool_]], of: Callable[[F64, F64], Mapping[str, float]]
+) -> dict[str, Replicates]:
+    """Return what a function makes of the ratios at the human and the model texts of each half."""
+    pairs = list(zip(*halves, strict=True))
+    found = [of(p[a], q[b]) for a, b in pairs] + [of(p[~a], q[~b]) for a, b in pairs]
+    return {k: Replicates(np.array([values[k] for values in found]).reshape(2, -1)) for k in found[0]}

@@ -16,7 +16,7 @@ from openended.harness.contract import Family, Features, Metric, Need, Resamplin
 from openended.harness.resampling import Plan, Replicates
 from openended.harness.types import F64, I64, Floats, MetricResult
 from openended.metrics._embeddings import check_sides
-from openended.metrics._quantizers import Assign, Buckets, QuantizerName, fit_quantizer
+from openended.metrics._quantizers import Assign, Buckets, QuantizerName, fit_quantizer, unfit_buckets
 from openended.metrics._resampled_cells import half_histograms
 
 
@@ -81,6 +81,8 @@ class Quantized(TwoSample):
     def check(self) -> None:
         """Refuse options of the clustering that are out of range."""
         self.require(self.num_buckets == "auto" or int(self.num_buckets) >= 2, "num_buckets", "auto or at least 2")
+        accepted = unfit_buckets(self.num_buckets, self.quantizer)
+        self.require(not accepted, "num_buckets", f"{accepted} for quantizer={self.quantizer}")
         self.require(0 < self.explained_variance <= 1, "explained_variance", "a share in (0, 1]")
         for option in ("restarts", "max_iter", "clustering_seeds"):
             self.require(getattr(self, option) >= 1, option, "at least 1")
@@ -101,17 +103,13 @@ class Quantized(TwoSample):
         """Return the clustering seeds."""
         return range(self.seed, self.seed + self.clustering_seeds)
 
-    def keep_cells(self, features: Features, human: I64, model: I64, num_buckets: int) -> None:
-        """Keep the cells of one clustering for the draws."""
-        features.model.derived(("cells", self, features.human), list[tuple[I64, I64, int]]).append(
-            (human, model, num_buckets)
-        )
+    def keep_cells(self, features: Features, cells: Sequence[tuple[I64, I64, int]]) -> None:
+        """Keep the cells of the human and the model side, and their number, of each clustering for the draws."""
+        features.model.memo["cells", self, features.human] = list(cells)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
         """Count the cells of halves, with the clusterings of all texts; their spread is noise beside."""
-        kept = features.model.derived(("cells", self, features.human), list[tuple[I64, I64, int]])[
-            -self.clustering_seeds :
-        ]
+        kept: list[tuple[I64, I64, int]] = features.model.memo["cells", self, features.human]
         ours, theirs = self.halves(features, plan)
         sums: dict[str, F64] = {}
         for human, model, buckets in kept:

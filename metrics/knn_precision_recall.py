@@ -29,7 +29,7 @@ from openended.harness.resampling import Plan, Replicates
 from openended.harness.types import Floats, MetricResult
 from openended.metrics._choices import check_choice
 from openended.metrics._embeddings import Rows, blocks, check_sides
-from openended.metrics._neighbors import PreparedPoints, count_balls, prepare, radii
+from openended.metrics._neighbors import Counts, PreparedPoints, count_balls, prepare, radii
 from openended.metrics._pca import project_pair
 from openended.metrics._resampled_neighbors import knn_draws
 from openended.metrics._result import Values
@@ -88,7 +88,7 @@ def knn_precision_recall(
     """
     del seed
     sides = _prepared(human=human, model=model, k=k, explained_variance=explained_variance, rows=rows)
-    return _values(*sides, k, closed)
+    return _shares(_counted(*sides, k, closed=closed), k)
 
 
 def _prepared(
@@ -109,8 +109,12 @@ def _prepared(
     return prepare(human, model)
 
 
-def _values(a: PreparedPoints, b: PreparedPoints, k: int, closed: bool) -> KnnResult:
-    counts = count_balls(a, b, radii(a, k), radii(b, k), closed=closed)
+def _counted(a: PreparedPoints, b: PreparedPoints, k: int, *, closed: bool) -> Counts:
+    """Count for each point the balls of the other side that it is in."""
+    return count_balls(a, b, radii(a, k), radii(b, k), closed=closed)
+
+
+def _shares(counts: Counts, k: int) -> KnnResult:
     return KnnResult(
         precision=float(np.mean(counts.human_balls > 0)),
         recall=float(np.mean(counts.model_balls > 0)),
@@ -150,13 +154,17 @@ class KnnPrecisionRecall(TwoSample):
         self.require(share is None or 0 < share <= 1, "explained_variance", "a share in (0, 1] or null")
 
     def compute(self, features: Features) -> MetricResult:
-        """Compute the four values."""
+        """Compute the four values; the arrays hold the rows (in the order of ids) in no ball of the other side."""
         human, model = self.pair(features)
-        found = _values(*self._points(features), self.k, self.closed)
+        counts = _counted(*self._points(features), self.k, closed=self.closed)
         notes = []
         if len(human) != len(model):
             notes.append(f"the sides differ in size (human {len(human)}, model {len(model)}): radii shrink with n")
-        return self.result(features, "precision", dict(found), notes=notes)
+        missed = {
+            "missed_human_rows": np.flatnonzero(counts.model_balls == 0),
+            "missed_model_rows": np.flatnonzero(counts.human_balls == 0),
+        }
+        return self.result(features, "precision", dict(_shares(counts, self.k)), notes=notes, arrays=missed)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
         """Take the radii among the texts of halves, from the neighbours among all."""

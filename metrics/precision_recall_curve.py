@@ -113,12 +113,13 @@ class PrecisionRecallCurve(Quantized):
         """Average over the clustering seeds; the curve is that of the first."""
         human, model = self.pair(features)
         cluster, buckets = self.fit([model, human])
-        curves = []
+        curves, kept = [], []
         for seed in self.seeds():
             model_cells, human_cells = cluster(seed)([model, human])
-            self.keep_cells(features, human_cells, model_cells, buckets)
+            kept.append((human_cells, model_cells, buckets))
             q, p = histogram(model_cells, buckets), histogram(human_cells, buckets)
             curves.append(precision_recall_curve(human_hist=p, model_hist=q, num_angles=self.num_angles))
+        self.keep_cells(features, kept)
         return self.averaged(
             features,
             "f8",

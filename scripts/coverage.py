@@ -62,7 +62,13 @@ def simulate(
         for features in draw(rng, n, metric, *writers):
             result = metric.compute(features)
             found = metric.replicates(features, result, plan)
-            made.append({k: (result.values[k], r) for k, r in found.items() if np.isfinite(r.draws).all()})
+            made.append(
+                {
+                    k: (result.values[k], r)
+                    for k, r in found.items()
+                    if k in result.values and np.isfinite(r.draws).all()
+                }
+            )
             for key, (value, drawn) in made[-1].items():
                 interval = drawn.interval(value, metric.bounds)
                 values[key].append(value)

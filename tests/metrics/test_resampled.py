@@ -100,6 +100,7 @@ def test_histograms_of_many_halves_have_the_values_of_each():
             known = histogram_values(scores, 25, 25, (0.5, 0.2)) | {
                 k: scores[k] for k in ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
             }
+            known["mid_point"] = scores.mid_point
             assert set(made) == set(known)
             for key, value in known.items():
                 assert made[key][row] == pytest.approx(value, rel=0.01 if key in ("f8", "f1_8") else 1e-9), key
