@@ -213,9 +213,8 @@ class Mauve(Quantized):
             return self._estimated(features, human, model)
         cluster, buckets = clusterer(self, self.cluster_fit, features, human, model)
         cells = [cluster(seed)([model, human]) for seed in self.seeds()]
-        self.keep_cells(
-            features, [without_gaps(p, q) if counts_seen_cells(self.quantizer) else (p, q, buckets) for q, p in cells]
-        )
+        sparse = counts_seen_cells(self.quantizer)
+        self.keep_cells(features, [without_gaps(p, q) if sparse else (p, q, buckets) for q, p in cells])
         runs = [self._score(p, q, buckets) for q, p in cells]
         q, p = cells[0]
         return self.averaged(
