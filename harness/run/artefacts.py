@@ -253,9 +253,12 @@ def save_result(folder: Path, result: MetricResult) -> Mapping[str, Any]:
 
     arrays = {f"arrays/{k}": np.ascontiguousarray(v) for k, v in result.arrays.items()}
     arrays |= {f"per_example/{k}": np.ascontiguousarray(v) for k, v in result.per_example.items()}
+    arrays |= {f"draws/{k}": np.ascontiguousarray(v) for k, v in result.draws.items()}
     with replacing(folder / "arrays.safetensors", "wb") as handle:
         handle.write(save(dict(sorted(arrays.items()))))
     row = {name: getattr(result, name) for name in _RESULT}
+    if result.intervals:
+        row["intervals"] = result.intervals
     write_json(folder / "result.json", row)
     return {"metric": result.metric}
 

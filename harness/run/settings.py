@@ -17,6 +17,7 @@ from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.placement import DeviceMap
 from openended.harness.models.spec import BUNDLED, ModelSpec
 from openended.harness.registry import build, construct
+from openended.harness.resampling import COUNT
 from openended.harness.signature import canonical
 from openended.harness.types import Json
 
@@ -99,6 +100,8 @@ class Settings(Spec):
     features: Mapping[str, str | None] = field(default_factory=dict)
     """`human` and `model`: files of vectors, one a text, in place of an embedder."""
     judgments: str | None
+    intervals: int = COUNT
+    """Draws for the intervals of the values; 0: none."""
     judgment_columns: Mapping[str, str] = field(default_factory=dict)
     """Our name of a column of that file → the file's."""
     runtime: Runtime
@@ -110,6 +113,8 @@ class Settings(Spec):
         """Counts are positive; who generates has a model, a decoder and a length."""
         self.require(self.num_examples == "all" or self.num_examples >= 1, "num_examples", "1 or more, or all")
         self.require(self.samples >= 1, "samples", "1 or more")
+        even = self.intervals == 0 or (self.intervals >= 40 and self.intervals % 2 == 0)
+        self.require(even, "intervals", "0 (none) or an even number of draws, 40 or more")
         self.require(self.max_new_tokens is None or self.max_new_tokens >= 1, "max_new_tokens", "1 or more, or null")
         fits = self.least >= 0 and (self.max_new_tokens is None or self.least <= self.max_new_tokens)
         self.require(fits, "min_new_tokens", "0 (a text may end at once) to max_new_tokens")

@@ -34,6 +34,8 @@ class Layout(Spec):
     """Without `metrics`: show beside a primary value those that must not be read without each other."""
     gaps: bool = False
     """Print |model − human| for the values whose target is the human value (MAUVE's Tables 3 and 4)."""
+    intervals: bool = False
+    """Print the 95 % interval of every value over the examples."""
     human: bool = True
     rows: tuple[str, ...] = ()
     """Axes that name the rows, outermost first; none: model, then decoder, then whatever else differs."""
