@@ -16,8 +16,8 @@ from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.searched import dominates
 from openended.harness.report.read.systems import System, systems_of
 from openended.harness.report.tables.about import about_of
+from openended.harness.report.tables.paired import compare, holm
 from openended.harness.report.tables.selection import check_signatures, slug, split_axes, split_items, stems, wanted
-from openended.harness.report.tables.significance import compare, holm
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 
 Pair = tuple[str, str]
