@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from openended.harness.contract import Metric
 from openended.harness.errors import DataError, suggest
 from openended.harness.io import file_digest, read_csv, read_jsonl
 
+_COMMA = re.compile(r"[+-]?\d+,\d+")
 _MISSING = frozenset({"", "na", "nan", "null", "none"})
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "model", "1.0"}), frozenset({"0", "false", "no", "human", "0.0"})
 
@@ -73,7 +75,8 @@ def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # no
             raise ValueError
         number = float(value)
     except (TypeError, ValueError, OverflowError) as err:
-        raise DataError(f"{where}: expected a number, got {value!r:.40}") from err
+        comma = "; write decimals with a point" if isinstance(value, str) and _COMMA.fullmatch(value.strip()) else ""
+        raise DataError(f"{where}: expected a number, got {value!r:.40}{comma}") from err
     if math.isinf(number) and not (infinite and number < 0):
         raise DataError(f"{where}: expected a finite number, got {value!r:.40}")
     if MOST < abs(number) < math.inf:
@@ -111,6 +114,13 @@ def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[lis
     return [ours.get(name, name) for name in columns], rows
 
 
+def of_kind(columns: Sequence[str], rows: list[FileRow], own: str, other: str) -> list[FileRow]:
+    """Leave out the rows of another kind, where one file holds two: they fill the column `other`, and not `own`."""
+    if not {own, other} <= set(columns):
+        return rows
+    return [row for row in rows if row.cells.get(own) not in (None, "") or row.cells.get(other) in (None, "")]
+
+
 def pick(columns: Sequence[str], names: Sequence[str], path: Path, *, needed: bool = True) -> str | None:
     """Return the first of `names` that is a column.
 
@@ -121,7 +131,10 @@ def pick(columns: Sequence[str], names: Sequence[str], path: Path, *, needed: bo
         if name in columns:
             return name
     if needed:
-        raise DataError(f"{path}: expected a column {' or '.join(map(repr, names))}, got {', '.join(columns)}")
+        raise DataError(
+            f"{path}: expected a column {' or '.join(map(repr, names))}, got {', '.join(columns)}; "
+            f"judgment_columns={{{names[0]}: THEIRS}} names it"
+        )
     return None
 
 
