@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from openended.harness.contract import Family, Features, Metric, Need, Resampling, Scope, Side
 from openended.harness.types import Floats, MetricResult
 from openended.metrics._embeddings import check_sides
-from openended.metrics._quantizers import Assign, Buckets, QuantizerName, fit_quantizer
+from openended.metrics._quantizers import Assign, Buckets, QuantizerName, fit_quantizer, unfit_buckets
 
 
 class TwoSample(Metric):
@@ -74,6 +74,8 @@ class Quantized(TwoSample):
     def check(self) -> None:
         """Refuse options of the clustering that are out of range."""
         self.require(self.num_buckets == "auto" or int(self.num_buckets) >= 2, "num_buckets", "auto or at least 2")
+        accepted = unfit_buckets(self.num_buckets, self.quantizer)
+        self.require(not accepted, "num_buckets", f"{accepted} for quantizer={self.quantizer}")
         self.require(0 < self.explained_variance <= 1, "explained_variance", "a share in (0, 1]")
         for option in ("restarts", "max_iter", "clustering_seeds"):
             self.require(getattr(self, option) >= 1, option, "at least 1")

@@ -28,7 +28,7 @@ from openended.harness.registry import register
 from openended.harness.types import Floats, MetricResult
 from openended.metrics._choices import check_choice
 from openended.metrics._embeddings import Rows, blocks, check_sides
-from openended.metrics._neighbors import count_balls, prepare, radii
+from openended.metrics._neighbors import Counts, count_balls, prepare, radii
 from openended.metrics._pca import project_pair
 from openended.metrics._result import Values
 from openended.metrics._two_sample import TwoSample
@@ -85,6 +85,14 @@ def knn_precision_recall(
     0.5
     """
     del seed
+    counts = _counted(human=human, model=model, k=k, explained_variance=explained_variance, rows=rows, closed=closed)
+    return _shares(counts, k)
+
+
+def _counted(
+    *, human: Floats, model: Floats, k: int, explained_variance: float | None, rows: RowScale, closed: bool
+) -> Counts:
+    """Count for each point the balls of the other side that it is in; arguments as of `knn_precision_recall`."""
     check_choice("rows", rows, RowScale)
     if k < 1:
         raise ValueError(f"k: expected at least 1, got {k}")
@@ -97,7 +105,10 @@ def knn_precision_recall(
     elif scale == "l2":
         human, model = (np.vstack([block for _, block in blocks(side, "l2")]) for side in (human, model))
     a, b = prepare(human, model)
-    counts = count_balls(a, b, radii(a, k), radii(b, k), closed=closed)
+    return count_balls(a, b, radii(a, k), radii(b, k), closed=closed)
+
+
+def _shares(counts: Counts, k: int) -> KnnResult:
     return KnnResult(
         precision=float(np.mean(counts.human_balls > 0)),
         recall=float(np.mean(counts.model_balls > 0)),
@@ -137,9 +148,9 @@ class KnnPrecisionRecall(TwoSample):
         self.require(share is None or 0 < share <= 1, "explained_variance", "a share in (0, 1] or null")
 
     def compute(self, features: Features) -> MetricResult:
-        """Compute the four values."""
+        """Compute the four values; the arrays hold the rows (in the order of ids) in no ball of the other side."""
         human, model = self.pair(features)
-        found = knn_precision_recall(
+        counts = _counted(
             human=human,
             model=model,
             k=self.k,
@@ -150,4 +161,8 @@ class KnnPrecisionRecall(TwoSample):
         notes = []
         if len(human) != len(model):
             notes.append(f"the sides differ in size (human {len(human)}, model {len(model)}): radii shrink with n")
-        return self.result(features, "precision", dict(found), notes=notes)
+        missed = {
+            "missed_human_rows": np.flatnonzero(counts.model_balls == 0),
+            "missed_model_rows": np.flatnonzero(counts.human_balls == 0),
+        }
+        return self.result(features, "precision", dict(_shares(counts, self.k)), notes=notes, arrays=missed)

@@ -153,11 +153,13 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     from openended.harness.report.tables.agreement import correlation_tables, embedder_tables, spread_tables
     from openended.harness.report.tables.selection import NotComparableError, select
     from openended.harness.report.tables.systems import value_tables
+    from openended.harness.report.tables.variants import variant_tables
 
     makers = {
         "values": value_tables,
         "correlation": correlation_tables,
         "embedders": embedder_tables,
+        "variants": variant_tables,
         "spread": spread_tables,
         "findings": findings_tables,
     }

@@ -252,6 +252,14 @@ def save_result(folder: Path, result: MetricResult) -> Mapping[str, Any]:
     return {"metric": result.metric}
 
 
+def load_result_arrays(folder: Path) -> Mapping[str, np.ndarray[Any, Any]]:
+    """Read the arrays that `save_result` wrote beside a result, without what they are of each example."""
+    from safetensors.numpy import load_file
+
+    stored: Mapping[str, np.ndarray[Any, Any]] = load_file(folder / "arrays.safetensors")
+    return {name.removeprefix("arrays/"): v for name, v in stored.items() if name.startswith("arrays/")}
+
+
 _RESULT = ("metric", "signature", "primary", "values", "sd", "n_human", "n_model", "status", "notes")
 
 
