@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal, TypeVar
 from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Side
 from openended.harness.errors import DataError
 from openended.harness.types import HUMAN
-from openended.metrics._rows import FileRow
+from openended.metrics._rows import FileRow, ReadsFile
 
 T = TypeVar("T")
 
 
-class JudgmentMetric(Metric):
+class JudgmentMetric(ReadsFile):
     """A metric that reads a file of human judgments, with or without a run; it brings its own errors."""
 
     family: ClassVar[Family] = "human"
@@ -30,15 +30,6 @@ class JudgmentMetric(Metric):
     def scores_alone(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - of those who need more
         """Say whether a file of these columns is enough, without any run."""
         return True
-
-    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
-        """Read and check the file; what it returns is the feature `Need("judgments", by="file")`.
-
-        Args:
-            path: The file.
-            renamed: Our name of a column → the file's.
-        """
-        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed})")
 
     def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
         """Return the metric and features that score a file without any run."""

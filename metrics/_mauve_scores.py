@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
+from openended.harness.contract import Direction
 from openended.harness.types import F64, I64
 from openended.metrics._frontier import RatioMeans, frontier_scores
 from openended.metrics._histograms import (
@@ -23,6 +25,29 @@ from openended.metrics._histograms import (
 from openended.metrics._result import Values
 from openended.metrics._smoothing import Smoothing, smoothed
 
+TITLES: Mapping[str, str] = {
+    "mauve": "MAUVE",
+    "mauve_star": "MAUVE*",
+    "mid_point": "Mid-point",
+    "frontier_integral": "FI",
+    "frontier_integral_star": "FI*",
+    "kl_human_model": "KL(human, model)",
+    "kl_model_human": "KL(model, human)",
+    "js": "JS",
+    "f8": "F8",
+    "f1_8": "F1/8",
+    "type_1@0.5": "Type I",
+    "type_2@0.5": "Type II",
+}
+DIRECTIONS: Mapping[str, Direction | Literal["none"]] = {
+    "frontier_integral": "lower",
+    "frontier_integral_star": "lower",
+    "kl_human_model": "lower",
+    "kl_model_human": "lower",
+    "js": "lower",
+    "type_1@0.5": "lower",
+    "type_2@0.5": "lower",
+}
 _ANGLES = 1001  # of the precision-recall curve behind F8 and F1/8, as in openended.metrics.precision_recall_curve
 
 

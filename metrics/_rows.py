@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from openended.harness.contract import Metric
 from openended.harness.errors import DataError, suggest
 from openended.harness.io import file_digest, read_csv, read_jsonl
 
@@ -46,6 +47,19 @@ class FileRow:
         if word in _TRUE or word in _FALSE:
             return word in _TRUE
         raise DataError(f"{self.where}: column {column!r}: expected 1 or 0, got {word!r}")
+
+
+class ReadsFile(Metric):
+    """A metric that reads the file of `judgments=FILE`, by some of its options or always."""
+
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
+        """Read and check the file; what it returns is the feature `Need("judgments", by="file")`.
+
+        Args:
+            path: The file.
+            renamed: Our name of a column → the file's.
+        """
+        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed})")
 
 
 def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # noqa: ANN401

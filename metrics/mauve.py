@@ -40,7 +40,8 @@ from numpy.typing import NDArray
 
 from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
-from openended.harness.types import I64, Floats, MetricResult
+from openended.harness.resampling import Plan, Replicates
+from openended.harness.types import F64, I64, Floats, MetricResult
 from openended.metrics._choices import check_choice
 from openended.metrics._density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
 from openended.metrics._embeddings import check_sides
@@ -48,6 +49,8 @@ from openended.metrics._explain import telling_cells, telling_ratios
 from openended.metrics._histograms import Curve
 from openended.metrics._mauve_fit import ClusterFit, clusterer, ratio_notes, sample_notes
 from openended.metrics._mauve_scores import (
+    DIRECTIONS,
+    TITLES,
     MauveResult,
     histogram_values,
     mauve_of_cells,
@@ -55,6 +58,7 @@ from openended.metrics._mauve_scores import (
     ratio_values,
 )
 from openended.metrics._quantizers import Buckets, QuantizerName, counts_seen_cells, fit_quantizer
+from openended.metrics._resampled_cells import mauve_draws, ratio_draws, without_gaps
 from openended.metrics._smoothing import Smoothing
 from openended.metrics._two_sample import Quantized
 
@@ -165,29 +169,8 @@ class Mauve(Quantized):
     version: ClassVar[int] = 1
     direction: ClassVar[Direction] = "higher"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    titles: ClassVar[Mapping[str, str]] = {
-        "mauve": "MAUVE",
-        "mauve_star": "MAUVE*",
-        "mid_point": "Mid-point",
-        "frontier_integral": "FI",
-        "frontier_integral_star": "FI*",
-        "kl_human_model": "KL(human, model)",
-        "kl_model_human": "KL(model, human)",
-        "js": "JS",
-        "f8": "F8",
-        "f1_8": "F1/8",
-        "type_1@0.5": "Type I",
-        "type_2@0.5": "Type II",
-    }
-    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {
-        "frontier_integral": "lower",
-        "frontier_integral_star": "lower",
-        "kl_human_model": "lower",
-        "kl_model_human": "lower",
-        "js": "lower",
-        "type_1@0.5": "lower",
-        "type_2@0.5": "lower",
-    }
+    titles: ClassVar[Mapping[str, str]] = TITLES
+    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = DIRECTIONS
 
     quantizer: QuantizerName = "kmeans"  # Pillutla et al. 2021, section 4
     num_buckets: Buckets = "auto"  # mauve-text: n / 10; the paper: 500 at n = 5,000
@@ -230,6 +213,8 @@ class Mauve(Quantized):
             return self._estimated(features, human, model)
         cluster, buckets = clusterer(self, self.cluster_fit, features, human, model)
         cells = [cluster(seed)([model, human]) for seed in self.seeds()]
+        sparse = counts_seen_cells(self.quantizer)
+        self.keep_cells(features, [without_gaps(p, q) if sparse else (p, q, buckets) for q, p in cells])
         runs = [self._score(p, q, buckets) for q, p in cells]
         q, p = cells[0]
         return self.averaged(
@@ -242,6 +227,20 @@ class Mauve(Quantized):
                 **telling_cells(human=human, model=model, human_cells=p, model_cells=q, num_buckets=buckets),
             },
         )
+
+    def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
+        """Return all values for many pairs of histograms."""
+        return mauve_draws(
+            p, q, n_human, n_model, lambdas=self.lambdas, smoothing=self.smoothing,
+            scaling_factor=self.scaling_factor, points=self.curve_points, curve=self.curve,
+        )  # fmt: skip
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Count the cells of halves, or average the ratios of their texts."""
+        if self.estimator == "cells":
+            return super().replicates(features, result, plan)
+        p, q = features.model.memo["ratios", self, features.human]
+        return ratio_draws(p, q, self.halves(features, plan), lambda *half: self._of_ratios(*half)[1])
 
     def _score(self, p: I64, q: I64, buckets: int) -> tuple[MauveResult, dict[str, float]]:
         """Scores of one clustering, from the cells of the human and of the model texts."""
@@ -264,14 +263,8 @@ class Mauve(Quantized):
         ids = (self.sorted_ids(features.human), self.sorted_ids(features.model))
         settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)
         p, q = log_ratios(human=human, model=model, estimator=self.estimator, settings=settings)
-        scores = mauve_of_ratios(
-            human=p,
-            model=q,
-            scaling_factor=self.scaling_factor,
-            curve=self.curve,
-            curve_points=self.curve_points,
-        )
-        values = self._values(scores, ("mauve", "frontier_integral")) | ratio_values(scores, p, q, self.lambdas)
+        features.model.memo["ratios", self, features.human] = (p, q)
+        scores, values = self._of_ratios(p, q)
         ceiling = np.exp(-self.scaling_factor / self.neighbors) if self.estimator == "knn" else 1.0
         return self.result(
             features,
@@ -280,6 +273,17 @@ class Mauve(Quantized):
             notes=ratio_notes(self.estimator, scores.clipped, float(ceiling), counted=self.self == "counted"),
             arrays={"divergence_curves": scores.divergence_curve[None], **telling_ratios(p, q)},
         )
+
+    def _of_ratios(self, p: F64, q: F64) -> tuple[MauveResult, dict[str, float]]:
+        """Scores of the ratios at human and at model texts."""
+        scores = mauve_of_ratios(
+            human=p,
+            model=q,
+            scaling_factor=self.scaling_factor,
+            curve=self.curve,
+            curve_points=self.curve_points,
+        )
+        return scores, self._values(scores, ("mauve", "frontier_integral")) | ratio_values(scores, p, q, self.lambdas)
 
     def _values(self, scores: MauveResult, names: tuple[str, ...]) -> dict[str, float]:
         """Main values; the mid-point only where it is asked for."""

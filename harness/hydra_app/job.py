@@ -18,6 +18,7 @@ from openended.harness.exitcodes import FAILED, one_line
 from openended.harness.hydra_app.compose import name_of, plain, settings_of
 from openended.harness.hydra_app.jobfile import JobFile, overview, own_folder, read_jobs
 from openended.harness.hydra_app.plan import plan_jobs
+from openended.harness.hydra_app.search.options import check_search, searches
 from openended.harness.hydra_app.series import claim, claimed, ended, grid_record, written
 from openended.harness.hydra_app.show import (
     composing,
@@ -36,6 +37,7 @@ from openended.harness.hydra_app.sweeper import all_jobs, members
 from openended.harness.io import write_json
 from openended.harness.progress import progress
 from openended.harness.record import GRID
+from openended.harness.report.read.searched import read_search
 from openended.harness.run.settings import Settings
 
 if TYPE_CHECKING:
@@ -154,10 +156,13 @@ class Watch(Callback):  # type: ignore[misc]
             SystemExit: With 2 if the grid's folder cannot be written.
         """
         with ending(Path(config.hydra.sweep.dir)):
+            if searches(config):
+                check_search(config)
             if not config.plan_only:
                 name_of(config, config.hydra)  # a name that fits no folder is refused before there is one
                 grid = own_folder(config)
-                write_json(grid / GRID, grid_record(config, all_jobs(config), members(config), grid))
+                jobs = [] if searches(config) else all_jobs(config)  # a search says itself what it does
+                write_json(grid / GRID, grid_record(config, jobs, members(config), grid))
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:  # noqa: ANN401
         """Build the report of all finished jobs, and say which jobs failed.
@@ -182,6 +187,9 @@ class Watch(Callback):  # type: ignore[misc]
     def _report(self, config: DictConfig, jobs: list[dict[str, Any]], grid: Path) -> None:
         """Build the report of the finished jobs; first the metrics that had to wait for all of them."""
         folders = {Path(job["folder"]) for job in jobs if job.get("folder")}
+        search = read_search(grid)
+        if search is not None:  # a search that went on has runs of its earlier jobs too
+            folders |= {Path(run) for one in search.trials for run in one.runs if Path(run).is_dir()}
         folders |= measure_grid([job for job in jobs if job.get("overrides")])
         reports = Path(config.outputs_dir) / "reports"
         for member in members(config).values():
