@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openended.harness.contract import Task, Tokenizer
+from openended.harness.decoding.base import Prompt
 from openended.harness.errors import DataError, SpecError
 from openended.harness.io import read_json, replacing, write_json
 from openended.harness.models.chat import turns_of
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from openended.harness.decoding.base import Decoder
     from openended.harness.models.backend import Embedded
     from openended.harness.models.chat import ChatTemplate
-    from openended.harness.models.transformers import LanguageModel
+    from openended.harness.models.local import TransformersBackend
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ def human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int
 
 def make_generations(
     folder: Path,
-    lm: LanguageModel,
+    lm: TransformersBackend,
     decoder: Decoder,
     prompts: Path,
     *,
@@ -133,15 +134,13 @@ def make_generations(
     batch_size: int,
     flush_seconds: float,
     advance: Callable[[int], None],
-    companions: Mapping[str, LanguageModel] | None = None,
+    companions: Mapping[str, TransformersBackend] | None = None,
 ) -> Mapping[str, Any]:
     """Generate for every prompt; finished rows of an interrupted call found in `folder` are kept.
 
     The final bytes do not depend on interruptions: rows are merged in canonical order at the end. With `chat`, the
     model reads the token ids of that file; the rows keep the plain prompts, which scorer and embedder read.
     """
-    from openended.harness.decoding.loop import Prompt, generate
-
     asked = {(r.generation.example_id, s): r for r in Rows(prompts) for s in range(samples)}
     parts = Parts(folder, flush_seconds)
     done = parts.read()
@@ -158,8 +157,8 @@ def make_generations(
         done.extend(rows)
         parts.add(rows)
 
-    generate(
-        lm, decoder, todo, seed=seed, max_new_tokens=max_new_tokens, min_new_tokens=min_new_tokens,
+    lm.generate(
+        todo, decoder, seed=seed, max_new_tokens=max_new_tokens, min_new_tokens=min_new_tokens,
         batch_size=batch_size, emit=emit, advance=advance, companions=companions,
     )  # fmt: skip
     write_rows(folder / DATA, sort_rows(done))

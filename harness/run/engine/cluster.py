@@ -1,0 +1,214 @@
+"""Workers as Ray actors: a cluster is joined or started, chunks go to actors, and those that a dead actor had go again.
+
+An actor's process that dies is started again by Ray, on another node if its own is gone; meanwhile the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from openended.harness import errors
+from openended.harness.errors import DataError, HarnessError, MissingExtra, SpecError, first_line
+from openended.harness.run.engine.worker import Answer, Worker
+from openended.harness.run.settings import Runtime
+
+log = logging.getLogger(__name__)
+
+DEATHS = 4  # of workers over one chunk, before it is the chunk that is to blame
+PATIENCE = 60.0  # seconds without any worker after which that is said
+_STORE = 256 << 20  # bytes of Ray's shared memory in a cluster of our own: chunks are small, and taken at once
+# Ray's own choices, unless the user made them: no reports over the network, and no word on what num_gpus=0 will mean.
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+
+def load_ray() -> Any:  # noqa: ANN401 - the package
+    """Import Ray.
+
+    Raises:
+        MissingExtra: If it is not installed.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as err:
+        raise MissingExtra("ray", "ray") from err
+    return ray
+
+
+def join(address: str | None, *, cpus: int | None = None) -> Any:  # noqa: ANN401 - the package
+    """Connect to a cluster, or start one in this machine's processes; returns Ray, ready.
+
+    Args:
+        address: `auto` or `host:port` of a cluster that runs; None: one of our own, which ends with this process.
+        cpus: CPUs of our own cluster at least; where one is joined they are counted already.
+
+    Raises:
+        DataError: If no cluster answers there.
+    """
+    ray = load_ray()
+    if ray.is_initialized():  # an earlier job's, or whoever calls us from Python has one
+        return ray
+    words: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
+    if address is None:
+        most = max(os.cpu_count() or 1, cpus or 1)
+        words |= {"num_cpus": most, "include_dashboard": False, "object_store_memory": _STORE}
+    else:
+        words["address"] = address
+    try:
+        ray.init(**words)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as err:
+        where = f"runtime.ray_address={address}" if address is not None else "runtime.engine=ray"
+        raise DataError(f"{where}: no Ray cluster to work with ({first_line(err)})") from err
+    return ray
+
+
+class Cluster:
+    """The workers of a session.
+
+    Args:
+        runtime: How many workers, with what, and where.
+
+    Raises:
+        DataError: If there is no cluster.
+        SpecError: If it has no GPU and workers are to have one.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        wanted = (runtime.workers or 1) * (runtime.threads or 1)
+        self._ray = join(runtime.ray_address, cpus=wanted)
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        gpus, self.count, cpus = _shares(runtime, nodes)
+        device = "cpu" if not gpus and runtime.device == "auto" else runtime.device
+        own = replace(runtime, engine="local", device=device, threads=cpus, progress=False)
+        actor = self._ray.remote(Worker).options(num_cpus=cpus, num_gpus=gpus, max_restarts=-1)
+        self._actors = [actor.remote(own) for _ in range(self.count)]
+        self._idle: deque[int] = deque()
+        self._coming = {self._call(i): i for i in range(self.count)}
+        where = runtime.ray_address or "this machine"
+        log.info("workers    %d of %d CPUs and %g GPUs on %s (%d nodes)", self.count, cpus, gpus, where, len(nodes))
+
+    def map(self, task: str, chunks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
+        """Do `task` with each chunk's arguments; yields (number of the chunk, answer) as they come, each once.
+
+        Raises:
+            HarnessError: What a worker raised about the user's input.
+            DataError: If a chunk ends its worker again and again.
+        """
+        waiting, deaths = deque(range(len(chunks))), Counter[int]()
+        running: dict[Any, tuple[int, int]] = {}
+        try:
+            while waiting or running:
+                while waiting and self._idle:
+                    who, number = self._idle.popleft(), waiting.popleft()
+                    running[self._actors[who].do.remote(task, chunks[number])] = who, number
+                for ref in self._next(list(running)):
+                    who, number = running.pop(ref)
+                    try:
+                        answer: Answer = self._ray.get(ref)
+                    except self._ray.exceptions.RayTaskError as err:  # a mistake in the code that it ran
+                        self._idle.append(who)
+                        log.debug("%s", err)
+                        raise err.cause from None
+                    except self._ray.exceptions.RayError as err:
+                        self._lost(task, who, err)
+                        waiting.appendleft(number)
+                        deaths[number] += 1
+                        if deaths[number] == DEATHS:
+                            raise DataError(_hopeless(task, number, len(chunks))) from err
+                        continue
+                    self._idle.append(who)
+                    _tell(who, answer)
+                    yield number, answer.value
+        finally:
+            # What nobody waits for any more is worked off before its worker takes anything else.
+            self._coming |= {self._call(who): who for who, _ in running.values()}
+
+    def _next(self, running: list[Any]) -> list[Any]:
+        """Wait until a chunk is finished or a worker is ready; returns the finished ones."""
+        since = time.monotonic()
+        while True:
+            done, _ = self._ray.wait([*running, *self._coming], num_returns=1, timeout=PATIENCE)
+            finished = [ref for ref in done if ref not in self._coming]
+            for ref in done:
+                if ref in self._coming:
+                    self._arrived(ref)
+            if done:
+                return finished
+            if not running and not self._idle:
+                waited = time.monotonic() - since
+                log.warning("no worker for %.0f s: the cluster has no room for one, or is starting it", waited)
+
+    def _arrived(self, ref: Any) -> None:  # noqa: ANN401
+        who = self._coming.pop(ref)
+        try:
+            self._ray.get(ref)
+        except self._ray.exceptions.RayActorError as err:
+            if not self._coming and not self._idle:
+                raise DataError(f"runtime.engine=ray: no worker can start ({_said(err)})") from err
+            log.warning("worker %d cannot start (%s); going on without it", who, _said(err))
+        else:
+            self._idle.append(who)
+
+    def _lost(self, task: str, who: int, err: Exception) -> None:
+        log.warning("worker %d died while it did %s (%s); its chunk is done again", who, task, _said(err))
+        self._coming[self._call(who)] = who
+
+    def _call(self, who: int) -> Any:  # noqa: ANN401
+        """Ask a worker whether it is ready; it will be asked again by Ray while it is started."""
+        return self._actors[who].ready.options(max_task_retries=-1).remote()
+
+
+def _shares(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> tuple[float, int, int]:
+    """Return GPUs a worker, the number of workers, and CPUs a worker, for the nodes that there are."""
+    gpus, cpus = (sum(node.get(kind, 0.0) for node in nodes) for kind in ("GPU", "CPU"))
+    wants_cpu = runtime.device in ("cpu", "mps")
+    each = runtime.gpus_per_worker
+    if each is None:
+        each = 1.0 if gpus and not wants_cpu else 0.0
+    if each and gpus < each:
+        raise SpecError(f"runtime.gpus_per_worker: expected at most the cluster's {gpus:g} GPUs, got {each:g}")
+    if runtime.device == "cuda" and not each:
+        raise SpecError("runtime.device=cuda: the workers have no GPU; set runtime.gpus_per_worker=1")
+    count = runtime.workers or (int(sum(node.get("GPU", 0.0) // each for node in nodes)) if each else len(nodes))
+    count = max(count, 1)
+    if runtime.threads is not None or each:
+        return each, count, runtime.threads or 1
+    # As many CPUs as each can have so that all find room: a node's CPUs cannot be lent to another's worker.
+    fair = max(int(cpus) // count, 1)
+    while fair > 1 and sum(node.get("CPU", 0.0) // fair for node in nodes) < count:
+        fair -= 1
+    return each, count, fair
+
+
+def _tell(who: int, answer: Answer) -> None:
+    """Say what a worker had to say; raises what it raised."""
+    for remark in answer.remarks:
+        log.warning("worker %d: %s", who, remark)
+    if answer.error is not None:
+        name, message = answer.error
+        kind = getattr(errors, name, HarnessError)
+        if kind is MissingExtra:  # it makes its message itself
+            raise HarnessError(message)
+        raise kind(message)
+
+
+def _hopeless(task: str, number: int, of: int) -> str:
+    return (
+        f"runtime.engine=ray: chunk {number} of {of} ended its worker {DEATHS} times while it did {task} (out of "
+        "memory?); make runtime.batch_size smaller, or give each worker more"
+    )
+
+
+def _said(err: Exception) -> str:
+    """The words of Ray's that tell most: its message begins with what everybody knows."""
+    lines = [line.strip() for line in str(err).splitlines() if line.strip()]
+    told = [line for line in lines if "died" in line.lower() or "error" in line.lower() or "killed" in line.lower()]
+    return (told or lines or [type(err).__name__])[-1][:200]
