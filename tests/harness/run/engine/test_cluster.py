@@ -213,7 +213,13 @@ def test_a_driver_that_is_killed_goes_on_from_its_parts(tmp_path, local):
     many = ["runtime.engine=ray", "runtime.workers=2", "runtime.batch_size=1", "runtime.flush_seconds=0"]
     command = [sys.executable, "-m", "openended", *words]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    first = subprocess.Popen([*command, *many, "outputs_dir=there"], cwd=tmp_path, env=env, stderr=subprocess.DEVNULL)
+    first = subprocess.Popen(
+        [*command, *many, "outputs_dir=there"],
+        cwd=tmp_path,
+        env=env,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
     until = time.monotonic() + 120
     while not list(tmp_path.glob("there/store/generate/*/*/part-*")) and time.monotonic() < until:
         time.sleep(0.2)
@@ -221,7 +227,7 @@ def test_a_driver_that_is_killed_goes_on_from_its_parts(tmp_path, local):
     first.wait()
     assert list(tmp_path.glob("there/store/generate/*/*/part-*"))
     again = subprocess.run(
-        [*command, *many, "outputs_dir=there"], cwd=tmp_path, env=env, capture_output=True, text=True
+        [*command, *many, "outputs_dir=there"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
     )
     assert "going on after" in again.stderr
     subprocess.run([*command, "outputs_dir=here"], cwd=tmp_path, env=env, capture_output=True, check=True)
