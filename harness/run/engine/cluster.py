@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from openended.harness import errors
 from openended.harness.errors import DataError, HarnessError, MissingExtra, SpecError, first_line
@@ -43,11 +45,12 @@ def load_ray() -> Any:  # noqa: ANN401 - the package
     return ray
 
 
-def join(address: str | None, *, cpus: int | None = None) -> Any:  # noqa: ANN401 - the package
+def join(address: str | None, option: str, *, cpus: int | None = None) -> Any:  # noqa: ANN401 - the package
     """Connect to a cluster, or start one in this machine's processes; returns Ray, ready.
 
     Args:
         address: `auto` or `host:port` of a cluster that runs; None: one of our own, which ends with this process.
+        option: What the user set to that address, for messages.
         cpus: CPUs of our own cluster at least; where one is joined they are counted already.
 
     Raises:
@@ -62,12 +65,106 @@ def join(address: str | None, *, cpus: int | None = None) -> Any:  # noqa: ANN40
         words |= {"num_cpus": most, "include_dashboard": False, "object_store_memory": _STORE}
     else:
         words["address"] = address
+    ours = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**words)
     except (ConnectionError, RuntimeError, ValueError, OSError) as err:
-        where = f"runtime.ray_address={address}" if address is not None else "runtime.engine=ray"
-        raise DataError(f"{where}: no Ray cluster to work with ({first_line(err)})") from err
+        raise DataError(f"{option}={address or 'null'}: no Ray cluster to work with ({first_line(err)})") from err
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, ours)  # Ray put its own there
     return ray
+
+
+class Dead(NamedTuple):
+    """In place of an answer: each worker that took the chunk died."""
+
+    said: str
+    """What Ray said of the last one."""
+
+
+class Actors:
+    """Actors, each of which takes one call after the other; an actor has methods `ready` and `do`.
+
+    Args:
+        ray: Ray, ready.
+        actors: Handles; Ray starts one that died again.
+        deaths: Actors that may die over one chunk.
+        option: What the user set to have them, for messages.
+    """
+
+    def __init__(self, ray: Any, actors: Sequence[Any], *, deaths: int, option: str) -> None:  # noqa: ANN401
+        self._ray, self.actors, self._deaths, self._option = ray, actors, deaths, option
+        self.idle: deque[int] = deque()
+        self.coming = {self._call(who): who for who in range(len(actors))}
+        """Answer that is waited for → the worker, of those that are started."""
+
+    def map(self, calls: Sequence[Sequence[Any]], lost: Callable[[int, int, str], None]) -> Iterator[tuple[int, Any]]:
+        """Let actors do the calls; yields (number of the call, answer or `Dead`) as they come, each once.
+
+        Args:
+            calls: Arguments of `do`.
+            lost: Told (actor, number of the call, why) when an actor died over a call.
+
+        Raises:
+            Exception: What an actor raised.
+            DataError: If no actor can start.
+        """
+        waiting, deaths = deque(range(len(calls))), Counter[int]()
+        running: dict[Any, tuple[int, int]] = {}
+        try:
+            while waiting or running:
+                while waiting and self.idle:
+                    who, number = self.idle.popleft(), waiting.popleft()
+                    running[self.actors[who].do.remote(*calls[number])] = who, number
+                for ref in self.next(list(running)):
+                    who, number = running.pop(ref)
+                    try:
+                        answer = self._ray.get(ref)
+                    except self._ray.exceptions.RayTaskError as err:  # a mistake in the code that it ran
+                        self.idle.append(who)
+                        log.debug("%s", err)
+                        raise err.cause from None
+                    except self._ray.exceptions.RayError as err:
+                        self.coming[self._call(who)] = who
+                        deaths[number] += 1
+                        lost(who, number, _said(err))
+                        if deaths[number] < self._deaths:
+                            waiting.appendleft(number)
+                        else:
+                            yield number, Dead(_said(err))
+                    else:
+                        self.idle.append(who)
+                        yield number, answer
+        finally:
+            # What nobody waits for any more is worked off before its worker takes anything else.
+            self.coming |= {self._call(who): who for who, _ in running.values()}
+
+    def next(self, running: Sequence[Any]) -> list[Any]:
+        """Wait until a call has ended or an actor is ready; returns the calls that ended."""
+        since = time.monotonic()
+        while True:
+            done, _ = self._ray.wait([*running, *self.coming], num_returns=1, timeout=PATIENCE)
+            for ref in [ref for ref in done if ref in self.coming]:
+                self._arrived(self.coming.pop(ref), ref)
+            if done:
+                return [ref for ref in done if ref in running]
+            if not running and not self.idle:
+                waited = time.monotonic() - since
+                log.warning("no worker for %.0f s: the cluster has no room for one, or is starting it", waited)
+
+    def _arrived(self, who: int, ref: Any) -> None:  # noqa: ANN401
+        try:
+            self._ray.get(ref)
+        except self._ray.exceptions.RayActorError as err:
+            if not self.coming and not self.idle:
+                raise DataError(f"{self._option}: no worker can start ({_said(err)})") from err
+            log.warning("worker %d cannot start (%s); going on without it", who, _said(err))
+        else:
+            self.idle.append(who)
+
+    def _call(self, who: int) -> Any:  # noqa: ANN401
+        """Ask a worker whether it is ready; it will be asked again by Ray while it is started."""
+        return self.actors[who].ready.options(max_task_retries=-1).remote()
 
 
 class Cluster:
@@ -83,15 +180,14 @@ class Cluster:
 
     def __init__(self, runtime: Runtime) -> None:
         wanted = (runtime.workers or 1) * (runtime.threads or 1)
-        self._ray = join(runtime.ray_address, cpus=wanted)
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        ray = join(runtime.ray_address, "runtime.ray_address", cpus=wanted)
+        nodes = nodes_of(ray)
         gpus, self.count, cpus = _shares(runtime, nodes)
         device = "cpu" if not gpus and runtime.device == "auto" else runtime.device
         own = replace(runtime, engine="local", device=device, threads=cpus, progress=False)
-        actor = self._ray.remote(Worker).options(num_cpus=cpus, num_gpus=gpus, max_restarts=-1)
-        self._actors = [actor.remote(own) for _ in range(self.count)]
-        self._idle: deque[int] = deque()
-        self._coming = {self._call(i): i for i in range(self.count)}
+        actor = ray.remote(Worker).options(num_cpus=cpus, num_gpus=gpus, max_restarts=-1)
+        actors = [actor.remote(own) for _ in range(self.count)]
+        self.pool = Actors(ray, actors, deaths=DEATHS, option="runtime.engine=ray")
         where = runtime.ray_address or "this machine"
         log.info("workers    %d of %d CPUs and %g GPUs on %s (%d nodes)", self.count, cpus, gpus, where, len(nodes))
 
@@ -102,68 +198,24 @@ class Cluster:
             HarnessError: What a worker raised about the user's input.
             DataError: If a chunk ends its worker again and again.
         """
-        waiting, deaths = deque(range(len(chunks))), Counter[int]()
-        running: dict[Any, tuple[int, int]] = {}
-        try:
-            while waiting or running:
-                while waiting and self._idle:
-                    who, number = self._idle.popleft(), waiting.popleft()
-                    running[self._actors[who].do.remote(task, chunks[number])] = who, number
-                for ref in self._next(list(running)):
-                    who, number = running.pop(ref)
-                    try:
-                        answer: Answer = self._ray.get(ref)
-                    except self._ray.exceptions.RayTaskError as err:  # a mistake in the code that it ran
-                        self._idle.append(who)
-                        log.debug("%s", err)
-                        raise err.cause from None
-                    except self._ray.exceptions.RayError as err:
-                        self._lost(task, who, err)
-                        waiting.appendleft(number)
-                        deaths[number] += 1
-                        if deaths[number] == DEATHS:
-                            raise DataError(_hopeless(task, number, len(chunks))) from err
-                        continue
-                    self._idle.append(who)
-                    _tell(who, answer)
-                    yield number, answer.value
-        finally:
-            # What nobody waits for any more is worked off before its worker takes anything else.
-            self._coming |= {self._call(who): who for who, _ in running.values()}
 
-    def _next(self, running: list[Any]) -> list[Any]:
-        """Wait until a chunk is finished or a worker is ready; returns the finished ones."""
-        since = time.monotonic()
-        while True:
-            done, _ = self._ray.wait([*running, *self._coming], num_returns=1, timeout=PATIENCE)
-            finished = [ref for ref in done if ref not in self._coming]
-            for ref in done:
-                if ref in self._coming:
-                    self._arrived(ref)
-            if done:
-                return finished
-            if not running and not self._idle:
-                waited = time.monotonic() - since
-                log.warning("no worker for %.0f s: the cluster has no room for one, or is starting it", waited)
+        def lost(who: int, _: int, said: str) -> None:
+            log.warning("worker %d died while it did %s (%s); its chunk is done again", who, task, said)
 
-    def _arrived(self, ref: Any) -> None:  # noqa: ANN401
-        who = self._coming.pop(ref)
-        try:
-            self._ray.get(ref)
-        except self._ray.exceptions.RayActorError as err:
-            if not self._coming and not self._idle:
-                raise DataError(f"runtime.engine=ray: no worker can start ({_said(err)})") from err
-            log.warning("worker %d cannot start (%s); going on without it", who, _said(err))
-        else:
-            self._idle.append(who)
+        answer: Answer | Dead
+        for number, answer in self.pool.map([(task, chunk) for chunk in chunks], lost):
+            if isinstance(answer, Dead):
+                raise DataError(
+                    f"runtime.engine=ray: chunk {number} of {len(chunks)} ended its worker {DEATHS} times while it did "
+                    f"{task} ({answer.said}); out of memory? make runtime.batch_size smaller, or give each worker more"
+                )
+            _tell(answer)
+            yield number, answer.value
 
-    def _lost(self, task: str, who: int, err: Exception) -> None:
-        log.warning("worker %d died while it did %s (%s); its chunk is done again", who, task, _said(err))
-        self._coming[self._call(who)] = who
 
-    def _call(self, who: int) -> Any:  # noqa: ANN401
-        """Ask a worker whether it is ready; it will be asked again by Ray while it is started."""
-        return self._actors[who].ready.options(max_task_retries=-1).remote()
+def nodes_of(ray: Any) -> list[dict[str, float]]:  # noqa: ANN401
+    """Resources of each node that lives: `CPU`, `GPU` and what the cluster calls its own."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _shares(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> tuple[float, int, int]:
@@ -188,23 +240,14 @@ def _shares(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> tuple[float,
     return each, count, fair
 
 
-def _tell(who: int, answer: Answer) -> None:
+def _tell(answer: Answer) -> None:
     """Say what a worker had to say; raises what it raised."""
     for remark in answer.remarks:
-        log.warning("worker %d: %s", who, remark)
+        log.warning("a worker says: %s", remark)
     if answer.error is not None:
         name, message = answer.error
-        kind = getattr(errors, name, HarnessError)
-        if kind is MissingExtra:  # it makes its message itself
-            raise HarnessError(message)
-        raise kind(message)
-
-
-def _hopeless(task: str, number: int, of: int) -> str:
-    return (
-        f"runtime.engine=ray: chunk {number} of {of} ended its worker {DEATHS} times while it did {task} (out of "
-        "memory?); make runtime.batch_size smaller, or give each worker more"
-    )
+        # MissingExtra makes its message itself.
+        raise (HarnessError if name == "MissingExtra" else getattr(errors, name, HarnessError))(message)
 
 
 def _said(err: Exception) -> str:

@@ -23,7 +23,7 @@ from openended.harness.models.spec import BUNDLED
 from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.models.transformers import LanguageModel
 from openended.harness.run.engine.chunks import cut, gathered, in_waiting_order, picked, renumbered
-from openended.harness.run.engine.worker import AnyModel, Asked, Outline
+from openended.harness.run.engine.worker import AnyModel, ModelElsewhere, Outline
 from openended.harness.signature import digest
 from openended.harness.types import F64, Generation, NextToken, Ragged
 
@@ -50,7 +50,7 @@ class SpreadBackend(TransformersBackend):
 
     workers: Workers
     outline: Outline
-    source: Asked
+    source: ModelElsewhere
     """What workers load."""
 
     @property
@@ -74,7 +74,7 @@ class SpreadBackend(TransformersBackend):
         """Continue every prompt; a worker makes a chunk of them, which is emitted whole."""
         waiting = in_waiting_order(prompts)
         unit = max(min(batch_size, -(-len(waiting) // self.workers.count)), 1)
-        others = {name: asked(lm.spec) for name, lm in (companions or {}).items()}
+        others = {name: elsewhere(lm.spec) for name, lm in (companions or {}).items()}
         options = {
             "seed": seed, "max_new_tokens": max_new_tokens, "min_new_tokens": min_new_tokens, "batch_size": batch_size,
         }  # fmt: skip
@@ -146,12 +146,12 @@ class SpreadBackend(TransformersBackend):
         ]
 
 
-def asked(source: AnyModel) -> Asked:
+def elsewhere(source: AnyModel) -> ModelElsewhere:
     """Return a model as a worker is asked for it, which may stand in another folder."""
     spec = source.model_spec() if isinstance(source, EmbedderSpec) else source
     folder = None if spec.path.startswith(BUNDLED) else spec.folder
     placed = replace(source, path=str(folder.resolve())) if folder is not None else source
-    return Asked(placed, digest(source.identity()))
+    return ModelElsewhere(placed, digest(source.identity()))
 
 
 def spread(workers: Workers, source: AnyModel) -> SpreadBackend:
@@ -162,7 +162,7 @@ def spread(workers: Workers, source: AnyModel) -> SpreadBackend:
     """
     import torch
 
-    model = asked(source)
+    model = elsewhere(source)
     ((_, outline),) = workers.map("outline", [(model,)])
     spec = source.model_spec() if isinstance(source, EmbedderSpec) else source
     special = SimpleNamespace(openended_before=list(outline.before), openended_after=list(outline.after))

@@ -25,7 +25,7 @@ from openended.harness.types import F64, Floats, Generation, NextToken, Ragged
 AnyModel = ModelSpec | EmbedderSpec
 
 
-class Asked(NamedTuple):
+class ModelElsewhere(NamedTuple):
     """A model that a worker is to use."""
 
     spec: AnyModel
@@ -69,7 +69,7 @@ class Worker:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._models = LoadedModels()
-        self._known: set[Asked] = set()
+        self._known: set[ModelElsewhere] = set()
 
     def ready(self) -> int:
         """Answer, with the number of this process, as soon as the worker can."""
@@ -84,7 +84,7 @@ class Worker:
                 return Answer(None, tuple(said), (type(err).__name__, str(err)))
         return Answer(value, tuple(said))
 
-    def outline(self, model: Asked) -> Outline:
+    def outline(self, model: ModelElsewhere) -> Outline:
         """Load a model, and say what must be known of it."""
         lm = self._loaded(model)
         before, after = (tuple(getattr(lm.model, f"openended_{side}", ())) for side in ("before", "after"))
@@ -93,8 +93,8 @@ class Worker:
 
     def generate(
         self,
-        model: Asked,
-        companions: Mapping[str, Asked],
+        model: ModelElsewhere,
+        companions: Mapping[str, ModelElsewhere],
         decoder: Decoder,
         prompts: Sequence[Prompt],
         options: Mapping[str, int],
@@ -110,7 +110,7 @@ class Worker:
         return made
 
     def forward(
-        self, model: Asked, jobs: Sequence[ForwardRow], pool: Pool | None, scored: int | None, batch_size: int
+        self, model: ModelElsewhere, jobs: Sequence[ForwardRow], pool: Pool | None, scored: int | None, batch_size: int
     ) -> tuple[list[Floats], F64 | None]:
         """Run a model over sequences; returns vectors, a row for each sequence that begins one, and scores."""
         kept = None if pool is None else replace(pool, vectors=[])
@@ -121,7 +121,7 @@ class Worker:
 
     def next_token(
         self,
-        model: Asked,
+        model: ModelElsewhere,
         prompts: Ragged,
         continuations: Ragged,
         decoders: Sequence[QDecoder],
@@ -134,7 +134,7 @@ class Worker:
         )
         return made
 
-    def _loaded(self, model: Asked) -> Any:  # noqa: ANN401 - a language model, of either kind
+    def _loaded(self, model: ModelElsewhere) -> Any:  # noqa: ANN401 - a language model, of either kind
         if model not in self._known:
             if digest(model.spec.identity()) != model.identity:
                 raise DataError(

@@ -83,19 +83,19 @@ def test_any_number_of_workers_one_killed_in_the_middle_and_one_mistake(session,
     spec.load().generate(prompts, Nucleus(p=0.9), emit=want.extend, **options)
     want.sort(key=lambda g: g.example_id)
     ready(cluster, 3)
-    resting = [cluster._idle.popleft(), cluster._idle.popleft()]
+    resting = [cluster.pool.idle.popleft(), cluster.pool.idle.popleft()]
     for number in (1, 2):
         cluster.count = number
         assert texts(cluster, spec, prompts, options) == want, number
-        cluster._idle.append(resting.pop())
+        cluster.pool.idle.append(resting.pop())
     ready(cluster, 3)
     cluster.count, killed = 3, []
 
     def kill_one(_: object) -> None:
-        busy = set(range(3)) - set(cluster._idle)
+        busy = set(range(3)) - set(cluster.pool.idle)
         if not killed and busy:
             killed.append(busy.pop())
-            engine.load_ray().kill(cluster._actors[killed[0]], no_restart=False)
+            engine.load_ray().kill(cluster.pool.actors[killed[0]], no_restart=False)
 
     with caplog.at_level(logging.WARNING):
         assert texts(cluster, spec, prompts, {**options, "batch_size": 1}, kill_one) == want
@@ -120,8 +120,8 @@ def test_a_chunk_that_ends_its_worker_again_and_again_is_to_blame(session, monke
     lm = spread(cluster, settings_model())
 
     def kill_all(_: object) -> None:
-        for who in set(range(3)) - set(cluster._idle) - set(cluster._coming.values()):
-            engine.load_ray().kill(cluster._actors[who], no_restart=True)
+        for who in set(range(3)) - set(cluster.pool.idle) - set(cluster.pool.coming.values()):
+            engine.load_ray().kill(cluster.pool.actors[who], no_restart=True)
 
     prompts = [Prompt(f"t/{i}", 0, (5,)) for i in range(12)]
     with pytest.raises(DataError, match=r"chunk \d+ of 12 ended its worker 1 times while it did generate"):
@@ -136,8 +136,8 @@ def settings_model():
 
 def ready(cluster: Cluster, count: int) -> None:
     """Wait for workers."""
-    while len(cluster._idle) < count:
-        cluster._next([])
+    while len(cluster.pool.idle) < count:
+        cluster.pool.next([])
 
 
 def texts(cluster: Cluster, spec, prompts, options, then=lambda _: None) -> list:
@@ -211,7 +211,7 @@ def test_a_driver_that_is_killed_goes_on_from_its_parts(tmp_path, local):
     """SIGKILL: the workers end too, and the same command finds the texts that were finished."""
     words = ["decoder=ancestral", "num_examples=60", "max_new_tokens=100", "metric=[distinct_n]", "runtime.threads=1"]
     many = ["runtime.engine=ray", "runtime.workers=2", "runtime.batch_size=1", "runtime.flush_seconds=0"]
-    command = [sys.executable, "-m", "openended", *words]
+    command = [sys.executable, "-m", "openended", "-v", *words]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     first = subprocess.Popen(
         [*command, *many, "outputs_dir=there"],

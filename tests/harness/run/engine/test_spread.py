@@ -14,7 +14,7 @@ from openended.harness.errors import DataError
 from openended.harness.models.embedder import EmbedderSpec, load_embedder
 from openended.harness.models.local import TransformersBackend
 from openended.harness.models.spec import ModelSpec, bundled_models
-from openended.harness.run.engine.spread import SpreadBackend, asked, spread
+from openended.harness.run.engine.spread import SpreadBackend, elsewhere, spread
 from openended.harness.types import Ragged
 from tests.harness.run.engine.here import Here
 from tests.helpers import ragged, tiny_model
@@ -151,26 +151,9 @@ def test_a_masked_model(tmp_path):
     assert made.truncated == want.truncated
 
 
-def test_a_folder_is_sent_with_its_whole_path_and_other_files_are_refused(tmp_path, monkeypatch):
+def test_a_folder_is_sent_with_its_whole_path(tmp_path, monkeypatch):
     tiny_model(tmp_path / "m")
     monkeypatch.chdir(tmp_path)
-    sent = asked(ModelSpec(path="./m"))
+    sent = elsewhere(ModelSpec(path="./m"))
     assert Path(sent.spec.path) == tmp_path / "m"
-    assert asked(SPEC).spec == SPEC
-    worker = Here(1).worker
-    other = worker.do("outline", (replace_identity(sent),))
-    assert other.error is not None
-    assert other.error[0] == "DataError"
-    assert "has other files" in other.error[1]
-
-
-def replace_identity(sent):
-    return sent._replace(identity="0" * 64)
-
-
-def test_what_a_worker_says_comes_back(monkeypatch):
-    import logging
-
-    worker = Here(1).worker
-    monkeypatch.setattr(worker, "outline", lambda _: logging.getLogger("openended.x").warning("half as %s", "many"))
-    assert worker.do("outline", (None,)).remarks == ("half as many",)
+    assert elsewhere(SPEC).spec == SPEC
