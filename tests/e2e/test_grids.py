@@ -133,8 +133,10 @@ def grid_process(words: list[str], cwd: Path):
     """Start a grid in a session of its own, as a terminal does, and end whatever is left of it."""
     with (cwd / "err.txt").open("w") as err:
         run = subprocess.Popen(
-            command(words), cwd=cwd, env=ENV, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True
-        )
+            command(words), cwd=cwd, env=ENV, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True,
+            # A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
     try:
         yield run
     finally:
