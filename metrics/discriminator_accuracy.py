@@ -163,6 +163,7 @@ class DiscriminatorAccuracy(TwoSample):
     titles: ClassVar[Mapping[str, str]] = {"accuracy": "Disc. acc."}
     targets: ClassVar[Mapping[str, float]] = {"accuracy": 0.5}  # chance
 
+    most: ClassVar[int | None] = 100_000  # float64 copies of all rows, and hundreds of passes over them
     test_share: float = 0.2  # our choice: the paper's split is of its own data sets
     folds: int = 5  # scikit-learn's default
     seed: int = 25  # as MAUVE
@@ -176,6 +177,7 @@ class DiscriminatorAccuracy(TwoSample):
 
     def compute(self, features: Features) -> MetricResult:
         """Compute the accuracy; the penalty stands in the notes."""
+        features, notes = self.within_reach(features)
         human, model = self.pair(features)
         prompts = self.prompts(features) or (None, None)
         found = discriminator_accuracy(
@@ -187,5 +189,5 @@ class DiscriminatorAccuracy(TwoSample):
             human_groups=prompts[0],
             model_groups=prompts[1],
         )
-        notes = [f"{found.n_test} held-out texts; C={found.inverse_penalty:g} by cross-validation; 0.5 is chance"]
+        notes += [f"{found.n_test} held-out texts; C={found.inverse_penalty:g} by cross-validation; 0.5 is chance"]
         return self.result(features, "accuracy", {"accuracy": found.accuracy}, notes=notes)

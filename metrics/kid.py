@@ -142,6 +142,7 @@ class Kid(TwoSample):
     targets: ClassVar[Mapping[str, float]] = {"kid": 0.0}  # unbiased: below 0 as often as above for texts of one source
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"std_error": "none"}
 
+    most: ClassVar[int | None] = 50_000  # all pairs, as in knn_precision_recall
     degree: int = 3  # Bińkowski et al. 2018
     scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
 
@@ -151,7 +152,8 @@ class Kid(TwoSample):
 
     def compute(self, features: Features) -> MetricResult:
         """Compute the distance and its standard error."""
+        features, notes = self.within_reach(features)
         human, model = self.pair(features)
         prompts = self.prompts(features) or (None, None)
         found = kid(human=human, model=model, degree=self.degree, human_groups=prompts[0], model_groups=prompts[1])
-        return self.result(features, "kid", dict(found))
+        return self.result(features, "kid", dict(found), notes=notes)

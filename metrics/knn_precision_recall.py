@@ -124,6 +124,7 @@ class KnnPrecisionRecall(TwoSample):
 
     targets: ClassVar[Mapping[str, float]] = {"density": 1.0}  # section 3 of Naeem et al. 2020
 
+    most: ClassVar[int | None] = 50_000  # all pairs: two to three minutes a core
     k: int = 4  # Le Bronnec et al. 2024; prdc: 5, Kynkäänniemi et al.: 3
     explained_variance: float | None = 0.9  # Le Bronnec et al. 2024; null: no PCA
     rows: RowScale = "with_pca"  # Le Bronnec et al. 2024: unit L2 norm before PCA
@@ -138,6 +139,7 @@ class KnnPrecisionRecall(TwoSample):
 
     def compute(self, features: Features) -> MetricResult:
         """Compute the four values."""
+        features, notes = self.within_reach(features)
         human, model = self.pair(features)
         found = knn_precision_recall(
             human=human,
@@ -147,7 +149,6 @@ class KnnPrecisionRecall(TwoSample):
             rows=self.rows,
             closed=self.closed,
         )
-        notes = []
         if len(human) != len(model):
             notes.append(f"the sides differ in size (human {len(human)}, model {len(model)}): radii shrink with n")
         return self.result(features, "precision", dict(found), notes=notes)
