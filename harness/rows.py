@@ -234,8 +234,3 @@ def join_ragged(left: Ragged, right: Ragged) -> Ragged:
     mask[places] = False
     values[mask] = right.values
     return Ragged(values, offsets)
-
-
-def sort_rows(rows: Sequence[Row]) -> list[Row]:
-    """Canonical order: by example id, then sample."""
-    return sorted(rows, key=lambda row: (row.generation.example_id, row.generation.sample))

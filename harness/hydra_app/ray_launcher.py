@@ -102,7 +102,7 @@ class Ray(GridLauncher):
         told = ""
         for number, answer in actors.map([(config,) for config in configs], lost):
             if isinstance(answer, Dead):
-                lose([configs[number]], f"its worker was killed twice (out of memory?): {answer.said}")
+                lose([configs[number]], f"its process was killed twice (out of memory?): {answer.said}")
             line = overview(Path(self._config.hydra.sweep.dir))
             if line != told:
                 log.info("grid       %s", line)

@@ -21,7 +21,7 @@ from openended.harness.errors import DataError, SpecError
 from openended.harness.io import read_json, replacing, write_json
 from openended.harness.models.chat import turns_of
 from openended.harness.models.tokenizer import continuation_ids, continuation_text, first_words
-from openended.harness.rows import Row, Rows, read_examples, sort_rows, write_examples, write_in_order, write_rows
+from openended.harness.rows import Row, Rows, read_examples, write_examples, write_in_order, write_rows
 from openended.harness.run.parts import Parts
 from openended.harness.types import Example, Generation, MetricResult, NextToken, Ragged, Stop
 
@@ -149,31 +149,44 @@ def make_generations(
     The final bytes do not depend on interruptions: rows are merged in canonical order at the end. With `chat`, the
     model reads the token ids of that file; the rows keep the plain prompts, which scorer and embedder read.
     """
-    asked = {(r.generation.example_id, s): r for r in Rows(prompts) for s in range(samples)}
+    asked = {row.generation.example_id: row for row in Rows(prompts)}
     parts = Parts(folder, flush_seconds)
-    done = parts.read()
-    have = {(row.generation.example_id, row.generation.sample) for row in done}
-    if done:
-        log.info("going on after %d of %d generations that an interrupted run left", len(done), len(asked))
-        advance(sum(len(row.generation.token_ids) for row in done))
-    read = {row.generation.example_id: row.prompt_ids for row in Rows(chat or prompts)}
-    todo = [Prompt(i, s, read[i]) for i, s in asked if (i, s) not in have]
+    count: Counter[str] = Counter()
+    have: set[tuple[str, int]] = set()
+
+    def note(row: Row) -> None:
+        count["n"] += 1
+        count["tokens"] += len(row.generation.token_ids)
+        count["ended"] += row.generation.stop == "eos"
+
+    for row in parts.read():
+        have.add((row.generation.example_id, row.generation.sample))
+        note(row)
+    if have:
+        log.info("going on after %d of %d generations that an interrupted run left", len(have), len(asked) * samples)
+        advance(count["tokens"])
+    read = {row.generation.example_id: row.prompt_ids for row in Rows(chat)} if chat else {}
+    todo = [
+        Prompt(i, s, read[i] if chat else row.prompt_ids)
+        for i, row in asked.items()
+        for s in range(samples)
+        if (i, s) not in have
+    ]
 
     def emit(generations: list[Generation]) -> None:
-        prompts_of = ((asked[g.example_id, g.sample], g) for g in generations)
+        prompts_of = ((asked[g.example_id], g) for g in generations)
         rows = [Row(prompt.prompt, prompt.prompt_ids, g) for prompt, g in prompts_of]
-        done.extend(rows)
+        for row in rows:
+            note(row)
         parts.add(rows)
 
     lm.generate(
         todo, decoder, seed=seed, max_new_tokens=max_new_tokens, min_new_tokens=min_new_tokens,
         batch_size=batch_size, emit=emit, advance=advance, companions=companions,
     )  # fmt: skip
-    write_rows(folder / DATA, sort_rows(done))
-    parts.remove()
-    lengths = [len(row.generation.token_ids) for row in done]
-    ended = sum(row.generation.stop == "eos" for row in done)
-    return {"n": len(done), "tokens": sum(lengths), "ended": ended, "batch_size": batch_size, "device": str(lm.device)}
+    parts.join(folder / DATA)
+    facts = {name: count[name] for name in ("n", "tokens", "ended")}
+    return {**facts, "batch_size": batch_size, "device": str(lm.device)}
 
 
 def save_ragged(folder: Path, ragged: Ragged) -> None:
