@@ -139,6 +139,11 @@ class Actors:
             # What nobody waits for any more is worked off before its worker takes anything else.
             self.coming |= {self._call(who): who for who, _ in running.values()}
 
+    def wait(self, count: int) -> None:
+        """Return when so many actors are ready."""
+        while len(self.idle) < count:
+            self.next([])
+
     def next(self, running: Sequence[Any]) -> list[Any]:
         """Wait until a call has ended or an actor is ready; returns the calls that ended."""
         since = time.monotonic()

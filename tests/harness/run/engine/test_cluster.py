@@ -82,13 +82,13 @@ def test_any_number_of_workers_one_killed_in_the_middle_and_one_mistake(session,
     options = {"seed": 1, "max_new_tokens": 8, "batch_size": 2}
     spec.load().generate(prompts, Nucleus(p=0.9), emit=want.extend, **options)
     want.sort(key=lambda g: g.example_id)
-    ready(cluster, 3)
+    cluster.pool.wait(3)
     resting = [cluster.pool.idle.popleft(), cluster.pool.idle.popleft()]
     for number in (1, 2):
         cluster.count = number
         assert texts(cluster, spec, prompts, options) == want, number
         cluster.pool.idle.append(resting.pop())
-    ready(cluster, 3)
+    cluster.pool.wait(3)
     cluster.count, killed = 3, []
 
     def kill_one(_: object) -> None:
@@ -116,7 +116,7 @@ def test_what_a_worker_refuses_is_told_as_if_it_were_here(session):
 def test_a_chunk_that_ends_its_worker_again_and_again_is_to_blame(session, monkeypatch):
     cluster = cluster_of(session)
     monkeypatch.setattr(engine, "DEATHS", 1)
-    ready(cluster, 2)
+    cluster.pool.wait(2)
     lm = spread(cluster, settings_model())
 
     def kill_all(_: object) -> None:
@@ -132,12 +132,6 @@ def settings_model():
     from openended.harness.models.spec import ModelSpec
 
     return ModelSpec(path="bundled:docs-s")
-
-
-def ready(cluster: Cluster, count: int) -> None:
-    """Wait for workers."""
-    while len(cluster.pool.idle) < count:
-        cluster.pool.next([])
 
 
 def texts(cluster: Cluster, spec, prompts, options, then=lambda _: None) -> list:
