@@ -151,20 +151,10 @@ def make_generations(
     """
     asked = {row.generation.example_id: row for row in Rows(prompts)}
     parts = Parts(folder, flush_seconds)
-    count: Counter[str] = Counter()
-    have: set[tuple[str, int]] = set()
-
-    def note(row: Row) -> None:
-        count["n"] += 1
-        count["tokens"] += len(row.generation.token_ids)
-        count["ended"] += row.generation.stop == "eos"
-
-    for row in parts.read():
-        have.add((row.generation.example_id, row.generation.sample))
-        note(row)
+    have = {(row.generation.example_id, row.generation.sample) for row in parts.read()}
     if have:
         log.info("going on after %d of %d generations that an interrupted run left", len(have), len(asked) * samples)
-        advance(count["tokens"])
+        advance(parts.count["tokens"])
     read = {row.generation.example_id: row.prompt_ids for row in Rows(chat)} if chat else {}
     todo = [
         Prompt(i, s, read[i] if chat else row.prompt_ids)
@@ -175,18 +165,14 @@ def make_generations(
 
     def emit(generations: list[Generation]) -> None:
         prompts_of = ((asked[g.example_id], g) for g in generations)
-        rows = [Row(prompt.prompt, prompt.prompt_ids, g) for prompt, g in prompts_of]
-        for row in rows:
-            note(row)
-        parts.add(rows)
+        parts.add([Row(prompt.prompt, prompt.prompt_ids, g) for prompt, g in prompts_of])
 
     lm.generate(
         todo, decoder, seed=seed, max_new_tokens=max_new_tokens, min_new_tokens=min_new_tokens,
         batch_size=batch_size, emit=emit, advance=advance, companions=companions,
     )  # fmt: skip
     parts.join(folder / DATA)
-    facts = {name: count[name] for name in ("n", "tokens", "ended")}
-    return {**facts, "batch_size": batch_size, "device": str(lm.device)}
+    return {**parts.count, "batch_size": batch_size, "device": str(lm.device)}
 
 
 def save_ragged(folder: Path, ragged: Ragged) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -36,6 +37,8 @@ class Parts:
         self._folder, self._seconds = folder, seconds
         self._waiting: list[Row] = []
         self._written: list[Path] = []
+        self.count: Counter[str] = Counter(n=0, tokens=0, ended=0)
+        """Rows that were read or taken, their tokens, and those that ended by themselves."""
         self._next = 0
         self._last = time.monotonic()
 
@@ -48,11 +51,15 @@ class Parts:
                 continue
             self._written.append(path)
             self._next = max(self._next, int(named[1]) + 1)
-            yield from Rows(path)
+            for row in Rows(path):
+                self._note(row)
+                yield row
 
     def add(self, rows: Sequence[Row]) -> None:
         """Take rows that are finished; they are on disk after `seconds` at the latest (once more rows come)."""
         self._waiting += rows
+        for row in rows:
+            self._note(row)
         if time.monotonic() - self._last > self._seconds or len(self._waiting) >= _MOST:
             self._flush()
 
@@ -65,6 +72,11 @@ class Parts:
         write_in_order(path, self._written, sorted(range(len(keys)), key=keys.__getitem__))
         for part in self._folder.glob("part-*.arrow"):
             part.unlink()
+
+    def _note(self, row: Row) -> None:
+        self.count["n"] += 1
+        self.count["tokens"] += len(row.generation.token_ids)
+        self.count["ended"] += row.generation.stop == "eos"
 
     def _flush(self) -> None:
         writing = self._folder / _WRITING

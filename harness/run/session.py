@@ -76,7 +76,12 @@ class Session(LoadedModels):
 
     def model(self, spec: ModelSpec, runtime: Runtime) -> TransformersBackend:
         """Return a model: in this process, or with `runtime.engine=ray` what sends rows to the workers that hold it."""
-        return self._spread(spec, runtime) if runtime.engine == "ray" else super().model(spec, runtime)
+        if runtime.engine != "ray":
+            return super().model(spec, runtime)
+        if spec.name == ModelSpec.name:
+            return self._spread(spec, runtime)
+        self.warn_once(f"runtime.engine=ray: {spec.title} is a backend {spec.name}, which no worker holds")
+        return super().model(spec, runtime)
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
         """Return what `features.embed` needs."""
@@ -84,7 +89,7 @@ class Session(LoadedModels):
             return self._spread(spec, runtime)
         if runtime.engine == "ray" and spec.kind == "sentence":
             self.warn_once(
-                f"embedder {spec.title}: a sentence encoder batches its texts itself; it runs in one process"
+                f"embedder {spec.title}: a sentence encoder batches its texts itself and runs in one process"
             )
         return super().embedder(spec, runtime)
 

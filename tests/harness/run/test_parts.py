@@ -41,6 +41,7 @@ def test_parts_are_joined_by_name_and_deleted(tmp_path):
     again = Parts(folder, seconds=1000)
     assert len(list(again.read())) == 3
     again.add(rows("b"))
+    assert again.count == {"n": 4, "tokens": 8, "ended": 0}
     again.join(folder / "data.arrow")
     assert [path.name for path in folder.iterdir()] == ["data.arrow"]
     write_rows(tmp_path / "want", rows("a", "b", "c", "d"))
