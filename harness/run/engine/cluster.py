@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from openended.harness import errors
 from openended.harness.errors import DataError, HarnessError, MissingExtra, SpecError, first_line
+from openended.harness.exitcodes import Terminated
 from openended.harness.run.engine.worker import Answer, Worker
 from openended.harness.run.settings import Runtime
 
@@ -148,7 +149,7 @@ class Actors:
         """Wait until a call has ended or an actor is ready; returns the calls that ended."""
         since = time.monotonic()
         while True:
-            done, _ = self._ray.wait([*running, *self.coming], num_returns=1, timeout=PATIENCE)
+            done = self._wait([*running, *self.coming])
             for ref in [ref for ref in done if ref in self.coming]:
                 self._arrived(self.coming.pop(ref), ref)
             if done:
@@ -156,6 +157,18 @@ class Actors:
             if not running and not self.idle:
                 waited = time.monotonic() - since
                 log.warning("no worker for %.0f s: the cluster has no room for one, or is starting it", waited)
+
+    def _wait(self, asked: Sequence[Any]) -> list[Any]:
+        """Return what ended first; nothing after a while."""
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            done: list[Any] = self._ray.wait(asked, num_returns=1, timeout=PATIENCE)[0]
+        except KeyboardInterrupt:
+            # Ray makes one of whatever a signal's handler raised; ours of SIGTERM takes itself away.
+            if signal.getsignal(signal.SIGTERM) is not before:
+                raise Terminated from None
+            raise
+        return done
 
     def _arrived(self, who: int, ref: Any) -> None:  # noqa: ANN401
         try:
