@@ -151,7 +151,7 @@ class Actors:
         while True:
             done = self._wait([*running, *self.coming])
             for ref in [ref for ref in done if ref in self.coming]:
-                self._arrived(self.coming.pop(ref), ref)
+                self._arrived(self.coming.pop(ref), ref, others=bool(running))
             if done:
                 return [ref for ref in done if ref in running]
             if not running and not self.idle:
@@ -170,11 +170,11 @@ class Actors:
             raise
         return done
 
-    def _arrived(self, who: int, ref: Any) -> None:  # noqa: ANN401
+    def _arrived(self, who: int, ref: Any, *, others: bool) -> None:  # noqa: ANN401
         try:
             self._ray.get(ref)
         except self._ray.exceptions.RayActorError as err:
-            if not self.coming and not self.idle:
+            if not (others or self.coming or self.idle):
                 raise DataError(f"{self._option}: no worker can start ({_said(err)})") from err
             log.warning("worker %d cannot start (%s); going on without it", who, _said(err))
         else:

@@ -116,6 +116,7 @@ def test_what_a_worker_refuses_is_told_as_if_it_were_here(session):
 def test_a_chunk_that_ends_its_worker_again_and_again_is_to_blame(session, monkeypatch):
     cluster = cluster_of(session)
     monkeypatch.setattr(engine, "DEATHS", 1)
+    monkeypatch.setattr(cluster.pool, "_deaths", 1)
     cluster.pool.wait(2)
     lm = spread(cluster, settings_model())
 
