@@ -17,7 +17,7 @@ from openended.harness.decoding.base import Decoder, Prompt, QDecoder
 from openended.harness.decoding.teacher import batches_of, check_rows
 from openended.harness.models.backend import Advance
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.forward import ForwardRow, Pool
+from openended.harness.models.forward import ForwardRow, Pool, vectors_for
 from openended.harness.models.local import TransformersBackend
 from openended.harness.models.spec import BUNDLED
 from openended.harness.models.tokenizer import load_tokenizer
@@ -107,7 +107,7 @@ class SpreadBackend(TransformersBackend):
             part, targets, places = numbered[number]
             if pool is not None and vectors:
                 if not pool.vectors:
-                    pool.vectors.extend(np.zeros((rows, v.shape[1]), dtype=np.float32) for v in vectors)
+                    pool.vectors.extend(vectors_for(rows, v.shape[1]) for v in vectors)
                 for whole, made in zip(pool.vectors, vectors, strict=True):
                     whole[targets] = made
             if nll is not None:
