@@ -1,6 +1,7 @@
 """Seconds and peak memory of each stage and metric at 10^4, 10^5, 10^6 texts of 128 tokens: the table of docs/scale.md.
 
     python scripts/scale.py 10000 100000 --folder /tmp/scale --metrics zipf,mauve
+    python scripts/scale.py --folder /tmp/scale
 
 Texts of two sides and vectors of 256 numbers a text are made once, seeded. Each stage and each metric is then the real
 command in a process of its own, over one store: what the ones before it made is found. The times hold the start of
@@ -11,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -56,12 +59,12 @@ def measure(words: list[str], folder: Path) -> dict[str, float]:
     """Run a command; returns wall and processor seconds, and the peak of its memory in MiB."""
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     started = time.monotonic()
-    with (folder / "log.txt").open("w") as log:
+    with (folder / f"log-{os.getpid()}.txt").open("w") as log:
         run = subprocess.Popen([sys.executable, "-m", "openended", *words], stdout=log, stderr=log, env=env)
         _, status, used = os.wait4(run.pid, 0)
     run.returncode = os.waitstatus_to_exitcode(status)
     if run.returncode:
-        raise SystemExit((folder / "log.txt").read_text()[-2000:])
+        raise SystemExit((folder / f"log-{os.getpid()}.txt").read_text()[-2000:])
     wall = time.monotonic() - started
     return {"wall": wall, "cpu": used.ru_utime + used.ru_stime, "mib": used.ru_maxrss / 1024}
 
@@ -76,13 +79,34 @@ def commands(files: dict[str, Path], folder: Path, n: int, metrics: list[str]) -
     return {name: [*base, f"metric=[{STAGES.get(name, name)}]"] for name in [*STAGES, *metrics]}
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return what was measured as Markdown: processor seconds and MiB a size, and the slope between the two largest."""
+    found = {(row["what"], row["n"]): row for row in rows}
+    sizes = sorted({n for _, n in found})
+    names = list(dict.fromkeys(what for what, _ in found))
+    head = ["stage or metric", *(f"{n:,}" for n in sizes), "slope"]
+    lines = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}"]
+    for name in names:
+        cells = [found.get((name, n)) for n in sizes]
+        shown = [f"{c['cpu']:,.0f} s, {c['mib']:,.0f} MiB" if c else "–" for c in cells]
+        there = [(n, c["cpu"]) for n, c in zip(sizes, cells, strict=True) if c]
+        slope = "–"
+        if len(there) > 1:
+            (low, before), (high, after) = there[-2:]
+            slope = f"{math.log(after / before) / math.log(high / low):.2f}"
+        lines.append(f"| {name} | {' | '.join(shown)} | {slope} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
-    """Measure, and print one JSON line a stage and size."""
+    """Measure, and print one JSON line a stage and size; without sizes the table of all that was measured."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sizes", type=int, nargs="+")
+    parser.add_argument("sizes", type=int, nargs="*")
     parser.add_argument("--folder", type=Path, default=Path("scale"))
     parser.add_argument("--metrics", default=",".join(METRICS))
     chosen = parser.parse_args()
+    if not chosen.sizes:
+        print(table([json.loads(line) for line in (chosen.folder / "rows.jsonl").read_text().splitlines()]))
     for n in chosen.sizes:
         files = make(chosen.folder, n)
         for name, words in commands(files, chosen.folder, n, chosen.metrics.split(",")).items():
