@@ -41,6 +41,10 @@ class Measured:
         return ResultRow.of(self.system, self.metric, self.result, self.artefact)
 
 
+# Texts of a side from which on nothing derived is kept for the next metric: indexes of a million texts fill the memory.
+MANY = 200_000
+
+
 class _BrokenMetric(Exception):  # noqa: N818 - a mistake in its code, which must not take the others with it
     """Raised out of a metric's artefact, so that none is kept."""
 
@@ -74,7 +78,7 @@ class Measure:
         def build(folder: Path) -> Mapping[str, Any]:
             features = self._features(metric, human, model, known)
             try:
-                result = metric.compute(features)
+                result = _compute(metric, features)
             except UndefinedMetric as err:
                 result = _undefined(metric, known, human, model, err)
             except HarnessError:
@@ -145,6 +149,16 @@ class Measure:
         if not Path(path).is_file():
             raise DataError(f"judgments: no such file: {path}")
         return Path(path)
+
+
+def _compute(metric: Metric, features: Features) -> MetricResult:
+    """Compute a metric, and let go of what it derived of very many texts."""
+    try:
+        return metric.compute(features)
+    finally:
+        for side in (features.human, features.model):
+            if len(side) >= MANY:
+                side.memo.clear()
 
 
 def _undefined(
