@@ -73,7 +73,8 @@ def commands(files: dict[str, Path], folder: Path, n: int, metrics: list[str]) -
     """Return name → words."""
     base = [
         "task=texts", f"task.path={files['human.jsonl']}", f"generations={files['model.jsonl']}", "num_examples=all",
-        "max_new_tokens=null", "judge=none", "runtime.progress=false", f"outputs_dir={folder / f'out-{n}'}",
+        "max_new_tokens=null", "judge=none", "intervals=0", "runtime.progress=false",
+        f"outputs_dir={folder / f'out-{n}'}",
         f"features.human={files['human.npy']}", f"features.model={files['model.npy']}",
     ]  # fmt: skip
     return {name: [*base, f"metric=[{STAGES.get(name, name)}]"] for name in [*STAGES, *metrics]}

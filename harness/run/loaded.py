@@ -8,15 +8,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.models.spec import ModelSpec
 from openended.harness.run.settings import Runtime
-from openended.harness.signature import digest
+from openended.harness.signature import canonical, digest
 from openended.harness.types import Json
 
 if TYPE_CHECKING:
     from openended.harness.decoding.base import Decoder
+    from openended.harness.models.backend import Backend, BackendSpec
     from openended.harness.models.embedder import EmbedderSpec
-    from openended.harness.models.local import TransformersBackend
 
 log = logging.getLogger(__name__)
 
@@ -29,17 +28,19 @@ class LoadedModels:
         """Title of every model loaded so far, in order."""
         self._models: OrderedDict[str, Any] = OrderedDict()
 
-    def model(self, spec: ModelSpec, runtime: Runtime) -> TransformersBackend:
+    def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
         """Return a model, loaded by its backend; the least recently used one is freed when too many are kept."""
         spread = runtime.device_map
 
         def load(device: str) -> Any:  # noqa: ANN401
             return spec.load(device=device, device_map=spread)
 
-        backend: TransformersBackend = self._load([spec.identity(), spread], spec.title, runtime, load)
+        reached = {name: canonical(getattr(spec, name)) for name in sorted(spec.carried)}
+        named: list[Any] = [spec.identity(), spread, *([reached] if reached else [])]
+        backend: Backend = self._load(named, spec.title, runtime, load)
         return backend
 
-    def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, TransformersBackend]:
+    def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, Backend]:
         """Return the models that a decoder needs beside the one under test."""
         return {name: self.model(spec, runtime) for name, spec in decoder.companions().items()}
 

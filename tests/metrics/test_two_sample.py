@@ -24,6 +24,13 @@ def sides(metric, n_human=60, n_model=60) -> Features:
     return replace(made, model=replace(made.model, data=dict.fromkeys(metric.needs(), rows[1])))
 
 
+def measured(metric, whole):
+    """As a run measures."""
+    part, notes = metric.within_reach(whole)
+    result = metric.compute(part)
+    return replace(result, notes=(*result.notes, *notes))
+
+
 @pytest.fixture
 def reach(monkeypatch):
     for metric in METRICS:
@@ -36,13 +43,13 @@ def test_what_fits_is_compared_whole(metric, reach):
     found, notes = metric.within_reach(few)
     assert found is few
     assert not notes
-    assert (metric.compute(few).n_human, metric.compute(few).n_model) == (24, 24)
-    assert not any("were compared" in note for note in metric.compute(few).notes)
+    assert (measured(metric, few).n_human, measured(metric, few).n_model) == (24, 24)
+    assert not any("were compared" in note for note in measured(metric, few).notes)
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda m: m.name)
 def test_of_more_a_part_is_and_a_note_and_the_signature_say_so(metric, reach):
-    result = metric.compute(sides(metric))
+    result = measured(metric, sides(metric))
     assert (result.n_human, result.n_model) == (24, 24)
     assert "|n:24of60/24of60|" in f"{result.signature}|"
     (note,) = [note for note in result.notes if "were compared" in note]
@@ -57,7 +64,7 @@ def test_the_value_is_that_of_the_texts_that_were_drawn(reach):
     human, model = (side.embeddings(need) for side in (part.human, part.model))
     rows = [int(name.rpartition("/")[2]) for name in part.human.ids]
     assert np.array_equal(human, whole.human.embeddings(need)[rows])
-    assert metric.compute(whole).values["kid"] == kid(human=human, model=model).kid
+    assert measured(metric, whole).values["kid"] == kid(human=human, model=model).kid
 
 
 def test_both_sides_keep_the_same_prompts_and_no_order_of_a_file_matters(reach):
@@ -70,15 +77,15 @@ def test_both_sides_keep_the_same_prompts_and_no_order_of_a_file_matters(reach):
     turned = [
         Side(s.system, [s.ids[i] for i in order], {need: s.embeddings(need)[order]}) for s in (whole.human, whole.model)
     ]
-    assert metric.compute(replace(whole, human=turned[0], model=turned[1])).values == metric.compute(whole).values
+    assert measured(metric, replace(whole, human=turned[0], model=turned[1])).values == measured(metric, whole).values
 
 
 def test_a_smaller_side_stays_whole(reach):
-    result = KnnPrecisionRecall().compute(sides(KnnPrecisionRecall(), 60, 10))
+    result = measured(KnnPrecisionRecall(), sides(KnnPrecisionRecall(), 60, 10))
     assert (result.n_human, result.n_model) == (24, 10)
     assert "n:24of60/10of10" in result.signature
 
 
 def test_a_metric_that_grows_with_the_number_alone_takes_all():
     assert Frechet.most is None
-    assert Frechet().compute(sides(Frechet(), 60, 60)).n_human == 60
+    assert measured(Frechet(), sides(Frechet(), 60, 60)).n_human == 60
