@@ -157,6 +157,8 @@ class Metric(Spec):
     resampling: ClassVar[Resampling]
     sides: ClassVar[Literal["one", "two", "human"]]
     ceiling: ClassVar[bool] = False
+    least_samples: ClassVar[int] = 1
+    """Texts a prompt that it needs to have a value."""
     titles: ClassVar[Mapping[str, str]] = {}
     """Display names of the values, where they differ from the key."""
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {}

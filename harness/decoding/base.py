@@ -32,6 +32,8 @@ class Prompt:
     """Index among the draws for this example."""
     token_ids: tuple[int, ...]
     """May be empty: the model's beginning-of-text token then stands in."""
+    text: str = ""
+    """The same as text, for models that read texts alone; empty: what the ids say."""
 
 
 @dataclass(frozen=True, slots=True)

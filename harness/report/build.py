@@ -124,7 +124,8 @@ def build_report(
         if figures:
             from openended.harness.report.figures.draw import draw_all
 
-            drawn = draw_all(results, folder / "figures")
+            fair = next((one for _, one in layouts if one.kind == "fair"), None)
+            drawn = draw_all(results, folder / "figures", fair=fair)
         written += [*drawn, *write_frame(results, folder)]
         if page:
             from openended.harness.report.page.page import write_page
@@ -149,6 +150,7 @@ def _layouts(
 
 def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of one layout."""
+    from openended.harness.report.fair.tables import fair_tables
     from openended.harness.report.findings.judge import findings_tables
     from openended.harness.report.tables.agreement import correlation_tables, embedder_tables, spread_tables
     from openended.harness.report.tables.selection import NotComparableError, select
@@ -162,6 +164,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         "variants": variant_tables,
         "spread": spread_tables,
         "findings": findings_tables,
+        "fair": fair_tables,
     }
     if layout.kind not in makers:
         raise SpecError(f"layout {name}: no kind {layout.kind!r}")

@@ -24,7 +24,8 @@ from openended.harness.run.identity import facts
 from openended.harness.run.steps import Source
 from openended.harness.signature import canonical, digest, signature
 from openended.harness.types import HUMAN, MetricResult
-from openended.metrics._judgments import JudgmentMetric
+from openended.metrics._raters import SIMULATED
+from openended.metrics._rows import ReadsFile
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +133,7 @@ class Measure:
         model_side = theirs or ours
         if human_side is None or model_side is None:
             raise UndefinedMetric(f"{metric.name} reads neither side")
-        if isinstance(metric, JudgmentMetric):
+        if isinstance(metric, ReadsFile):
             columns = self.sides.settings.judgment_columns
             judged = {
                 need: metric.read(self._judgments(), columns) for need in metric.needs() if need.kind == "judgments"
@@ -150,6 +151,8 @@ class Measure:
         path = self.sides.settings.judgments
         if path is None:
             raise UndefinedMetric("needs human judgments: give judgments=FILE")
+        if path.startswith(SIMULATED):
+            raise UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
         if not Path(path).is_file():
             raise DataError(f"judgments: no such file: {path}")
         return Path(path)

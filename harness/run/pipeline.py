@@ -109,9 +109,9 @@ def run(settings: Settings, session: Session, overrides: Sequence[str] = (), oth
     return Outcome(folder, steps.made, tuple(steps.plan), failed=tuple(failed))
 
 
-def prepare(settings: Settings, session: Session) -> Source:
-    """Make the texts of a run and no more; returns the system under test."""
-    return make_texts(settings, Steps(session, plan_only=False)).model_source
+def prepare(settings: Settings, session: Session) -> Made:
+    """Make the texts of a run and no more."""
+    return make_texts(settings, Steps(session, plan_only=False))
 
 
 def make_texts(settings: Settings, steps: Steps) -> Made:

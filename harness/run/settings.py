@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, cast
 from openended.harness.contract import Metric, Spec, Task
 from openended.harness.decoding.base import Decoder
 from openended.harness.errors import SpecError, suggest
+from openended.harness.models.backend import BackendSpec
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.placement import DeviceMap
 from openended.harness.models.spec import BUNDLED, ModelSpec
@@ -80,9 +81,9 @@ class Settings(Spec):
     experiment: str
     """Names the folder of the run and of the report."""
     task: Task
-    model: ModelSpec | None
+    model: BackendSpec | None
     decoder: Decoder | None
-    scorer: ModelSpec | None
+    scorer: BackendSpec | None
     embedder: EmbedderSpec | None
     metrics: tuple[Metric, ...]
     num_examples: int | Literal["all"]
@@ -151,8 +152,8 @@ class Settings(Spec):
     @property
     def chat_model(self) -> ModelSpec | None:
         """The model under test if it reads its prompts through a chat template, else None."""
-        chats = self.model is not None and self.model.chat_template and self.generations is None
-        return self.model if chats else None
+        here = self.model if isinstance(self.model, ModelSpec) and self.generations is None else None
+        return here if here is not None and here.chat_template else None
 
     def spec(self) -> dict[str, Json]:
         """Everything that can change a number, as plain JSON."""
@@ -232,10 +233,10 @@ def _judge(node: Mapping[str, Any] | None, task: str) -> Mapping[str, Any] | Non
     return {**node, "path": _JUDGE} if task == HOME else None
 
 
-def _model(node: Mapping[str, Any] | None, where: str) -> ModelSpec | None:
+def _model(node: Mapping[str, Any] | None, where: str) -> BackendSpec | None:
     if not node:
         return None
     made = build("model", node, where)
-    if not isinstance(made, ModelSpec):
-        raise SpecError(f"{where}: expected a model that runs in this process, got {made.name}")
+    if not isinstance(made, BackendSpec):
+        raise SpecError(f"{where}: expected a model, got {made.name}")
     return made

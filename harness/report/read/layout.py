@@ -23,10 +23,11 @@ class Layout(Spec):
     name: ClassVar[str] = "report"
 
     title: str = "Results"
-    kind: Literal["values", "correlation", "embedders", "variants", "spread", "findings"] = "values"
+    kind: Literal["values", "correlation", "embedders", "variants", "spread", "findings", "fair"] = "values"
     """`values`: systems × metrics; `correlation`: metrics × human scores; `embedders`: agreement of the scores under
     several embedders; `variants`: the scores under several options of a metric and their agreement; `spread`: standard
-    deviations over seeds; `findings`: the papers' claims on these runs."""
+    deviations over seeds; `findings`: the papers' claims on these runs; `fair`: best of N settings, Pareto front, wins
+    and losses."""
     metrics: tuple[str, ...] = ()
     """`metric`, `metric.key` or `metric.*`, in order; those not measured are left out; none: every metric."""
     companions: bool = True

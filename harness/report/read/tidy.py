@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.record import ResultRow
 from openended.harness.report.read.axes import of_human
+from openended.harness.signature import parse_signature
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,10 +108,12 @@ def _result_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any
     }
     if system != "model":
         shared |= {"model_title": "", "decoder_title": ""}
+    who = parse_signature(result.signature).get("raters")  # a judge, or nobody: no column hides it
+    raters = f" ({who})" if who else ""
     for key, value in (result.values or {primary: math.nan}).items():
         yield shared | {
             "key": key,
-            "title": result.titles.get(key) or key,
+            "title": (result.titles.get(key) or key) + raters,
             "value": value,
             "sd": result.sd.get(key, math.nan),
             "low": result.intervals.get(key, {}).get("low", math.nan),
