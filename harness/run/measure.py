@@ -16,7 +16,7 @@ from openended.harness.contract import Features, Metric, Need
 from openended.harness.errors import DataError, HarnessError, UndefinedMetric, first_line
 from openended.harness.io import file_digest
 from openended.harness.record import ResultRow
-from openended.harness.resampling import Plan, Replicates
+from openended.harness.resampling import MOST, Plan, Replicates
 from openended.harness.rows import Rows
 from openended.harness.run import artefacts as stages
 from openended.harness.run.featurize import Featurizer
@@ -181,6 +181,8 @@ def with_intervals(metric: Metric, features: Features, result: MetricResult, pla
     """Add draws of the values and their intervals; what stands in the way becomes a note, and a line of the log."""
     if result.status != "ok" or not plan.count:
         return result
+    if max(len(features.human), len(features.model)) > MOST:
+        return replace(result, notes=(*result.notes, f"no interval: more than {MOST:,} texts"))
     try:
         made = metric.replicates(features, result, plan) if plan.enough(features.model.ids) else {}
     except Exception as err:
