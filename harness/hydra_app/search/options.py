@@ -71,8 +71,8 @@ def options_of(config: DictConfig) -> Options:
         _whole(node, "sampler_seed", 0), rungs, _whole(node, "reduction", 2),
     )  # fmt: skip
     plan.check()
-    plan = StudyPlan(f"{plan.name}-{_digest(plan)}", space, plan.objectives, plan.sampler, plan.options, plan.seed, rungs,
-                plan.reduction)  # fmt: skip
+    plan = StudyPlan(f"{plan.name}-{_digest(plan)}", space, plan.objectives, plan.sampler, plan.options, plan.seed,
+                rungs, plan.reduction)  # fmt: skip
     total = len(space.every()) if plan.method == GRID_SAMPLER else _whole(node, "trials", 1)
     processes = int(config.hydra.launcher.get("processes") or 1)
     batch = processes if node["batch"] == AUTO else _whole(node, "batch", 1)
