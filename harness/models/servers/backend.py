@@ -68,9 +68,10 @@ class ServerBackend:
         self._transport = transport
         self.belief = Belief(spec, self.tokenizer, self.vocab_size)
         self._encoded = 0
+        ends = self.tokenizer.eos_ids if self.tokenizer is not None else ()
         self.speech = Speech(
             dialect=spec.speaks, model=spec.path, chat=spec.chat, instruction=spec.instruction, seeded=spec.seeded,
-            as_text=spec.prompts_as_text or own is None, end_ids=self.tokenizer.eos_ids if self.tokenizer is not None else (),
+            as_text=spec.prompts_as_text or own is None, end_ids=ends,
         )  # fmt: skip
 
     @property
