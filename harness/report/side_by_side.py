@@ -21,7 +21,6 @@ from openended.harness.report.tables.selection import wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 from openended.harness.signature import signature_difference
 
-
 JOIN = " · "  # between a report's name and a system's
 MISSING = "Not in this report."
 
