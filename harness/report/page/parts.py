@@ -10,7 +10,7 @@ by a double click may load scripts from its folder, but may not fetch.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from openended.harness.io import write_text
 from openended.harness.report.page.sources import HUMAN, Shelf, TextSource
 from openended.harness.report.page.tokens import TokenEnds, coded, token_ends
 from openended.harness.report.page.values import TextValue, nearest, rounded, token_nll, values_of
+from openended.harness.types import Ragged
 
 PART = 500  # examples, or texts, a part
 INLINE_TEXTS, INLINE_CHARACTERS = 5_000, 1_500_000  # inside the page; more lie beside it
@@ -46,18 +47,20 @@ def _parts(shelf: Shelf, contents: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield f"prompts-{number}-{part}", prompts[start : start + PART]
     ends: dict[str, TokenEnds | None] = {}
     for number, source in enumerate(shelf.sources):
-        values = values_of(source)
+        nll = token_nll(source)
+        values, texts = values_of(source, nll), source.rows.texts
         head = _head(source, shelf, places[source.side], values)
         contents["values"] |= {n: [v.title, v.direction] for n, v in values.items()}
         yield f"source-{number}", head
-        tokens = False
-        for part, start in enumerate(range(0, len(source.rows), PART)):
-            texts = _texts(source, start, ends)
-            tokens = tokens or "tokens" in texts
-            yield f"texts-{number}-{part}", texts
+        letters = _letters(source, texts, nll, ends)
+        for part, start in enumerate(range(0, len(texts), PART)):
+            shown: dict[str, Any] = {"text": texts[start : start + PART]}
+            if letters is not None:
+                shown |= {name: column[start : start + PART] for name, column in letters.items()}
+            yield f"texts-{number}-{part}", shown
         contents["sources"].append(
             {"system": source.system, "side": source.side, "seed": source.seed, "n": len(source.rows),
-             "samples": max(source.rows.samples, default=0) + 1, "values": list(values), "tokens": tokens}
+             "samples": max(source.rows.samples, default=0) + 1, "values": list(values), "tokens": letters is not None}
         )  # fmt: skip
 
 
@@ -79,26 +82,26 @@ def _head(source: TextSource, shelf: Shelf, places: Mapping[str, int], values: d
     return head | {"values": rounded(values)}
 
 
-def _texts(source: TextSource, start: int, ends: dict[str, TokenEnds | None]) -> dict[str, Any]:
-    texts = source.rows.texts[start : start + PART]
-    made: dict[str, Any] = {"text": texts}
-    nll = token_nll(source)
+def _letters(
+    source: TextSource, texts: Sequence[str], nll: Ragged | None, ends: dict[str, TokenEnds | None]
+) -> dict[str, list[str]] | None:
+    """Return where the tokens of each text end and how surprising they are, a letter each; None where none is known."""
     if nll is None:
-        return made
+        return None
     run = source.results.runs[source.runs[0]]
     scorer = str(run.axes.get("scorer.path"))
     if scorer not in ends:
         ends[scorer] = token_ends(run)
     finder = ends[scorer]
     if finder is None:
-        return made
-    ids, rows = source.rows.token_ids, range(start, start + len(texts))
-    found = [finder.lengths(text, ids[at].tolist(), len(nll[at])) for text, at in zip(texts, rows, strict=True)]
-    letters = [coded(f, nll[at]) if f is not None else None for f, at in zip(found, rows, strict=True)]
-    if any(letters):
-        made["tokens"] = [one[0] if one else "" for one in letters]
-        made["surprise"] = [one[1] if one else "" for one in letters]
-    return made
+        return None
+    told: list[tuple[str, str]] = []
+    for text, ids, own in zip(texts, source.rows.token_ids, nll, strict=True):
+        lengths = finder.lengths(text, ids.tolist(), len(own))
+        told.append((coded(lengths, own) if lengths is not None else None) or ("", ""))
+    if not any(tokens for tokens, _ in told):
+        return None
+    return {"tokens": [tokens for tokens, _ in told], "surprise": [surprise for _, surprise in told]}
 
 
 def fits_inside(shelf: Shelf) -> bool:

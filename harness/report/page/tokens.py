@@ -28,7 +28,7 @@ class TokenEnds:
 
     def __init__(self, tokenizer: Any) -> None:  # noqa: ANN401
         self._tokenizer = tokenizer
-        self._pieces: dict[int, str] = {}
+        self._pieces: dict[int, tuple[str, int]] = {}
 
     def lengths(self, text: str, ids: Sequence[int], count: int) -> list[int] | None:
         """Return the length of each token in the text, UTF-16 units; None where tokens and text do not agree.
@@ -41,16 +41,17 @@ class TokenEnds:
         for own in (ids, self._tokenizer.encode(text, add_special_tokens=False).ids if len(ids) != count else ()):
             if len(own) != count or not count:
                 continue
-            pieces = [self._piece(i) for i in own]
-            if "".join(pieces) != text:
-                pieces = self._by_prefix(own) if any(UNKNOWN in p for p in pieces) else []
-            if "".join(pieces) == text:
-                return [len(p.encode("utf-16-le")) // 2 for p in pieces]
+            known = [self._piece(i) for i in own]
+            if "".join(piece for piece, _ in known) == text:
+                return [length for _, length in known]
+            if any(UNKNOWN in piece for piece, _ in known) and "".join(pieces := self._by_prefix(own)) == text:
+                return [_units(piece) for piece in pieces]
         return None
 
-    def _piece(self, token: int) -> str:
+    def _piece(self, token: int) -> tuple[str, int]:
         if token not in self._pieces:
-            self._pieces[token] = self._decode([token])
+            piece = self._decode([token])
+            self._pieces[token] = piece, _units(piece)
         return self._pieces[token]
 
     def _by_prefix(self, ids: Sequence[int]) -> list[str]:
@@ -66,6 +67,11 @@ class TokenEnds:
 
     def _decode(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode([int(i) for i in ids], skip_special_tokens=False))
+
+
+def _units(text: str) -> int:
+    """Return how long a browser takes a text to be."""
+    return len(text.encode("utf-16-le")) // 2
 
 
 def token_ends(run: Run) -> TokenEnds | None:

@@ -28,14 +28,14 @@ class TextValue:
     """Shape (texts,); NaN where a text has none."""
 
 
-def values_of(source: TextSource) -> dict[str, TextValue]:
-    """Return name → what is known of each text of a source by itself."""
+def values_of(source: TextSource, nll: Ragged | None) -> dict[str, TextValue]:
+    """Return name → what is known of each text of a source by itself; `nll` is what `token_nll` found."""
     n = len(source.rows)
     words = np.array([len(text.split()) for text in source.rows.texts], dtype=np.float64)
     made = {"words": TextValue("words", "match_human", words)}
-    nll = token_nll(source)
     if nll is not None:
-        sums = np.array([row.sum() for row in nll], dtype=np.float64)
+        whole = np.concatenate([[0.0], np.cumsum(nll.values, dtype=np.float64)])
+        sums = whole[nll.offsets[1:]] - whole[nll.offsets[:-1]]
         mean = np.divide(sums, nll.lengths, out=np.full(n, np.nan), where=nll.lengths > 0)
         made["nll"] = TextValue("surprise (nats a token)", "match_human", mean)
     return made | _of_metrics(source, n)

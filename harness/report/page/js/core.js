@@ -17,7 +17,7 @@ function h(tag, attributes = {}, ...children) {
 const option = (value, text = value) => h("option", { value }, text);
 
 function select(label, options, onchange) {
-  const box = h("select", { onchange: () => onchange(box.value) }, ...options);
+  const box = h("select", { "aria-label": label, onchange: () => onchange(box.value) }, ...options);
   return [h("label", {}, label, box), box];
 }
 

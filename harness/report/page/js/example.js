@@ -13,7 +13,7 @@ async function drawExample(view, example) {
   const prompt = await promptOf(view.side, example);
   const base = view.base ? await textIn(view, example, view.base) : null;
   const columns = await Promise.all(view.columns.map(async (system) => [system, await textIn(view, example, system)]));
-  const link = linkTo(view, example, id, view.columns.at(-1) ?? HUMAN);
+  const link = linkTo(view, example, id, view.columns.includes(view.system) ? view.system : view.columns.at(-1) ?? HUMAN);
   const terms = termsOf(view.words);
   const before = h("pre", { class: "prompt", dir: "auto" });
   paintCut(before, prompt, hits(prompt, terms));

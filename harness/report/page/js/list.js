@@ -33,7 +33,7 @@ class LongList {
       block.replaceChildren(...made);
       block.style.minHeight = "";
       this.height = block.offsetHeight || this.height;
-    });
+    }).catch((error) => block.replaceChildren(h("p", { class: "foot" }, error.message)));
     return block.filling;
   }
 

@@ -4,7 +4,7 @@ const FIRST = 4; // systems in view at first
 
 const view = {
   side: 0, columns: [], seed: "", sample: 0, order: "task", by: "words", of: "", against: "", shuffle: 1, words: "", stop: "",
-  base: "", repeats: false, surprise: false,
+  base: "", system: "", repeats: false, surprise: false,
 };
 const reader = { list: null, here: -1, turn: 0, controls: null, status: null };
 
@@ -97,6 +97,7 @@ function press(event) {
 
 async function step(by) {
   const next = Math.min(Math.max(reader.here + by, 0), reader.list.order.length - 1);
+  reader.here = next; // at once: the next key may come before the text
   const example = await reader.list.reach(next);
   if (example) stand(example);
 }
@@ -116,6 +117,7 @@ async function goTo(side, example, system) {
   if (system && systemsOf(side).includes(system) && !view.columns.includes(system)) {
     view.columns = systemsOf(side).filter((name) => name === system || view.columns.includes(name));
   }
+  if (system) view.system = system;
   if (!reader.list.order.includes(example)) Object.assign(view, { words: "", stop: "" });
   drawControls(reader.controls);
   await refresh();

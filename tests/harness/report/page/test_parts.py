@@ -33,7 +33,7 @@ def shelf(results):
 
 def test_values_of_texts_come_from_the_store(shelf):
     human, greedy, *_ = shelf.sources
-    values = values_of(greedy)
+    values = values_of(greedy, token_nll(greedy))
     assert values["gen_ppl.gen_ppl"].values[:3].tolist() == [100, 99, 98]
     assert values["gen_ppl.gen_ppl"].direction == "match_human"
     assert values["words"].values[5] == len(HOSTILE[5].split())
