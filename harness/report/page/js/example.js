@@ -51,7 +51,7 @@ function drawText(view, { id, example, system, told, base, terms }) {
   }
   paintCut(body, told.text, ranges);
   const button = h("button", { class: "small", onclick: () => copy(told.text, button) }, "copy");
-  made.append(body, h("small", { class: "facts" }, ...facts(view, system, told)), " ", button);
+  made.append(body, ...facts(view, told), " ", button);
   if (told.nearest !== undefined) {
     const near = h("button", { class: "small", onclick: () => goTo(view.side, told.nearest, humanOf(system)) }, "nearest human text");
     made.append(" ", near);
@@ -59,15 +59,13 @@ function drawText(view, { id, example, system, told, base, terms }) {
   return made;
 }
 
-// The number that the list is sorted by stands first.
-function facts(view, system, told) {
-  const names = Object.keys(told.values).sort((a, b) => (b === view.by) - (a === view.by));
-  const made = [told.cut ? "cut at the limit" : "ended"];
-  for (const name of names) {
-    const text = `${contents.values[name][0]} ${shown(told.values[name])}`;
-    made.push(" · ", name === view.by && view.order !== "task" ? h("b", {}, text) : text);
-  }
-  return made;
+// Why it stopped, its length, the number that the list is sorted by; all others when asked for.
+function facts(view, told) {
+  const say = (name) => `${contents.values[name][0]} ${shown(told.values[name])}`;
+  const by = view.by in told.values && !["task", "random"].includes(view.order) ? view.by : "words";
+  const lead = h("small", { class: "facts" }, told.cut ? "cut at the limit · " : "ended · ", h("b", {}, say(by)));
+  const rest = Object.keys(told.values).filter((name) => name !== by).map((name) => h("div", {}, say(name)));
+  return [lead, h("details", { class: "facts" }, h("summary", {}, "numbers"), ...rest)];
 }
 
 // Very long texts are shown in part until somebody asks for the rest.

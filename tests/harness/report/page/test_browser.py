@@ -46,6 +46,7 @@ def browser():
 def opened(browser):
     """One tab for all; what it complains of and asks for is kept."""
     context = browser.new_context(accept_downloads=True)
+    context.set_default_timeout(5_000)
     tab = context.new_page()
     tab.faults, tab.asked = [], []
     tab.on("console", lambda m: tab.faults.append(m.text) if m.type in ("error", "warning") else None)
