@@ -25,6 +25,7 @@ from openended.harness.contract import Metric
 from openended.harness.errors import SpecError
 from openended.harness.evaluation import Evaluation
 from openended.harness.io import replacing, write_text
+from openended.harness.models.backend import BackendSpec
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec
 from openended.harness.names import metric_names, names_of, node_of
@@ -47,7 +48,7 @@ def evaluate(
     systems: Mapping[str, TextsOf],
     metrics: str | Sequence[str | Metric] | None = None,
     judge: str | None = None,
-    scorer: str | ModelSpec | None = None,
+    scorer: str | BackendSpec | None = None,
     embedder: str | EmbedderSpec | None = None,
     features: Mapping[str, VectorsOf] | None = None,
     human_field: str | None = None,
@@ -115,7 +116,7 @@ def measure(
     model_texts: TextsOf,
     human_texts: TextsOf | None = None,
     judge: str | None = None,
-    scorer: str | ModelSpec | None = None,
+    scorer: str | BackendSpec | None = None,
     embedder: str | EmbedderSpec | None = None,
     outputs_dir: str | Path = "outputs",
     device: str = "auto",
@@ -172,19 +173,19 @@ def _metrics(asked: str | Sequence[str | Metric] | None, *, scoring: bool, embed
 
 
 def _judges(
-    judge: str | None, scorer: str | ModelSpec | None, embedder: str | EmbedderSpec | None
-) -> tuple[ModelSpec | None, EmbedderSpec | None]:
+    judge: str | None, scorer: str | BackendSpec | None, embedder: str | EmbedderSpec | None
+) -> tuple[BackendSpec | None, EmbedderSpec | None]:
     """Return scorer and embedder; a name is that of a YAML, anything else a hub id or a folder."""
     only = (
         judge is not None and judge in names_of("embedder") and judge not in (*names_of("scorer"), *names_of("model"))
     )
     first = scorer if scorer is not None else None if only else judge
     second = embedder if embedder is not None else judge
-    scoring: ModelSpec | None = first if isinstance(first, ModelSpec) else None
+    scoring: BackendSpec | None = first if isinstance(first, BackendSpec) else None
     if isinstance(first, str):
         group = next((group for group in ("scorer", "model") if first in names_of(group)), None)
         node = node_of(group, first) if group else {"path": first}
-        scoring = cast("ModelSpec", build("model", node, "scorer")) if group else ModelSpec(path=first)
+        scoring = cast("BackendSpec", build("model", node, "scorer")) if group else ModelSpec(path=first)
     embedding: EmbedderSpec | None = second if isinstance(second, EmbedderSpec) else None
     if isinstance(second, str):
         known = second in names_of("embedder")

@@ -149,6 +149,10 @@ class MetricResult:
     """Curves and histograms for the figures."""
     sd: Mapping[str, float] = field(default_factory=dict)
     """Spread of a value over the metric's own repetitions (for example clustering seeds)."""
+    intervals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Name → the fields of its `Interval`; not of every value."""
+    draws: Mapping[str, F64] = field(default_factory=dict)
+    """Name → draws of the value, and of `noise/<name>` the variance beside them; see `openended.harness.resampling`."""
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.contract import Family, Features, Metric, Need, Resampling, Scope, Side
-from openended.harness.types import Floats, MetricResult
+from openended.harness.resampling import Plan, Replicates
+from openended.harness.types import F64, I64, Floats, MetricResult
 from openended.metrics._embeddings import check_sides
-from openended.metrics._quantizers import Assign, Buckets, QuantizerName, fit_quantizer
+from openended.metrics._quantizers import Assign, Buckets, QuantizerName, fit_quantizer, unfit_buckets
+from openended.metrics._resampled_cells import half_histograms
 
 
 class TwoSample(Metric):
@@ -55,6 +57,11 @@ class TwoSample(Metric):
             return None
         return human, model
 
+    def halves(self, features: Features, plan: Plan) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which of `sorted_rows` of the human and of the model side are in the first half of each split."""
+        ours, theirs = (self.sorted_ids(side) for side in (features.human, features.model))
+        return plan.halves(ours), plan.halves(theirs)
+
     def pair(self, features: Features) -> tuple[Floats, Floats]:
         """Return the rows of the human and of the model side, checked as by `check_sides`."""
         return check_sides(human=self.sorted_rows(features.human), model=self.sorted_rows(features.model))
@@ -74,6 +81,8 @@ class Quantized(TwoSample):
     def check(self) -> None:
         """Refuse options of the clustering that are out of range."""
         self.require(self.num_buckets == "auto" or int(self.num_buckets) >= 2, "num_buckets", "auto or at least 2")
+        accepted = unfit_buckets(self.num_buckets, self.quantizer)
+        self.require(not accepted, "num_buckets", f"{accepted} for quantizer={self.quantizer}")
         self.require(0 < self.explained_variance <= 1, "explained_variance", "a share in (0, 1]")
         for option in ("restarts", "max_iter", "clustering_seeds"):
             self.require(getattr(self, option) >= 1, option, "at least 1")
@@ -93,6 +102,35 @@ class Quantized(TwoSample):
     def seeds(self) -> range:
         """Return the clustering seeds."""
         return range(self.seed, self.seed + self.clustering_seeds)
+
+    def keep_cells(self, features: Features, cells: Sequence[tuple[I64, I64, int]]) -> None:
+        """Keep the cells of the human and the model side, and their number, of each clustering for the draws."""
+        features.model.memo["cells", self, features.human] = list(cells)
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Count the cells of halves, with the clusterings of all texts; their spread is noise beside."""
+        kept: list[tuple[I64, I64, int]] = features.model.memo["cells", self, features.human]
+        ours, theirs = self.halves(features, plan)
+        sums: dict[str, F64] = {}
+        for human, model, buckets in kept:
+            p, q = half_histograms(human, ours, buckets), half_histograms(model, theirs, buckets)
+            for name, draws in self.draws(p, q, len(human), len(model)).items():
+                sums[name] = sums.get(name, 0.0) + draws / len(kept)
+        return {
+            name: Replicates(draws.reshape(2, -1), result.sd.get(name, 0.0) ** 2 / len(kept))
+            for name, draws in sums.items()
+        }
+
+    def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:  # noqa: ARG002
+        """Return the values of each pair of rows of human and model histograms.
+
+        Args:
+            p: Shape (rows, cells).
+            q: Shape (rows, cells).
+            n_human: Texts of the human side: what is added to a cell stays the same share of a half.
+            n_model: Texts of the model side.
+        """
+        return {}
 
     def averaged(
         self,

@@ -16,9 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from openended.harness.contract import Direction, Features
+from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import MetricResult
 from openended.metrics._teacher_forced import TeacherForced, mean_by_row, probabilities
@@ -63,6 +65,8 @@ class SparsemaxScore(TeacherForced):
     def compute(self, features: Features) -> MetricResult:
         """Compute the score."""
         stats = self.statistics(features)
+        if np.isnan(stats.sum_sq).any():
+            raise UndefinedMetric("needs the squares of the whole Q; a server lists its best tokens alone")
         value = sparsemax_score(stats.gold_prob, stats.sum_sq)
         by_row = mean_by_row(stats.gold_prob + 0.5 * (1.0 - stats.sum_sq), stats.offsets)
         return self.result(features, self.name, {self.name: value}, per_example={self.name: by_row})

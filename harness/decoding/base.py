@@ -32,6 +32,8 @@ class Prompt:
     """Index among the draws for this example."""
     token_ids: tuple[int, ...]
     """May be empty: the model's beginning-of-text token then stands in."""
+    text: str = ""
+    """The same as text, for models that read texts alone; empty: what the ids say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,10 @@ class Decoder(Spec):
     def inputs(self) -> Mapping[str, str]:
         """Digests of what decides the texts beside the options and the model: the companions."""
         return {name: digest(spec.identity()) for name, spec in self.companions().items()}
+
+    def own_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:  # noqa: ARG002
+        """Return logits (n, V) changed by the tokens before, beyond the common penalties; see `penalties.penalise`."""
+        return logits
 
     def check_model(self, model: ModelSpec) -> None:
         """Refuse a model that the decoder cannot work with; no weights are loaded.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from openended.harness.hydra_app.compose import settings_of_jobs
+from openended.harness.models.openai import ServerSpec
 from openended.harness.progress import duration
 from openended.harness.text import plain_line
 
@@ -69,11 +70,17 @@ def as_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
          "get": size.get or None}
         for spec, size in plan.sizes().items()
     ]  # fmt: skip
+    served = [
+        {"path": spec.path, "dialect": spec.dialect, "endpoints": list(spec.roots), "roles": sorted(plan.models[spec]),
+         "answers": spec.told() is not None}
+        for spec in plan.models if isinstance(spec, ServerSpec)
+    ]  # fmt: skip
     files = [{"name": f.name, "path": f.path, "url": f.url or None, "present": f.present} for f in plan.files.values()]
     return {
         "jobs": plan.jobs,
         "steps": {"found": plan.found, "make": plan.make, "waits": plan.waits},
         "models": models,
+        "servers": served,
         "files": files,
         "texts_to_generate": plan.texts,
         "tokens_to_generate": plan.tokens,
@@ -119,6 +126,11 @@ def _models(plan: Forecast) -> list[str]:
         gate = {True: ", gated", False: ", not gated", None: ""}[size.gated]
         where = "here" if size.here else "missing"
         out.append(f"  {spec.path}: {' and '.join(sorted(plan.models[spec]))}; {what}{memory}{gate}; {where}")
+    for served in (spec for spec in plan.models if isinstance(spec, ServerSpec)):
+        told = served.told()
+        answer = f"{told.title} answers" if told is not None else "no answer now"
+        roles = " and ".join(sorted(plan.models[served]))
+        out.append(f"  {served.title}: {roles}; at {', '.join(served.roots)}; {answer}")
     return out
 
 

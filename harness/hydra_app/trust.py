@@ -27,6 +27,7 @@ _ALLOWED = {
     "_target_": {
         "openended.harness.hydra_app.job.Watch",
         "hydra_plugins.openended.Union", "hydra_plugins.openended.Joblib", "hydra_plugins.openended.Submitit",
+        "hydra_plugins.openended.OptunaSweeper",
         f"{_BASIC}.basic_launcher.BasicLauncher", f"{_BASIC}.basic_sweeper.BasicSweeper",
     },
     "class": {"logging.StreamHandler", "logging.NullHandler"},
@@ -73,6 +74,12 @@ def check(config: DictConfig) -> None:
             wrong = wrong or (value.startswith(_LOADS) and value not in _ALLOWED["stream"])
             if wrong or (value.startswith("${") and value.endswith("}") and _is_node(config, place, part)):
                 _refuse(place, value, "is none of ours")
+    typed = {str(word).partition("=")[0].lstrip("+") for word in (node.get("overrides") or {}).get("task") or ()}
+    for role in ("model", "scorer"):  # a file could send anybody's key anywhere
+        own = config.get(role)
+        named = own.get("api_key_env") if isinstance(own, DictConfig) else None
+        if named is not None and f"{role}.api_key_env" not in typed:
+            _refuse(f"{role}.api_key_env", str(named), "would send a key from the environment: name it in the command")
     for name in ("env_set", "env_copy"):
         if given := node.get("job", {}).get(name):
             _refuse(f"hydra.job.{name}", given, "changes the environment of workers")

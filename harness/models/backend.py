@@ -40,8 +40,17 @@ class Backend(Protocol):
     """A model that is ready. Rows are token ids under its own tokenizer; `advance` gets what was just done."""
 
     @property
-    def tokenizer(self) -> Tokenizer:
-        """Whose ids the rows are."""
+    def tokenizer(self) -> Tokenizer | None:
+        """Whose ids the rows are; None where texts alone go to the model."""
+        ...
+
+    @property
+    def device(self) -> Any:  # noqa: ANN401 - torch's, or what stands for a place that is not ours
+        """Where it runs, as text for the record; its `type` is `cpu` where the number of rows at once moves digits."""
+        ...
+
+    def provenance(self) -> dict[str, Any]:
+        """Return facts of who made an artefact, for its manifest; `notes` are for the readers of tables."""
         ...
 
     def generate(
@@ -120,8 +129,23 @@ class BackendSpec(Spec):
     """`module:function` that loads: (spec, device, device_map) → `Backend`; imported when the model is needed."""
     abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "next_token", "states"})
 
-    chat_template: bool
-    """The model under test reads each prompt through a chat template."""
+    carried: ClassVar[frozenset[str]] = frozenset()
+    """Options that say how the model is reached and change no text: they tell no two systems apart."""
+
+    @property
+    def chat_template(self) -> bool:
+        """Whether the model under test reads each prompt through a chat template."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the weights."""
+        raise NotImplementedError
+
+    @property
+    def mark(self) -> str:
+        """What the signature of every number must say of the model, in a few words; empty for most."""
+        return ""
 
     @property
     def title(self) -> str:
@@ -158,6 +182,14 @@ class BackendSpec(Spec):
         reason = self.cannot(ability, decoder)
         if reason is not None:
             raise SpecError(f"{self.error_name} {self.title}: {reason}")
+
+    def check_lengths(self, decoder: Decoder, *, max_new_tokens: int, min_new_tokens: int) -> None:
+        """Refuse, at planning, lengths that the backend cannot keep.
+
+        Raises:
+            SpecError: Names the option.
+        """
+        del decoder, max_new_tokens, min_new_tokens
 
     def load(self, *, device: str = "cpu", device_map: DeviceMap | None = None) -> Backend:
         """Load the model.

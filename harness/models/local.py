@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from openended.harness.decoding.base import Decoder, Prompt, QDecoder
 from openended.harness.decoding.cache.choose import check
@@ -22,6 +23,10 @@ from openended.harness.types import Generation, NextToken, Ragged
 @dataclass(frozen=True, eq=False)
 class TransformersBackend(LanguageModel):
     """A `Backend`: a language model in memory that does what a run asks of it."""
+
+    def provenance(self) -> dict[str, Any]:
+        """Nothing: this process made it, which every manifest says."""
+        return {}
 
     def generate(
         self,

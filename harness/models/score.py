@@ -5,7 +5,7 @@ Rows keep their order; both sides go through the same functions with the same op
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -18,6 +18,24 @@ from openended.harness.types import F64, I64, Ragged
 
 if TYPE_CHECKING:
     from openended.harness.models.transformers import LanguageModel
+
+
+class Reader(Protocol):
+    """Who reads texts: what of it decides which tokens are scored."""
+
+    @property
+    def context_length(self) -> int | None:
+        """Positions; None where there is no limit."""
+        ...
+
+    @property
+    def start_id(self) -> int:
+        """What stands before an empty text."""
+        ...
+
+    def lead(self, ids: I64) -> tuple[int, ...]:
+        """What stands before a text of these ids."""
+        ...
 
 
 def token_nll(
@@ -49,7 +67,7 @@ def token_nll(
     Returns:
         Float64 rows, one value a scored token.
     """
-    jobs, out = _scoring(lm, prompts, continuations, include_prompt=include_prompt, bos=bos)
+    jobs, out = scoring_rows(lm, prompts, continuations, include_prompt=include_prompt, bos=bos)
     forward.run(lm, jobs, rows=len(out), pool=None, nll=out.values, batch_size=batch_size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return out
@@ -73,7 +91,7 @@ def embed_and_nll(
     if spec.kind != "causal":
         raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {spec.kind!r}")
     limit = spec.limit(lm.context_length)
-    jobs, out = _scoring(lm, prompts, continuations, include_prompt=include_prompt, bos=False)
+    jobs, out = scoring_rows(lm, prompts, continuations, include_prompt=include_prompt, bos=False)
     lengths = np.array([len(lm.lead(row)) + len(row) for row in joined(prompts, continuations)])
     pool = forward.Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
     forward.run(lm, jobs, rows=len(out), pool=pool, nll=out.values, batch_size=batch_size, advance=advance)
@@ -81,8 +99,8 @@ def embed_and_nll(
     return embedded(lm, pool, lengths, (limit,))[0], out
 
 
-def _scoring(
-    lm: LanguageModel, prompts: Ragged, continuations: Ragged, *, include_prompt: bool, bos: bool
+def scoring_rows(
+    lm: Reader, prompts: Ragged, continuations: Ragged, *, include_prompt: bool, bos: bool
 ) -> tuple[list[forward.ForwardRow], Ragged]:
     """Return the sequences to run and the array that their scores fill."""
     rows = joined(prompts, continuations)

@@ -9,6 +9,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,8 @@ from openended.harness.types import Example, Generation, MetricResult, NextToken
 
 if TYPE_CHECKING:
     from openended.harness.decoding.base import Decoder
-    from openended.harness.models.backend import Embedded
+    from openended.harness.models.backend import Backend, Embedded
     from openended.harness.models.chat import ChatTemplate
-    from openended.harness.models.transformers import LanguageModel
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ def human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int
 
 def make_generations(
     folder: Path,
-    lm: LanguageModel,
+    lm: Backend,
     decoder: Decoder,
     prompts: Path,
     *,
@@ -133,14 +133,16 @@ def make_generations(
     batch_size: int,
     flush_seconds: float,
     advance: Callable[[int], None],
-    companions: Mapping[str, LanguageModel] | None = None,
+    companions: Mapping[str, Any] | None = None,
+    recode: Tokenizer | None = None,
 ) -> Mapping[str, Any]:
     """Generate for every prompt; finished rows of an interrupted call found in `folder` are kept.
 
     The final bytes do not depend on interruptions: rows are merged in canonical order at the end. With `chat`, the
-    model reads the token ids of that file; the rows keep the plain prompts, which scorer and embedder read.
+    model reads the token ids of that file; the rows keep the plain prompts, which scorer and embedder read. A model
+    without a tokenizer writes texts alone: `recode` makes their ids.
     """
-    from openended.harness.decoding.loop import Prompt, generate
+    from openended.harness.decoding.base import Prompt
 
     asked = {(r.generation.example_id, s): r for r in Rows(prompts) for s in range(samples)}
     parts = Parts(folder, flush_seconds)
@@ -150,23 +152,29 @@ def make_generations(
         log.info("going on after %d of %d generations that an interrupted run left", len(done), len(asked))
         advance(sum(len(row.generation.token_ids) for row in done))
     read = {row.generation.example_id: row.prompt_ids for row in Rows(chat or prompts)}
-    todo = [Prompt(i, s, read[i]) for i, s in asked if (i, s) not in have]
+    todo = [Prompt(i, s, read[i], asked[i, s].prompt) for i, s in asked if (i, s) not in have]
+
+    def _with_ids(made: Generation, row: Row) -> Generation:
+        if lm.tokenizer is not None or recode is None:
+            return made
+        return replace(made, token_ids=tuple(continuation_ids(recode, row.prompt, row.prompt_ids, made.text)))
 
     def emit(generations: list[Generation]) -> None:
         prompts_of = ((asked[g.example_id, g.sample], g) for g in generations)
-        rows = [Row(prompt.prompt, prompt.prompt_ids, g) for prompt, g in prompts_of]
+        rows = [Row(prompt.prompt, prompt.prompt_ids, _with_ids(g, prompt)) for prompt, g in prompts_of]
         done.extend(rows)
         parts.add(rows)
 
-    generate(
-        lm, decoder, todo, seed=seed, max_new_tokens=max_new_tokens, min_new_tokens=min_new_tokens,
+    lm.generate(
+        todo, decoder, seed=seed, max_new_tokens=max_new_tokens, min_new_tokens=min_new_tokens,
         batch_size=batch_size, emit=emit, advance=advance, companions=companions,
     )  # fmt: skip
     write_rows(folder / DATA, sort_rows(done))
     parts.remove()
     lengths = [len(row.generation.token_ids) for row in done]
     ended = sum(row.generation.stop == "eos" for row in done)
-    return {"n": len(done), "tokens": sum(lengths), "ended": ended, "batch_size": batch_size, "device": str(lm.device)}
+    facts = {"n": len(done), "tokens": sum(lengths), "ended": ended, "batch_size": batch_size, "device": str(lm.device)}
+    return {**facts, **lm.provenance()}
 
 
 def save_ragged(folder: Path, ragged: Ragged) -> None:
@@ -245,11 +253,22 @@ def save_result(folder: Path, result: MetricResult) -> Mapping[str, Any]:
 
     arrays = {f"arrays/{k}": np.ascontiguousarray(v) for k, v in result.arrays.items()}
     arrays |= {f"per_example/{k}": np.ascontiguousarray(v) for k, v in result.per_example.items()}
+    arrays |= {f"draws/{k}": np.ascontiguousarray(v) for k, v in result.draws.items()}
     with replacing(folder / "arrays.safetensors", "wb") as handle:
         handle.write(save(dict(sorted(arrays.items()))))
     row = {name: getattr(result, name) for name in _RESULT}
+    if result.intervals:
+        row["intervals"] = result.intervals
     write_json(folder / "result.json", row)
     return {"metric": result.metric}
+
+
+def load_result_arrays(folder: Path) -> Mapping[str, np.ndarray[Any, Any]]:
+    """Read the arrays that `save_result` wrote beside a result, without what they are of each example."""
+    from safetensors.numpy import load_file
+
+    stored: Mapping[str, np.ndarray[Any, Any]] = load_file(folder / "arrays.safetensors")
+    return {name.removeprefix("arrays/"): v for name, v in stored.items() if name.startswith("arrays/")}
 
 
 _RESULT = ("metric", "signature", "primary", "values", "sd", "n_human", "n_model", "status", "notes")

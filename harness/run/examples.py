@@ -76,12 +76,18 @@ def draw(settings: Settings, steps: Steps) -> Drawn:
     if model is not None:
         steps.ask(model.check_ready)
         steps.ask(partial(model.demand, "generate", settings.decoder))
-    spec = model or settings.scorer
+    spec = cutter(settings)
     tokenizer = NO_TOKENIZER if spec is None else steps.ask(lambda: tokenizer_digest(spec))
     examples = _examples(settings, steps, fingerprint, spec, tokenizer)
     human = _human(settings, steps, examples, spec, tokenizer)
     chat = _chat(settings, steps, examples, tokenizer)
     return Drawn(fingerprint, spec, tokenizer, examples, human, chat)
+
+
+def cutter(settings: Settings) -> ModelSpec | None:
+    """Whose tokens the rows are kept in: the model's under test, else the scorer's; None: texts alone."""
+    roles = (settings.model if settings.generations is None else None, settings.scorer)
+    return next((spec for role in roles if role is not None and (spec := role.tokenizer_spec()) is not None), None)
 
 
 def tokenizer_of(steps: Steps, spec: ModelSpec | None) -> Tokenizer | None:

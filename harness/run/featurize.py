@@ -18,6 +18,7 @@ import numpy as np
 from openended.harness.contract import Need, Scope, Side
 from openended.harness.decoding.base import Decoder, QDecoder
 from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.models.backend import BackendSpec
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import tokenizer_digest
@@ -161,6 +162,7 @@ class Featurizer:
     def _scores(self, source: Source, need: Need, beside: Sequence[Need]) -> None:
         """Token NLL under a language model's full distribution; in the same pass vectors, if both are one model's."""
         spec = self._model(need)
+        self.steps.ask(partial(spec.demand, "score"))
         vectors = Need("embeddings", by="embedder", scope=WHOLE)
         options = dict(need.options)
         bos = bool(options.pop("bos", False))
@@ -179,7 +181,7 @@ class Featurizer:
         for entry in embedded:
             self._keep_vectors(source, vectors, entry)
 
-    def _one_model(self, embedder: EmbedderSpec, scorer: ModelSpec) -> bool:
+    def _one_model(self, embedder: EmbedderSpec, scorer: BackendSpec) -> bool:
         """True where one pass of the scorer can make the embedder's vectors too."""
         if embedder.kind != "causal" or embedder.lengths:
             return False
@@ -212,6 +214,8 @@ class Featurizer:
             raise UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
         if not isinstance(decoder, QDecoder):
             raise UndefinedMetric(decoder.no_q_reason)
+        if reason := self.steps.ask(partial(model.cannot, "next_token", decoder)):
+            raise UndefinedMetric(reason)
         shortest, q_decoder = self.settings.least, decoder
 
         def build(folder: Path) -> Mapping[str, Any]:
@@ -231,7 +235,7 @@ class Featurizer:
 
         self._set(source, need, _content(entry), stats if need.kind == "next_token" else negative_log)
 
-    def _score_of(self, source: Source, need: Need, spec: ModelSpec, *, bos: bool) -> Wanted:
+    def _score_of(self, source: Source, need: Need, spec: BackendSpec, *, bos: bool) -> Wanted:
         what = f"{source.title} {need.scope}" + (" bos" if bos else "")
         other = spec is not self.settings.scorer and self._id(spec) != self._id(self.settings.scorer)
         inputs = {"rows": source.digest, "scorer": self._id(spec), **_chat(source, spec)}
@@ -246,22 +250,22 @@ class Featurizer:
         """Whose tokens are counted; None: whitespace words."""
         if need.by == "words":
             return None
-        return counter(self.settings) if need.by == "scorer" else self._model(need)
+        return counter(self.settings) if need.by == "scorer" else self._model(need).tokenizer_spec()
 
-    def _model(self, need: Need) -> ModelSpec:
+    def _model(self, need: Need) -> BackendSpec:
         role = "model" if need.by in ("model", "decoder") else "scorer"
         spec = self.settings.model if role == "model" else self.settings.scorer
         if spec is None:
             raise UndefinedMetric(hint(role) if role == "scorer" else f"needs {need.kind} by the model: set model=…")
         return spec
 
-    def _id(self, spec: ModelSpec | EmbedderSpec | None) -> str | None:
+    def _id(self, spec: BackendSpec | EmbedderSpec | None) -> str | None:
         """Digest of what makes two models the same one; None if there is none or a plan finds it missing."""
         identity = self.steps.ask(spec.identity) if spec is not None else None
         return digest(identity) if identity else None
 
 
-def _chat(source: Source, spec: ModelSpec) -> dict[str, str | None]:
+def _chat(source: Source, spec: BackendSpec) -> dict[str, str | None]:
     """What enters a key beside the rows where a model reads the prompts through its chat template."""
     if not spec.chat_template:
         return {}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from openended.harness.models.backend import BackendSpec
 from openended.harness.models.sizes import ModelSize, model_size
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.pipeline import Outcome
@@ -40,14 +41,14 @@ class Forecast:
     """Steps that can begin at once."""
     waits: int = 0
     """Steps that wait for what is missing or still to be made."""
-    models: dict[ModelSpec, set[str]] = field(default_factory=dict)
+    models: dict[BackendSpec, set[str]] = field(default_factory=dict)
     """Model → its roles."""
     files: dict[str, FileNeed] = field(default_factory=dict)
     missing: dict[str, None] = field(default_factory=dict)
     """What is missing beside models and files, each reason once."""
-    generate: dict[str, tuple[ModelSpec | None, str, int, int]] = field(default_factory=dict)
+    generate: dict[str, tuple[BackendSpec | None, str, int, int]] = field(default_factory=dict)
     """Texts to make: what → (model, decoder, texts, tokens at most)."""
-    reads: dict[tuple[str, str, ModelSpec], tuple[int, int]] = field(default_factory=dict)
+    reads: dict[tuple[str, str, BackendSpec], tuple[int, int]] = field(default_factory=dict)
     """(stage, rows, model) → (texts, tokens at most) that a model reads."""
     measures: Counter[str] = field(default_factory=Counter)
     """Metric → values to compute."""
@@ -72,7 +73,7 @@ class Forecast:
             self._work(settings, line, rows)
 
     def _needs(self, s: Settings, outcome: Outcome) -> None:
-        roles = {"model": s.model if s.generations is None else None, "scorer": s.scorer}
+        roles: dict[str, BackendSpec | None] = {"model": s.model if s.generations is None else None, "scorer": s.scorer}
         roles["embedder"] = s.embedder.model_spec() if s.embedder is not None else None
         if s.decoder is not None and s.generations is None:
             roles |= dict(s.decoder.companions())
@@ -125,8 +126,8 @@ class Forecast:
         return self.tokens * _TOKEN_BYTES + scored * _SCORE_BYTES + self.read("embed") * _VECTOR_BYTES
 
     def sizes(self) -> dict[ModelSpec, ModelSize]:
-        """Return model → what is known of it."""
-        return {spec: model_size(spec) for spec in self.models}
+        """Return model of this machine → what is known of it."""
+        return {spec: model_size(spec) for spec in self.models if isinstance(spec, ModelSpec)}
 
     def time(self, rates: Rates) -> tuple[float | None, Sure]:
         """Return seconds and how sure they are; None where a model's rate is not known.
@@ -160,14 +161,14 @@ def _of_model(line: Planned) -> bool:
 def _sides(s: Settings) -> tuple[str, str]:
     """Return what stands for the rows of both sides while their digests are not known."""
     cuts = s.model if s.generations is None and s.model is not None else s.scorer
-    name = cuts.path if cuts is not None else None
+    name = canonical(_bare(cuts)) if cuts is not None else None
     human = digest([canonical(s.task), s.num_examples, s.max_new_tokens, name])
     drawn = s.seed if s.decoder is not None and s.decoder.stochastic else None
     maker = [canonical(s.model), canonical(s.decoder), drawn, s.samples, s.least]
     return human, digest([human, s.generations or maker])
 
 
-def _who(s: Settings, stage: str) -> ModelSpec | None:
+def _who(s: Settings, stage: str) -> BackendSpec | None:
     """Return the model of a stage that reads texts."""
     role = PASSES.get(stage)
     if role == "embedder":
@@ -176,6 +177,8 @@ def _who(s: Settings, stage: str) -> ModelSpec | None:
     return _bare(spec) if spec is not None else None
 
 
-def _bare(spec: ModelSpec) -> ModelSpec:
+def _bare(spec: BackendSpec) -> BackendSpec:
     """Return a model without its name in tables: one under two names is one."""
+    if not isinstance(spec, ModelSpec):
+        return spec
     return ModelSpec(path=spec.path, revision=spec.revision, dtype=spec.dtype, chat_template=spec.chat_template)

@@ -9,6 +9,7 @@ from typing import Any
 
 from openended.harness.decoding.base import Decoder
 from openended.harness.errors import SpecError
+from openended.harness.models.spec import ModelSpec
 from openended.harness.progress import progress
 from openended.harness.rows import write_rows
 from openended.harness.run import artefacts as stages
@@ -34,7 +35,9 @@ def generate(settings: Settings, steps: Steps, drawn: Drawn, decoder: Decoder | 
     read = chat if s.chat_model else drawn.human
     longest = int(read.meta["longest_prompt"]) if read is not None else 0
     decoder.plan_check(steps.ask(model.context_length), length, longest)
-    steps.ask(partial(decoder.check_model, model))
+    model.check_lengths(decoder, max_new_tokens=length, min_new_tokens=s.least)
+    if isinstance(model, ModelSpec):
+        steps.ask(partial(decoder.check_model, model))
     spec = {
         "dtype": model.dtype,
         "decoder": canonical(decoder),
@@ -59,7 +62,7 @@ def generate(settings: Settings, steps: Steps, drawn: Drawn, decoder: Decoder | 
                 folder, lm, decoder, drawn.prompts, chat=chat.path / stages.CHAT if chat else None,
                 seed=s.seed, samples=s.samples, max_new_tokens=length, min_new_tokens=s.least,
                 batch_size=s.runtime.batch_size, flush_seconds=s.runtime.flush_seconds, advance=advance,
-                companions=others,
+                companions=others, recode=tokenizer_of(steps, drawn.tokenizer_spec),
             )  # fmt: skip
 
     entry = steps.step("generate", f"{model.title} {decoder.title}", spec, inputs, build, resumable=True)

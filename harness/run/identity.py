@@ -14,8 +14,8 @@ from pathlib import Path
 from openended.harness.contract import Metric, Need, Spec
 from openended.harness.decoding.base import Decoder
 from openended.harness.io import file_digest
+from openended.harness.models.backend import BackendSpec
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import ModelSpec
 from openended.harness.published.files import kind_of
 from openended.harness.rows import Rows
 from openended.harness.run.artefacts import HUMAN_ROWS
@@ -52,7 +52,8 @@ def facts(settings: Settings, metric: Metric, human: Source, model: Source, fing
         place = f"{e.pooling}/{e.layer}/{e.max_length or 'full'}"
         out["embedder"] = f"{e.title}@{digest(e.identity())[:SHORT]}/{place}{_toy(e, s)}"
     if "scorer" in roles and s.scorer is not None:
-        out["scorer"] = f"{s.scorer.title}@{digest(s.scorer.identity())[:SHORT]}{_toy(s.scorer, s)}"
+        mark = f" ({s.scorer.mark})" if s.scorer.mark else ""
+        out["scorer"] = f"{s.scorer.title}@{digest(s.scorer.identity())[:SHORT]}{_toy(s.scorer, s)}{mark}"
     elif counts_tokens(metric):
         out["tokens"] = tokens_fact(s)
     n_human, n_model = _count(human), _count(model)
@@ -63,6 +64,8 @@ def facts(settings: Settings, metric: Metric, human: Source, model: Source, fing
     out["length"] = f"{s.max_new_tokens}{' words' if cut_by_words(s) else ''}"
     if s.model is not None and s.generations is None and any(map(_reads_q, needs)):
         out["min_new_tokens"] = str(s.least)  # Q gives the end of text no probability before
+    if s.model is not None and s.generations is None and s.model.mark:
+        out["model"] = s.model.mark  # what nobody checked does not stand beside what was
     out["task"] = f"{s.task.name}@{digest([canonical(s.task), fingerprint])[:SHORT]}"
     out["texts"] = (texts_digest(human.entry) or "?")[:SHORT]
     return out
@@ -74,7 +77,7 @@ def columns_fact(settings: Settings) -> dict[str, str]:
     return {"columns": "+".join(f"{ours}={theirs}" for ours, theirs in pairs)} if pairs else {}
 
 
-def _toy(spec: ModelSpec | EmbedderSpec, settings: Settings) -> str:
+def _toy(spec: BackendSpec | EmbedderSpec, settings: Settings) -> str:
     return f" ({TOY})" if is_toy(spec, settings) else ""
 
 
@@ -158,11 +161,12 @@ def system_name(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).stem if kind_of(path) in path.name else path.name.removesuffix(".gz")
 
 
-def _model(role: str, spec: ModelSpec | EmbedderSpec | None) -> dict[str, Json]:
+def _model(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, Json]:
     """The axes of a model by its role: the title, every option, and a digest of the weights whatever their path."""
     if spec is None:
         return {role: None}
-    options = _options(role, spec, without=("label",))  # the title says it
+    reached = spec.carried if isinstance(spec, BackendSpec) else ()
+    options = _options(role, spec, without=("label", *reached))  # the title says the label
     own = {f.removeprefix(f"{role}.") for f in options}
     content = {name: value for name, value in spec.identity().items() if name not in own}
     return {role: spec.title, **options, f"{role}.digest": digest(content)[:LONG]}

@@ -11,6 +11,7 @@ import re
 from openended.harness.contract import Metric, Need
 from openended.harness.errors import DataError
 from openended.harness.io import file_digest
+from openended.harness.models.backend import BackendSpec
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import BUNDLED, ModelSpec
 from openended.harness.models.tokenizer import tokenizer_digest
@@ -28,9 +29,10 @@ def hint(role: str) -> str:
     return f"no {role}: {HINT.format(role=role)}"
 
 
-def is_toy(spec: ModelSpec | EmbedderSpec, settings: Settings) -> bool:
+def is_toy(spec: BackendSpec | EmbedderSpec, settings: Settings) -> bool:
     """Say whether a judge is a bundled model on texts that are none of its own domain."""
-    return spec.path.startswith(BUNDLED) and settings.task.name != HOME
+    here = isinstance(spec, ModelSpec | EmbedderSpec) and spec.path.startswith(BUNDLED)
+    return here and settings.task.name != HOME
 
 
 def counts_tokens(metric: Metric) -> bool:
@@ -41,8 +43,10 @@ def counts_tokens(metric: Metric) -> bool:
 
 def counter(settings: Settings) -> ModelSpec | None:
     """Whose tokens the text statistics count: the scorer's, else the model's under test; None: whitespace words."""
+    if settings.scorer is not None:
+        return settings.scorer.tokenizer_spec()
     tested = settings.model if settings.generations is None else None
-    return settings.scorer or tested
+    return tested.tokenizer_spec() if tested is not None else None
 
 
 def cut_by_words(settings: Settings) -> bool:
@@ -68,7 +72,7 @@ def tokens_fact(settings: Settings) -> str:
 def remarks(settings: Settings) -> list[str]:
     """Return what the reader of a table must know of the judges."""
     s, out = settings, list[str]()
-    roles: tuple[tuple[str, ModelSpec | EmbedderSpec | None], ...] = (("scorer", s.scorer), ("embedder", s.embedder))
+    roles: tuple[tuple[str, BackendSpec | EmbedderSpec | None], ...] = (("scorer", s.scorer), ("embedder", s.embedder))
     read = {need.by for metric in s.metrics for need in metric.needs()}
     out += [f"{role} {spec.title}: {TOY}" for role, spec in roles if spec and role in read and is_toy(spec, s)]
     if s.scorer is None and any(map(counts_tokens, s.metrics)):
@@ -86,19 +90,20 @@ def human_need(settings: Settings) -> Need | None:
     return next((need for need in needs if (need.kind, need.by) == ("token_nll", "scorer")), None)
 
 
-def card_perplexity(spec: ModelSpec) -> float:
+def card_perplexity(spec: BackendSpec) -> float:
     """Validation perplexity by the model's card; NaN where there is no card, or none in it."""
-    card = spec.folder / "README.md" if spec.folder is not None else None
+    folder = spec.folder if isinstance(spec, ModelSpec) else None
+    card = folder / "README.md" if folder is not None else None
     if card is None or not card.is_file():
         return math.nan
     try:
         found = _CARD.search(card.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as err:
-        raise DataError(f"model {spec.path}: cannot read its card {card} ({err})") from err
+        raise DataError(f"model {spec.title}: cannot read its card {card} ({err})") from err
     return float(found[1]) if found else math.nan
 
 
-def out_of_domain(spec: ModelSpec, human: float) -> str | None:
+def out_of_domain(spec: BackendSpec, human: float) -> str | None:
     """Compare the scorer's perplexity on the human side with its card's; return what to say where they lie far apart.
 
     Args:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+import math
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from openended.harness.contract import Features, Metric, Need
 from openended.harness.errors import DataError, HarnessError, UndefinedMetric, first_line
 from openended.harness.io import file_digest
 from openended.harness.record import ResultRow
+from openended.harness.resampling import Plan, Replicates
 from openended.harness.rows import Rows
 from openended.harness.run import artefacts as stages
 from openended.harness.run.featurize import Featurizer
@@ -20,11 +24,13 @@ from openended.harness.run.identity import facts
 from openended.harness.run.steps import Source
 from openended.harness.signature import canonical, digest, signature
 from openended.harness.types import HUMAN, MetricResult
-from openended.metrics._judgments import JudgmentMetric
+from openended.metrics._raters import SIMULATED
+from openended.metrics._rows import ReadsFile
 
 log = logging.getLogger(__name__)
 
 System = Literal["human", "model", "ceiling"]
+RESAMPLING_VERSION = 1  # raised when draws are made differently; enters the keys of results that have any
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,7 @@ class Measure:
         self.steps = sides.steps
         self.fingerprint = fingerprint
         self.others = tuple(others)
+        self.plan = Plan(sides.settings.intervals)
 
     def measure(self, metric: Metric, system: System, human: Source, model: Source) -> Measured | None:
         """Return the metric's result for a system; None while planning what is not made yet."""
@@ -81,9 +88,11 @@ class Measure:
                 raise
             except Exception as err:
                 raise _BrokenMetric(f"failed with {type(err).__name__}: {first_line(err)}") from err
-            return stages.save_result(folder, result)
+            return stages.save_result(folder, with_intervals(metric, features, result, self.plan))
 
         spec = {"metric": canonical(metric), "facts": dict(known), "system": "model" if system == HUMAN else system}
+        if self.plan.count:
+            spec["intervals"] = [self.plan.count, RESAMPLING_VERSION]
         try:
             entry = self.steps.step("measure", f"{metric.name} {system}", spec, inputs, build)
         except _BrokenMetric as err:
@@ -124,7 +133,7 @@ class Measure:
         model_side = theirs or ours
         if human_side is None or model_side is None:
             raise UndefinedMetric(f"{metric.name} reads neither side")
-        if isinstance(metric, JudgmentMetric):
+        if isinstance(metric, ReadsFile):
             columns = self.sides.settings.judgment_columns
             judged = {
                 need: metric.read(self._judgments(), columns) for need in metric.needs() if need.kind == "judgments"
@@ -142,9 +151,34 @@ class Measure:
         path = self.sides.settings.judgments
         if path is None:
             raise UndefinedMetric("needs human judgments: give judgments=FILE")
+        if path.startswith(SIMULATED):
+            raise UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
         if not Path(path).is_file():
             raise DataError(f"judgments: no such file: {path}")
         return Path(path)
+
+
+def with_intervals(metric: Metric, features: Features, result: MetricResult, plan: Plan) -> MetricResult:
+    """Add draws of the values and their intervals; what stands in the way becomes a note, and a line of the log."""
+    if result.status != "ok" or not plan.count:
+        return result
+    try:
+        made = metric.replicates(features, result, plan) if plan.enough(features.model.ids) else {}
+    except Exception as err:
+        said = f"no interval: {type(err).__name__}: {first_line(err)}"
+        log.warning("metric %s: %s", metric.name, said)
+        log.debug("%s", "".join(traceback.format_exception(err)))
+        return replace(result, notes=(*result.notes, said))
+    return replace(result, **_drawn(metric, result.values, made))
+
+
+def _drawn(metric: Metric, values: Mapping[str, float], made: Mapping[str, Replicates]) -> dict[str, Any]:
+    """Return the fields of a result that hold the draws and the intervals of the values that have them."""
+    sound = {k: r for k, r in made.items() if math.isfinite(values.get(k, math.nan)) and np.isfinite(r.draws).all()}
+    draws = {k: r.draws for k, r in sound.items()}
+    draws |= {f"noise/{k}": np.array([r.noise]) for k, r in sound.items() if r.noise > 0}
+    intervals = {k: asdict(r.interval(values[k], metric.bounds)) for k, r in sound.items()}
+    return {"draws": draws, "intervals": intervals}
 
 
 def _undefined(

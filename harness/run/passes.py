@@ -15,7 +15,7 @@ import numpy as np
 from openended.harness.contract import Scope
 from openended.harness.decoding.base import QDecoder
 from openended.harness.errors import SpecError
-from openended.harness.models.backend import Embedded
+from openended.harness.models.backend import BackendSpec, Embedded
 from openended.harness.models.embedder import EmbedderSpec, embed, embed_lengths, embed_texts
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import pair_ids, token_ids, tokenizer_digest, word_ids
@@ -28,6 +28,7 @@ from openended.harness.run.steps import Build, Source
 from openended.harness.types import Ragged
 
 if TYPE_CHECKING:
+    from openended.harness.models.backend import Backend
     from openended.harness.models.transformers import LanguageModel
 
 
@@ -56,7 +57,7 @@ class Passes:
 
     def score_and_embed(
         self,
-        spec: ModelSpec,
+        spec: BackendSpec,
         embedder: EmbedderSpec | None,
         source: Source,
         scope: Scope,
@@ -81,7 +82,7 @@ class Passes:
 
         def save(folder: Path) -> Mapping[str, Any]:
             stages.save_ragged(folder, nll)
-            return {"n": len(nll), "tokens": len(nll.values), "device": str(lm.device)}
+            return {"n": len(nll), "tokens": len(nll.values), "device": str(lm.device), **lm.provenance()}
 
         return [save] if vectors is None else [save, _saver(vectors, lm)]
 
@@ -104,7 +105,7 @@ class Passes:
         return [_saver(made[length], model) for i in places if (length := specs[i].max_length) is not None]
 
     def read_q(
-        self, folder: Path, spec: ModelSpec, decoder: QDecoder, source: Source, min_new_tokens: int
+        self, folder: Path, spec: BackendSpec, decoder: QDecoder, source: Source, min_new_tokens: int
     ) -> Mapping[str, Any]:
         """Write the statistics of a decoder's Q on a source."""
         lm = self.session.model(spec, self.runtime)
@@ -114,17 +115,19 @@ class Passes:
                 _prompts(source, spec), rows.token_ids, [decoder], min_new_tokens=min_new_tokens,
                 batch_size=self._rows_at_once(lm), advance=advance,
             )  # fmt: skip
-        return {**stages.save_next_token(folder, stats), "device": str(lm.device)}
+        return {**stages.save_next_token(folder, stats), "device": str(lm.device), **lm.provenance()}
 
     def _rows_at_once(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
         return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
 
-    def _ids(self, source: Source, spec: ModelSpec) -> tuple[Ragged, Ragged]:
+    def _ids(self, source: Source, spec: BackendSpec) -> tuple[Ragged, Ragged]:
         """Token ids of prompts and continuations under a model's tokenizer; kept ids where it is the same one."""
-        rows = Rows(source.path)
-        if source.tokenizer == tokenizer_digest(spec):
+        rows, cuts = Rows(source.path), spec.tokenizer_spec()
+        if cuts is None:
+            raise SpecError(f"model {spec.title}: it has no tokenizer to score with")
+        if source.tokenizer == tokenizer_digest(cuts):
             return _prompts(source, spec), rows.token_ids
-        return pair_ids(self.session.tokenizer(spec), rows.prompts, rows.texts)
+        return pair_ids(self.session.tokenizer(cuts), rows.prompts, rows.texts)
 
     def _progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
         return progress(title, total, unit="texts", enabled=self.runtime.progress)
@@ -144,7 +147,7 @@ def own_tokens(source: Source, scope: Scope) -> Ragged:
     return rows.token_ids if scope == "continuation" else join_ragged(rows.prompt_ids, rows.token_ids)
 
 
-def _prompts(source: Source, spec: ModelSpec) -> Ragged:
+def _prompts(source: Source, spec: BackendSpec) -> Ragged:
     """Prompt ids as a model reads them: through its chat template where it is the model under test and has one."""
     rows = Rows(source.path)
     if not spec.chat_template:
@@ -156,7 +159,7 @@ def _prompts(source: Source, spec: ModelSpec) -> Ragged:
     return Ragged.from_rows((ids[example] for example in rows.ids), np.int64)
 
 
-def _saver(made: Embedded, model: LanguageModel) -> Build:
+def _saver(made: Embedded, model: LanguageModel | Backend) -> Build:
     return partial(_save, made=made, device=str(model.device))
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from openended.harness.errors import DataError, HarnessError
 from openended.harness.io import read_json
+from openended.harness.models.backend import BackendSpec
 from openended.harness.models.sizes import model_size
 from openended.harness.models.spec import BUNDLED, ModelSpec, bundled_models
 from openended.harness.signature import digest
@@ -31,7 +32,7 @@ class Rates:
     measures: dict[str, float] = field(default_factory=dict)
     """Metric → median seconds."""
 
-    def of_generating(self, spec: ModelSpec, decoder: str) -> tuple[float | None, Sure]:
+    def of_generating(self, spec: BackendSpec, decoder: str) -> tuple[float | None, Sure]:
         """Return tokens a second of a model under a decoder."""
         own = {model: rate for (model, name), rate in self.generate.items() if name == decoder}
         every = {model: rate for (model, _), rate in self.generate.items()}
@@ -41,14 +42,16 @@ class Rates:
             sure = "scaled" if sure == "measured" else sure
         return found, sure
 
-    def of_passing(self, spec: ModelSpec) -> tuple[float | None, Sure]:
+    def of_passing(self, spec: BackendSpec) -> tuple[float | None, Sure]:
         """Return tokens a second of one pass."""
         return self._rate(spec, self.passes)
 
-    def _rate(self, spec: ModelSpec, rates: Mapping[str, float]) -> tuple[float | None, Sure]:
+    def _rate(self, spec: BackendSpec, rates: Mapping[str, float]) -> tuple[float | None, Sure]:
         own = _digest(spec)
         if own is not None and own in rates:
             return rates[own], "measured"
+        if not isinstance(spec, ModelSpec):
+            return None, "unknown"
         size = model_size(spec).parameters
         known = [(model_size(one).parameters, rates.get(_digest(one) or "")) for one in _bundled()]
         scaled = [rate * count / size for count, rate in known if rate and count and size]
@@ -89,7 +92,7 @@ def _manifests(stage: Path) -> Iterator[dict[str, Any]]:
             yield manifest
 
 
-def _digest(spec: ModelSpec) -> str | None:
+def _digest(spec: BackendSpec) -> str | None:
     try:
         return digest(spec.identity())
     except HarnessError:

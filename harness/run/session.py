@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.contract import Side, Tokenizer
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import load_tokenizer
+from openended.harness.models.tokenizer import load_tokenizer, tokenizer_digest
 from openended.harness.run.settings import Runtime
-from openended.harness.signature import digest
+from openended.harness.signature import canonical, digest
 from openended.harness.store import Store
 from openended.harness.types import Json
 
 if TYPE_CHECKING:
     from openended.harness.decoding.base import Decoder
+    from openended.harness.models.backend import Backend, BackendSpec
     from openended.harness.models.embedder import EmbedderSpec
-    from openended.harness.models.local import TransformersBackend
 
 log = logging.getLogger(__name__)
 
@@ -75,17 +75,19 @@ class Session:
             self._said.add(text)
             log.warning("%s", text)
 
-    def model(self, spec: ModelSpec, runtime: Runtime) -> TransformersBackend:
+    def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
         """Return a model, loaded by its backend; the least recently used one is freed when too many are kept."""
         spread = runtime.device_map
 
         def load(device: str) -> Any:  # noqa: ANN401
             return spec.load(device=device, device_map=spread)
 
-        backend: TransformersBackend = self._load([spec.identity(), spread], spec.title, runtime, load)
+        reached = {name: canonical(getattr(spec, name)) for name in sorted(spec.carried)}
+        named: list[Any] = [spec.identity(), spread, *([reached] if reached else [])]
+        backend: Backend = self._load(named, spec.title, runtime, load)
         return backend
 
-    def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, TransformersBackend]:
+    def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, Backend]:
         """Return the models that a decoder needs beside the one under test."""
         return {name: self.model(spec, runtime) for name, spec in decoder.companions().items()}
 
@@ -114,7 +116,7 @@ class Session:
 
     def tokenizer(self, spec: ModelSpec) -> Tokenizer:
         """Return a model's tokenizer; no weights are loaded."""
-        key = digest(spec.identity())
+        key = digest([tokenizer_digest(spec), spec.bos])
         if key not in self._tokenizers:
             self._tokenizers[key] = load_tokenizer(spec)
         return self._tokenizers[key]

@@ -12,10 +12,12 @@ from typing import Any, ClassVar, Literal, cast
 from openended.harness.contract import Metric, Spec, Task
 from openended.harness.decoding.base import Decoder
 from openended.harness.errors import SpecError, suggest
+from openended.harness.models.backend import BackendSpec
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.placement import DeviceMap
 from openended.harness.models.spec import BUNDLED, ModelSpec
 from openended.harness.registry import build, construct
+from openended.harness.resampling import COUNT
 from openended.harness.signature import canonical
 from openended.harness.types import Json
 
@@ -79,9 +81,9 @@ class Settings(Spec):
     experiment: str
     """Names the folder of the run and of the report."""
     task: Task
-    model: ModelSpec | None
+    model: BackendSpec | None
     decoder: Decoder | None
-    scorer: ModelSpec | None
+    scorer: BackendSpec | None
     embedder: EmbedderSpec | None
     metrics: tuple[Metric, ...]
     num_examples: int | Literal["all"]
@@ -98,6 +100,8 @@ class Settings(Spec):
     features: Mapping[str, str | None] = field(default_factory=dict)
     """`human` and `model`: files of vectors, one a text, in place of an embedder."""
     judgments: str | None
+    intervals: int = COUNT
+    """Draws for the intervals of the values; 0: none."""
     judgment_columns: Mapping[str, str] = field(default_factory=dict)
     """Our name of a column of that file → the file's."""
     runtime: Runtime
@@ -109,6 +113,8 @@ class Settings(Spec):
         """Counts are positive; who generates has a model, a decoder and a length."""
         self.require(self.num_examples == "all" or self.num_examples >= 1, "num_examples", "1 or more, or all")
         self.require(self.samples >= 1, "samples", "1 or more")
+        even = self.intervals == 0 or (self.intervals >= 40 and self.intervals % 2 == 0)
+        self.require(even, "intervals", "0 (none) or an even number of draws, 40 or more")
         self.require(self.max_new_tokens is None or self.max_new_tokens >= 1, "max_new_tokens", "1 or more, or null")
         fits = self.least >= 0 and (self.max_new_tokens is None or self.least <= self.max_new_tokens)
         self.require(fits, "min_new_tokens", "0 (a text may end at once) to max_new_tokens")
@@ -146,8 +152,8 @@ class Settings(Spec):
     @property
     def chat_model(self) -> ModelSpec | None:
         """The model under test if it reads its prompts through a chat template, else None."""
-        chats = self.model is not None and self.model.chat_template and self.generations is None
-        return self.model if chats else None
+        here = self.model if isinstance(self.model, ModelSpec) and self.generations is None else None
+        return here if here is not None and here.chat_template else None
 
     def spec(self) -> dict[str, Json]:
         """Everything that can change a number, as plain JSON."""
@@ -227,10 +233,10 @@ def _judge(node: Mapping[str, Any] | None, task: str) -> Mapping[str, Any] | Non
     return {**node, "path": _JUDGE} if task == HOME else None
 
 
-def _model(node: Mapping[str, Any] | None, where: str) -> ModelSpec | None:
+def _model(node: Mapping[str, Any] | None, where: str) -> BackendSpec | None:
     if not node:
         return None
     made = build("model", node, where)
-    if not isinstance(made, ModelSpec):
-        raise SpecError(f"{where}: expected a model that runs in this process, got {made.name}")
+    if not isinstance(made, BackendSpec):
+        raise SpecError(f"{where}: expected a model, got {made.name}")
     return made

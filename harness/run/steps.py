@@ -70,7 +70,7 @@ class Steps:
     missing: list[str] = field(default_factory=list)
     """What a plan found to be missing: files and models, with how to get them."""
     provenance: dict[str, Mapping[str, Json]] = field(default_factory=dict)
-    """Name of an input that was found → what made it differently."""
+    """Name of an input that was found → what made it differently; of one that a server made, what it told of itself."""
     _entries: dict[str, Entry | None] = field(default_factory=dict)
     """Key → what was made, found or planned under it."""
 
@@ -159,6 +159,8 @@ class Steps:
         if not entry.made:
             device = {"device": entry.meta["device"]} if "device" in entry.meta else {}
             self.provenance[name] = difference(entry.maker, maker()) | device
+        if "served" in entry.meta:
+            self.provenance[name] = {**self.provenance.get(name, {}), "served": entry.meta["served"]}
         self.timings[stage] = round(self.timings.get(stage, 0.0) + seconds, 3)
         level = logging.INFO if entry.made or stage != "measure" else logging.DEBUG
         state = "made" if entry.made else "found"

@@ -11,6 +11,7 @@ import pytest
 from openended.harness.contract import Spec
 from openended.harness.errors import SpecError
 from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.openai import ServerSpec
 from openended.harness.models.transformers import ModelSpec
 from openended.harness.registry import members
 from openended.harness.report.read.fold import fold
@@ -33,6 +34,8 @@ def made(cls: Any) -> Any:
     """A spec of the class; what has no default is a word."""
     if cls is ModelSpec:
         return cls(**HUB)
+    if cls is ServerSpec:
+        return cls(path="served", base_url="http://127.0.0.1:9", chat=True)
     if cls is EmbedderSpec:
         return cls(**HUB, max_length=8, lengths=(8, 16))
     missing = [f.name for f in dataclasses.fields(cls) if f.default is f.default_factory is dataclasses.MISSING]
@@ -85,7 +88,8 @@ def settings(**parts: Any) -> Settings:
 def specs() -> list[tuple[str, Any]]:
     """Every registered spec in its role; the scorer is a model."""
     found = [(role, made(cls)) for role in ("task", "decoder", "metric") for cls in members(role).values()]
-    return [*found, *((r, made(ModelSpec)) for r in ("model", "scorer")), ("embedder", made(EmbedderSpec))]
+    models = ((role, made(cls)) for role in ("model", "scorer") for cls in (ModelSpec, ServerSpec))
+    return [*found, *models, ("embedder", made(EmbedderSpec))]
 
 
 SPECS = specs()
@@ -117,7 +121,8 @@ def test_group_name_version_and_every_option_move_the_key(role, spec, monkeypatc
     changed = changes(spec)
     assert len({key(one) for one in (spec, *changed.values())}) == 1 + len(changed)
     left = {f.name for f in dataclasses.fields(spec)} - set(changed)
-    assert left <= {"temperature_order"}, "no other value was found; some decoders take one order alone"
+    one_way = {"base_url", "endpoints"}  # an address alone, or several in its place
+    assert left <= {"temperature_order", *one_way}, "no other value was found; some decoders take one order alone"
     before = key(spec)
     for name in ("group", "name"):
         with monkeypatch.context() as patch:
@@ -157,7 +162,13 @@ def check_apart(folder: Path, *, human: bool) -> None:
 
 
 REFUSED = ("scorer", "chat_template")  # only the model under test chats
-APART = [(role, spec, field) for role, spec in SPECS for field in changes(spec) if (role, field) != REFUSED]
+APART = [
+    (role, spec, field)
+    for role, spec in SPECS
+    for field in changes(spec)
+    if (role, field) != REFUSED
+    and field not in getattr(spec, "carried", ())  # how a server is reached: see test_openai
+]
 
 
 @pytest.mark.parametrize(("role", "spec", "field"), APART, ids=[f"{r}-{s.name}-{f}" for r, s, f in APART])

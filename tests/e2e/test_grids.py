@@ -133,7 +133,7 @@ def grid_process(words: list[str], cwd: Path):
         run = subprocess.Popen(
             command(words), cwd=cwd, env=ENV, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True,
             # A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )  # fmt: skip
     try:
         yield run

@@ -151,7 +151,9 @@ class Table:
         if any(math.isfinite(cell.own) for row in self.rows for cell in row.cells):
             used.append("in brackets: the metric's own spread (over clusterings or draws, or a standard error)")
         if any(cell.interval for row in self.rows for cell in row.cells):
-            used.append("[low, high] 95 % interval of the metric itself (unless its signature names another level)")
+            used.append(
+                "[low, high] 95 % interval (the metric's own, at the level that its signature names, or over examples)"
+            )
         return "; ".join(used) + "." if used else ""
 
 

@@ -14,7 +14,7 @@ from tests.harness.report.synthetic import quickstart
 def test_every_figure_of_a_grid_is_traced_with_the_values_of_its_systems(tmp_path):
     results = read_results([quickstart(tmp_path, decoders=("greedy", "nucleus"), texts=False)])
     traces = {}
-    paths = draw_all(results, tmp_path / "figures", traces)
+    paths = draw_all(results, tmp_path / "figures", traces=traces)
     assert {p.stem for p in paths} == set(traces)
     panel = next(p for p in traces["metrics"]["panels"] if p["title"].startswith("MAUVE"))
     drawn = sorted(x for x, _ in panel["series"][0]["points"])

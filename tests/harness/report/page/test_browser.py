@@ -61,7 +61,7 @@ def page(opened, report):
     opened.goto("about:blank")
     opened.set_viewport_size({"width": 1280, "height": 900})
     opened.goto(report.as_uri())
-    opened.locator(".example").first.wait_for()
+    reading(opened)
     opened.faults.clear()
     opened.asked.clear()
     yield opened
@@ -72,6 +72,12 @@ def page(opened, report):
 def names(page):
     """Ids of the first examples, in the order in view."""
     return page.locator(".example h3").all_inner_texts()
+
+
+def reading(page):
+    """Texts are drawn where somebody looks."""
+    page.locator("#texts").scroll_into_view_if_needed()
+    page.locator(".example").first.wait_for()
 
 
 def control(page, name):
@@ -298,7 +304,7 @@ def test_many_texts_lie_beside_the_page_and_load_when_needed(opened, runs, tmp_p
     assert tmp_path / "r/page/source-0.js" in report.paths
     assert "People say" not in (tmp_path / "r/report.html").read_text("utf-8")
     opened.goto((tmp_path / "r/report.html").as_uri())
-    opened.locator(".example").first.wait_for()
+    reading(opened)
     opened.get_by_label("find in prompts and texts").fill("greedy 39")
     settled(opened, f"1 of {COUNT} examples")
     assert opened.faults == []
@@ -318,7 +324,7 @@ def test_two_reports_stand_side_by_side(opened, runs, tmp_path):
     gap = next(c for c, k in zip(numbers.rows[-1].cells, numbers.columns, strict=True) if k.title == "Δ MAUVE")
     assert gap.value == pytest.approx(0.01)
     opened.goto((tmp_path / "r/report.html").as_uri())
-    opened.locator(".example").first.wait_for()
+    reading(opened)
     assert opened.locator(".example").first.locator("h4").all_text_contents()[:3] == [
         "human",
         "one · greedy",

@@ -1,0 +1,82 @@
+"""Texts through a server: the server's own time for a batch against that of the whole, requests and checks of replies.
+
+The server sleeps for the time that a text takes on an accelerator and holds 64 at once, in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+from benchmarks._work import Work
+
+from openended.harness.decoding.base import Prompt
+from openended.harness.decoding.truncation import Nucleus
+from openended.harness.models.openai import ServerSpec
+from openended.harness.models.servers.backend import ServerBackend
+
+ROWS, AT_ONCE, NEW, STEP = 512, 64, 128, 0.01
+"""Texts, places of the server, tokens of a text, seconds of a token."""
+
+
+def _serve() -> str:
+    """Start a server of sleeping places; returns its address."""
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def answer(request: Request) -> Response:
+        body = await request.json()
+        async with places:
+            await asyncio.sleep(NEW * STEP)
+        ids = list(range(100, 100 + NEW))
+        choice = {"token_ids": ids, "prompt_token_ids": body["prompt"], "finish_reason": "length", "text": ""}
+        return JSONResponse({"choices": [choice], "usage": {"prompt_tokens": len(body["prompt"])}})
+
+    async def models(_: Request) -> Response:
+        return JSONResponse({"data": [{"id": "sleeper"}]})
+
+    app = Starlette(routes=[Route("/v1/completions", answer, methods=["POST"]), Route("/v1/models", models)])
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical"))
+    threading.Thread(target=server.run, daemon=True).start()
+    while not server.started:
+        time.sleep(0.01)
+    return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+
+
+def _ours(url: str) -> dict[str, float]:
+    spec = ServerSpec(path="sleeper", base_url=url, tokenizer="bundled:docs-s", probe=False, concurrency=AT_ONCE)
+    made: list[Any] = []
+    ServerBackend(spec).generate(
+        [Prompt(f"b/{i}", 0, tuple(range(10, 45))) for i in range(ROWS)], Nucleus(), seed=0, max_new_tokens=NEW,
+        batch_size=AT_ONCE, emit=made.extend,
+    )  # fmt: skip
+    return {"tokens": float(sum(len(g.token_ids) for g in made))}
+
+
+def _own_time(url: str) -> dict[str, float]:  # noqa: ARG001 - both sides are called alike
+    time.sleep(ROWS / AT_ONCE * NEW * STEP)
+    return {"tokens": float(ROWS * NEW)}
+
+
+def _tokens(ours: dict[str, float], peer: dict[str, float]) -> str:
+    return f"{ours['tokens']:.0f} / {peer['tokens']:.0f} tokens"
+
+
+WORKS = [
+    Work(
+        name=f"{ROWS} texts of {NEW} tokens, {AT_ONCE} at once, through a server",
+        prepare=_serve,
+        ours=_ours,
+        against="the server's own time",
+        peer=_own_time,
+        at_least=1 / 1.1,
+        agree=_tokens,
+    )
+]

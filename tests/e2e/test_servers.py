@@ -1,0 +1,175 @@
+"""Runs through a server by the command line: over loopback, killed and resumed, and with keys that nobody may see."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.harness.models.servers.fake import ID, KEY, Fake, Fault, served
+from tests.helpers import openended
+
+WORDS = (
+    "task=jsonl", "task.path=own.jsonl", "judge=none", "num_examples=8", "max_new_tokens=6", "decoder=nucleus",
+    "model=openai", f"model.path={ID}", f"model.tokenizer=bundled:{ID}", "metric=[length,distinct_n]",
+    "runtime.progress=false", "runtime.flush_seconds=0", "model.retries=1", "name=x",
+)  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    rows = [
+        {"prompt": f"Return {i} and", "human": f" raise an error if {i} is too large." * (1 + i % 2)} for i in range(16)
+    ]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def records(folder: Path) -> list[dict]:
+    return [json.loads(p.read_text()) for p in sorted((folder / "outputs/runs").rglob("record.json"))]
+
+
+def test_a_run_through_a_server_and_no_file_holds_its_key(folder, monkeypatch):
+    monkeypatch.setenv("FAKE_API_KEY", KEY)
+    fake = Fake()
+    with served(fake) as (url,):
+        words = (*WORDS, f"model.base_url={url}", "model.api_key_env=FAKE_API_KEY")
+        planned = openended(*words, "plan_only=true", cwd=folder)
+        assert f"docs-s (vllm): model; at {url}; vllm 0.33.0 answers" in planned.stdout
+        done = openended(*words, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        scored = openended(
+            *WORDS, f"model.base_url={url}", "scorer=openai", f"scorer.path={ID}", f"scorer.base_url={url}",
+            f"scorer.tokenizer=bundled:{ID}", "metric=[gen_ppl,jensen_shannon]", "decoder=greedy", cwd=folder,
+        )  # fmt: skip
+        assert scored.returncode == 0, scored.stderr
+        before = len(fake.bodies)
+    assert f"Bearer {KEY}" in fake.keys
+    # The server is gone, its texts are not: another metric asks nobody.
+    again = openended(*words, "metric=[repetition]", cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert len(fake.bodies) == before
+    first, second = (
+        next(r for r in records(folder) if r["spec"]["decoder"]["name"] == name) for name in ("nucleus", "greedy")
+    )
+    assert first["provenance"]["generate:docs-s (vllm) nucleus p=0.95"]["served"]["version"] == "0.33.0"
+    assert any("vllm 0.33.0 answered" in note for note in first["notes"])
+    values = {r["metric"]: r for r in second["results"] if r["system"] == "model"}
+    assert values["gen_ppl"]["values"]["gen_ppl"] > 1
+    assert "scorer:docs-s (vllm)@" in values["gen_ppl"]["signature"]
+    assert values["jensen_shannon"]["status"] == "ok"  # greedy is certain
+    texts = [p.read_bytes() for p in folder.rglob("*") if p.is_file()]
+    assert len(texts) > 10
+    assert not [
+        t
+        for t in (*texts, *(x.encode() for d in (planned, done, again) for x in (d.stdout, d.stderr)))
+        if KEY.encode() in t
+    ]
+
+
+def test_a_server_that_dies_costs_what_was_under_way(folder):
+    fake = Fake(Fault(dies_after=5))
+    with served(fake) as (url,):
+        words = (*WORDS, f"model.base_url={url}", "model.probe=false", "model.concurrency=1", "model.timeout=5")
+        done = openended(*words, cwd=folder)
+    assert done.returncode == 2
+    assert "what is finished is kept: the same command goes on from here" in done.stderr
+    alive = Fake()
+    with served(alive) as (url,):
+        done = openended(*words, f"model.base_url={url}", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert 3 <= len(alive.bodies) <= 4  # the last text of five may not have been on the disk
+    assert "going on after" in done.stderr
+    (record,) = records(folder)
+    assert {r["signature"].rpartition("|model:")[2] for r in record["results"]} == {"not probed"}
+
+
+def test_what_a_dialect_cannot_do_is_said_by_the_plan(folder):
+    for words, why in (
+        (("decoder=beam",), "the dialect vllm cannot express beam"),
+        (("model.dialect=openai", "min_new_tokens=3"), "the dialect openai knows no min_new_tokens=3"),
+    ):
+        done = openended(*WORDS, "model.base_url=http://127.0.0.1:9", *words, "plan_only=true", cwd=folder)
+        assert done.returncode == 2
+        assert why in done.stderr
+        assert not (folder / "outputs").exists()
+
+
+def test_a_file_of_somebody_else_sends_no_key(folder, monkeypatch):
+    monkeypatch.setenv("FAKE_API_KEY", KEY)
+    (folder / "mine" / "experiment").mkdir(parents=True)
+    (folder / "mine" / "experiment" / "theirs.yaml").write_text(
+        "# @package _global_\nmodel:\n  api_key_env: FAKE_API_KEY\n"
+    )
+    done = openended(
+        *WORDS,
+        "model.base_url=http://127.0.0.1:9",
+        "experiment=theirs",
+        f"hydra.searchpath=[file://{folder / 'mine'}]",
+        cwd=folder,
+    )
+    assert done.returncode == 2
+    assert (
+        "model.api_key_env: 'FAKE_API_KEY' would send a key from the environment: name it in the command" in done.stderr
+    )
+
+
+@pytest.mark.slow
+def test_transformers_own_server(folder):
+    """The real one: what its dialect can do works, its traps are kept shut, and what it cannot do is refused."""
+    pytest.importorskip("openai", reason="needs the extra transformers[serving]")
+    pytest.importorskip("fastapi", reason="needs the extra transformers[serving]")
+    from openended.harness.models.spec import assets
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    model, url = str(assets() / ID), f"http://127.0.0.1:{port}"
+    command = [
+        str(Path(sys.executable).with_name("transformers")),
+        "serve",
+        model,
+        "--port",
+        str(port),
+        "--device",
+        "cpu",
+    ]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    try:
+        waited = time.monotonic() + 120
+        while socket.socket().connect_ex(("127.0.0.1", port)):
+            assert server.poll() is None, "transformers serve did not start"
+            assert time.monotonic() < waited
+            time.sleep(0.2)
+        words = (*WORDS, f"model.path={model}", f"model.base_url={url}", "model.dialect=transformers", "num_examples=3")
+        done = openended(*words, "decoder=ancestral", "model.label=docs-s", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        greedy = openended(*words, "decoder=greedy", "model.label=docs-s", cwd=folder)
+        assert greedy.returncode == 0, greedy.stderr
+        local = openended(
+            *WORDS[:5], *WORDS[9:12], "num_examples=3", "decoder=greedy", "model=docs-s", "name=local", cwd=folder
+        )
+        assert local.returncode == 0, local.stderr
+    finally:
+        server.terminate()
+        server.wait(10)
+    refused = openended(*words, "metric=[gen_ppl]", "scorer=openai", "scorer.dialect=transformers", f"scorer.path={model}",
+                        f"scorer.base_url={url}", f"scorer.tokenizer=bundled:{ID}", "plan_only=true", cwd=folder)  # fmt: skip
+    assert refused.returncode == 2
+    assert "the dialect transformers gives no log-probabilities of a given text" in refused.stderr
+    made = {(r["axes"]["model"], r["axes"]["decoder"]): r for r in records(folder)}
+    lengths = [
+        next(x["values"] for x in made[key]["results"] if x["metric"] == "distinct_n" and x["system"] == "model")
+        for key in (("docs-s (transformers)", "greedy"), ("docs-s", "greedy"))
+    ]
+    assert lengths[0] == lengths[1]
+    notes = " ".join(made["docs-s (transformers)", "ancestral"]["notes"])
+    assert "draws against log-probabilities (it lists none)" in notes
+    assert "texts came without token ids and were encoded again" in notes
