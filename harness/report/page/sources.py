@@ -36,7 +36,7 @@ class TextSource:
 
 
 @dataclass(slots=True)
-class Side:
+class TextSide:
     """Prompts that several systems continue."""
 
     name: str
@@ -49,7 +49,7 @@ class Side:
 class Shelf:
     """Everything that can be read on a page."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[TextSide, ...]
     systems: tuple[str, ...]
     sources: tuple[TextSource, ...]
 
@@ -59,7 +59,7 @@ def collect(reports: Sequence[tuple[str, Results]]) -> Shelf:
 
     Runs whose texts are no longer in the store are passed over.
     """
-    sides: dict[str, Side] = {}
+    sides: dict[str, TextSide] = {}
     axes: dict[str, Run] = {}
     sources: list[TextSource] = []
     labels: dict[str, None] = {}
@@ -72,7 +72,7 @@ def collect(reports: Sequence[tuple[str, Results]]) -> Shelf:
             human = rows_of_run(results, run, "human")
             known = {i: p for rows in (human, made) if rows for i, p in zip(rows.ids, rows.prompts, strict=True)}
             key = _side_key(run, known, sides, shared=len(reports) > 1)
-            side = sides.setdefault(key, Side(axis_text(run.axes.get("task")) or "texts"))
+            side = sides.setdefault(key, TextSide(axis_text(run.axes.get("task")) or "texts"))
             place = list(sides).index(key)
             axes.setdefault(key, run)
             side.prompts = known | side.prompts if set(known) != set(side.prompts) else side.prompts
@@ -87,7 +87,7 @@ def collect(reports: Sequence[tuple[str, Results]]) -> Shelf:
     return Shelf(tuple(sides.values()), (*humans, *systems), tuple(sources))
 
 
-def _side_key(run: Run, known: Mapping[str, str], sides: Mapping[str, Side], *, shared: bool) -> str:
+def _side_key(run: Run, known: Mapping[str, str], sides: Mapping[str, TextSide], *, shared: bool) -> str:
     """Return the key of a run's side; of two reports that of one with the same prompts, as far as both have them."""
     key = human_side(run)
     if key in sides or not shared:
@@ -134,7 +134,7 @@ def human_side(run: Run) -> str:
     return str(run.axes.get("task.texts") or sorted((n, str(run.axes[n])) for n in kept))
 
 
-def _name_sides(sides: Mapping[str, Side], runs: Mapping[str, Run]) -> None:
+def _name_sides(sides: Mapping[str, TextSide], runs: Mapping[str, Run]) -> None:
     """Tell sides of one task apart by the options in which they differ; by a number where there is none."""
     rows = [{n: axis_text(v) for n, v in runs[key].axes.items()} for key in sides]
     names = [n for row in rows for n in row if "task" in (n, head_of(n)) or n in ("max_new_tokens", "num_examples")]

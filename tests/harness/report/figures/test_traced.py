@@ -45,7 +45,7 @@ def test_lines_bands_rules_and_powers():
     }
     assert panel["rules"][0]["y"] == 0.5
     assert len(panel["bands"]) == 1
-    assert ["10²", 100.0] in [[text, place] for place, text in panel["x"]["ticks"]]
+    assert ["10¹", 10.0] in [[text, place] for place, text in panel["x"]["ticks"]]
 
 
 def test_a_shaded_plane_is_left_to_its_picture():

@@ -135,7 +135,7 @@ def test_examples_are_sorted_by_every_order(page):
     control(page, "of").select_option("greedy")
     for order, first in (("low", COUNT - 1), ("high", 0), ("task", 0)):
         control(page, "order").select_option(order)
-        page.wait_for_function(f"document.querySelector('.example h3')?.textContent === 'docs/{first:06d}'")
+        page.wait_for_function(f"() => document.querySelector('.example h3')?.textContent === 'docs/{first:06d}'")
     control(page, "order").select_option("random")
     page.get_by_role("button", name="shuffle again").click()
     assert control(page, "against").input_value() == ""
@@ -143,7 +143,7 @@ def test_examples_are_sorted_by_every_order(page):
     control(page, "order").select_option("differ")
     assert control(page, "against").input_value() == "human"
     # The text of one long word has as many words less than people's as no other; see it by the numbers themselves.
-    page.wait_for_function("document.querySelectorAll('.example').length > 3")
+    page.wait_for_function("() => document.querySelectorAll('.example').length > 3")
     gaps = page.evaluate(
         "[...document.querySelectorAll('.example')].slice(0, 5).map(e => ['greedy', 'human'].map(n => "
         "Number(e.querySelector(`[data-system=${n}] .facts b`).textContent.split(' ').at(-1))))"
@@ -163,7 +163,7 @@ def test_seeds_and_samples_and_systems_are_chosen(page):
     shown.wait_for()
     assert shown.locator("h4 small").inner_text() == "seed 1"
     control(page, "human").uncheck()
-    page.wait_for_function("!document.querySelector('.example [data-system=human]')")
+    page.wait_for_function("() => !document.querySelector('.example [data-system=human]')")
 
 
 def test_repetition_surprise_and_a_baseline_are_marked(page):
@@ -173,8 +173,8 @@ def test_repetition_surprise_and_a_baseline_are_marked(page):
     assert sixth.locator(".loop").all_text_contents() == ["again and again and again"]
     assert sixth.locator(".gram").all_text_contents() == ["the cat sat on the mat"]
     control(page, "surprise").check()
-    page.locator(".s5").first.wait_for()
-    assert "nats" in page.locator(".s5").first.get_attribute("title")
+    page.locator(".example .s5").first.wait_for()
+    assert "nats" in page.locator(".example .s5").first.get_attribute("title")
     control(page, "dim what is as in").select_option("human")
     page.locator(".same").first.wait_for()
     tenth = page.locator(".example").nth(6).locator("[data-system=greedy]")
@@ -189,18 +189,18 @@ def test_keys_links_and_copies_lead_to_a_text(page, report):
     page.keyboard.press("j")
     page.keyboard.press("j")
     page.keyboard.press("k")
-    page.wait_for_function("location.hash !== ''")
+    page.wait_for_function("() => location.hash !== ''")
     assert page.evaluate("location.hash").startswith("#docs/docs%2F000000/")
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "find"
     page.keyboard.press("Escape")
     page.evaluate("location.hash = '#docs/docs%2F000033/greedy'")
     page.locator(".example.here h3", has_text="docs/000033").wait_for()
-    page.wait_for_function("Math.abs(document.querySelector('.example.here').getBoundingClientRect().top) < 120")
+    page.wait_for_function("() => Math.abs(document.querySelector('.example.here').getBoundingClientRect().top) < 120")
     page.locator(".example.here [data-system=greedy]").get_by_role("button", name="copy").click()
     page.locator(".example.here").get_by_role("button", name="copied").wait_for()
     page.locator(".example.here [data-system=greedy]").get_by_role("button", name="nearest human text").click()
-    page.wait_for_function("!location.hash.includes('000033')")
+    page.wait_for_function("() => !location.hash.includes('000033')")
     page.evaluate("location.hash = '#docs/nowhere/greedy'")
     settled(page, "no text docs nowhere in this report")
 
@@ -223,13 +223,13 @@ def test_tables_sort_hide_and_tell_a_cells_story(page):
     rows = lambda: table.locator("tbody tr:not(.human) th").all_inner_texts()  # noqa: E731
     before = rows()
     heading.click()
-    page.wait_for_function("document.querySelector('table.data th[aria-sort=descending]')")
+    page.wait_for_function("() => document.querySelector('table.data th[aria-sort=descending]')")
     assert rows() == ["nucleus p=0.95", "greedy"]
     heading.click()
-    page.wait_for_function("document.querySelector('table.data th[aria-sort=ascending]')")
+    page.wait_for_function("() => document.querySelector('table.data th[aria-sort=ascending]')")
     assert rows() == ["greedy", "nucleus p=0.95"]
     heading.click()
-    page.wait_for_function("!document.querySelector('table.data th[aria-sort]')")
+    page.wait_for_function("() => !document.querySelector('table.data th[aria-sort]')")
     assert rows() == before
     page.locator(".columns-menu summary").first.click()
     page.locator(".columns-menu").first.get_by_label("MAUVE").uncheck()
