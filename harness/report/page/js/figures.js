@@ -25,7 +25,9 @@ async function startFigures() {
 function drawFigure(figure, trace) {
   const picture = $(".wide", figure);
   const tip = h("p", { class: "tip", role: "status" }, "Point at a mark, or use the arrow keys inside a figure; Enter tells more.");
-  const panels = h("div", { class: "panels" }, ...trace.panels.map((panel) => drawPanel(panel, tip)));
+  // Panels in a row share the names at the left of the first.
+  const named = trace.panels.find((panel) => panel.y.ticks.some(([, text]) => text))?.y.ticks ?? [];
+  const panels = h("div", { class: "panels" }, ...trace.panels.map((panel) => drawPanel(panel, tip, named)));
   const still = h("details", { class: "still" }, h("summary", {}, "Static picture"));
   picture.before(panels, legendOf(trace, panels), tip, still);
   still.append(picture);
@@ -40,7 +42,8 @@ function scaleOf(axis, from, to) {
 
 const ink = (colour) => (colour === "#222222" ? "currentColor" : colour);
 
-function drawPanel(panel, tip) {
+function drawPanel(panel, tip, named) {
+  const rows = new Map(panel.y.ticks.some(([, text]) => text) ? panel.y.ticks : named);
   const names = panel.y.ticks.map(([, text]) => text);
   const wide = Math.min(150, Math.max(PANEL.left, 20 + 6.2 * Math.max(0, ...names.map((text) => text.length))));
   const [left, right, top, bottom] = [wide, PANEL.width - PANEL.right, PANEL.top, PANEL.height - PANEL.bottom];
@@ -64,7 +67,7 @@ function drawPanel(panel, tip) {
     inside.append(s("ellipse", { cx: px, cy: py, rx, ry, transform: `rotate(${-e.angle} ${px} ${py})`, fill: e.colour, opacity: 0.18, "data-colour": e.colour }));
   }
   svg.append(inside);
-  const points = panel.series.flatMap((one) => drawSeries(inside, one, panel, { x, y }));
+  const points = panel.series.flatMap((one) => drawSeries(inside, one, { panel, rows }, { x, y }));
   answer(svg, points, tip);
   return svg;
 }
@@ -91,22 +94,22 @@ function drawAxes(svg, panel, { x, y, left, right, top, bottom }) {
 const pathOf = (points, x, y) => points.map(([a, b], at) => `${at ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
 
 // Returns what the pointer can catch: place, words, and the series' name.
-function drawSeries(place, one, panel, { x, y }) {
+function drawSeries(place, one, { panel, rows }, { x, y }) {
   const group = s("g", { "data-series": one.label, "data-colour": one.colour });
   const colour = ink(one.colour);
   if (one.line) {
     group.append(s("path", { d: pathOf(one.points, x, y), fill: "none", stroke: colour, "stroke-width": Math.max(1.2, one.width * 1.3), "stroke-dasharray": DASHES[one.line] ?? "" }));
   }
-  const names = new Map(panel.y.ticks);
   const found = one.points.map(([a, b], at) => {
     const [px, py] = [x(a), y(b)];
     const bar = one.across?.[at] ?? one.up?.[at];
     if (one.across) group.append(s("line", { x1: x(bar[0]), x2: x(bar[1]), y1: py, y2: py, stroke: colour, "stroke-width": 1.5 }));
     if (one.up) group.append(s("line", { y1: y(bar[0]), y2: y(bar[1]), x1: px, x2: px, stroke: colour, "stroke-width": 1.5 }));
     if (one.marker) group.append(markOf(one, px, py, colour));
-    const system = one.label || (names.size && Number.isNaN(Number(names.get(b))) ? names.get(b) : "") || "";
+    const row = rows.get(b) ?? "";
+    const system = one.label || (Number.isNaN(Number(row)) ? row : "");
     const interval = bar && bar[0] !== bar[1] ? ` [${bar.map(shown).join(", ")}]` : "";
-    const value = one.across || (names.get(b) ?? "") === system ? [[panel.title || "value", `${shown(a)}${interval}`]]
+    const value = one.across || (system && row === system) ? [[panel.title || "value", `${shown(a)}${interval}`]]
       : [[panel.x.label || "across", shown(a)], [panel.y.label || panel.title || "up", `${shown(b)}${interval}`]];
     return { px, py, system, value, group };
   });

@@ -258,6 +258,9 @@ def test_figures_answer_and_their_legend_switches(page):
     drawn.focus()
     page.keyboard.press("ArrowRight")
     assert any(word in figure.locator(".tip").inner_text() for word in ("greedy", "nucleus"))
+    figure.locator(".panels svg").nth(1).focus()  # shares the names at the left of the first
+    page.keyboard.press("ArrowRight")
+    assert any(word in figure.locator(".tip").inner_text() for word in ("greedy", "nucleus"))
     page.keyboard.press("Enter")
     assert page.locator("#story").is_visible()
     page.locator("#story").get_by_role("button", name="close").click()
