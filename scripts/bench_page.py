@@ -62,7 +62,8 @@ def make_runs(folder: Path, systems: int, texts: int) -> None:
         }
         row = {"system": "model", "metric": "mauve", "signature": f"mauve|v:1|n:{texts}", "primary": "mauve",
                "values": {"mauve": number / systems}, "n_human": texts, "n_model": texts, "status": "ok",
-               "direction": "higher", "titles": {"mauve": "MAUVE"}}  # fmt: skip
+               "direction": "higher", "titles": {"mauve": "MAUVE"}, "sd": {}, "notes": [], "family": "two_sample",
+               "directions": {}, "bounds": [0, 1], "resampling": "none", "artefact": None}  # fmt: skip
         record: dict[str, Any] = {
             "schema": SCHEMA, "created": "2026-01-02T03:04:05+00:00", "axes": axes, "results": [row], "overrides": [],
             "command": [], "git": {}, "provenance": {}, "notes": [], "packages": {}, "hardware": {}, "timings": {},
@@ -77,6 +78,8 @@ def make_runs(folder: Path, systems: int, texts: int) -> None:
 def _rows(store: Path, stage: str, system: str, count: int) -> str:
     draw = random.Random(system)
     name = f"{stage}/aa/{system}"
+    if (store / name / "manifest.json").exists():
+        return name
     (store / name).mkdir(parents=True)
     texts = (" " + " ".join(draw.choices(WORDS, k=draw.randrange(60, 90))) for _ in range(count))
     rows = (
