@@ -40,7 +40,7 @@ _CHOSEN = (
     "Each decoder with the setting that the first half of the seeds calls best, tested on the other seeds against "
     "every other decoder's."
 )
-_BY = "Tests by example where a metric is a mean of them, else by seeds; ?: too few seeds for a test."
+_BY = "Tests by example, by draws or, where there are neither, by seeds; ?: too few seeds for a test."
 
 
 def fair_tables(results: Results, layout: Layout, name: str) -> list[Table]:
@@ -206,7 +206,8 @@ def _tests(results: Results, items: Sequence[Folded], sweeps: Sequence[SweepOf],
         rule = cost_of(value, items) if value is not None else None
         tested = compare(results, items, left, right, pair)
         if tested is not None and rule is not None:
-            out[one.name, other.name] = (rule["sign"] * tested.difference, tested.p_value)
+            p_value = tested.p_value if math.isnan(rule["target"]) else tested.nearer
+            out[one.name, other.name] = (rule["sign"] * tested.difference, p_value)
     return out
 
 

@@ -42,8 +42,9 @@ function scaleOf(axis, from, to) {
 
 const ink = (colour) => (colour === "#222222" ? "currentColor" : colour);
 
-function drawPanel(panel, tip, named) {
-  const rows = new Map(panel.y.ticks.some(([, text]) => text) ? panel.y.ticks : named);
+function drawPanel(drawn, tip, named) {
+  const panel = drawn.y.ticks.some(([, text]) => text) ? drawn : { ...drawn, y: { ...drawn.y, ticks: named } };
+  const rows = new Map(panel.y.ticks);
   const names = panel.y.ticks.map(([, text]) => text);
   const wide = Math.min(150, Math.max(PANEL.left, 20 + 6.2 * Math.max(0, ...names.map((text) => text.length))));
   const [left, right, top, bottom] = [wide, PANEL.width - PANEL.right, PANEL.top, PANEL.height - PANEL.bottom];

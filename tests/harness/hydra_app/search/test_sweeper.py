@@ -27,7 +27,7 @@ def only_grid(folder):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Figures take most of the time; the first test sees them."""
-    monkeypatch.setattr("openended.harness.report.figures.draw.draw_all", lambda *_: [])
+    monkeypatch.setattr("openended.harness.report.figures.draw.draw_all", lambda *_, **__: [])
     monkeypatch.setattr("openended.harness.report.figures.search.search_figures", lambda _: {})
 
 
