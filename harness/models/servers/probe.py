@@ -29,7 +29,7 @@ LENGTH = 8
 
 
 @dataclass(slots=True)
-class Report:
+class Findings:
     """What a probe found."""
 
     passed: list[str] = field(default_factory=list)
@@ -63,13 +63,13 @@ class Probe:
     decoder: Decoder | None
     context: int | None = None
     salt: int = 0
-    report: Report = field(default_factory=Report)
+    report: Findings = field(default_factory=Findings)
     prompts: Prompts = field(init=False)
 
     def __post_init__(self) -> None:
         self.prompts = Prompts(self.server, self.salt)
 
-    async def run(self) -> Report:
+    async def run(self) -> Findings:
         """Make all checks that the dialect allows."""
         made = sampling_of(self.decoder) if self.decoder is not None else None
         drawing = self.decoder is not None and self.decoder.stochastic
