@@ -90,7 +90,11 @@ def help_text() -> str:
     for name in commands().values():
         said = ast.get_docstring(ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))) or ""
         out.append(f"  {said.splitlines()[0] if said else name}")
-    out += ["  `openended-report NAME|GRID_FOLDER|RUNS…`: tables, figures and a page from finished runs.", ""]
+    out += [
+        "  `openended-report NAME|GRID_FOLDER|RUNS…`: tables, figures and a page from finished runs.",
+        "  `openended-rate make|collect|serve|judge …`: forms for raters from finished runs, and their judgments.",
+        "",
+    ]
     out += [
         "Flags: -m (a grid), -v (every step), -q (only what went wrong), --json (a plan for programs), --version,",
         "       --trust-config (a configuration may name classes that are not ours)",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from openended.harness.errors import DataError, SpecError
 from openended.harness.options import fitted
+from openended.harness.resampling import Plan, Replicates
 from openended.harness.signature import signature
 from openended.harness.types import F64, Example, MetricResult, NextToken, Ragged, SourceFile
 
@@ -156,6 +157,8 @@ class Metric(Spec):
     resampling: ClassVar[Resampling]
     sides: ClassVar[Literal["one", "two", "human"]]
     ceiling: ClassVar[bool] = False
+    least_samples: ClassVar[int] = 1
+    """Texts a prompt that it needs to have a value."""
     titles: ClassVar[Mapping[str, str]] = {}
     """Display names of the values, where they differ from the key."""
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {}
@@ -184,6 +187,16 @@ class Metric(Spec):
             UndefinedMetric: If it has no value on these features; becomes "–" in tables.
         """
         raise TypeError(f"{type(self).__name__} has no compute")
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Return draws of the values over the examples, re-using what `compute` found; of some of them, or none.
+
+        Where a bootstrap is valid: of every value that is the mean of its values by example.
+        """
+        if self.resampling != "bootstrap":
+            return {}
+        ids = (features.human if self.sides == "human" else features.model).ids
+        return plan.means(ids, result.per_example, result.values)
 
     def result(
         self,

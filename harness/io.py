@@ -174,7 +174,7 @@ def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
         except csv.Error as err:
             raise DataError(f"{path}:{line + 1}: not CSV ({err})") from err
         except UnicodeDecodeError as err:
-            raise DataError(f"{path}:{line + 1}: not UTF-8 ({err.reason})") from err
+            raise DataError(f"{path}:{line + 1}: not UTF-8 ({err.reason}); save it as CSV in UTF-8") from err
         except (EOFError, zlib.error, OSError) as err:
             raise DataError(f"{path}:{line + 1}: cannot be read to its end ({err})") from err
 

@@ -81,6 +81,8 @@ class ResultRow:
     """Which interval over examples is valid: `bootstrap`, `subsample` or `none`."""
     artefact: str | None = None
     """Place of its arrays in the store; None where nothing was computed."""
+    intervals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Name of a value → `low`, `high`, `std_error`, `level`, `method`, `replicates` of its interval over examples."""
 
     @classmethod
     def of(cls, system: str, metric: Metric, result: MetricResult, artefact: str | None) -> ResultRow:
@@ -91,6 +93,7 @@ class ResultRow:
             sd=dict(r.sd), n_human=r.n_human, n_model=r.n_model, status=r.status, notes=tuple(r.notes),
             family=m.family, direction=m.direction, directions={n: m.best_of(n) for n in r.values},
             titles=dict(m.titles), bounds=m.bounds, resampling=m.resampling, artefact=artefact,
+            intervals={n: dict(i) for n, i in r.intervals.items()},
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Json]:
@@ -193,6 +196,9 @@ def save_record(folder: Path, record: RunRecord) -> None:
     write_json(folder / RECORD, {**typing.cast("dict[str, Json]", told), DIGEST: digest(told)})
 
 
+_LATER = ("intervals",)  # fields that records of this schema may lack: written before there were any
+
+
 def _written(record: ResultRow | RunRecord) -> dict[str, Json]:
     def plain(value: Any) -> Json:  # noqa: ANN401
         if isinstance(value, ResultRow):
@@ -211,9 +217,9 @@ def _read(cls: type[ResultRow | RunRecord], value: object, where: str) -> dict[s
         if name not in hints:
             raise DataError(f"{where}: not a run record: no field {name!r}{suggest(str(name), hints)}")
     for name in hints:
-        if name not in value:
+        if name not in value and name not in _LATER:
             raise DataError(f"{where}: not a run record: field {name!r} is missing")
-    return {name: _fitted(value[name], hint, f"{where}: {name}") for name, hint in hints.items()}
+    return {name: _fitted(value[name], hint, f"{where}: {name}") for name, hint in hints.items() if name in value}
 
 
 def _fitted(value: object, hint: Any, where: str) -> Any:  # noqa: ANN401 - of the kind that the hint says

@@ -75,11 +75,13 @@ class Ragged:
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[Any] | NDArray[Any]], dtype: Any) -> Ragged:  # noqa: ANN401
         """Pack rows into one array of `dtype`."""
-        arrays = [np.asarray(row, dtype=dtype) for row in rows]
-        offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
-        np.cumsum([len(a) for a in arrays], out=offsets[1:])
-        values = np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)
-        return cls(values, offsets)
+        held, lengths = bytearray(), [0]  # one row at a time beside the whole
+        for row in rows:
+            array = np.asarray(row, dtype=dtype)
+            held += array.tobytes()
+            lengths.append(len(array))
+        values = np.frombuffer(held, dtype=dtype) if held else np.zeros(0, dtype=dtype)
+        return cls(values, np.cumsum(lengths, dtype=np.int64))
 
     @property
     def lengths(self) -> I64:
@@ -149,6 +151,10 @@ class MetricResult:
     """Curves and histograms for the figures."""
     sd: Mapping[str, float] = field(default_factory=dict)
     """Spread of a value over the metric's own repetitions (for example clustering seeds)."""
+    intervals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Name → the fields of its `Interval`; not of every value."""
+    draws: Mapping[str, F64] = field(default_factory=dict)
+    """Name → draws of the value, and of `noise/<name>` the variance beside them; see `openended.harness.resampling`."""
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())

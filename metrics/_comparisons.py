@@ -21,7 +21,8 @@ from openended.harness.types import F64
 from openended.metrics._choices import check_choice
 from openended.metrics._judgments import Empty
 from openended.metrics._layouts import ALIASES, Outcome, kind_of, marked, outcome_of, places
-from openended.metrics._rows import FileRow, as_number, pick, read_rows, source_of
+from openended.metrics._raters import calibration_of
+from openended.metrics._rows import FileRow, as_number, of_kind, pick, read_rows, source_of
 
 TieRule = Literal["half", "random", "drop"]
 
@@ -55,6 +56,8 @@ class Comparisons:
     has_seconds: bool = False
     empty: int = 0
     """Rows without an outcome, which were left out."""
+    calibration: str = ""
+    """How the judge of the file agrees with people, where the file says it."""
 
     @property
     def criteria(self) -> tuple[str, ...]:
@@ -100,6 +103,7 @@ def read_comparisons(
     check_choice("empty", empty, Empty)
     path = Path(path)
     columns, rows = read_rows(path, renamed)
+    rows = of_kind(columns, rows, "system_a", "system")
     if is_matrix(columns, rows):
         return _matrix(path, columns, rows)
     known = places(columns)
@@ -121,7 +125,8 @@ def read_comparisons(
     made.sort(key=lambda c: (c.item, c.criterion, c.system_a, c.system_b, c.rater, c.outcome, str(c.seconds), c.count))
     players = sorted({name for c in made for name in (c.system_a, c.system_b)})
     timed = "seconds" in known
-    return Comparisons(source_of(path), tuple(made), tuple(players), has_seconds=timed, empty=missing)
+    told = calibration_of(rows)
+    return Comparisons(source_of(path), tuple(made), tuple(players), has_seconds=timed, empty=missing, calibration=told)
 
 
 def _once(comparison: Comparison, row: FileRow, seen: dict[tuple[str, ...], str]) -> None:

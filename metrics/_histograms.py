@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -17,11 +18,6 @@ _ANGLE_EDGE = 1e-10  # Sajjadi et al. 2018: the angles stay this far from 0 and 
 def histogram(labels: I64, num_buckets: int) -> F64:
     """Return the share of rows in each cell, shape (num_buckets,)."""
     return np.bincount(labels, minlength=num_buckets) / len(labels)
-
-
-def smoothed(hist: F64, n: int) -> F64:
-    """Return the histogram with half a count added to each cell (Krichevsky and Trofimov 1981)."""
-    return (hist * n + 0.5) / (n + 0.5 * len(hist))
 
 
 def kl_divergence(p: F64, q: F64) -> float:
@@ -68,17 +64,22 @@ def divergence_curve(p: F64, q: F64, *, scaling_factor: float, points: int, curv
 
     With r = w p + (1 - w) q, a point is (exp(-c KL(q || r)), exp(-c KL(p || r))).
     """
-    rows = [(1.0, 0.0)]
+    rows = []
     for w in mixture_weights(points, curve):
         mixture = w * p + (1 - w) * q
-        rows.append(
-            (
-                float(np.exp(-scaling_factor * kl_divergence(q, mixture))),
-                float(np.exp(-scaling_factor * kl_divergence(p, mixture))),
-            )
-        )
-    rows.append((0.0, 1.0))
-    return np.array(rows)
+        rows.append((kl_divergence(q, mixture), kl_divergence(p, mixture)))
+    return curve_through(rows, scaling_factor)
+
+
+def curve_through(divergences: Sequence[tuple[float, float]], scaling_factor: float) -> F64:
+    """Return the curve of exp(-c KL(q || r)) and exp(-c KL(p || r)), with both end points.
+
+    Args:
+        divergences: The two, in this order, of each mixture, in nats.
+        scaling_factor: c.
+    """
+    inner = [(float(np.exp(-scaling_factor * x)), float(np.exp(-scaling_factor * y))) for x, y in divergences]
+    return np.array([(1.0, 0.0), *inner, (0.0, 1.0)])
 
 
 def curve_area(curve: F64) -> float:

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Side
 from openended.harness.errors import DataError
 from openended.harness.types import F64, HUMAN
-from openended.metrics._rows import FileRow, as_number, pick, read_rows, source_of
+from openended.metrics._raters import calibration_of
+from openended.metrics._rows import FileRow, as_number, of_kind, pick, read_rows, source_of
 
-T = TypeVar("T")
 Empty = Literal["refuse", "skip"]
 
 # Accepted names of a column, ours first; the others are those of released files.
-_ID, _LOG_PROB = ("example_id", "id"), ("log_prob", "logp", "logp_model")
+_ID, LOG_PROB = ("example_id", "id"), ("log_prob", "logp", "logp_model")
 _LENGTH = ("length", "n_tokens", "n_words")
 _WIDE = re.compile(r"(rating|hj|rater|score)[_-]?\d+")
 
@@ -48,6 +47,8 @@ class Judgments:
     lengths: F64 | None
     empty: int = 0
     """Rows without a rating, which were left out."""
+    calibration: str = ""
+    """How the judge of the file agrees with people, where the file says it."""
 
     def __len__(self) -> int:
         return len(self.example_ids)
@@ -80,56 +81,6 @@ class Judgments:
         return wanted or names[0]
 
 
-class JudgmentMetric(Metric):
-    """A metric that reads a file of human judgments, with or without a run; it brings its own errors."""
-
-    family: ClassVar[Family] = "human"
-    direction: ClassVar[Direction] = "higher"
-    resampling: ClassVar[Resampling] = "none"
-    sides: ClassVar[Literal["one", "two", "human"]] = "two"
-
-    @classmethod
-    def feeds_on(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
-        """Say whether a file of these columns is one that the metric reads; its cells may still be wrong."""
-        raise TypeError(f"{cls.__name__} does not say what it reads of {len(columns)} columns and {len(rows)} rows")
-
-    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
-        """Read and check the file; what it returns is the feature `Need("judgments", by="file")`.
-
-        Args:
-            path: The file.
-            renamed: Our name of a column → the file's.
-        """
-        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed})")
-
-    def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
-        """Return the metric and features that score a file without any run."""
-        del renamed
-        raise TypeError(f"{type(self).__name__} does not score {path} alone")
-
-
-def file_features(need: Need, record: Any, source: str, human: Sequence[str], model: Sequence[str]) -> Features:  # noqa: ANN401
-    """Features made of a file of judgments alone."""
-    facts = {"n": f"{len(human)}/{len(model)}", "judgments": source}
-    sides = [Side(name, tuple(ids), {need: record}) for name, ids in ((HUMAN, human), ("model", model))]
-    return Features(sides[0], sides[1], facts)
-
-
-def judgments_of(side: Side, need: Need, kind: type[T]) -> T:
-    """Return the judgments that a side carries.
-
-    Raises:
-        DataError: If no file of judgments was given.
-        TypeError: If the file was read for another metric.
-    """
-    if need not in side.data:
-        raise DataError("no human judgments were given; name their file with judgments=FILE")
-    record = side.data[need]
-    if not isinstance(record, kind):
-        raise TypeError(f"{need}: expected {kind.__name__}, got {type(record).__name__}")
-    return record
-
-
 def are_ratings(columns: Sequence[str]) -> bool:
     """Say whether columns are those of a file of ratings."""
     sides = {"is_model", "system"} & set(columns)
@@ -155,15 +106,15 @@ def read_judgments(
         DataError: Names file and line where a rating is outside the scale or no number, a text has no rating, a row is
             there twice, or a column is missing.
     """
-    path = Path(path)
-    columns, rows = read_rows(path, renamed)
+    columns, rows = read_rows(path := Path(path), renamed)
+    rows = of_kind(columns, rows, "system", "system_a")
     ids = pick(columns, _ID, path)
     side = pick(columns, ("is_model", "system"), path)
     wide = sorted((c for c in columns if _WIDE.fullmatch(c)), key=lambda c: (len(c), c))
     lists = "ratings" in columns
     if not wide and not lists:
         pick(columns, ("rating", "rating_1"), path)
-    table = _Table(path, scale, empty, [c for c in (_first(columns, _LOG_PROB), _first(columns, _LENGTH)) if c])
+    table = _Table(path, scale, empty, [c for c in (_first(columns, LOG_PROB), _first(columns, _LENGTH)) if c])
     for row in rows:
         key = (row.text(str(ids)), _system(row, columns, str(side)))
         if lists:
@@ -172,7 +123,9 @@ def read_judgments(
             table.add_wide(row, key, [(c, row.number(c)) for c in wide])
         else:
             table.add_long(row, key, "rater" in columns)
-    return table.finish(_first(columns, _LOG_PROB), _first(columns, _LENGTH), named=bool(wide) or "rater" in columns)
+    named = bool(wide) or "rater" in columns
+    made = table.finish(_first(columns, LOG_PROB), _first(columns, _LENGTH), named=named)
+    return replace(made, calibration=calibration_of(rows))
 
 
 def _first(columns: Sequence[str], names: Sequence[str]) -> str | None:
@@ -260,9 +213,9 @@ class _Table:
                 )
 
     def _extras(self, row: FileRow) -> dict[str, float]:
-        made = {name: row.number(name, infinite=name in _LOG_PROB) for name in self.extras}
+        made = {name: row.number(name, infinite=name in LOG_PROB) for name in self.extras}
         for name, number in made.items():
-            if name in _LOG_PROB and number > 0:
+            if name in LOG_PROB and number > 0:
                 raise DataError(f"{row.where}: column {name!r}: expected a log-probability, 0 or less, got {number:g}")
         return made
 

@@ -62,7 +62,7 @@ def prepare(human: Floats, model: Floats) -> tuple[PreparedPoints, PreparedPoint
 def radii(points: PreparedPoints, k: int) -> F64:
     """Return the squared distance of each point to its k-th neighbour, itself left out, shape (n,)."""
     found = np.empty(len(points.fast))
-    for start, table, slack in _tables(points, points):
+    for start, table, slack in distance_tables(points, points):
         rows = np.arange(len(table))
         table[rows, start + rows] = np.inf
         nearest = np.partition(table, k - 1, axis=1)[:, k - 1]
@@ -81,7 +81,7 @@ def count_balls(
     in_human = np.zeros(len(model.fast), dtype=np.int64)
     in_model = np.zeros(len(human.fast), dtype=np.int64)
     filled = np.zeros(len(human.fast), dtype=bool)
-    for start, table, slack in _tables(human, model):
+    for start, table, slack in distance_tables(human, model):
         rows = slice(start, start + len(table))
         inside = _inside(table, human_radii[rows, None], slack, start, (human, model), closed=closed)
         in_human += np.count_nonzero(inside, axis=0)
@@ -91,7 +91,7 @@ def count_balls(
     return Counts(in_human, in_model, filled)
 
 
-def _tables(a: PreparedPoints, b: PreparedPoints) -> Iterator[tuple[int, NDArray[np.float32], np.float32]]:
+def distance_tables(a: PreparedPoints, b: PreparedPoints) -> Iterator[tuple[int, NDArray[np.float32], np.float32]]:
     """Yield (first row, squared distances of a block of `a` to all of `b`, their error bound)."""
     most, turned = b.squares.max(), -2 * b.fast.T
     for start in range(0, len(a.fast), _BLOCK):

@@ -11,17 +11,24 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openended.harness.errors import UndefinedMetric
 from openended.harness.types import I64, Floats
 from openended.metrics._choices import check_choice
-from openended.metrics._embeddings import Rows, n_rows
+from openended.metrics._drmm import fit_mixture
+from openended.metrics._embeddings import Rows, check_range, n_rows
 from openended.metrics._kmeans import Clustering, kmeans
-from openended.metrics._pca import fit_pca
+from openended.metrics._lattice import CELLS, lattice_cells, train_spreading_net
+from openended.metrics._one_thread import one_thread
+from openended.metrics._pca import Projection, fit_pca
+from openended.metrics._residual_kmeans import LEVELS, residual_kmeans
 
-QuantizerName = Literal["kmeans", "kmeans_l1"]
+QuantizerName = Literal["kmeans", "kmeans_l1", "residual_kmeans", "drmm", "lattice"]
 Buckets = int | Literal["auto"]
 
+# What `auto` means where the number of cells does not follow the sample: the paper's own.
+_CODES: Mapping[QuantizerName, int] = {"residual_kmeans": 1000, "drmm": 1000, "lattice": CELLS}
 _MOST_BUCKETS = 500  # the MAUVE paper's k, used at its n = 5,000 and above
 
 # mauve-text seeds k-means with its seed + 2 (its PCA takes + 1, which an exact PCA has no use for).
@@ -60,7 +67,58 @@ def fit_kmeans_l1(fit: Sequence[Floats], settings: QuantizerSettings) -> Callabl
     return _fit(fit, settings, rows="l1", whiten=True)
 
 
-QUANTIZERS: Mapping[QuantizerName, Quantizer] = {"kmeans": fit_kmeans, "kmeans_l1": fit_kmeans_l1}
+def fit_residual_kmeans(fit: Sequence[Floats], settings: QuantizerSettings) -> Callable[[int], Assign]:
+    """L2 rows, PCA without whitening, k-means of what each level leaves over."""
+    codes = _codes(fit, settings)
+    projection = fit_pca(fit, share=settings.explained_variance)
+    points, project = projection.apply(fit), _last_projected(projection)
+
+    def cluster(seed: int) -> Assign:
+        with one_thread():
+            found = residual_kmeans(points, codes, restarts=settings.restarts, max_iter=settings.max_iter, seed=seed)
+            own = found.cells(points)
+        return _assigner(fit, own, lambda side: found.cells(project(side)))
+
+    return cluster
+
+
+def fit_drmm(fit: Sequence[Floats], settings: QuantizerSettings) -> Callable[[int], Assign]:
+    """Train a deep residual mixture model on raw rows (the MAUVE paper's second quantizer)."""
+    codes = _codes(fit, settings)
+    check_range(human=fit[-1], model=fit[0])
+
+    def cluster(seed: int) -> Assign:
+        with one_thread():
+            found = fit_mixture(fit, codes, restarts=settings.restarts, seed=seed)
+            own = found.cells(fit)
+        return _assigner(fit, own, lambda side: found.cells([side]))
+
+    return cluster
+
+
+def fit_lattice(fit: Sequence[Floats], settings: QuantizerSettings) -> Callable[[int], Assign]:
+    """L2 rows, PCA, a spreading network, the points of a lattice (the MAUVE paper's third quantizer)."""
+    if n_rows(fit) < 3:
+        raise UndefinedMetric(f"a spreading network needs at least 3 texts, got {n_rows(fit)}")
+    projection = fit_pca(fit, share=settings.explained_variance)
+    points, project = projection.apply(fit), _last_projected(projection)
+
+    def cluster(seed: int) -> Assign:
+        with one_thread():
+            net = train_spreading_net(points, seed=seed)
+            own = lattice_cells(net.images(points))
+        return _assigner(fit, own, lambda side: lattice_cells(net.images(project(side))))
+
+    return cluster
+
+
+QUANTIZERS: Mapping[QuantizerName, Quantizer] = {
+    "kmeans": fit_kmeans,
+    "kmeans_l1": fit_kmeans_l1,
+    "residual_kmeans": fit_residual_kmeans,
+    "drmm": fit_drmm,
+    "lattice": fit_lattice,
+}
 
 
 def fit_quantizer(
@@ -95,24 +153,53 @@ def fit_quantizer(
             "expected 0 < explained_variance <= 1 and restarts, max_iter >= 1, got "
             f"{explained_variance}, {restarts}, {max_iter}"
         )
-    buckets = bucket_count(num_buckets, min(len(side) for side in fit))
+    buckets = bucket_count(num_buckets, min(len(side) for side in fit), quantizer)
     return QUANTIZERS[quantizer](fit, QuantizerSettings(buckets, explained_variance, restarts, max_iter)), buckets
 
 
-def bucket_count(num_buckets: Buckets, n: int) -> int:
-    """Return the number of cells for n texts on the smaller side."""
+def counts_seen_cells(quantizer: QuantizerName) -> bool:
+    """Say whether smoothing leaves out the cells that hold no text: codes of which most are never used."""
+    return quantizer in _CODES
+
+
+def bucket_count(num_buckets: Buckets, n: int, quantizer: QuantizerName = "kmeans") -> int:
+    """Return the number of cells for n texts on the smaller side.
+
+    Raises:
+        ValueError: If it is no number of cells, or not one that the quantizer has.
+    """
     if num_buckets == "auto":
-        return min(max(2, round(n / 10)), _MOST_BUCKETS)
+        return _CODES[quantizer] if quantizer in _CODES else min(max(2, round(n / 10)), _MOST_BUCKETS)
     if not isinstance(num_buckets, int) or isinstance(num_buckets, bool) or num_buckets < 1:
         raise ValueError(f"num_buckets: expected 'auto' or a positive integer, got {num_buckets!r}")
+    if accepted := unfit_buckets(num_buckets, quantizer):
+        raise ValueError(f"num_buckets: {quantizer} takes {accepted}, got {num_buckets}")
     return num_buckets
+
+
+def unfit_buckets(num_buckets: Buckets, quantizer: QuantizerName) -> str:
+    """Return what a quantizer takes where a number of cells is not among it; empty where it is."""
+    if num_buckets == "auto" or quantizer not in _CODES or num_buckets == _CODES[quantizer]:
+        return ""
+    if quantizer == "lattice":
+        return f"auto or {CELLS}"
+    codes: int = round(num_buckets ** (1 / LEVELS))
+    return "" if codes >= 2 and codes**LEVELS == num_buckets else "auto (1000) or another cube of codes a level"
+
+
+def _codes(fit: Sequence[Floats], settings: QuantizerSettings) -> int:
+    """Codes a level."""
+    codes: int = round(settings.num_buckets ** (1 / LEVELS))
+    if n_rows(fit) < codes:
+        raise UndefinedMetric(f"{codes} codes a level need as many texts to be fitted on, got {n_rows(fit)}")
+    return codes
 
 
 def _fit(fit: Sequence[Floats], settings: QuantizerSettings, *, rows: Rows, whiten: bool) -> Callable[[int], Assign]:
     if n_rows(fit) < settings.num_buckets:
         raise UndefinedMetric(f"{settings.num_buckets} buckets need as many texts to be fitted on, got {n_rows(fit)}")
     projection = fit_pca(fit, share=settings.explained_variance, rows=rows, whiten=whiten)
-    points = projection.apply(fit)
+    points, project = projection.apply(fit), _last_projected(projection)
 
     def cluster(seed: int) -> Assign:
         found: Clustering = kmeans(
@@ -122,13 +209,31 @@ def _fit(fit: Sequence[Floats], settings: QuantizerSettings, *, rows: Rows, whit
             max_iter=settings.max_iter,
             seed=seed + _KMEANS_SEED,
         )
-        own = found.assign(points) if found.labels is None else found.labels
-
-        def assign(sides: Sequence[Floats]) -> list[I64]:
-            if len(sides) == len(fit) and all(a is b for a, b in zip(sides, fit, strict=True)):
-                return np.split(own, np.cumsum([len(side) for side in fit])[:-1])
-            return [found.assign(projection.apply([side])) for side in sides]
-
-        return assign
+        return _assigner(fit, found.assign(points), lambda side: found.assign(project(side)))
 
     return cluster
+
+
+def _assigner(fit: Sequence[Floats], own: I64, cells: Callable[[Floats], I64]) -> Assign:
+    """Return a function that knows the cells of the rows of the fit and finds those of others."""
+    parts = np.split(own, np.cumsum([len(side) for side in fit])[:-1])
+
+    def assign(sides: Sequence[Floats]) -> list[I64]:
+        if len(sides) == len(fit) and all(a is b for a, b in zip(sides, fit, strict=True)):
+            return parts
+        known = {id(side): part for side, part in zip(fit, parts, strict=True)}
+        return [known[id(side)] if id(side) in known else cells(side) for side in sides]
+
+    return assign
+
+
+def _last_projected(projection: Projection) -> Callable[[Floats], NDArray[np.float32]]:
+    """Project a side, once where it comes again: every clustering seed assigns the same system."""
+    last: list[tuple[Floats, NDArray[np.float32]]] = []
+
+    def project(side: Floats) -> NDArray[np.float32]:
+        if not last or last[0][0] is not side:
+            last[:] = [(side, projection.apply([side]))]
+        return last[0][1]
+
+    return project

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from openended.harness.contract import Metric
 from openended.harness.errors import DataError, suggest
 from openended.harness.io import file_digest, read_csv, read_jsonl
 
+_COMMA = re.compile(r"[+-]?\d+,\d+")
 _MISSING = frozenset({"", "na", "nan", "null", "none"})
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "model", "1.0"}), frozenset({"0", "false", "no", "human", "0.0"})
 
@@ -46,6 +49,19 @@ class FileRow:
         raise DataError(f"{self.where}: column {column!r}: expected 1 or 0, got {word!r}")
 
 
+class ReadsFile(Metric):
+    """A metric that reads the file of `judgments=FILE`, by some of its options or always."""
+
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
+        """Read and check the file; what it returns is the feature `Need("judgments", by="file")`.
+
+        Args:
+            path: The file.
+            renamed: Our name of a column → the file's.
+        """
+        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed})")
+
+
 def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # noqa: ANN401
     """Return a cell's number, NaN where it is empty.
 
@@ -59,7 +75,8 @@ def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # no
             raise ValueError
         number = float(value)
     except (TypeError, ValueError, OverflowError) as err:
-        raise DataError(f"{where}: expected a number, got {value!r:.40}") from err
+        comma = "; write decimals with a point" if isinstance(value, str) and _COMMA.fullmatch(value.strip()) else ""
+        raise DataError(f"{where}: expected a number, got {value!r:.40}{comma}") from err
     if math.isinf(number) and not (infinite and number < 0):
         raise DataError(f"{where}: expected a finite number, got {value!r:.40}")
     if MOST < abs(number) < math.inf:
@@ -97,6 +114,13 @@ def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[lis
     return [ours.get(name, name) for name in columns], rows
 
 
+def of_kind(columns: Sequence[str], rows: list[FileRow], own: str, other: str) -> list[FileRow]:
+    """Leave out the rows of another kind, where one file holds two: they fill the column `other`, and not `own`."""
+    if not {own, other} <= set(columns):
+        return rows
+    return [row for row in rows if row.cells.get(own) not in (None, "") or row.cells.get(other) in (None, "")]
+
+
 def pick(columns: Sequence[str], names: Sequence[str], path: Path, *, needed: bool = True) -> str | None:
     """Return the first of `names` that is a column.
 
@@ -107,7 +131,10 @@ def pick(columns: Sequence[str], names: Sequence[str], path: Path, *, needed: bo
         if name in columns:
             return name
     if needed:
-        raise DataError(f"{path}: expected a column {' or '.join(map(repr, names))}, got {', '.join(columns)}")
+        raise DataError(
+            f"{path}: expected a column {' or '.join(map(repr, names))}, got {', '.join(columns)}; "
+            f"judgment_columns={{{names[0]}: THEIRS}} names it"
+        )
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -9,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from openended.harness.contract import Family, Features, Metric, Need, Resampling
 from openended.harness.errors import UndefinedMetric
-from openended.harness.types import F64, I64, NextToken
+from openended.harness.resampling import Plan, Replicates
+from openended.harness.types import F64, I64, MetricResult, NextToken
 
 NEXT_TOKEN = Need("next_token", by="decoder")
 
@@ -20,6 +22,8 @@ class TeacherForced(Metric):
     family: ClassVar[Family] = "teacher_forced"
     resampling: ClassVar[Resampling] = "bootstrap"
     sides: ClassVar[Literal["one", "two", "human"]] = "human"
+    exponential: ClassVar[bool] = False
+    """Whether the value is exp of a mean over positions."""
 
     def needs(self) -> tuple[Need, ...]:
         """Return the statistics of Q."""
@@ -35,6 +39,21 @@ class TeacherForced(Metric):
         if not len(stats.gold_prob):
             raise UndefinedMetric("no human token to score")
         return stats
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Draw human texts: each value is a mean over all their positions, or the exponential of one."""
+        offsets = self.statistics(features).offsets
+        lengths = np.diff(offsets)
+        return {
+            name: made.map(np.exp) if self.exponential else made
+            for name, rows in self.rows(features, result).items()
+            if name in result.values
+            for made in [plan.mean(features.human.ids, np.log(rows) if self.exponential else rows, lengths)]
+        }
+
+    def rows(self, features: Features, result: MetricResult) -> Mapping[str, F64]:  # noqa: ARG002
+        """Return each value of each text."""
+        return result.per_example
 
 
 def probabilities(values: ArrayLike, name: str) -> F64:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from openended.harness.contract import Direction, Family, Features, Metric, Need, Scope, Side, Unit
 from openended.harness.errors import UndefinedMetric
+from openended.harness.resampling import Plan
 from openended.harness.types import F64, Ragged
 from openended.metrics._ngrams import NgramIndex
 from openended.metrics._sequences import joined, rows_of, selected, trimmed
@@ -66,6 +67,11 @@ class TextMetric(Metric):
             UndefinedMetric: If there is no text, or none as long as `fixed_tokens`.
         """
         return corpus_of(features.model, self.token_need(), self.fixed_tokens)
+
+    def drawn_texts(self, features: Features, plan: Plan) -> tuple[Corpus, NDArray[np.bool_]]:
+        """Return the corpus, and which of its texts are in the first half of each split."""
+        corpus = self.corpus(features)
+        return corpus, plan.halves(np.asarray(features.model.ids, dtype=np.str_)[corpus.kept])
 
     def variant_index(self, features: Features, variant: str) -> NgramIndex:
         """Return the index of the `joined` texts or of the texts `without_last` token; shared like `corpus`."""

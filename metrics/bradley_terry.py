@@ -14,7 +14,6 @@ are refused with the groups' names. Standard errors come from the observed infor
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +27,10 @@ from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
 from openended.harness.types import F64, HUMAN, MetricResult
 from openended.metrics._comparisons import Comparisons, TieRule, Wins, count_wins, is_matrix, read_comparisons
-from openended.metrics._judgments import Empty, JudgmentMetric, file_features, judgments_of
+from openended.metrics._judgment_metric import JudgmentMetric, file_features, judgments_of
+from openended.metrics._judgments import Empty
 from openended.metrics._layouts import kind_of, places
+from openended.metrics._raters import with_raters
 from openended.metrics._result import Values
 from openended.metrics._rows import FileRow
 
@@ -248,8 +249,7 @@ class BradleyTerry(JudgmentMetric):
         """Score the file alone; a side's ids are the items that a human text, or any other, was compared on."""
         made = self.read(path, renamed)
         human = sorted({c.item for c in made.rows if HUMAN in (c.system_a, c.system_b)})
-        model = sorted({c.item for c in made.rows})
-        return dataclasses.replace(self), file_features(PAIRS, made, made.source, human, model)
+        return self, file_features(PAIRS, made, made.source, human, sorted({c.item for c in made.rows}))
 
     def compute(self, features: Features) -> MetricResult:
         """Fit every criterion.
@@ -259,11 +259,11 @@ class BradleyTerry(JudgmentMetric):
         """
         made = judgments_of(features.model, PAIRS, Comparisons)
         shown = self._shown(made.players, features.model.system)
+        features, notes = with_raters(features, (row.rater for row in made.rows), made.calibration)
         criteria = [self.criterion] if self.criterion is not None else [c or None for c in made.criteria]
         values: dict[str, float] = {}
         sd: dict[str, float] = {}
         arrays: dict[str, F64] = {}
-        notes: list[str] = []
         for criterion in criteria:
             wins = count_wins(made, criterion=criterion, ties=self.ties, min_seconds=self.min_seconds, seed=self.seed)
             fit = bradley_terry(wins.matrix, players=wins.players)

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from openended.harness.contract import Direction, Features, Scope
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
+from openended.harness.resampling import Plan, Replicates
 from openended.harness.rng import stream
 from openended.harness.types import I64, Floats, MetricResult
 from openended.metrics._embeddings import check_sides, in_range
@@ -77,6 +78,20 @@ def discriminator_accuracy(
 
     Source: Pillutla et al. 2021, appendix C.
     """
+    chosen, right = _judged(human, model, test_share, folds, seed, (human_groups, model_groups))
+    return DiscriminatorResult(float(np.mean([r.mean() for _, r in right])), chosen, sum(len(r) for _, r in right))
+
+
+def _judged(
+    human: Floats,
+    model: Floats,
+    test_share: float,
+    folds: int,
+    seed: int,
+    groups: tuple[ArrayLike | None, ArrayLike | None],
+) -> tuple[float, list[tuple[I64, NDArray[np.bool_]]]]:
+    """Return the chosen penalty and, of each side, the held-out rows and which of them are told right."""
+    human_groups, model_groups = groups
     if not 0 < test_share < 1 or folds < 2:
         raise ValueError(f"expected 0 < test_share < 1 and folds >= 2, got {test_share} and {folds}")
     human, model = check_sides(human=human, model=model, least=2 * folds)
@@ -93,11 +108,11 @@ def discriminator_accuracy(
     labels = np.repeat([0, 1], [len(train_h), len(train_m)])
     scaled = (rows - centre) / spread
     chosen, classifier = _fit(scaled, labels, np.concatenate([fold_h, fold_m]))
-    shares = [
-        np.mean(classifier.predict((np.asarray(side[test], dtype=np.float64) - centre) / spread) == label)
+    right = [
+        (test, classifier.predict((np.asarray(side[test], dtype=np.float64) - centre) / spread) == label)
         for label, side, test in ((0, human, test_h), (1, model, test_m))
     ]
-    return DiscriminatorResult(float(np.mean(shares)), chosen, len(test_h) + len(test_m))
+    return chosen, right
 
 
 def _split(n: int, of: int, test_share: float, folds: int, seed: int) -> tuple[I64, I64, I64]:
@@ -163,6 +178,7 @@ class DiscriminatorAccuracy(TwoSample):
     titles: ClassVar[Mapping[str, str]] = {"accuracy": "Disc. acc."}
     targets: ClassVar[Mapping[str, float]] = {"accuracy": 0.5}  # chance
 
+    most: ClassVar[int | None] = 100_000  # float64 copies of all rows, and hundreds of passes over them
     test_share: float = 0.2  # our choice: the paper's split is of its own data sets
     folds: int = 5  # scikit-learn's default
     seed: int = 25  # as MAUVE
@@ -178,14 +194,17 @@ class DiscriminatorAccuracy(TwoSample):
         """Compute the accuracy; the penalty stands in the notes."""
         human, model = self.pair(features)
         prompts = self.prompts(features) or (None, None)
-        found = discriminator_accuracy(
-            human=human,
-            model=model,
-            test_share=self.test_share,
-            folds=self.folds,
-            seed=self.seed,
-            human_groups=prompts[0],
-            model_groups=prompts[1],
+        chosen, right = _judged(human, model, self.test_share, self.folds, self.seed, prompts)
+        features.model.memo["held out", self, features.human] = right
+        n_test = sum(len(r) for _, r in right)
+        notes = [f"{n_test} held-out texts; C={chosen:g} by cross-validation; 0.5 is chance"]
+        return self.result(
+            features, "accuracy", {"accuracy": float(np.mean([r.mean() for _, r in right]))}, notes=notes
         )
-        notes = [f"{found.n_test} held-out texts; C={found.inverse_penalty:g} by cross-validation; 0.5 is chance"]
-        return self.result(features, "accuracy", {"accuracy": found.accuracy}, notes=notes)
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
+        """Draw the held-out texts, for the classifier as it is."""
+        right = features.model.memo["held out", self, features.human]
+        sides = zip((features.human, features.model), right, strict=True)
+        shares = [plan.mean(self.sorted_ids(side)[rows], told.astype(np.float64)) for side, (rows, told) in sides]
+        return {"accuracy": Replicates((shares[0].draws + shares[1].draws) / 2)}

@@ -20,19 +20,22 @@ statistics; `variant` says which is computed:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openended.harness.contract import Features, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
-from openended.harness.types import MetricResult
+from openended.harness.resampling import Plan, Replicates
+from openended.harness.types import F64, MetricResult
 from openended.metrics._choices import check_choice
 from openended.metrics._ngram_statistics import distinct_by_text, mean_of, simctg_percent
 from openended.metrics._ngrams import NgramIndex, Sequences, index_of
+from openended.metrics._resampled_ngrams import repeat_draws, totals, type_draws
 from openended.metrics._text import TextMetric, check_orders, defined, missing_note, variant_of
 
 Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
@@ -122,3 +125,25 @@ class DistinctN(TextMetric):
             values["ngram_diversity"] = float(np.nansum(list(values.values())))
             primary = "ngram_diversity"
         return self.result(features, primary, values, notes=notes, per_example=per_example)
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Count the different n-grams of halves; where texts are joined, none that crosses their borders."""
+        ids = features.model.ids
+        if self.variant == "per_doc":
+            return plan.means(ids, result.per_example, result.values)
+        corpus, halves = self.drawn_texts(features, plan)
+        if self.variant == "simctg":
+            index = self.variant_index(features, "without_last")
+            return {f"distinct_{n}": Replicates(1.0 - repeat_draws(index, n, halves)) for n in self.orders}
+        made = {n: self._draws(corpus.index, n, halves) for n in self.orders}
+        out = {f"distinct_{n}": Replicates(draws) for n, draws in made.items()}
+        if self.variant == "ngd":
+            out["ngram_diversity"] = Replicates(np.nansum(list(made.values()), axis=0))
+        return out
+
+    def _draws(self, index: NgramIndex, order: int, halves: NDArray[np.bool_]) -> F64:
+        total, types, once = type_draws(index, order, halves)
+        if self.variant == "li":
+            total = totals(index.lengths, halves)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (once if self.variant == "hapax" else types) / total

@@ -14,17 +14,19 @@ diffusion for categorical data", and later diffusion language models. Values: `e
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from openended.harness.contract import Features, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
+from openended.harness.resampling import Plan, Replicates
 from openended.harness.types import MetricResult
 from openended.metrics._choices import check_choice
 from openended.metrics._ngram_statistics import corpus_entropy, entropy_by_text, mean_of
 from openended.metrics._ngrams import NgramIndex, Sequences, index_of
+from openended.metrics._resampled_ngrams import entropy_draws
 from openended.metrics._text import TextMetric, check_orders, defined, missing_note
 
 Average = Literal["corpus", "texts"]
@@ -101,3 +103,10 @@ class Entropy(TextMetric):
             notes=corpus.notes + missing_note(values, "all texts are shorter"),
             per_example={name: corpus.spread(column) for name, column in by_text.items()},
         )
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Draw texts for the means over texts, halves for the entropy of all texts together."""
+        corpus, halves = self.drawn_texts(features, plan)
+        scale = 1.0 if self.measured_in == "nats" else 1.0 / math.log(2.0)
+        out = dict(super().replicates(features, result, plan))
+        return out | {f"entropy_{n}": Replicates(scale * entropy_draws(corpus.index, n, halves)) for n in self.orders}

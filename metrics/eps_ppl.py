@@ -13,6 +13,7 @@ with a zero, then the mean of block means (released code of Martins et al.); eps
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -69,6 +70,7 @@ class EpsPPL(TeacherForced):
     version: ClassVar[int] = 1
     direction: ClassVar[Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
+    exponential: ClassVar[bool] = True
     titles: ClassVar[dict[str, str]] = {"eps_ppl": "ε-PPL"}
 
     eps: float = 1e-5  # our default; the papers do not state one value
@@ -89,3 +91,11 @@ class EpsPPL(TeacherForced):
         with np.errstate(over="ignore"):
             by_row = np.exp(mean_by_row(nll, stats.offsets))
         return self.result(features, self.name, values, per_example={self.name: by_row})
+
+    def rows(self, features: Features, result: MetricResult) -> Mapping[str, F64]:
+        """Return the perplexity of each text at each eps."""
+        stats, out = self.statistics(features), dict(result.per_example)
+        for eps in self.grid:
+            nll = _nll(probabilities(stats.gold_prob, "gold_prob"), stats.vocab_size, eps)
+            out[f"{self.name}_{eps:g}"] = np.exp(mean_by_row(nll, stats.offsets))
+        return out

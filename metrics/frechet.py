@@ -19,27 +19,25 @@ Inception score" (extrapolation).
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
-from openended.harness.types import F64, Floats, MetricResult
+from openended.harness.resampling import Plan, Replicates
+from openended.harness.types import Floats, MetricResult
 from openended.metrics._choices import check_choice
-from openended.metrics._embeddings import blocks, check_range, check_sides
-from openended.metrics._pca import moments, project_pair
+from openended.metrics._embeddings import check_range, check_sides
+from openended.metrics._gaussians import Shrinkage, cross_root_trace, gaussian
+from openended.metrics._pca import project_pair
+from openended.metrics._resampled_moments import frechet_influence
 from openended.metrics._result import Values
 from openended.metrics._two_sample import TwoSample
 
-# Error that the short way may make, as a share of both traces: 1e-8 of a distance that is a thousandth of them.
-_MOST_LOST = 1e-11
 _FEWEST = 20  # texts a side for an extrapolation: a tenth of them must have a variance
-
-Shrinkage = Literal["none", "ledoit_wolf"]
 
 
 def frechet_distance(
@@ -153,93 +151,11 @@ def _prepared(
 
 def _distance(human: Floats, model: Floats, shrinkage: Shrinkage) -> float:
     """Return the distance of prepared sides."""
-    a, b = _gaussian(human, shrinkage), _gaussian(model, shrinkage)
+    a, b = gaussian(human, shrinkage), gaussian(model, shrinkage)
     gap = a.mean - b.mean
-    spread = a.trace + b.trace - 2 * _cross_root_trace(a, b)
+    spread = a.trace + b.trace - 2 * cross_root_trace(a, b)
     # Rounding of equal covariances leaves about 1e-13 of the trace on either side of 0.
     return float(gap @ gap + max(spread, 0.0))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Gaussian:
-    """Mean and covariance of one side; of the covariance its lower triangle or, where n <= d, a root r with r r^T."""
-
-    mean: F64
-    trace: float
-    lower: F64 | None
-    """Shape (d, d); nothing of use above the diagonal."""
-    root: F64 | None
-    """Shape (d, n)."""
-
-
-def _gaussian(rows: Floats, shrinkage: Shrinkage) -> _Gaussian:
-    """Fit a Gaussian with divisor n - 1, float64."""
-    n, dim = rows.shape
-    if shrinkage == "none" and n <= dim:
-        # The centred rows themselves are a root, an exact one, of a covariance that has no regular one.
-        centred = np.array(rows, dtype=np.float64)
-        mean = centred.mean(axis=0)
-        centred -= mean
-        centred /= np.sqrt(n - 1)
-        return _Gaussian(mean, float(np.sum(centred**2)), None, centred.T)
-    mean, lower = moments([rows], "none")
-    if shrinkage != "none":
-        fourth = 0.0
-        for _, block in blocks(rows, "none"):
-            block -= mean
-            fourth += float(np.sum(np.einsum("ij,ij->i", block, block) ** 2))
-        lower = _shrunk(lower * ((n - 1) / n), fourth, n)
-    return _Gaussian(mean, float(np.trace(lower)), lower, None)
-
-
-def _shrunk(lower: F64, fourth: float, n: int) -> F64:
-    """Ledoit and Wolf's optimal mixture of a covariance (divisor n) and its mean variance times the identity.
-
-    With d2 the squared distance of the two and b2 = (sum of |x|^4 / n - |S|^2) / n the noise of S (both Frobenius), the
-    identity's weight is min(b2, d2) / d2. Takes and gives lower triangles.
-    """
-    target = np.trace(lower) / len(lower)
-    squared = float(2 * np.sum(np.tril(lower, -1) ** 2) + np.sum(np.diagonal(lower) ** 2))
-    distance = squared - len(lower) * target**2
-    noise = max((fourth / n - squared) / n, 0.0)
-    weight = min(noise / distance, 1.0) if distance > 0 else 0.0
-    mixed: F64 = (1 - weight) * lower
-    mixed[np.diag_indices_from(mixed)] += weight * target
-    return mixed * n / (n - 1)
-
-
-def _cross_root_trace(a: _Gaussian, b: _Gaussian) -> float:
-    """Trace of (A^1/2 B A^1/2)^1/2: the sum of the singular values of r^T s, for any roots A = r r^T and B = s s^T.
-
-    With a triangular r it is also the sum of the roots of the eigenvalues of r^T B r, which costs less but is as exact
-    only where no eigenvalue is so small that its root is lost in the rounding of the largest.
-    """
-    if a.lower is not None and b.lower is not None:
-        from scipy.linalg import lapack
-
-        with contextlib.suppress(np.linalg.LinAlgError):
-            root = np.linalg.cholesky(a.lower)
-            both, failed = lapack.dsygst(b.lower, root, itype=2, lower=1)
-            if failed:
-                raise ValueError(f"dsygst: illegal argument {-failed}")
-            values = np.linalg.eigvalsh(both, UPLO="L")
-            rounding = np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
-            lost = float(np.sum(rounding / (2 * np.sqrt(np.maximum(values, rounding)))))
-            if lost <= _MOST_LOST * (a.trace + b.trace):
-                return float(np.sqrt(np.maximum(values, 0.0)).sum())
-    return float(np.linalg.svd(_root(a).T @ _root(b), compute_uv=False).sum())
-
-
-def _root(side: _Gaussian) -> F64:
-    """Some r with r r^T = covariance: triangular where it is regular, from eigenvalues where it is not."""
-    if side.root is not None or side.lower is None:
-        return np.empty((len(side.mean), 0)) if side.root is None else side.root
-    try:
-        return np.asarray(np.linalg.cholesky(side.lower), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        values, axes = np.linalg.eigh(side.lower, UPLO="L")
-        kept = values > len(values) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
-        return np.asarray(axes[:, kept] * np.sqrt(values[kept]), dtype=np.float64)
 
 
 @register("metric")
@@ -298,3 +214,16 @@ class Frechet(TwoSample):
             if smallest <= dim and self.pca_share is None:
                 notes.append(f"the extrapolation starts from {smallest} texts; up to d={dim} it still holds bias")
         return self.result(features, "frechet", values, notes=notes, sd=sd)
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Weigh the texts by their influence on the distance; PCA and the weight of a shrinkage stay as they are."""
+        human, model = _prepared(*self.pair(features), self.shrinkage, self.pca_share)
+        first, second = frechet_influence(human, model)
+        sides = [[str(name) for name in self.sorted_ids(side)] for side in (features.human, features.model)]
+        made = plan.linear(result.values["frechet"], (sides[0], first), (sides[1], second))
+        out = {"frechet": made}
+        if "frechet_infinity" in result.values:
+            # Less the bias it is the same distance: what one text adds is the same, but for the draws of the subsets.
+            noise = result.sd.get("frechet_infinity", 0.0) ** 2 / self.draws
+            out["frechet_infinity"] = Replicates(made.draws, noise)
+        return out

@@ -23,7 +23,7 @@ in the notes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from openended.harness.contract import Direction, Features, Metric, Need, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
+from openended.harness.resampling import Plan, Replicates
 from openended.harness.types import F64, MetricResult, Ragged
 from openended.metrics._choices import check_choice
 from openended.metrics._ngram_statistics import entropy_by_text, mean_of
@@ -147,3 +148,12 @@ class GenPPL(Metric):
         return self.result(
             features, "gen_ppl", values, notes=notes, per_example={"gen_ppl": by_text, "entropy": entropy}
         )
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Draw texts: the exponential of a ratio of sums, and means over texts."""
+        out = dict(super().replicates(features, result, plan))
+        if self.average == "micro":
+            total, count = _sums(features.model.token_nll(self.needs()[0]), self.compat)
+            mean = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+            out["gen_ppl"] = plan.mean(features.model.ids, mean, count).map(np.exp)
+        return out

@@ -39,15 +39,9 @@ from openended.metrics._huse_join import NLL, RATINGS, WORDS, LengthUnit, LogPro
 from openended.metrics._huse_knn import Ties, VoteTie
 from openended.metrics._huse_stability import affordable, agreement, bootstrap_huse
 from openended.metrics._huse_statistic import HusePoints, Rule, huse_of
-from openended.metrics._judgments import (
-    Empty,
-    JudgmentMetric,
-    Judgments,
-    are_ratings,
-    file_features,
-    judgments_of,
-    read_judgments,
-)
+from openended.metrics._judgment_metric import JudgmentMetric, file_features, judgments_of
+from openended.metrics._judgments import LOG_PROB, Empty, Judgments, are_ratings, read_judgments
+from openended.metrics._raters import with_raters
 from openended.metrics._result import Values
 from openended.metrics._rows import FileRow
 
@@ -211,6 +205,10 @@ class Huse(JudgmentMetric):
         del rows
         return are_ratings(columns)
 
+    def scores_alone(self, columns: Sequence[str]) -> bool:
+        """Say whether the file brings log-probabilities."""
+        return self.log_probs == "column" or bool(set(LOG_PROB) & set(columns))
+
     def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Judgments:
         """Read and check the file of ratings."""
         return read_judgments(path, scale=self.scale, renamed=renamed, empty=self.empty)
@@ -236,11 +234,12 @@ class Huse(JudgmentMetric):
             low, high = bootstrap_huse(rated, rule, draws=draws, level=self.level, seed=self.seed).interval()
             values |= {"huse_low": low, "huse_high": high}
         values["agreement"] = agreement(rated.ratings)
+        features, who = with_raters(features, judged.raters, judged.calibration)
         return self.result(
             features,
             "huse",
             values,
-            notes=[*rated.notes, *self._warnings(rated.n, draws, judged.empty)],
+            notes=[*who, *rated.notes, *self._warnings(rated.n, draws, judged.empty)],
             per_example=rated.spread(scores.errors, scores.errors_q, features.model.ids),
             arrays=rated.arrays() | {"errors": scores.errors, "errors_q": scores.errors_q},
         )

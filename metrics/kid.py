@@ -25,8 +25,10 @@ from numpy.typing import ArrayLike
 
 from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
+from openended.harness.resampling import Plan, Replicates
 from openended.harness.types import F64, Floats, MetricResult
 from openended.metrics._embeddings import check_range, check_sides
+from openended.metrics._resampled_moments import kid_draws
 from openended.metrics._result import Values
 from openended.metrics._two_sample import TwoSample
 
@@ -142,6 +144,7 @@ class Kid(TwoSample):
     targets: ClassVar[Mapping[str, float]] = {"kid": 0.0}  # unbiased: below 0 as often as above for texts of one source
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"std_error": "none"}
 
+    most: ClassVar[int | None] = 50_000  # all pairs, as in knn_precision_recall
     degree: int = 3  # Bińkowski et al. 2018
     scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
 
@@ -155,3 +158,9 @@ class Kid(TwoSample):
         prompts = self.prompts(features) or (None, None)
         found = kid(human=human, model=model, degree=self.degree, human_groups=prompts[0], model_groups=prompts[1])
         return self.result(features, "kid", dict(found))
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
+        """Average the kernel over the pairs of halves."""
+        human, model = self.pair(features)
+        ours, theirs = self.halves(features, plan)
+        return {"kid": Replicates(kid_draws(human, model, ours, theirs, self.degree))}

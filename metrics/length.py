@@ -12,6 +12,7 @@ the share of texts that ended. `length_sd` is the standard deviation over texts 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -20,6 +21,7 @@ import numpy as np
 from openended.harness.contract import Direction, Features, Metric, Need, Resampling, Scope, Unit
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
+from openended.harness.resampling import Plan, Replicates
 from openended.harness.types import I64, MetricResult
 from openended.metrics._sequences import rows_of
 
@@ -91,3 +93,20 @@ class Length(Metric):
         values["hit_limit"] = float(hit.mean())
         per_example = {"length": lengths.astype(np.float64), "hit_limit": hit}
         return self.result(features, "length", values, per_example=per_example)
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Draw texts: for the deviation the sums of squares, for the median the weights in the order of the lengths."""
+        out = dict(super().replicates(features, result, plan))
+        ids, lengths = features.model.ids, result.per_example["length"]
+        centred = lengths - lengths.mean()
+        sums = plan.sums(ids, np.stack([np.ones(len(lengths)), centred, centred**2], axis=1))
+        count = sums[:, 0]
+        square = np.maximum(sums[:, 2] / count - (sums[:, 1] / count) ** 2, 0.0)
+        out["length_sd"] = Replicates(np.sqrt(square)[None, :])
+        order = np.argsort(lengths, kind="stable")
+        below = np.cumsum(plan.weights(ids)[:, order], axis=1, dtype=np.int64)
+        half = below[:, -1:] / 2
+        lower, upper = (below < half).sum(axis=1), (below <= half).sum(axis=1)
+        middle = lengths[order][np.stack([lower, np.minimum(upper, len(lengths) - 1)])].mean(axis=0)
+        out["length_median"] = Replicates(middle[None, :])
+        return out

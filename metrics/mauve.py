@@ -2,7 +2,8 @@
 
 With cell histograms p (human) and q (model) and mixtures r = w p + (1 - w) q, MAUVE is the area under the curve of
 (exp(-c KL(q || r)), exp(-c KL(p || r))). It is in [0, 1], dimensionless, higher is better; two samples of the *same*
-text give less than 1 (about .96 at ten texts a cell), so read it beside the human ceiling.
+text give less than 1 (about .96 at ten texts a cell), so read it beside the human ceiling. Sides that share nothing
+give 1 / C(2c, c), at c = 5 1/252 = .004.
 
 Protocol: rows to unit L2 norm, joint PCA to 0.9 of the variance, k-means with 5 restarts on [model; human], k = n / 10
 and 500 at most, c = 5, 25 evenly spaced weights and both end points. These are the choices of mauve-text 0.4, with
@@ -11,32 +12,62 @@ the function takes rows as they come, the metric sorts them by example id.
 
 Variants in use: the paper's experiments take the weights on an angular grid (`curve: angular`, differs by at most
 .0005); other packages leave out the normalisation or take k = 500 at any n. `*_star` values come from histograms with
-half a count added to each cell.
+half a count added to each cell (`smoothing: kt`, see `openended.metrics._smoothing`).
+
+Summaries of one frontier: `area` (MAUVE), `mid_point` (the rectangle exp(-2 c JS) under the curve's mid-point), `js`
+(the divergence there, nats), `integral` (frontier integral, in [0, 1]).
+
+Estimators: `cells`, or one of density ratios (`openended.metrics._density_ratio`): `knn` loses shifts along one of many
+directions, and with its own point counted (`self: counted`) identical sides have a mid-point of about exp(-c / k), .905
+at k = 50; `classifier` is linear and cannot tell sides of one mean and another spread apart; `gaussian` sees ten
+components and two moments and is not robust; `kde` sees fifty components. They are second opinions: their scale is not
+that of cells (greedy text gets about .03 by cells and .44 by the classifier on the authors' poster). A remark says
+where a mean had to be clipped into its range.
 
 Source: Pillutla et al. 2021, "MAUVE: Measuring the gap between neural text and human text", equations 1 to 4 and
-section 3; Pillutla et al. 2023, "MAUVE scores for generative models" (smoothing); Liu et al. 2021 (frontier integral).
+section 3; Pillutla et al. 2023, "MAUVE scores for generative models" (smoothing, estimators, mid-point); Liu et al.
+2021 (frontier integral).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from openended.harness.contract import Direction, Features, Scope, Side
-from openended.harness.errors import UndefinedMetric
+from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
-from openended.harness.types import HUMAN, Floats, MetricResult
+from openended.harness.resampling import Plan, Replicates
+from openended.harness.types import F64, I64, Floats, MetricResult
 from openended.metrics._choices import check_choice
-from openended.metrics._embeddings import check_side, check_sides
+from openended.metrics._density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
+from openended.metrics._embeddings import check_sides
+from openended.metrics._explain import telling_cells, telling_ratios
 from openended.metrics._histograms import Curve
-from openended.metrics._mauve_scores import MauveResult, histogram_values, mauve_of_cells
-from openended.metrics._quantizers import Assign, Buckets, QuantizerName, fit_quantizer
+from openended.metrics._mauve_fit import ClusterFit, clusterer, ratio_notes, sample_notes
+from openended.metrics._mauve_scores import (
+    DIRECTIONS,
+    TITLES,
+    MauveResult,
+    histogram_values,
+    mauve_of_cells,
+    mauve_of_ratios,
+    ratio_values,
+)
+from openended.metrics._quantizers import Buckets, QuantizerName, counts_seen_cells, fit_quantizer
+from openended.metrics._resampled_cells import mauve_draws, ratio_draws, without_gaps
+from openended.metrics._smoothing import Smoothing
 from openended.metrics._two_sample import Quantized
 
-_FEW_TEXTS = 1000  # below this the paper's own study of n finds scores far from their limit
+Summary = Literal["area", "mid_point", "js", "integral"]
+
+_CHOICES = {
+    "quantizer": QuantizerName, "curve": Curve, "estimator": EstimatorName, "smoothing": Smoothing, "self": OwnPoint
+}  # fmt: skip
+_VALUE: Mapping[Summary, str] = {"area": "mauve", "mid_point": "mid_point", "js": "js", "integral": "frontier_integral"}
 
 
 def mauve(
@@ -52,8 +83,13 @@ def mauve(
     restarts: int = 5,
     max_iter: int = 500,
     seed: int = 25,
+    estimator: EstimatorName = "cells",
+    smoothing: Smoothing = "none",
+    neighbors: int = 50,
+    self: OwnPoint = "counted",
+    groups: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> MauveResult:
-    """Compute MAUVE of one clustering.
+    """Compute MAUVE of one clustering, or of one estimate of density ratios.
 
     Args:
         human: Embeddings of human texts, shape (n_human, d); the order of rows feeds the seeding of k-means.
@@ -66,7 +102,12 @@ def mauve(
         curve_points: Number of mixture weights.
         restarts: k-means starts; the best is kept.
         max_iter: Most iterations of each.
-        seed: As the seed of mauve-text.
+        seed: As the seed of mauve-text; of the folds of `classifier` and `gaussian`.
+        estimator: `cells`, or how log p / q is estimated at each text; quantizer and smoothing then do nothing.
+        smoothing: What is added to the counts of cells.
+        neighbors: Of `knn`, at least 1.
+        self: Of `knn`: whether a text counts among its own neighbours.
+        groups: The prompt of each human and of each model row: an estimator judges a text by those of other prompts.
 
     Returns:
         The scores, the curve and both histograms.
@@ -81,11 +122,15 @@ def mauve(
     >>> mauve(human=rows, model=rows).mauve
     1.0
     """
-    check_choice("quantizer", quantizer, QuantizerName)
-    check_choice("curve", curve, Curve)
-    if not (scaling_factor > 0 and curve_points >= 1):
-        raise ValueError(f"expected scaling_factor > 0 and curve_points >= 1, got {scaling_factor}, {curve_points}")
+    words = {"quantizer": quantizer, "curve": curve, "estimator": estimator, "smoothing": smoothing, "self": self}
+    _check_options(words, scaling_factor, curve_points, neighbors)
     human, model = check_sides(human=human, model=model)
+    if estimator != "cells":
+        settings = RatioSettings(neighbors, self, explained_variance, seed, groups)
+        ratios = log_ratios(human=human, model=model, estimator=estimator, settings=settings)
+        return mauve_of_ratios(
+            human=ratios[0], model=ratios[1], scaling_factor=scaling_factor, curve=curve, curve_points=curve_points
+        )
     cluster, buckets = fit_quantizer(
         [model, human],
         quantizer=quantizer,
@@ -102,7 +147,17 @@ def mauve(
         scaling_factor=scaling_factor,
         curve=curve,
         curve_points=curve_points,
+        smoothing=smoothing,
+        seen_only=counts_seen_cells(quantizer),
     )
+
+
+def _check_options(words: Mapping[str, str], scaling_factor: float, curve_points: int, neighbors: int) -> None:
+    for option, word in words.items():
+        check_choice(option, word, _CHOICES[option])
+    if not (scaling_factor > 0 and min(curve_points, neighbors) >= 1):
+        got = f"{scaling_factor}, {curve_points}, {neighbors}"
+        raise ValueError(f"expected scaling_factor > 0, curve_points >= 1 and neighbors >= 1, got {got}")
 
 
 @register("metric")
@@ -114,28 +169,8 @@ class Mauve(Quantized):
     version: ClassVar[int] = 1
     direction: ClassVar[Direction] = "higher"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    titles: ClassVar[Mapping[str, str]] = {
-        "mauve": "MAUVE",
-        "mauve_star": "MAUVE*",
-        "frontier_integral": "FI",
-        "frontier_integral_star": "FI*",
-        "kl_human_model": "KL(human, model)",
-        "kl_model_human": "KL(model, human)",
-        "js": "JS",
-        "f8": "F8",
-        "f1_8": "F1/8",
-        "type_1@0.5": "Type I",
-        "type_2@0.5": "Type II",
-    }
-    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {
-        "frontier_integral": "lower",
-        "frontier_integral_star": "lower",
-        "kl_human_model": "lower",
-        "kl_model_human": "lower",
-        "js": "lower",
-        "type_1@0.5": "lower",
-        "type_2@0.5": "lower",
-    }
+    titles: ClassVar[Mapping[str, str]] = TITLES
+    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = DIRECTIONS
 
     quantizer: QuantizerName = "kmeans"  # Pillutla et al. 2021, section 4
     num_buckets: Buckets = "auto"  # mauve-text: n / 10; the paper: 500 at n = 5,000
@@ -147,11 +182,14 @@ class Mauve(Quantized):
     max_iter: int = 500  # mauve-text
     seed: int = 25  # mauve-text
     clustering_seeds: int = 5  # the paper averages 5 runs; seeds are seed, seed + 1, …
-    cluster_fit: Literal["pair", "joint", "reference"] = (
-        "pair"  # mauve-text; joint makes the scores of a grid comparable
-    )
+    cluster_fit: ClusterFit = "pair"  # mauve-text; joint makes the scores of a grid comparable
     lambdas: tuple[float, ...] = (0.5,)  # mixture weights of the type I and type II errors
     scope: Scope = "prompt_and_continuation"  # the paper's features see both
+    estimator: EstimatorName = "cells"  # Pillutla et al. 2021; the others: Pillutla et al. 2023
+    smoothing: Smoothing = "none"  # mauve-text; its starred values: kt
+    summary: Summary = "area"  # MAUVE; what tables show first
+    neighbors: int = 50  # of knn; ours
+    self: OwnPoint = "counted"  # of knn; ours: errs downwards, left_out upwards
 
     def check(self) -> None:
         """Refuse options out of range."""
@@ -159,6 +197,9 @@ class Mauve(Quantized):
         self.require(self.scaling_factor > 0, "scaling_factor", "a positive number")
         self.require(self.curve_points >= 1, "curve_points", "at least 1")
         self.require(all(0 < w < 1 for w in self.lambdas), "lambdas", "weights in (0, 1)")
+        self.require(self.neighbors >= 1, "neighbors", "at least 1")
+        whole = self.estimator == "cells" or (self.smoothing == "none" and self.cluster_fit == "pair")
+        self.require(whole, "estimator", "cells where smoothing or cluster_fit is set (the others count nothing)")
 
     @property
     def reads_grid(self) -> bool:
@@ -168,21 +209,41 @@ class Mauve(Quantized):
     def compute(self, features: Features) -> MetricResult:
         """Average the scores over the clustering seeds; the array holds the curve of each."""
         human, model = self.pair(features)
-        cluster, buckets = self._clusterer(features, human, model)
-        runs = [self._score(cluster(seed), human, model, buckets) for seed in self.seeds()]
+        if self.estimator != "cells":
+            return self._estimated(features, human, model)
+        cluster, buckets = clusterer(self, self.cluster_fit, features, human, model)
+        cells = [cluster(seed)([model, human]) for seed in self.seeds()]
+        sparse = counts_seen_cells(self.quantizer)
+        self.keep_cells(features, [without_gaps(p, q) if sparse else (p, q, buckets) for q, p in cells])
+        runs = [self._score(p, q, buckets) for q, p in cells]
+        q, p = cells[0]
         return self.averaged(
             features,
-            "mauve",
+            _VALUE[self.summary],
             [values for _, values in runs],
-            notes=self._notes(len(human), len(model), buckets),
-            arrays={"divergence_curves": np.stack([scores.divergence_curve for scores, _ in runs])},
+            notes=sample_notes(len(human), len(model), buckets),
+            arrays={
+                "divergence_curves": np.stack([scores.divergence_curve for scores, _ in runs]),
+                **telling_cells(human=human, model=model, human_cells=p, model_cells=q, num_buckets=buckets),
+            },
         )
 
-    def _score(
-        self, assign: Assign, human: Floats, model: Floats, buckets: int
-    ) -> tuple[MauveResult, dict[str, float]]:
-        """Scores of one clustering."""
-        q, p = assign([model, human])
+    def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
+        """Return all values for many pairs of histograms."""
+        return mauve_draws(
+            p, q, n_human, n_model, lambdas=self.lambdas, smoothing=self.smoothing,
+            scaling_factor=self.scaling_factor, points=self.curve_points, curve=self.curve,
+        )  # fmt: skip
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Count the cells of halves, or average the ratios of their texts."""
+        if self.estimator == "cells":
+            return super().replicates(features, result, plan)
+        p, q = features.model.memo["ratios", self, features.human]
+        return ratio_draws(p, q, self.halves(features, plan), lambda *half: self._of_ratios(*half)[1])
+
+    def _score(self, p: I64, q: I64, buckets: int) -> tuple[MauveResult, dict[str, float]]:
+        """Scores of one clustering, from the cells of the human and of the model texts."""
         scores = mauve_of_cells(
             human=p,
             model=q,
@@ -190,52 +251,41 @@ class Mauve(Quantized):
             scaling_factor=self.scaling_factor,
             curve=self.curve,
             curve_points=self.curve_points,
+            smoothing=self.smoothing,
+            seen_only=counts_seen_cells(self.quantizer),
         )
         main = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
-        values = {name: float(scores[name]) for name in main}
-        return scores, values | histogram_values(scores, len(human), len(model), self.lambdas)
+        others = histogram_values(scores, len(p), len(q), self.lambdas, self.smoothing)
+        return scores, self._values(scores, main) | others
 
-    def _clusterer(self, features: Features, human: Floats, model: Floats) -> tuple[Callable[[int], Assign], int]:
-        """Fit on the pair, on all systems of the grid or on the human side; return clusterer and number of cells."""
-        if self.cluster_fit == "pair":
-            return self.fit([model, human])
-        others: tuple[Side, ...] = ()
-        if self.cluster_fit == "joint":
-            others = _systems(features)
-        fit = [self.sorted_rows(side) for side in others] + [human]
-        for rows in fit:
-            check_side(rows, "a system of the grid")
-        # The human side is the same object for a whole grid, so one clustering serves all its systems.
-        key, no_cells = ("mauve.fit", self, *others), dict[int, Assign]()
-        (fitted, buckets), made = features.human.derived(key, lambda: (self.fit(fit), no_cells))
+    def _estimated(self, features: Features, human: Floats, model: Floats) -> MetricResult:
+        """Score by density ratios."""
+        ids = (self.sorted_ids(features.human), self.sorted_ids(features.model))
+        settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)
+        p, q = log_ratios(human=human, model=model, estimator=self.estimator, settings=settings)
+        features.model.memo["ratios", self, features.human] = (p, q)
+        scores, values = self._of_ratios(p, q)
+        ceiling = np.exp(-self.scaling_factor / self.neighbors) if self.estimator == "knn" else 1.0
+        return self.result(
+            features,
+            _VALUE[self.summary],
+            values,
+            notes=ratio_notes(self.estimator, scores.clipped, float(ceiling), counted=self.self == "counted"),
+            arrays={"divergence_curves": scores.divergence_curve[None], **telling_ratios(p, q)},
+        )
 
-        def cluster(seed: int) -> Assign:
-            if seed not in made:
-                made[seed] = fitted(seed)
-            return made[seed]
+    def _of_ratios(self, p: F64, q: F64) -> tuple[MauveResult, dict[str, float]]:
+        """Scores of the ratios at human and at model texts."""
+        scores = mauve_of_ratios(
+            human=p,
+            model=q,
+            scaling_factor=self.scaling_factor,
+            curve=self.curve,
+            curve_points=self.curve_points,
+        )
+        return scores, self._values(scores, ("mauve", "frontier_integral")) | ratio_values(scores, p, q, self.lambdas)
 
-        return cluster, buckets
-
-    def _notes(self, n_human: int, n_model: int, buckets: int) -> list[str]:
-        """Say where the score is less sure than it looks."""
-        n, notes = min(n_human, n_model), []
-        if n < _FEW_TEXTS or n / buckets < 10:
-            notes.append(
-                f"small sample: n={n}, k={buckets}, n/k={n / buckets:.3g}; "
-                "two samples of the same text score below 1 here, compare with the human ceiling"
-            )
-        if n_human != n_model:
-            notes.append(f"the sides differ in size (human {n_human}, model {n_model}); k follows the smaller")
-        return notes
-
-
-def _systems(features: Features) -> tuple[Side, ...]:
-    """Return the grid's model systems in an order that does not depend on how they are listed.
-
-    Raises:
-        UndefinedMetric: If there is no grid.
-    """
-    systems = [side for side in features.others if side.system != HUMAN]
-    if not systems:
-        raise UndefinedMetric("cluster_fit=joint needs all systems of a grid (openended -m …); this run has one")
-    return tuple(sorted(systems, key=lambda side: side.system))
+    def _values(self, scores: MauveResult, names: tuple[str, ...]) -> dict[str, float]:
+        """Main values; the mid-point only where it is asked for."""
+        names += ("mid_point",) if self.summary == "mid_point" else ()
+        return {name: float(scores[name]) for name in names}

@@ -60,6 +60,7 @@ class PPL(TeacherForced):
     version: ClassVar[int] = 1
     direction: ClassVar[Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (1.0, float("inf"))
+    exponential: ClassVar[bool] = True
     titles: ClassVar[dict[str, str]] = {"ppl": "PPL"}
 
     def compute(self, features: Features) -> MetricResult:

@@ -24,6 +24,7 @@ from openended.harness.registry import register
 from openended.harness.types import F64, MetricResult
 from openended.metrics._histograms import best_f, histogram, precision_recall
 from openended.metrics._quantizers import Buckets, QuantizerName
+from openended.metrics._resampled_cells import best_fs
 from openended.metrics._result import Values
 from openended.metrics._two_sample import Quantized
 
@@ -112,13 +113,21 @@ class PrecisionRecallCurve(Quantized):
         """Average over the clustering seeds; the curve is that of the first."""
         human, model = self.pair(features)
         cluster, buckets = self.fit([model, human])
-        curves = []
+        curves, kept = [], []
         for seed in self.seeds():
-            q, p = (histogram(cells, buckets) for cells in cluster(seed)([model, human]))
+            model_cells, human_cells = cluster(seed)([model, human])
+            kept.append((human_cells, model_cells, buckets))
+            q, p = histogram(model_cells, buckets), histogram(human_cells, buckets)
             curves.append(precision_recall_curve(human_hist=p, model_hist=q, num_angles=self.num_angles))
+        self.keep_cells(features, kept)
         return self.averaged(
             features,
             "f8",
             [{"f8": c.f8, "f1_8": c.f1_8} for c in curves],
             arrays={"precision": curves[0].precision, "recall": curves[0].recall},
         )
+
+    def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:  # noqa: ARG002
+        """Return both values for many pairs of histograms."""
+        f8, f1_8 = best_fs(p, q, (8.0, 1 / 8))
+        return {"f8": f8, "f1_8": f1_8}

@@ -25,7 +25,7 @@ Variants, and which is computed:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -34,6 +34,7 @@ import numpy as np
 from openended.harness.contract import Features, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
+from openended.harness.resampling import SHARE, Plan, Replicates
 from openended.harness.types import MetricResult
 from openended.metrics._choices import check_choice
 from openended.metrics._loops import ends_in_loop
@@ -45,6 +46,7 @@ from openended.metrics._ngram_statistics import (
     simctg_percent,
 )
 from openended.metrics._ngrams import NgramIndex, Sequences, index_of
+from openended.metrics._resampled_ngrams import repeat_draws, shared_draws
 from openended.metrics._text import TextMetric, check_orders, missing_note, variant_of
 
 Average = Literal["texts", "pooled", "simctg"]
@@ -214,3 +216,17 @@ class Repetition(TextMetric):
             notes=corpus.notes + missing_note(values, "all texts are shorter"),
             per_example={name: corpus.spread(column) for name, column in by_text.items()},
         )
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Draw texts where a value is of each text alone, halves where texts are compared."""
+        out = dict(super().replicates(features, result, plan))
+        out.pop("self_repetition", None)
+        corpus, halves = self.drawn_texts(features, plan)
+        subsets = plan.subsets(np.asarray(features.model.ids, dtype=np.str_)[corpus.kept], SHARE)
+        own = shared_draws(corpus.index, self.self_repetition_order, subsets, np.log1p)
+        out["self_repetition"] = Replicates.of_subsamples(own, SHARE)
+        pooled = self.variant_index(features, "without_last") if self.simctg else corpus.index
+        rep = {n: repeat_draws(pooled, n, halves) for n in {*self.orders, *_DIVERSITY_ORDERS}}
+        out |= {f"rep_{n}": Replicates(rep[n]) for n in self.orders}
+        out["diversity"] = Replicates(np.prod([1.0 - rep[n] for n in _DIVERSITY_ORDERS], axis=0))
+        return out

@@ -22,7 +22,7 @@ holder of the largest give the clipping count without any one text at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,9 +32,11 @@ from numpy.typing import NDArray
 from openended.harness.contract import Features, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
+from openended.harness.resampling import SHARE, Plan, Replicates
 from openended.harness.rng import stream
 from openended.harness.types import F64, I64, MetricResult
 from openended.metrics._ngrams import NgramIndex, Sequences, index_of
+from openended.metrics._resampled_ngrams import found_draws
 from openended.metrics._text import TextMetric, check_orders
 
 _SHOWN = 4  # the order that tables show: Pillutla et al. 2021
@@ -198,3 +200,37 @@ class SelfBleu(TextMetric):
                 f"self_bleu_{order}": corpus.spread(row) for order, row in zip(self.orders, scored, strict=True)
             },
         )
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
+        """Score the texts of subsets against each other; the brevity penalty is that of all texts."""
+        corpus = self.corpus(features)
+        subsets = plan.subsets(np.asarray(features.model.ids, dtype=np.str_)[corpus.kept], SHARE)
+        index, n = corpus.index, len(corpus.index)
+        pool = np.ones(n, dtype=np.bool_)
+        if self.num_references is not None and self.num_references < n - 1:
+            pool[:] = False
+            pool[stream(self.seed, "self_bleu", "references").permutation(n)[: self.num_references + 1]] = True
+        scored = np.zeros(n)
+        scored[drawn_hypotheses(n, self.num_hypotheses, self.seed)] = 1.0
+        table = _subset_means(index, max(self.orders), subsets, pool, scored)
+        return {f"self_bleu_{order}": Replicates.of_subsamples(table[order - 1], SHARE) for order in self.orders}
+
+
+def _subset_means(
+    index: NgramIndex, highest: int, subsets: NDArray[np.bool_], pool: NDArray[np.bool_], scored: F64
+) -> F64:
+    """Mean BLEU of the scored texts of each subset, shape (highest, subsets)."""
+    first = np.ascontiguousarray(subsets.T, dtype=np.float64)
+    brevity = _brevity(index.lengths, pool)[:, None]
+    weight = first * scored[:, None]
+    weight /= np.maximum(weight.sum(axis=0), 1.0)
+    mean_log, any_found = np.zeros_like(first), np.zeros(first.shape, dtype=np.bool_)
+    out = np.empty((highest, len(subsets)))
+    for order in range(1, highest + 1):
+        found = found_draws(index, order, first, pool)
+        any_found = found > 0 if order == 1 else any_found
+        sizes = np.maximum(index.sizes(order), 1)[:, None]
+        mean_log += np.log(np.where(found > 0, found, _EPSILON) / sizes)
+        bleu = np.where(any_found, np.exp(mean_log / order) * brevity, 0.0)
+        out[order - 1] = (bleu * weight).sum(axis=0)
+    return out

@@ -24,8 +24,10 @@ import numpy as np
 from openended.harness.contract import Direction, Features, Scope
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
+from openended.harness.resampling import Plan, Replicates
 from openended.harness.types import F64, Floats, MetricResult
 from openended.metrics._embeddings import blocks, check_side
+from openended.metrics._resampled_moments import vendi_influence
 from openended.metrics._two_sample import TwoSample
 
 
@@ -109,3 +111,9 @@ class Vendi(TwoSample):
         """Compute the score of the system under test."""
         value = vendi(self.sorted_rows(features.model), order=float(self.order))
         return self.result(features, "vendi", {"vendi": value})
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Weigh the texts by their influence on the score."""
+        influence = vendi_influence(self.sorted_rows(features.model), float(self.order))
+        ids = [str(name) for name in self.sorted_ids(features.model)]
+        return {"vendi": plan.linear(result.values["vendi"], (ids, influence))}

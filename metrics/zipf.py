@@ -15,20 +15,25 @@ Source: Holtzman et al. 2020, "The curious case of neural text degeneration", se
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openended.harness.contract import Features, Resampling
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import register
+from openended.harness.resampling import Plan, Replicates
 from openended.harness.types import F64, I64, MetricResult
 from openended.metrics._choices import check_choice
 from openended.metrics._ngrams import Sequences, index_of
+from openended.metrics._resampled_ngrams import frequency_draws
 from openended.metrics._text import TextMetric
 
 Definition = Literal["degen", "log_thinned"]
+_SHARE = 0.75  # of the texts in a subset: the line bends with their number
 _BINS_PER_E = 15  # Pillutla et al. 2021, released code
 
 
@@ -58,7 +63,7 @@ def zipf_coefficient(sequences: Sequences, *, definition: Definition = "degen", 
     return fitted(log_rank, log_frequency)
 
 
-def top_frequencies(frequencies: I64, max_rank: int) -> I64:
+def top_frequencies(frequencies: NDArray[np.signedinteger[Any]], max_rank: int) -> I64:
     """Return the `max_rank` largest positive frequencies, falling."""
     seen = frequencies[frequencies > 0]
     if len(seen) > max_rank:
@@ -118,3 +123,14 @@ class Zipf(TextMetric):
             notes=corpus.notes,
             arrays={"log_rank": log_rank, "log_frequency": log_frequency},
         )
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
+        """Fit the line to the frequencies of subsets."""
+        corpus = self.corpus(features)
+        subsets = plan.subsets(np.asarray(features.model.ids, dtype=np.str_)[corpus.kept], _SHARE)
+
+        def slope(frequencies: NDArray[np.int32]) -> float:
+            return fitted(*rank_points(top_frequencies(frequencies, self.max_rank), self.definition))
+
+        draws = frequency_draws(corpus.index, subsets, slope)
+        return {"zipf": Replicates.of_subsamples(draws, _SHARE)}

@@ -252,8 +252,8 @@ def write(path: Path, area: str, works: Sequence[Work], rows: dict[str, str], ve
     path.write_text(page, encoding="utf-8")
 
 
-def main() -> None:
-    """Run what the command line asks for."""
+def main() -> int:
+    """Run what the command line asks for; leave with 1 if a work of ours failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="run the area of this name, or the works whose names contain this")
     parser.add_argument("--repeats", type=int, default=3)
@@ -263,8 +263,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.child:
         child(options.child[0], int(options.child[1]), options.child[2])
-        return
-    all_areas = areas()
+        return 0
+    all_areas, failed = areas(), 0
     for area, numbered in chosen(all_areas, options.only).items():
         if options.list:
             print("\n".join(f"{area}: {work.name}" for _, work in numbered))
@@ -275,11 +275,15 @@ def main() -> None:
             sides = measure(area, number, work, options.repeats)
             rows[work.name] = row(work, sides)
             print(rows[work.name], flush=True)
+            failed += isinstance(sides["ours"], Absent)
             for side in sides.values():
                 versions |= side.versions if isinstance(side, Measured) else {}
         if options.write:
             write(options.write, area, all_areas[area], rows, versions)
+    if failed:
+        print(f"{failed} of ours did not run: see the lines above", file=sys.stderr)
+    return int(failed > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

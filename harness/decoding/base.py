@@ -102,6 +102,10 @@ class Decoder(Spec):
         """Digests of what decides the texts beside the options and the model: the companions."""
         return {name: digest(spec.identity()) for name, spec in self.companions().items()}
 
+    def own_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:  # noqa: ARG002
+        """Return logits (n, V) changed by the tokens before, beyond the common penalties; see `penalties.penalise`."""
+        return logits
+
     def check_model(self, model: ModelSpec) -> None:
         """Refuse a model that the decoder cannot work with; no weights are loaded.
 

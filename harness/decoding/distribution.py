@@ -38,7 +38,9 @@ class Weighed:
     undecided: Tensor
     """True where the head is too short for this row's Q, shape (n,)."""
     whole: bool
-    """True where Q is the untruncated softmax."""
+    """True where Q goes on beyond the head and sums to 1 over the whole row."""
+    peak: Tensor
+    """First position of the largest weight, shape (n,)."""
 
     def draw(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """Return positions (n,) of the inverse CDF at u (n,) in [0, 1), and which rows the head does not reach."""
@@ -65,7 +67,7 @@ def weigh(decoder: QDecoder, view: View) -> Weighed:
     cut = decoder.cut(view)
     rows, k = view.z.shape
     lo = torch.zeros(rows, dtype=torch.int64, device=view.z.device) if cut.lo is None else cut.lo
-    whole = cut.hi is None and cut.lo is None and cut.weights is None
+    whole = cut.hi is None and cut.lo is None
     hi = torch.full_like(lo, view.vocab_size) if cut.hi is None else cut.hi
     undecided = (hi >= k) & (not view.complete)
     weights, before = view.p, view.above
@@ -79,7 +81,8 @@ def weigh(decoder: QDecoder, view: View) -> Weighed:
     total = (before.gather(1, end[:, None]) - before.gather(1, lo.clamp(max=k - 1)[:, None])).squeeze(1)
     if whole and not view.complete:
         total = torch.ones_like(total)
-    return Weighed(view, lo.clamp(max=k - 1), hi, weights, before, total, undecided, whole)
+    lo = lo.clamp(max=k - 1)
+    return Weighed(view, lo, hi, weights, before, total, undecided, whole, lo if cut.peak is None else cut.peak)
 
 
 def heated(decoder: QDecoder, logits: Tensor) -> Tensor:
@@ -127,7 +130,7 @@ def _draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None) ->
     hot = heated(decoder, logits)
     q = weigh(decoder, look(hot, decoder.head, state))
     position, beyond = q.draw(u)
-    value, rank = _value_and_rank(q.view.z, position)
+    value, rank = value_and_rank(q.view.z, position)
     log_q = q.log_prob(position)
     if not q.view.complete and bool(beyond.any()):
         rows = beyond.nonzero().squeeze(1)
@@ -135,14 +138,14 @@ def _draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None) ->
         part = hot if every else hot[rows]
         full = weigh(decoder, look(part, None, None if state is None else state[rows], log_z=q.view.log_z[rows]))
         at, _ = full.draw(u[rows])
-        value[rows], rank[rows] = _value_and_rank(full.view.z, at)
+        value[rows], rank[rows] = value_and_rank(full.view.z, at)
         log_q[rows] = full.log_prob(at)
-    token = _nth_equal(hot, value, rank)
+    token = nth_equal(hot, value, rank)
     surprise = None if state is None else (q.view.log_z.squeeze(1) - value)
     return token, log_q, decoder.next_state(state, surprise)
 
 
-def _value_and_rank(z: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+def value_and_rank(z: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
     """The logit at a position (n,) of the descending order, and how many equal ones stand before it; shape (n,)."""
     import torch
 
@@ -153,7 +156,7 @@ def _value_and_rank(z: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
     return value.squeeze(1), position - torch.searchsorted(-z, -value).squeeze(1)
 
 
-def _nth_equal(logits: Tensor, value: Tensor, rank: Tensor) -> Tensor:
+def nth_equal(logits: Tensor, value: Tensor, rank: Tensor) -> Tensor:
     """Token id of the rank-th (from 0) logit equal to `value`, by ascending id; shape (n,)."""
     import torch
 

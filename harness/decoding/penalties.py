@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def penalise(decoder: QDecoder | Beam, logits: Tensor, history: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """Apply repetition penalty, then the n-gram ban, as transformers orders them.
+    """Apply repetition penalty, the decoder's own one, then the n-gram ban, as transformers and llama.cpp order them.
 
     Args:
-        decoder: Its `repetition_penalty` and `no_repeat_ngram_size` count.
+        decoder: Its `repetition_penalty`, `own_penalty` and `no_repeat_ngram_size` count.
         logits: Shape (n, V); not changed.
         history: Token ids so far, prompt included, shape (n, t).
         lengths: How many of them count in each row, shape (n,), at least 1; None: all.
@@ -26,6 +26,7 @@ def penalise(decoder: QDecoder | Beam, logits: Tensor, history: Tensor, lengths:
     """
     if decoder.repetition_penalty != 1:
         logits = repetition_penalty(logits, history, decoder.repetition_penalty, lengths)
+    logits = decoder.own_penalty(logits, history, lengths)
     if decoder.no_repeat_ngram_size > 0:
         logits = ban_ngrams(logits, history, decoder.no_repeat_ngram_size, lengths)
     return logits

@@ -1,10 +1,10 @@
-"""The truncation rules, each written once: rows in descending order → the part `[lo, hi)` that Q keeps.
+"""The truncation rules, each written once: rows in descending order → the part `[lo, hi)` that Q keeps, or its weights.
 
 Boundary rules. nucleus keeps a token iff the mass strictly before it is below p (in exact arithmetic the rule of
 transformers: drop ascending cumulative mass <= 1 - p). Thresholds on a probability (min_p, epsilon, eta, top_n_sigma,
-typical) and the k-th logit of top_k keep tokens equal to the threshold, so ties are kept together; nucleus, top_h and
-mirostat cut by position, so of equal logits the lower ids stay. At least the most probable token stays (typical: the
-one nearest to the entropy).
+typical, p_less) and the k-th logit of top_k and min_k keep tokens equal to the threshold, so ties are kept together;
+nucleus, top_h and mirostat cut by position, so of equal logits the lower ids stay, as those go that xtc leaves out.
+At least the most probable token stays (typical: the one nearest to the entropy).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from openended.harness.decoding.view import Cut, View
+from openended.harness.decoding.view import Cut, View, mass_before
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,6 +81,63 @@ def top_h(view: View, ratio: float, candidates: int) -> Cut:
     used = terms.cumsum(-1)
     kept = (used <= used[:, -1:] * ratio).sum(-1)
     return Cut(None, kept.clamp_min_(1))
+
+
+def p_less(view: View, *, norm: bool) -> Cut:
+    """Keep tokens at least as probable as two draws are to agree, p >= Σp²; `norm`: p >= (V Σp² - 1) / (V - 1).
+
+    The best token always is, but for rounding; of a uniform row everything stays (Tan et al. 2025).
+    """
+    import torch
+
+    chance = view.collision()
+    if norm:
+        chance = ((view.vocab_size * chance - 1) / (view.vocab_size - 1)).clamp_min_(0.0)
+    return Cut(None, view.within(torch.maximum(-chance.log(), view.surprisal[:, :1])))
+
+
+def min_k(view: View, tau: float) -> Cut:
+    """Keep the tokens above the steepest step of the ordered logits, the step after rank i counting 1 / i.
+
+    At least floor(tau / (z_(1) - z_(V))) stay, which matters on nearly flat rows, and tokens equal to the last one kept
+    (Ding et al. 2026, Algorithm 1). Forbidden tokens count as the lowest of the others.
+    """
+    import torch
+
+    size, lowest = view.z.shape[1], view.lowest()
+    z = torch.maximum(view.z, lowest)
+    steepest = ((z[:, :-1] - z[:, 1:]) / torch.arange(1, size, device=z.device)).max(-1)
+    flat = (tau / (z[:, 0] - lowest[:, 0] + 1e-8)).floor().clamp(max=view.vocab_size).long()
+    last = torch.maximum(steepest.indices, flat - 1)
+    kept = view.within(view.surprisal.gather(1, last.clamp(max=size - 1)[:, None]))
+    if view.complete:
+        return Cut(None, kept)
+    beyond = steepest.values < (z[:, -1] - lowest[:, 0]) / size  # a step after the head could be steeper
+    return Cut(None, kept.masked_fill(beyond | (last >= size), size))
+
+
+def xtc(view: View, threshold: float, probability: float, temperature: float) -> Cut:
+    """Mix the softmax with one that lacks all tokens of p >= threshold but the least probable of them.
+
+    Args:
+        view: Its head must be longer than 1 / threshold.
+        threshold: At least two tokens must reach it, or nothing is taken away.
+        probability: Of the cut.
+        temperature: After the cut; 1 where it came before.
+    """
+    import torch
+
+    reached = view.within(torch.full_like(view.log_z, -math.log(threshold)))
+    gone = (reached - 1).clamp_min(0)[:, None]
+    p, above = view.p, view.above
+    if temperature != 1:
+        p = (view.z / temperature - (view.logits.double() / temperature).logsumexp(-1, keepdim=True)).exp_()
+        above = mass_before(p)
+    cut = p * (1 - probability)
+    left = cut + p * (probability / (1 - above.gather(1, gone)))
+    weights = torch.where(torch.arange(p.shape[1], device=p.device) < gone, cut, left)
+    raised = weights.gather(1, gone) > weights[:, :1]
+    return Cut(None, None, weights, gone.where(raised, 0).squeeze(1))
 
 
 def typical(view: View, mass: float) -> Cut:

@@ -148,7 +148,9 @@ def _read(q: Weighed, view: View, gold: Tensor, *, shared: bool) -> tuple[Tensor
         parts = [row[a:b] for row, a, b in zip(q.weights, q.lo.tolist(), end.tolist(), strict=True)]
         kept = torch.stack([part.dot(part) for part in parts])
     support = end - q.lo
-    if bool((q.before.gather(1, end[:, None]) == q.before.gather(1, (end - 1)[:, None])).any()):
+    first, last = q.lo[:, None], end[:, None]
+    hollow = q.before.gather(1, last) == q.before.gather(1, last - 1)  # a token without a share, at either end
+    if bool((hollow | (q.before.gather(1, first) == q.before.gather(1, first + 1))).any()):
         support = torch.minimum(support, (q.weights > 0).sum(-1))
     return gold_prob, kept / q.total**2, support
 
@@ -170,12 +172,13 @@ def _rank(view: View, gold: Tensor) -> Tensor:
 
 
 def _argmax(q: Weighed, view: View, best: Tensor) -> Tensor:
-    """Arg max of Q: the best token, but for rules that may leave it out."""
+    """Arg max of Q: the best token, but for rules that may leave it out or lower it."""
+    from openended.harness.decoding.distribution import nth_equal, value_and_rank
+
     argmax = best.clone()
-    moved = (q.lo > 0).nonzero().squeeze(1)
+    moved = (q.peak > 0).nonzero().squeeze(1)
     if len(moved):
-        value = view.z[moved].gather(1, q.lo[moved, None]).to(view.logits.dtype)
-        argmax[moved] = (view.logits[moved] == value).int().argmax(-1)
+        argmax[moved] = nth_equal(view.logits[moved], *value_and_rank(view.z[moved], q.peak[moved]))
     return argmax
 
 

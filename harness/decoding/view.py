@@ -66,6 +66,20 @@ class View:
             self.memo["entropy"] = terms.sum(-1, keepdim=True)
         return self.memo["entropy"]
 
+    def collision(self) -> Tensor:
+        """Sum of the squares of the full softmax, shape (n, 1), float64: the chance that two draws agree."""
+        if "collision" not in self.memo:
+            if self.complete:
+                self.memo["collision"] = self.squares_above[:, -1:]
+            else:
+                self.memo["collision"] = (2 * (self.logits.double() - self.log_z)).exp_().sum(-1, keepdim=True)
+        return self.memo["collision"]
+
+    def lowest(self) -> Tensor:
+        """The smallest finite logit of the full row, shape (n, 1), float64."""
+        finite = self.logits.masked_fill(~self.logits.isfinite(), float("inf"))
+        return finite.amin(-1, keepdim=True).double()
+
     def sigma(self) -> Tensor:
         """Standard deviation (n - 1) of the finite logits of the full row, shape (n, 1), float64."""
         logits = self.logits.double()
@@ -96,7 +110,9 @@ class Cut:
     hi: Tensor | None
     """First position after it, shape (n,), int64; None: the whole vocabulary."""
     weights: Tensor | None = None
-    """Unnormalised Q of the first positions, shape (n, w), where it is not the softmax's."""
+    """Unnormalised Q of the first positions, shape (n, w), where it is not the softmax's; without `hi`, Q itself."""
+    peak: Tensor | None = None
+    """First position of the largest weight, shape (n,), int64; None: `lo`."""
 
 
 def look(

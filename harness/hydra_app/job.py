@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from openended.harness.exitcodes import FAILED, one_line
 from openended.harness.hydra_app.compose import name_of, plain, settings_of
 from openended.harness.hydra_app.jobfile import JobFile, overview, own_folder, read_jobs
 from openended.harness.hydra_app.plan import plan_jobs
+from openended.harness.hydra_app.search.options import check_search, searches
 from openended.harness.hydra_app.series import claim, claimed, ended, grid_record, written
 from openended.harness.hydra_app.show import (
     composing,
@@ -30,10 +32,12 @@ from openended.harness.hydra_app.show import (
     summary,
     write_report,
 )
+from openended.harness.hydra_app.simulated import judged_by_nobody, of_grid
 from openended.harness.hydra_app.sweeper import all_jobs, members
 from openended.harness.io import write_json
 from openended.harness.progress import progress
 from openended.harness.record import GRID
+from openended.harness.report.read.searched import read_search
 from openended.harness.run.settings import Settings
 
 if TYPE_CHECKING:
@@ -87,7 +91,7 @@ class Job:
         try:
             with composing(), progress(watch.title or "run", enabled=bool(cfg.runtime.progress)):
                 settings = settings_of(cfg, name)
-                if any(metric.reads_grid for metric in settings.metrics):
+                if any(metric.reads_grid for metric in settings.metrics) or of_grid(settings):
                     self._prepare(settings)
                     said, facts = "texts are there", {"overrides": watch.overrides}  # its metrics wait for all jobs
                 else:
@@ -135,7 +139,7 @@ class Job:
         session = self._session(settings)
         started = time.monotonic()
         settings = fed_by_file(settings, overrides)
-        if judged_alone(settings):
+        if judged_alone(settings, overrides):
             outcome = run_judgments(settings, session, overrides)
         else:
             outcome = run(settings, session, overrides)
@@ -152,10 +156,13 @@ class Watch(Callback):  # type: ignore[misc]
             SystemExit: With 2 if the grid's folder cannot be written.
         """
         with ending(Path(config.hydra.sweep.dir)):
+            if searches(config):
+                check_search(config)
             if not config.plan_only:
                 name_of(config, config.hydra)  # a name that fits no folder is refused before there is one
                 grid = own_folder(config)
-                write_json(grid / GRID, grid_record(config, all_jobs(config), members(config), grid))
+                jobs = [] if searches(config) else all_jobs(config)  # a search says itself what it does
+                write_json(grid / GRID, grid_record(config, jobs, members(config), grid))
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:  # noqa: ANN401
         """Build the report of all finished jobs, and say which jobs failed.
@@ -180,6 +187,9 @@ class Watch(Callback):  # type: ignore[misc]
     def _report(self, config: DictConfig, jobs: list[dict[str, Any]], grid: Path) -> None:
         """Build the report of the finished jobs; first the metrics that had to wait for all of them."""
         folders = {Path(job["folder"]) for job in jobs if job.get("folder")}
+        search = read_search(grid)
+        if search is not None:  # a search that went on has runs of its earlier jobs too
+            folders |= {Path(run) for one in search.trials for run in one.runs if Path(run).is_dir()}
         folders |= measure_grid([job for job in jobs if job.get("overrides")])
         reports = Path(config.outputs_dir) / "reports"
         for member in members(config).values():
@@ -215,8 +225,10 @@ def measure_grid(jobs: list[dict[str, Any]]) -> set[Path]:
         session = session or _open_session(settings)
         made.append((settings, overrides, prepare(settings, session)))
     # One system stands once in the pool, however many jobs lead to it (a greedy decoder and its seeds).
-    pool = {source.digest: source for _, _, source in made}
+    pool = {texts.model_source.digest: texts.model_source for _, _, texts in made}
+    judged = judged_by_nobody([(settings, texts) for settings, _, texts in made])
     for settings, overrides, _ in made:
+        settings = replace(settings, judgments=judged.get(str(settings.judgments), settings.judgments))
         if session is not None:
             folders.add(run(settings, session, overrides, tuple(pool.values())).folder)
     return folders

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from openended.harness.catalogue import GROUPS, choices
+from openended.harness.catalogue import GROUPS, choices, own_choices, source
 from openended.harness.errors import SpecError, suggest
 
 # Hydra's own flags: those that stand alone, and those that a value follows.
@@ -18,6 +18,10 @@ OURS = {
     **dict.fromkeys(("-q", "--quiet"), "hydra/job_logging=quiet"),
     "--json": "plan_only=json",
 }
+# Of a search, typed without the place where Hydra has them.
+_SEARCH = ("maximize", "minimize", "toward_human", "trials", "sampler", "sampler_options", "sampler_seed", "batch",
+           "rungs", "reduction", "confirm_seeds", "spaces", "storage")  # fmt: skip
+_SEARCHES = ("hydra/sweeper=optuna", "override hydra/sweeper: optuna", "override /hydra/sweeper: optuna")
 
 
 def hydra_words(words: Sequence[str]) -> list[str]:
@@ -42,8 +46,27 @@ def hydra_words(words: Sequence[str]) -> list[str]:
         elif "=" not in word and not word.startswith("~"):
             raise SpecError(_no_option(word))
         else:
-            options.append(_readable(word))
-    return [*flags, *options, *ours]
+            options.append(word)
+    if _searches(options):
+        options = [_of_a_search(word) for word in options]
+    return [*flags, *map(_readable, options), *ours]
+
+
+def _searches(words: Sequence[str]) -> bool:
+    """Say whether a command line, or the experiment that it chooses, chooses the sweeper that searches."""
+    chosen = [word.partition("=")[2] for word in words if word.startswith("experiment=")]
+    told = [source("experiment", name) for name in chosen if name in own_choices("experiment")]
+    return _SEARCHES[0] in words or any(word in text for text in told for word in _SEARCHES[1:])
+
+
+def _of_a_search(word: str) -> str:
+    """Return `maximize=[mauve]` as Hydra reads it; the space of a choice is read by the search, not by Hydra."""
+    key, _, value = word.partition("=")
+    if key.split(".")[0] not in _SEARCH:
+        return word
+    if key.startswith("spaces.") and not value.startswith(("'", '"')):
+        value = "'" + value.replace("'", r"\'") + "'"
+    return f"{'++' if '.' in key else ''}hydra.sweeper.{key}={value}"
 
 
 def _no_flag(word: str, after: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FILES = ("tables", "figures", "results.parquet", "results.csv", "report.html")
+FILES = ("tables", "figures", "results.parquet", "results.csv", "report.html", "page")
 SHOWN = 5  # runs that a refusal lists
 
 
@@ -121,15 +121,17 @@ def build_report(
     with swapped_in(target, FILES) as folder:
         written = [p for table in tables for p in write_table(table, folder / "tables")]
         drawn: list[Path] = []
+        traces: dict[str, Any] = {}
         if figures:
             from openended.harness.report.figures.draw import draw_all
 
-            drawn = draw_all(results, folder / "figures")
+            fair = next((one for _, one in layouts if one.kind == "fair"), None)
+            drawn = draw_all(results, folder / "figures", traces=traces, fair=fair)
         written += [*drawn, *write_frame(results, folder)]
         if page:
             from openended.harness.report.page.page import write_page
 
-            written.append(write_page(results, tables, drawn, folder / "report.html"))
+            written += write_page(results, tables, drawn, folder / "report.html", traces=traces)
     final = tuple(target / path.relative_to(folder) for path in written)
     counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
     return Report(target, tuple(tables), final, *counts)
@@ -149,17 +151,21 @@ def _layouts(
 
 def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of one layout."""
+    from openended.harness.report.fair.tables import fair_tables
     from openended.harness.report.findings.judge import findings_tables
     from openended.harness.report.tables.agreement import correlation_tables, embedder_tables, spread_tables
     from openended.harness.report.tables.selection import NotComparableError, select
     from openended.harness.report.tables.systems import value_tables
+    from openended.harness.report.tables.variants import variant_tables
 
     makers = {
         "values": value_tables,
         "correlation": correlation_tables,
         "embedders": embedder_tables,
+        "variants": variant_tables,
         "spread": spread_tables,
         "findings": findings_tables,
+        "fair": fair_tables,
     }
     if layout.kind not in makers:
         raise SpecError(f"layout {name}: no kind {layout.kind!r}")

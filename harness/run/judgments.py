@@ -17,7 +17,8 @@ from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Steps
 from openended.harness.signature import canonical
-from openended.metrics._judgments import JudgmentMetric
+from openended.metrics._judgment_metric import JudgmentMetric
+from openended.metrics._raters import SIMULATED
 from openended.metrics._rows import read_rows
 
 
@@ -49,13 +50,27 @@ def fed_by_file(settings: Settings, overrides: Sequence[str]) -> Settings:
     return replace(settings, metrics=fed)
 
 
-def judged_alone(settings: Settings) -> bool:
-    """Return true if the judgments are all that is asked about: every metric reads nothing but them."""
-    return (
-        settings.judgments is not None
-        and settings.generations is None
-        and all(isinstance(metric, JudgmentMetric) for metric in settings.metrics)
-    )
+def judged_alone(settings: Settings, overrides: Sequence[str] = ()) -> bool:
+    """Return true if the judgments are all that is asked about: every metric reads nothing but them.
+
+    A file that lacks what a metric asks for beside them (log-probabilities) is of a run, where the user names one, or
+    the metric: `openended decoder=nucleus judgments=FILE metric=[huse]`.
+    """
+    if settings.judgments is None or settings.generations is not None or settings.judgments.startswith(SIMULATED):
+        return False
+    judged = [metric for metric in settings.metrics if isinstance(metric, JudgmentMetric)]
+    if len(judged) < len(settings.metrics):
+        return False
+    path = Path(settings.judgments)
+    if not _named(overrides) or not path.is_file():
+        return True
+    columns, _ = read_rows(path, settings.judgment_columns)
+    return all(metric.scores_alone(columns) for metric in judged)
+
+
+def _named(overrides: Sequence[str]) -> bool:
+    chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
+    return bool(chosen & {"metric", "experiment", "task", "model", "decoder"})
 
 
 def run_judgments(settings: Settings, session: Session, overrides: Sequence[str] = ()) -> Outcome:

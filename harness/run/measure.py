@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+import math
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from openended.harness.contract import Features, Metric, Need
 from openended.harness.errors import DataError, HarnessError, UndefinedMetric, first_line
 from openended.harness.io import file_digest
 from openended.harness.record import ResultRow
+from openended.harness.resampling import MOST, Plan, Replicates
 from openended.harness.rows import Rows
 from openended.harness.run import artefacts as stages
 from openended.harness.run.featurize import Featurizer
@@ -20,11 +24,14 @@ from openended.harness.run.identity import facts
 from openended.harness.run.steps import Source
 from openended.harness.signature import canonical, digest, signature
 from openended.harness.types import HUMAN, MetricResult
-from openended.metrics._judgments import JudgmentMetric
+from openended.metrics._raters import SIMULATED
+from openended.metrics._rows import ReadsFile
+from openended.metrics._two_sample import TwoSample
 
 log = logging.getLogger(__name__)
 
 System = Literal["human", "model", "ceiling"]
+RESAMPLING_VERSION = 1  # raised when draws are made differently; enters the keys of results that have any
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,10 @@ class Measured:
     def row(self) -> ResultRow:
         """Return the line of the run record."""
         return ResultRow.of(self.system, self.metric, self.result, self.artefact)
+
+
+# Texts of a side from which on nothing derived is kept for the next metric: indexes of a million texts fill the memory.
+MANY = 200_000
 
 
 class _BrokenMetric(Exception):  # noqa: N818 - a mistake in its code, which must not take the others with it
@@ -59,6 +70,7 @@ class Measure:
         self.steps = sides.steps
         self.fingerprint = fingerprint
         self.others = tuple(others)
+        self.plan = Plan(sides.settings.intervals)
 
     def measure(self, metric: Metric, system: System, human: Source, model: Source) -> Measured | None:
         """Return the metric's result for a system; None while planning what is not made yet."""
@@ -72,7 +84,7 @@ class Measure:
             return Measured(system, metric, _undefined(metric, known, human, model, err), None)
 
         def build(folder: Path) -> Mapping[str, Any]:
-            features = self._features(metric, human, model, known)
+            features, notes = _within_reach(metric, self._features(metric, human, model, known))
             try:
                 result = metric.compute(features)
             except UndefinedMetric as err:
@@ -81,9 +93,13 @@ class Measure:
                 raise
             except Exception as err:
                 raise _BrokenMetric(f"failed with {type(err).__name__}: {first_line(err)}") from err
-            return stages.save_result(folder, result)
+            result = with_intervals(metric, features, result, self.plan)
+            _let_go(features)
+            return stages.save_result(folder, replace(result, notes=(*result.notes, *notes)))
 
         spec = {"metric": canonical(metric), "facts": dict(known), "system": "model" if system == HUMAN else system}
+        if self.plan.count:
+            spec["intervals"] = [self.plan.count, RESAMPLING_VERSION]
         try:
             entry = self.steps.step("measure", f"{metric.name} {system}", spec, inputs, build)
         except _BrokenMetric as err:
@@ -124,7 +140,7 @@ class Measure:
         model_side = theirs or ours
         if human_side is None or model_side is None:
             raise UndefinedMetric(f"{metric.name} reads neither side")
-        if isinstance(metric, JudgmentMetric):
+        if isinstance(metric, ReadsFile):
             columns = self.sides.settings.judgment_columns
             judged = {
                 need: metric.read(self._judgments(), columns) for need in metric.needs() if need.kind == "judgments"
@@ -142,9 +158,48 @@ class Measure:
         path = self.sides.settings.judgments
         if path is None:
             raise UndefinedMetric("needs human judgments: give judgments=FILE")
+        if path.startswith(SIMULATED):
+            raise UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
         if not Path(path).is_file():
             raise DataError(f"judgments: no such file: {path}")
         return Path(path)
+
+
+def _within_reach(metric: Metric, features: Features) -> tuple[Features, list[str]]:
+    """Return what a metric compares of very many texts, and the note that says so."""
+    return metric.within_reach(features) if isinstance(metric, TwoSample) else (features, [])
+
+
+def _let_go(features: Features) -> None:
+    """Forget what a metric derived of very many texts."""
+    for side in (features.human, features.model):
+        if len(side) >= MANY:
+            side.memo.clear()
+
+
+def with_intervals(metric: Metric, features: Features, result: MetricResult, plan: Plan) -> MetricResult:
+    """Add draws of the values and their intervals; what stands in the way becomes a note, and a line of the log."""
+    if result.status != "ok" or not plan.count:
+        return result
+    if max(len(features.human), len(features.model)) > MOST:
+        return replace(result, notes=(*result.notes, f"no interval: more than {MOST:,} texts"))
+    try:
+        made = metric.replicates(features, result, plan) if plan.enough(features.model.ids) else {}
+    except Exception as err:
+        said = f"no interval: {type(err).__name__}: {first_line(err)}"
+        log.warning("metric %s: %s", metric.name, said)
+        log.debug("%s", "".join(traceback.format_exception(err)))
+        return replace(result, notes=(*result.notes, said))
+    return replace(result, **_drawn(metric, result.values, made))
+
+
+def _drawn(metric: Metric, values: Mapping[str, float], made: Mapping[str, Replicates]) -> dict[str, Any]:
+    """Return the fields of a result that hold the draws and the intervals of the values that have them."""
+    sound = {k: r for k, r in made.items() if math.isfinite(values.get(k, math.nan)) and np.isfinite(r.draws).all()}
+    draws = {k: r.draws for k, r in sound.items()}
+    draws |= {f"noise/{k}": np.array([r.noise]) for k, r in sound.items() if r.noise > 0}
+    intervals = {k: asdict(r.interval(values[k], metric.bounds)) for k, r in sound.items()}
+    return {"draws": draws, "intervals": intervals}
 
 
 def _undefined(

@@ -18,6 +18,7 @@ from openended.harness.provenance import git_state, hardware, package_versions
 from openended.harness.record import RunRecord, read_record, save_record
 from openended.harness.rows import Rows
 from openended.harness.run.examples import Drawn, draw
+from openended.harness.run.explain import write_explanations
 from openended.harness.run.featurize import FOR_DECODER, Featurizer
 from openended.harness.run.generate import generate, take_in
 from openended.harness.run.identity import axes
@@ -102,14 +103,15 @@ def run(settings: Settings, session: Session, overrides: Sequence[str] = (), oth
         notes=[*_notes(made, settings), *_judges(made, settings, session)],
         overrides=overrides,
     )
+    write_explanations(folder, session.store.root, measured, made.human_source, made.model_source)
     broken = [m.result for m in measured if m.result.status == "failed"]
     failed = dict.fromkeys(f"metric {result.metric} {'; '.join(result.notes)}" for result in broken)
     return Outcome(folder, steps.made, tuple(steps.plan), failed=tuple(failed))
 
 
-def prepare(settings: Settings, session: Session) -> Source:
-    """Make the texts of a run and no more; returns the system under test."""
-    return make_texts(settings, Steps(session, plan_only=False)).model_source
+def prepare(settings: Settings, session: Session) -> Made:
+    """Make the texts of a run and no more."""
+    return make_texts(settings, Steps(session, plan_only=False))
 
 
 def make_texts(settings: Settings, steps: Steps) -> Made:

@@ -99,7 +99,7 @@ def _model(make: Any, *, ends: bool) -> LanguageModel:  # noqa: ANN401
         tokenizer=TextTokenizer(_Numbers(), 0, byte_level=True),
         device=torch.device("cpu"),
         dtype=torch.float32,
-        eos_id=0,
+        eos_ids=(0,),
         vocab_size=config.vocab_size,
         context_length=config.max_position_embeddings,
         spec=ModelSpec(path="random"),

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-COUNTS = {"kills": 200, "corruptions": 2000, "parts": 200, "races": 100, "jobs": 2000, "fuzz": 2000}
+COUNTS = {"kills": 200, "grids": 200, "corruptions": 2000, "parts": 200, "races": 100, "jobs": 2000, "fuzz": 2000}
 
 
 def main() -> int:

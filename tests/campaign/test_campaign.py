@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "count"), [("kills", 4), ("corruptions", 12), ("parts", 3), ("races", 3), ("jobs", 24), ("fuzz", 60)]
+    ("kind", "count"),
+    [("kills", 4), ("grids", 3), ("corruptions", 12), ("parts", 3), ("races", 3), ("jobs", 24), ("fuzz", 60)],
 )
 def test_every_fault_is_survived(kind, count):
     """In a process of its own: it forks, and must not do so beside the threads of other tests."""

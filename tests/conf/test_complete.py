@@ -18,7 +18,7 @@ CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
 CLASSES = {"runtime": "openended.harness.run.settings.Runtime"}  # the one group whose YAML names no class
 NOTHING = {("scorer", "none"), ("embedder", "none")}
-SETS = ("all", "paper", "text", "two_sample")  # of metrics
+SETS = ("all", "diversity", "paper", "text", "two_sample")  # of metrics
 FILES = [
     (group, path.stem)
     for group in GROUPS
@@ -78,9 +78,9 @@ def test_a_set_of_metrics_names_metrics_and_is_itself_none(name):
     assert set(metric_names([name])) <= members("metric").keys()
 
 
-def test_the_set_of_all_metrics_lacks_those_that_ask_people_alone():
-    people = {name for name, cls in members("metric").items() if cls.family == "human"}
-    assert set(metric_names(["all"])) == members("metric").keys() - people
+def test_the_set_of_all_metrics_lacks_those_that_ask_people_or_a_grid_alone():
+    left_out = {name for name, cls in members("metric").items() if cls.family == "human" or cls().reads_grid}
+    assert set(metric_names(["all"])) == members("metric").keys() - left_out
 
 
 def pinned(group: str, name: str) -> tuple[Any, ...]:

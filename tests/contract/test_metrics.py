@@ -133,10 +133,12 @@ def make_feature(need: Need, seed: int, shift: float = 0.0) -> Any:
 
 
 def features_for(metric: Metric) -> Features:
-    ids = tuple(f"t/{i:06d}" for i in range(N))
+    ids = tuple(f"t/{i // metric.least_samples:06d}" for i in range(N))
     human = Side("human", ids, {need: make_feature(need, 1) for need in metric.needs()})
     model = Side("model", ids, {need: make_feature(need, 2, 0.3) for need in metric.needs()})
-    return Features(human, model, {"n": f"{N}/{N}", "task": "t@000000"})
+    third = Side("model", ids, {need: make_feature(need, 3) for need in metric.needs()})
+    others = (model, third) if metric.reads_grid else ()
+    return Features(human, model, {"n": f"{N}/{N}", "task": "t@000000"}, others)
 
 
 def small(name: str) -> Metric:

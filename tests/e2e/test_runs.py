@@ -123,6 +123,12 @@ def test_one_clustering_over_all_systems_of_a_grid(tmp_path, texts):
     found = values_of(tmp_path / "outputs", "mauve")
     assert set(found) == {"greedy", "ancestral"}
     assert all(0 < value <= 1 for value in found.values())
+    told = list((tmp_path / "outputs").glob("runs/*/*/explain.jsonl"))
+    assert len(told) == 2
+    for line in map(json.loads, told[0].read_text(encoding="utf-8").splitlines()):
+        assert line["kind"] == "cell"
+        assert line["human_share"] != line["model_share"]
+        assert line["human"] or line["model"]
 
 
 def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):

@@ -21,6 +21,7 @@ LAYERS = [
         "rng",
         "io",
         "contract",
+        "resampling",
         "options",
         "registry",
         "record",

@@ -33,10 +33,10 @@ def test_agrees_with_the_matrix_square_root(seed, n, m, d):
 def test_ledoit_wolf_agrees_with_scikit_learn():
     from sklearn.covariance import ledoit_wolf
 
-    from openended.metrics.frechet import _gaussian
+    from openended.metrics._gaussians import gaussian
 
     rows = normal(15, 10) @ normal(10, 10, 1)
-    lower = np.tril(_gaussian(rows, "ledoit_wolf").lower)
+    lower = np.tril(gaussian(rows, "ledoit_wolf").lower)
     want, _ = ledoit_wolf(rows)
     np.testing.assert_allclose(lower * 14 / 15, np.tril(want), rtol=1e-9, atol=1e-12)
 
@@ -81,11 +81,11 @@ def test_bad_condition_costs_no_digits(n, condition, near):
 
 
 def test_short_and_exact_ways_agree(monkeypatch):
-    from openended.metrics import frechet
+    from openended.metrics import _gaussians
 
     human, model = normal(300, 40), normal(200, 40, 1, 0.1, 1.5)
     short = frechet_distance(human=human, model=model)
-    monkeypatch.setattr(frechet, "_MOST_LOST", -1.0)
+    monkeypatch.setattr(_gaussians, "_MOST_LOST", -1.0)
     assert frechet_distance(human=human, model=model) == pytest.approx(short, rel=1e-12)
 
 

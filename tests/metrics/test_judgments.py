@@ -225,3 +225,43 @@ def test_a_damaged_gzip_file_is_told_in_one_line(how, tmp_path):
     path.write_bytes(data[: len(data) // 2] if how == "cut" else data)
     with pytest.raises(DataError, match=r"j\.csv\.gz"):
         read_judgments(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "renamed"),
+    [
+        ("long.csv", "example_id,system,rating,rater\n1,human,3,a\n1,m,4,a\n1,human,2,b\n1,m,5,b\n", {}),
+        ("bom.csv", "\ufeffexample_id;system;rating;rater\r\n1;human;3;a\r\n1;m;4;a\r\n1;human;2;b\r\n1;m;5;b\r\n", {}),
+        ("own.tsv", "text\tby\tscore_given\twho\n1\thuman\t3\ta\n1\tm\t4\ta\n1\thuman\t2\tb\n1\tm\t5\tb\n",
+         {"example_id": "text", "system": "by", "rating": "score_given", "rater": "who"}),
+        ("wide.csv", "example_id,system,rating_a,rating_b\n1,human,3,2\n1,m,4,5\n", {"rating_1": "rating_a", "rating_2": "rating_b"}),
+        ("lists.jsonl", '{"id": 1, "system": "human", "ratings": [3, 2]}\n{"id": 1, "system": "m", "ratings": [4, 5]}\n', {}),
+        ("both.csv", ("example_id,system,rating,rater,system_a,system_b,outcome\n1,human,3,a,,,\n1,m,4,a,,,\n1,human,2,b,,,\n"
+         "1,m,5,b,,,\n1,,,a,human,m,b\n"), {}),
+    ],
+)  # fmt: skip
+def test_one_study_in_many_layouts(tmp_path, name, text, renamed):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8", newline="")
+    made = read_judgments(path, renamed=renamed)
+    assert made.systems == ("human", "m")
+    assert [sorted(row) for row in made.ratings] == [[2.0, 3.0], [4.0, 5.0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"example_id,system,score_given\n1,human,3\n", r"expected a column 'rating' or 'rating_1'.*judgment_columns=\{rating: THEIRS\}"),
+        (b"example_id;system;rating\n1;human;3,5\n", "expected a number, got '3,5'; write decimals with a point"),
+        ("example_id,system,rating\n1,human,3\n".encode("utf-16"), "save it as CSV in UTF-8"),
+        (b"example_id,system,rating\n1,human,3\n1,human,3\n", None),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_says_what_to_type(tmp_path, text, said):
+    (tmp_path / "own.csv").write_bytes(text)
+    if said is None:  # two anonymous ratings of one text are two ratings
+        assert read_judgments(tmp_path / "own.csv").ratings.tolist() == [[3.0, 3.0]]
+        return
+    with pytest.raises(DataError, match=said) as told:
+        read_judgments(tmp_path / "own.csv")
+    assert "\n" not in str(told.value)

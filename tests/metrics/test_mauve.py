@@ -14,11 +14,10 @@ from openended.metrics._histograms import (
     js_divergence,
     kl_divergence,
     mixture_weights,
-    smoothed,
 )
-from openended.metrics._kmeans import kmeans
 from openended.metrics._mauve_scores import mauve_of_cells
 from openended.metrics._pca import fit_pca
+from openended.metrics._smoothing import smoothed
 from openended.metrics.mauve import Mauve, mauve
 from tests.helpers import features
 from tests.oracles import mauve as oracle
@@ -86,28 +85,6 @@ def test_frontier_integral_agrees_with_the_integral(counts):
     p, q = (np.array(x) / sum(x) for x in counts)
     # 1e-6: the midpoint rule with 2,000 steps near its logarithmic ends.
     assert frontier_integral(p, q) == pytest.approx(oracle.frontier_integral(p, q, 2000), abs=1e-6)
-
-
-@pytest.mark.parametrize("make", ["spread", "copies", "few_centres", "many_points"])
-@pytest.mark.parametrize("iterations", [1, 3, 61])
-def test_kmeans_takes_the_path_of_faiss(make, iterations):
-    """The clusterings of `faiss.Kmeans` are the oracle: same starts, same empty cells, same choice, equal centroids."""
-    import faiss
-
-    rng = np.random.default_rng(1)
-    points, k = {
-        "spread": (rng.normal(size=(700, 12)), 40),
-        "copies": (np.repeat(rng.normal(size=(30, 12)), 20, axis=0), 31),
-        "few_centres": (np.repeat(rng.normal(size=(30, 12)), 20, axis=0) + 0.01 * rng.normal(size=(600, 12)), 60),
-        "many_points": (rng.normal(size=(1500, 6)), 5),
-    }[make]
-    points = rng.permutation(points).astype(np.float32)
-    peer = faiss.Kmeans(points.shape[1], k, niter=iterations, nredo=3, seed=27, min_points_per_centroid=1)
-    peer.train(points)
-    ours = kmeans(points, k, restarts=3, max_iter=iterations, seed=27)
-    np.testing.assert_array_equal(ours.assign(points), peer.index.search(points, 1)[1][:, 0])
-    np.testing.assert_allclose(ours.centroids, peer.centroids, rtol=1e-6, atol=1e-6)
-    assert ours.objective == pytest.approx(peer.obj[-1], rel=1e-6, abs=1e-6)
 
 
 @settings(max_examples=20, deadline=None)
@@ -246,7 +223,7 @@ def test_reference_fit_uses_the_human_side_alone():
         {"explained_variance": 0.0},
         {"scaling_factor": -1.0},
         {"clustering_seeds": 0},
-        {"quantizer": "drmm"},
+        {"quantizer": "vq"},
         {"lambdas": [1.0]},
     ],
 )
@@ -283,7 +260,7 @@ def test_wrong_arrays_are_refused():
     with pytest.raises(ValueError, match="num_buckets"):
         mauve(human=good, model=good, num_buckets=0)
     with pytest.raises(ValueError, match="quantizer"):
-        mauve(human=good, model=good, quantizer="lattice")
+        mauve(human=good, model=good, quantizer="vq")
     assert check_side(np.eye(3, dtype=np.float16), "x").dtype == np.float32
 
 

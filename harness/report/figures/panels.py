@@ -65,7 +65,7 @@ def _panel(panel: Axes, pair: tuple[str, str], systems: Sequence[System], part: 
     places = {tuple(s.items[0].axes.items()): place for place, s in enumerate(systems)}
     own = [i for i in part if _shown(i, pair) and tuple(i.axes.items()) in places]
     known = sorted(((places[tuple(i.axes.items())], i) for i in own), key=lambda one: one[0])
-    spreads = [v.sd if math.isfinite(v.sd) else 0.0 for _, v in known]
+    reach = [v.reach for _, v in known]
     humans: dict[float, None] = {}
     for _, value in known:
         human = human_value(part, value)
@@ -73,7 +73,12 @@ def _panel(panel: Axes, pair: tuple[str, str], systems: Sequence[System], part: 
             humans[human.mean] = None
     # One drawing of all systems: a grid of a thousand runs has hundreds of points in here.
     style = look(0) | {"marker": "o", "linestyle": ""}
-    panel.errorbar([v.mean for _, v in known], [p for p, _ in known], xerr=spreads if any(spreads) else None, **style)
+    panel.errorbar(
+        [v.mean for _, v in known],
+        [p for p, _ in known],
+        xerr=list(zip(*reach, strict=True)) if any(map(any, reach)) else None,
+        **style,
+    )
     for human_mean in humans:
         panel.axvline(human_mean, color=HUMAN_COLOUR, linestyle="--", linewidth=0.9)
     first = next((v for _, v in known), None)

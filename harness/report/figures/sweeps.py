@@ -71,8 +71,8 @@ def sweeps(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  
 def sweep(items: Sequence[Folded], axis: str, metrics: Sequence[str] = ()) -> Figure | None:
     """Draw metrics against one axis (`max_new_tokens`, `decoder.p`, …) or one option (`option.scaling_factor`).
 
-    One line a system, bands of one standard deviation over seeds, the human value dashed. Nothing is drawn where no
-    system has three values of the axis.
+    One line a system, bands of one standard deviation over seeds (of one seed: its 95 % interval over examples), the
+    human value dashed. Nothing is drawn where no system has three values of the axis.
     """
     panels: list[tuple[tuple[str, str], list[Line]]] = []
     for pair in wanted(items, Layout(metrics=tuple(metrics))):
@@ -104,11 +104,12 @@ def _panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str],
     humans: dict[float, float] = {}
     for line in lines:
         x, y = [p for p, _ in line.points], [i.mean for _, i in line.points]
-        spread = [i.sd if math.isfinite(i.sd) else 0.0 for _, i in line.points]
+        reach = [i.reach for _, i in line.points]
         style = look(labels.index(line.label)) | ({"marker": ""} if len(x) > CROWDED else {})
         panel.plot(x, y, label=line.label, **style)
-        if any(spread):
-            low, high = [a - s for a, s in zip(y, spread, strict=True)], [a + s for a, s in zip(y, spread, strict=True)]
+        if any(map(any, reach)):
+            low = [a - below for a, (below, _) in zip(y, reach, strict=True)]
+            high = [a + above for a, (_, above) in zip(y, reach, strict=True)]
             panel.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
         for place, item in line.points:
             human = human_value(sides, item)

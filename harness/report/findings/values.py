@@ -22,6 +22,22 @@ class Verdict:
 
     measured: str
     holds: bool
+    sure: bool | None = None
+    """Whether it would come out the same with other texts; None where nothing says how sure the values are."""
+    decides: str = ""
+    """How many texts would make it sure, where it is not."""
+
+    @property
+    def words(self) -> str:
+        """What the table says of the claim."""
+        if self.sure is False:
+            return "undecided"
+        return "holds" if self.holds else "does not hold"
+
+    @property
+    def told(self) -> str:
+        """What was measured, and what would decide it."""
+        return f"{self.measured} ({self.decides} would decide it)" if self.decides else self.measured
 
 
 Check = Callable[[Sequence[Folded]], Verdict | None]

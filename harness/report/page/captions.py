@@ -18,6 +18,14 @@ CAPTIONS = {
         "Precision (how much of the model's text is like human text) against recall (how much of the human text "
         "the model covers). Ellipses: two standard deviations over seeds."
     ),
+    "best_of_n": (
+        "What the best of N settings of a decoder gives, equal N for all: chosen on one half of the seeds, scored on "
+        "the other; bands: 95 % over seeds. Dotted: chosen and scored on the same seeds, which is too good."
+    ),
+    "similarity": (
+        "How alike the texts of two systems for the same prompt are: the mean cosine of their embeddings. The diagonal "
+        "is between seeds of one system."
+    ),
     "zipf": "How often the most frequent token occurs, the second, and so on. Best is a curve like the human text's.",
     "sweep": (
         "Metrics against one setting, all else the same. Bands: a standard deviation over seeds; dashed: the "

@@ -54,6 +54,15 @@ class Folded:
     """(index of the run, artefact) of each seed."""
     error: float = math.nan
     """Standard error or deviation that the metric itself states of a value, over seeds their root mean square."""
+    ends: tuple[float, float] | None = None
+    """95 % interval over the examples, of a value of one seed; else the seeds speak for the spread."""
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """How far a figure's bar reaches below and above the mean: the interval of one seed, else one `sd`."""
+        if self.ends is not None:
+            return self.mean - self.ends[0], self.ends[1] - self.mean
+        return (self.sd, self.sd) if math.isfinite(self.sd) else (0.0, 0.0)
 
 
 def fold(results: Results) -> list[Folded]:
@@ -101,7 +110,13 @@ def _folded(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, str]) -> Folde
         values=dict(zip(seeds, values, strict=True)),
         sources=tuple((int(r[INTERNAL]), r["artefact"]) for r in rows),
         error=_stated([float(r["sd"]) for r in rows]),
+        ends=_ends(rows[0]) if len(rows) == 1 else None,
     )
+
+
+def _ends(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    low, high = float(row["low"]), float(row["high"])
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
 
 
 def _stated(spreads: Sequence[float]) -> float:

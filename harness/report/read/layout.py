@@ -23,15 +23,19 @@ class Layout(Spec):
     name: ClassVar[str] = "report"
 
     title: str = "Results"
-    kind: Literal["values", "correlation", "embedders", "spread", "findings"] = "values"
+    kind: Literal["values", "correlation", "embedders", "variants", "spread", "findings", "fair"] = "values"
     """`values`: systems × metrics; `correlation`: metrics × human scores; `embedders`: agreement of the scores under
-    several embedders; `spread`: standard deviations over seeds; `findings`: the papers' claims on these runs."""
+    several embedders; `variants`: the scores under several options of a metric and their agreement; `spread`: standard
+    deviations over seeds; `findings`: the papers' claims on these runs; `fair`: best of N settings, Pareto front, wins
+    and losses."""
     metrics: tuple[str, ...] = ()
     """`metric`, `metric.key` or `metric.*`, in order; those not measured are left out; none: every metric."""
     companions: bool = True
     """Without `metrics`: show beside a primary value those that must not be read without each other."""
     gaps: bool = False
     """Print |model − human| for the values whose target is the human value (MAUVE's Tables 3 and 4)."""
+    intervals: bool = False
+    """Print the 95 % interval of every value over the examples."""
     human: bool = True
     rows: tuple[str, ...] = ()
     """Axes that name the rows, outermost first; none: model, then decoder, then whatever else differs."""

@@ -13,7 +13,9 @@ from openended.harness.report.read.labels import labels_of, varying
 from openended.harness.signature import parse_signature, signature_difference
 
 # Fields of a signature that are about the data, not the metric's options: the axes say them.
-FACTS = ("n", "model", "length", "min_new_tokens", "task", "texts", "scorer", "tokens", "embedder", "judgments")
+FACTS = (
+    "n", "model", "length", "min_new_tokens", "task", "texts", "scorer", "tokens", "embedder", "judgments", "raters",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

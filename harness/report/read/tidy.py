@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.record import ResultRow
 from openended.harness.report.read.axes import of_human
+from openended.harness.signature import parse_signature
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from openended.harness.report.read.frame import Run
 
 FIXED = tuple(
-    "run experiment system model_title decoder_title setting metric key title value sd primary status reason n_human "
-    "n_model signature family direction resampling artefact".split()
+    "run experiment system model_title decoder_title setting metric key title value sd low high primary status reason "
+    "n_human n_model signature family direction resampling artefact".split()
 )
 """Columns of the frame that are not axes, in the order of the exported files."""
 INTERNAL = "at"  # index into `Results.runs`; not exported
@@ -107,12 +108,16 @@ def _result_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any
     }
     if system != "model":
         shared |= {"model_title": "", "decoder_title": ""}
+    who = parse_signature(result.signature).get("raters")  # a judge, or nobody: no column hides it
+    raters = f" ({who})" if who else ""
     for key, value in (result.values or {primary: math.nan}).items():
         yield shared | {
             "key": key,
-            "title": result.titles.get(key) or key,
+            "title": (result.titles.get(key) or key) + raters,
             "value": value,
             "sd": result.sd.get(key, math.nan),
+            "low": result.intervals.get(key, {}).get("low", math.nan),
+            "high": result.intervals.get(key, {}).get("high", math.nan),
             "primary": key == primary,
             "direction": result.directions.get(key) or result.direction,
         }

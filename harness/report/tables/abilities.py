@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from openended.harness.report.read.fold import Folded, fold
 from openended.harness.report.read.frame import Results
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+from openended.harness.signature import parse_signature
 
 METRIC = "bradley_terry"
 Z = 1.959964  # standard normal: 95 % within
@@ -45,7 +46,8 @@ def _table(items: Sequence[Folded], name: str) -> Table:
     for player in sorted(players, key=rank):
         cells = [_cell(scores.get((criterion, player)), criterion, items) for criterion in criteria]
         rows.append(TableRow(player, "human" if player == "human" else "model", tuple(cells)))
-    title = f"Preferred by people ({items[0].axes.get('task', 'comparisons')})"
+    who = parse_signature(items[0].signature).get("raters", "people")
+    title = f"Preferred by {who} ({items[0].axes.get('task', 'comparisons')})"
     return Table(name, title, columns, tuple(rows), (REMARK,), head="Player", show_seeds=False)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from openended.harness.errors import DataError, SpecError
 from openended.harness.report.read.axes import head_of, said, telling
 from openended.harness.report.read.fold import Folded, fold, natural
-from openended.harness.report.read.frame import Results
+from openended.harness.report.read.frame import Results, filtered
 from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import System, human_value, systems_of
+from openended.harness.report.read.systems import System, human_value, systems_of, variants
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.systems import value_tables
@@ -64,9 +64,32 @@ def _correlation(items: Sequence[Folded], layout: Layout, name: str, title: str)
 
 
 def embedder_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the scores under several embedders and how their rankings agree (MAUVE's Table 12, P&R's Table B.1)."""
+    """Build the scores under several embedders and how their rankings agree (MAUVE's Table 12, P&R's Table B.1).
+
+    Where a metric was measured under several of its own options (quantizers), each has tables of its own.
+    """
     if "embedder" not in results.axes:
         raise DataError(f"table {name}: these runs have no embedder")
+    tables: list[Table] = []
+    for told, part in _by_options(results, layout.metrics):
+        own = replace(layout, title=", ".join(filter(None, (layout.title, told))))
+        tables += _of_embedders(part, own, "-".join(filter(None, (name, told.replace("=", "-").replace(", ", "-")))))
+    return tables
+
+
+def _by_options(results: Results, metrics: Sequence[str]) -> Iterator[tuple[str, Results]]:
+    """Yield (options, runs) of the first metric that was measured under several; everything where none was."""
+    for metric in metrics:
+        found = [told for told in variants(fold(results), metric) if told]
+        if found:
+            for told in found:
+                where = dict(part.split("=", 1) for part in told.split(", "))
+                yield told, filtered(results, {f"{metric}.{option}": value for option, value in where.items()})
+            return
+    yield "", results
+
+
+def _of_embedders(results: Results, layout: Layout, name: str) -> list[Table]:
     made = Layout(
         title=layout.title,
         metrics=layout.metrics,

@@ -30,6 +30,8 @@ class PaperValue:
     sd: float
     places: int
     """Decimals that were printed."""
+    read_off: bool = False
+    """Read off a figure: its order counts, a difference from it says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ METRICS = {
 DECODERS = {"topk": "top_k", "beam_search": "beam"}
 NO_RUN = "None of our runs has this decoder with these parameters."
 NO_METRIC = "Our run did not measure this."
+READ_OFF = "read off a figure"  # begins the note of such a row
+READ_OFF_REMARK = "The published values were read off a figure: compare the order of the systems, not the values."
 OTHER_MODEL = "Ours is another model: compare the order of the systems, not the values."
 
 
@@ -95,7 +99,7 @@ def comparison(results: Results, reference: str) -> Table:
             continue
         signatures |= dict.fromkeys(i.signature for i in mine if i.system == "model")
         rows += _block([p for p in published if p.metric == metric], names, found, items, _title(METRICS[metric], mine))
-    remarks = ["Δ is ours minus published."]
+    remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else "Δ is ours minus published."]
     if missing:
         remarks.append(f"Published too, but not measured here: {', '.join(missing)}.")
     if any(system is not None and other for system, other in found.values()):
@@ -184,7 +188,9 @@ def _folded(rows: Iterable[dict[str, str]]) -> list[PaperValue]:
         printed = [float(r["sd"]) for r in group if r["sd"]]
         sd = statistics.stdev(values) if len(values) > 1 else (printed[0] if printed else math.nan)
         places = max(len(r["value"].partition(".")[2]) for r in group)
-        made.append(PaperValue(model, decoder, params, metric, math.fsum(values) / len(values), sd, min(places, 3)))
+        read_off = any(r["note"].startswith(READ_OFF) for r in group)
+        mean = math.fsum(values) / len(values)
+        made.append(PaperValue(model, decoder, params, metric, mean, sd, min(places, 3), read_off))
     return made
 
 
@@ -231,6 +237,8 @@ def _triple(published: PaperValue, system: System | None, items: Sequence[Folded
         return theirs, Cell(note=NO_RUN), Cell(blank=True)
     ours = _ours(METRICS[published.metric], system, items)
     if not math.isfinite(ours.value):
+        return theirs, ours, Cell(blank=True)
+    if published.read_off:
         return theirs, ours, Cell(blank=True)
     return theirs, ours, Cell(ours.value - published.value, signed=True)
 

@@ -1,15 +1,26 @@
-"""The interval that a metric states beside a value, as values of their own: `huse`, `huse_low`, `huse_high`."""
+"""The interval beside a value: one that the metric states (`huse`, `huse_low`, `huse_high`), else one over examples."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 
+from openended.harness.report.read.draws import interval_of
 from openended.harness.report.read.fold import Folded
+from openended.harness.report.read.frame import Results
 
 
-def interval_of(item: Folded, items: Iterable[Folded]) -> tuple[float, float] | None:
-    """Return the interval of a value; None where there is none, or where several seeds speak for the spread."""
+def shown_interval(item: Folded, items: Iterable[Folded], results: Results | None) -> tuple[float, float] | None:
+    """Return the interval that a cell shows: the metric's own, or, given the results, that over the examples."""
+    found = stated_interval(item, items)
+    if found is not None or results is None:
+        return found
+    made = interval_of(results, item)
+    return (made.low, made.high) if made is not None else None
+
+
+def stated_interval(item: Folded, items: Iterable[Folded]) -> tuple[float, float] | None:
+    """Return the interval that a metric states; None where there is none, or several seeds speak for the spread."""
     if item.seeds != 1:
         return None
 

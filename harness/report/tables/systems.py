@@ -10,21 +10,15 @@ from dataclasses import dataclass, field
 from openended.harness.errors import DataError, SpecError
 from openended.harness.report.read.axes import head_of, of_human, said, telling, with_options
 from openended.harness.report.read.fold import Folded, fold, natural, order_key
-from openended.harness.report.read.frame import Results, Run
+from openended.harness.report.read.frame import Results
 from openended.harness.report.read.labels import labels_of, varying
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import differing, human_value, same_data
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
-from openended.harness.report.tables.intervals import interval_of
+from openended.harness.report.tables.intervals import shown_interval
 from openended.harness.report.tables.numbers import RULE, printed
-from openended.harness.report.tables.selection import (
-    check_signatures,
-    split_axes,
-    split_items,
-    stems,
-    wanted,
-)
+from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
 from openended.harness.signature import parse_signature
 
@@ -49,10 +43,8 @@ def value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)
     return [
-        dataclasses.replace(
-            _ValueTable(part, layout, stem, values, results.runs).build(), about=about_of(part, results.runs)
-        )
-        for (values, part), stem in zip(parts.items(), stems(name, list(parts)), strict=True)
+        dataclasses.replace(_ValueTable(part, layout, stem, own, results).build(), about=about_of(part, results.runs))
+        for (own, part), stem in zip(parts.items(), stems(name, list(parts)), strict=True)
     ]
 
 
@@ -64,7 +56,7 @@ class _ValueTable:
     layout: Layout
     name: str
     parts: tuple[str, ...]
-    runs: Sequence[Run]
+    results: Results
     axes: list[str] = field(default_factory=list)
     """Axes, model and decoder aside, that tell the rows apart."""
     columns: list[str] = field(default_factory=list)
@@ -116,7 +108,7 @@ class _ValueTable:
         for item in (i for i in models if i.note and math.isfinite(i.mean)):
             notes.setdefault(f"{item.metric}: {item.note}", set()).add(self.row_names[self._row_key(item)])
         for item in models:
-            for note in {n for at, _ in item.sources for n in self.runs[at].notes}:
+            for note in {n for at, _ in item.sources for n in self.results.runs[at].notes}:
                 notes.setdefault(note, set()).add(self.row_names[self._row_key(item)])
         every = set(self.row_names.values())
         lines = [f"{n}{'' if who == every else f' ({_some(who)})'}" for n, who in sorted(notes.items())]
@@ -205,14 +197,15 @@ class _ValueTable:
             return Cell(note=f"{pair[0]}: {reason}" if reason else NOT_MEASURED)
         item = items[0]
         if not math.isfinite(item.mean):
-            return Cell(note=f"{item.metric}: {item.reason}")
-        value, sd = item.mean, item.sd
+            return Cell(note=f"{item.metric}: {item.reason}", source=item)
+        value = item.mean
         if gap:
             target = self._target(items, humans)
             if not math.isfinite(target):
                 return Cell(note=f"{item.metric}: {NO_HUMAN}")
             value = abs(value - target)
-        return Cell(value, sd, item.seeds, own_spread(item), interval=None if gap else interval_of(item, self.items))
+        interval = None if gap else shown_interval(item, self.items, self.results if self.layout.intervals else None)
+        return Cell(value, item.sd, item.seeds, own_spread(item), interval=interval, source=item)
 
     def _crowded(self, items: Sequence[Folded], key: RowKey) -> str:
         """Say why two values would share a cell."""
@@ -257,7 +250,7 @@ class _ValueTable:
         mine = [i for i in items if (i.metric, i.key) == (column.metric, column.key)]
         for item in sorted(mine, key=lambda i: (i.system != "human", i.signature != column.signature)):
             if item.system == "human" and math.isfinite(item.mean) and _but_n(item.signature) in own:
-                return Cell(item.mean)
+                return Cell(item.mean, source=item)
             if item.system == "ceiling" and math.isfinite(item.mean) and _but_n(item.signature) in own:
                 return ceiling(item, column)
         family = next((i.family for i in models if i.metric == column.metric), "")

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from openended.harness.report.tables.numbers import DASH, decimals, fixed
+
+if TYPE_CHECKING:
+    from openended.harness.report.read.fold import Folded
 
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
 NEAREST = "nearest "
@@ -73,6 +77,8 @@ class Cell:
     """Stands in place of a number."""
     blank: bool = False
     """Nothing belongs here, and nothing needs saying about it."""
+    source: Folded | None = field(default=None, compare=False, repr=False)
+    """What the number is read from; the page tells its story."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +151,9 @@ class Table:
         if any(math.isfinite(cell.own) for row in self.rows for cell in row.cells):
             used.append("in brackets: the metric's own spread (over clusterings or draws, or a standard error)")
         if any(cell.interval for row in self.rows for cell in row.cells):
-            used.append("[low, high] 95 % interval of the metric itself (unless its signature names another level)")
+            used.append(
+                "[low, high] 95 % interval (the metric's own, at the level that its signature names, or over examples)"
+            )
         return "; ".join(used) + "." if used else ""
 
 

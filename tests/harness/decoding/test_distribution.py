@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openended.harness.decoding.distribution import dense, draw
+from openended.harness.decoding.dry import Dry
 from openended.harness.decoding.mirostat import Mirostat
 from openended.harness.decoding.penalties import ban_ngrams, penalise, repetition_penalty
+from openended.harness.decoding.shape import MinK, PLess, Xtc
 from openended.harness.decoding.truncation import (
     Ancestral,
     Entmax,
@@ -188,6 +190,9 @@ def test_at_least_one_token_and_extremes():
             TopNSigma(),
             TopH(),
             Entmax(),
+            PLess(),
+            MinK(),
+            Xtc(),
         ):
             q = dense(decoder, row)
             assert q[0, 1] == 1, decoder.title
@@ -201,6 +206,9 @@ def test_at_least_one_token_and_extremes():
         Typical(),
         TopH(h=1.0, candidates=4),
         Entmax(),
+        PLess(norm=True),
+        MinK(tau=99.0),
+        Xtc(),
     ):
         assert dense(decoder, banned)[0, 1] == 0, decoder.title
         assert torch.isfinite(dense(decoder, banned)).all(), decoder.title
@@ -209,6 +217,8 @@ def test_at_least_one_token_and_extremes():
 EVERY = [
     Greedy(), Ancestral(), Temperature(), TopK(k=3), Nucleus(p=0.8), MinP(), Typical(mass=0.7), Epsilon(eps=0.05), Eta(eps=0.1),
     TopNSigma(), TopH(candidates=20), Entmax(alpha=1.5), Entmax(alpha=2.0), Nucleus(p=0.8, temperature=0.5, temperature_order="after"),
+    PLess(), PLess(norm=True), MinK(tau=20.0), Xtc(threshold=0.05), Xtc(threshold=0.02, probability=1.0), Dry(p=0.9),
+    Xtc(threshold=0.05, temperature=0.5, temperature_order="after"),
 ]  # fmt: skip
 
 
@@ -302,10 +312,17 @@ def test_draws_follow_q(decoder, batch):
     assert statistic < CRITICAL[int(kept.sum()) - 1]
 
 
+WIDE = [
+    PLess(temperature=4.0), PLess(norm=True, temperature=2.0), MinK(tau=9000.0), MinK(tau=3.0, temperature=3.0),
+    Xtc(threshold=0.01), Xtc(threshold=0.002, probability=1.0, temperature=2.0),
+    Xtc(threshold=0.01, temperature=3.0, temperature_order="after"),
+]  # fmt: skip
+
+
 def test_the_head_draws_what_whole_rows_draw(monkeypatch):
     rows = torch.randn(16, 3000, generator=torch.Generator().manual_seed(3)) * 2
     u = torch.from_numpy(np.random.default_rng(1).random(16))
-    for decoder in (*EVERY[1:], TopK(k=700), Nucleus(p=0.999), Mirostat(tau=9.0), Entmax(alpha=1.05)):
+    for decoder in (*EVERY[1:], TopK(k=700), Nucleus(p=0.999), Mirostat(tau=9.0), Entmax(alpha=1.05), *WIDE):
         first = decoder.first_state()
         state = torch.tensor([first] * 16, dtype=torch.float64) if first else None
         token, log_q, _ = draw(decoder, rows, u, state)

@@ -54,6 +54,12 @@ KEPT: dict[str, tuple[Rule, tuple[int, int | None]]] = {
     "typical then takes the next nearest": (lambda v: rules.typical(v, 0.3), (0, 2)),
     "typical goes on on the other side": (lambda v: rules.typical(v, 0.8), (0, 3)),
     "typical of everything": (lambda v: rules.typical(v, 1.0), (0, None)),
+    "p_less": (lambda v: rules.p_less(v, norm=False), (0, 1)),  # Σp² = 0.336
+    "p_less norm": (lambda v: rules.p_less(v, norm=True), (0, 2)),  # (5 · 0.336 - 1) / 4 = 0.170
+    "min_k": (lambda v: rules.min_k(v, 0.0), (0, 1)),  # steps of one bit each: the first counts most
+    "min_k keeps what tau asks for": (lambda v: rules.min_k(v, 4.2), (0, 2)),  # a range of 3 bits: 4.2 / 2.08 = 2.02
+    "min_k keeps all that equal the last": (lambda v: rules.min_k(v, 8.4), (0, 5)),
+    "min_k of more than there are": (lambda v: rules.min_k(v, 99.0), (0, 5)),
 }
 
 
@@ -107,6 +113,10 @@ HEADS: dict[str, Rule] = {
     "top_n_sigma": lambda v: rules.top_n_sigma(v, 1.0),
     "typical": lambda v: rules.typical(v, 0.4),
     "entmax": lambda v: rules.entmax(v, 1.5),
+    "p_less": lambda v: rules.p_less(v, norm=False),
+    "p_less norm": lambda v: rules.p_less(v, norm=True),
+    "min_k": lambda v: rules.min_k(v, 3.0),
+    "min_k of a wide floor": lambda v: rules.min_k(v, 70.0),
 }
 
 

@@ -7,9 +7,11 @@ import torch
 
 from openended.harness.decoding.base import Prompt, QDecoder, Work
 from openended.harness.decoding.distribution import dense
+from openended.harness.decoding.dry import Dry
 from openended.harness.decoding.mirostat import Mirostat
 from openended.harness.decoding.penalties import penalise
 from openended.harness.decoding.sampling import sample
+from openended.harness.decoding.shape import Xtc
 from openended.harness.decoding.truncation import Ancestral, Greedy, Nucleus
 from openended.harness.models.transformers import LanguageModel
 from openended.harness.rng import row_uniforms
@@ -50,7 +52,9 @@ def by_hand(lm: LanguageModel, decoder: QDecoder, prompt: Prompt, least: int) ->
 
 @pytest.mark.parametrize("least", [0, 4])
 @pytest.mark.parametrize(
-    "decoder", [Ancestral(), Nucleus(p=0.8), Nucleus(repetition_penalty=1.5)], ids=lambda d: d.title
+    "decoder",
+    [Ancestral(), Nucleus(p=0.8), Nucleus(repetition_penalty=1.5), Dry(allowed_length=1), Xtc()],
+    ids=lambda d: d.title,
 )
 def test_equals_a_loop_by_hand(decoder, least):
     lm = gpt2(vocab_size=12, sharp=1.0)

@@ -8,6 +8,7 @@ import torch
 from openended.harness.decoding.base import QDecoder
 from openended.harness.decoding.distribution import dense
 from openended.harness.decoding.mirostat import Mirostat
+from openended.harness.decoding.shape import MinK, PLess, Xtc
 from openended.harness.decoding.statistics import LogitChunk, QTable, TextPosition, read_q
 from openended.harness.decoding.truncation import (
     Ancestral,
@@ -25,7 +26,8 @@ ROWS, SIZE = 40, 30
 DECODERS = [
     Greedy(), Ancestral(), Temperature(temperature=0.6), TopK(k=5), Nucleus(p=0.9), Nucleus(p=0.6, temperature=0.5),
     Nucleus(p=0.8, temperature=0.7, temperature_order="after"), MinP(), Typical(mass=0.3), Epsilon(eps=0.02),
-    Entmax(alpha=1.5), Entmax(alpha=2.0),
+    Entmax(alpha=1.5), Entmax(alpha=2.0), PLess(), PLess(norm=True), MinK(), MinK(tau=40.0), Xtc(), Xtc(threshold=0.05, probability=1.0),
+    Xtc(threshold=0.05, probability=0.9, temperature=0.5, temperature_order="after"),
 ]  # fmt: skip
 
 

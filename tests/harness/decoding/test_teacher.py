@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from openended.harness.decoding.distribution import dense
+from openended.harness.decoding.dry import Dry
 from openended.harness.decoding.mirostat import Mirostat
 from openended.harness.decoding.penalties import penalise
+from openended.harness.decoding.shape import MinK, PLess, Xtc
 from openended.harness.decoding.teacher import next_token_stats
 from openended.harness.decoding.truncation import (
     Ancestral,
@@ -33,6 +35,8 @@ DECODERS = [
     Nucleus(p=0.8, temperature=0.7, temperature_order="after"), Nucleus(p=1.0, temperature=0.7, temperature_order="after"), Typical(mass=0.5), Typical(mass=0.95), Epsilon(eps=0.01),
     Eta(eps=0.05), TopNSigma(), TopH(), Mirostat(), Mirostat(algorithm="threshold", tau=1.0), Entmax(alpha=1.5),
     Entmax(alpha=2.0), Greedy(repetition_penalty=1.3), Ancestral(no_repeat_ngram_size=1), Nucleus(repetition_penalty=2.0),
+    PLess(), PLess(norm=True, temperature=2.0), MinK(), MinK(tau=900.0, temperature=0.7), Xtc(), Xtc(threshold=0.01, probability=1.0),
+    Xtc(threshold=0.02, temperature=0.7, temperature_order="after"), Dry(allowed_length=1), Dry(allowed_length=1, p=0.9),
 ]  # fmt: skip
 
 
@@ -99,7 +103,17 @@ def test_the_head_gives_what_whole_rows_give():
     lm = gpt2(vocab_size=12000, width=32, sharp=3.0)
     prompts = Ragged.from_rows(prompt_rows(2, 4, 12000), np.int64)
     tails = Ragged.from_rows(prompt_rows(2, 30, 12000, seed=1), np.int64)
-    decoders = [Nucleus(p=0.3), Nucleus(p=0.95), TopK(k=50), Typical(mass=0.3), Eta(), Entmax(alpha=1.5)]
+    decoders = [
+        Nucleus(p=0.3),
+        Nucleus(p=0.95),
+        TopK(k=50),
+        Typical(mass=0.3),
+        Eta(),
+        Entmax(alpha=1.5),
+        PLess(),
+        MinK(),
+        Xtc(),
+    ]
     whole = next_token_stats(lm, decoders, prompts, tails, batch_size=2)
     for decoder, one in zip(decoders, whole, strict=True):
         alone = next_token_stats(lm, [decoder], prompts, tails, batch_size=2)[0]

@@ -15,7 +15,7 @@ from openended.harness.models.openai import ServerSpec
 from openended.harness.models.servers import draws
 from openended.harness.models.servers.backend import ServerBackend
 from openended.harness.models.servers.exchange import Exchange
-from openended.harness.models.servers.probe import Findings, Probe
+from openended.harness.models.servers.probe import Probe, ProbeReport
 from openended.harness.models.servers.prompts import BEGINNINGS
 from openended.harness.models.servers.replies import Token
 from openended.harness.models.servers.requests import Ask
@@ -46,12 +46,12 @@ def probe(
     *,
     direct: bool = True,
     **options: Any,
-) -> Findings:
+) -> ProbeReport:
     """Probe a fake server; `work` in place of all checks."""
     backend = ServerBackend(spec_of(**options), transport=within(fake))
     kind = Direct if direct else Exchange
 
-    async def main() -> Findings:
+    async def main() -> ProbeReport:
         async with backend.client() as client:
             server = kind(client, backend.speech, [0], backend.tokenizer)
             server.fake = fake  # type: ignore[attr-defined]

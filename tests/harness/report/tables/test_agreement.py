@@ -51,6 +51,21 @@ def test_embedders_are_columns_and_their_rankings_are_correlated(tmp_path):
     assert [r.cells[0].value for r in agreement.rows] == [1.0, -1.0]
 
 
+def test_every_quantizer_has_a_table_of_embedders_of_its_own(tmp_path):
+    for rank, decoder in enumerate(DECODERS):
+        for embedder, sign in (("e1", 1), ("e2", -1)):
+            for quantizer, turned in (("kmeans", 1), ("drmm", sign)):
+                facts = f"embedder:{embedder}@1|task:docs@1"
+                scores = {"mauve": 0.5 + turned * rank / 10}
+                lines = [
+                    result("model", "mauve", scores, direction="higher", options=f"|quantizer:{quantizer}", facts=facts)
+                ]
+                write_run(tmp_path, decoder, 0, results=lines, axes={"embedder": embedder}, experiment=quantizer)
+    made = {t.name: t for t in make_tables(read_results([tmp_path]), load_layout("embedders"), "e")}
+    assert [r.cells[0].value for r in made["e-quantizer-kmeans-agreement"].rows] == [1.0, 1.0]
+    assert [r.cells[0].value for r in made["e-quantizer-drmm-agreement"].rows] == [1.0, -1.0]
+
+
 def test_spread_over_seeds(tmp_path):
     for seed, value in enumerate((1.0, 3.0)):
         system(tmp_path, "nucleus", seed, up=value)  # deviations -1 and 1: sd = sqrt(2)

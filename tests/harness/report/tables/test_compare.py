@@ -9,7 +9,14 @@ import pytest
 
 from openended.harness.errors import SpecError
 from openended.harness.report.read.frame import read_results
-from openended.harness.report.tables.compare import METRICS, NO_RUN, OTHER_MODEL, comparison, read_published
+from openended.harness.report.tables.compare import (
+    METRICS,
+    NO_RUN,
+    OTHER_MODEL,
+    READ_OFF_REMARK,
+    comparison,
+    read_published,
+)
 from tests.harness.report.synthetic import result, write_run
 
 COLUMNS = [
@@ -102,3 +109,17 @@ def test_the_files_keep_one_set_of_columns_and_hold_numbers():
                 assert row["sd"] == "" or float(row["sd"]) >= 0
                 names.add(row["metric"])
     assert set(METRICS) <= names
+
+
+def test_values_read_off_a_figure_have_an_order_and_no_difference(tmp_path):
+    for decoder, value in (("ancestral", 0.5), ("nucleus", 0.9)):
+        mauve(tmp_path, decoder, value, model="gpt2-xl")
+    table = comparison(read_results([tmp_path]), "jmlr2023_poster/knn")
+    rows = {row.label: row.cells for row in table.rows}
+    published, ours, difference = next(cells for label, cells in rows.items() if "gpt2-xl" in label and "nuc" in label)
+    assert (published.value, ours.value) == (0.856, 0.9)
+    assert difference.blank
+    assert table.remarks[0] == READ_OFF_REMARK
+    for name in ("cells", "kde_p", "classifier_length", "gaussian"):
+        values = read_published(f"jmlr2023_poster/{name}")
+        assert all(v.read_off and 0 < v.value < 1 for v in values)

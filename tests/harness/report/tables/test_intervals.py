@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from openended.harness.report.read.fold import Folded
-from openended.harness.report.tables.intervals import interval_of
+from openended.harness.report.tables.intervals import stated_interval
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
 
@@ -23,10 +23,10 @@ def folded(key, mean, seeds=1, decoder="greedy"):
 def test_the_interval_is_that_of_the_value_the_signature_and_the_system():
     value = folded("huse", 0.5)
     ends = [folded("huse_low", 0.4), folded("huse_high", 0.7), folded("huse_low", 0.1, decoder="beam")]
-    assert interval_of(value, [value, *ends]) == (0.4, 0.7)
-    assert interval_of(value, [value, ends[0]]) is None
-    assert interval_of(replace(value, key="huse_q"), ends) is None
-    assert interval_of(replace(value, seeds=2), ends) is None
+    assert stated_interval(value, [value, *ends]) == (0.4, 0.7)
+    assert stated_interval(value, [value, ends[0]]) is None
+    assert stated_interval(replace(value, key="huse_q"), ends) is None
+    assert stated_interval(replace(value, seeds=2), ends) is None
 
 
 @pytest.mark.parametrize(("cell", "sign"), [(Cell(0.5, interval=(0.4, 0.7)), "[low, high]"), (Cell(0.5, 0.1), "±")])

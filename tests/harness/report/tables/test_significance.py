@@ -16,7 +16,8 @@ from openended.harness.errors import SpecError
 from openended.harness.report.read.frame import read_results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.tables.agreement import stars
-from openended.harness.report.tables.significance import UNTESTED, by_prompt, gap_p, holm, sign_flip_p, significance
+from openended.harness.report.tables.paired import by_prompt, holm, sign_flip_p
+from openended.harness.report.tables.significance import UNTESTED, significance
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.types import Ragged
 from openended.metrics.gen_ppl import GenPPL
@@ -45,16 +46,6 @@ def test_an_effect_is_seen_and_none_is_not():
     noise = rng.normal(0, 1, 400)
     assert sign_flip_p(noise + 0.5) < 0.001
     assert sign_flip_p(noise - noise.mean()) > 0.9
-
-
-def test_the_distance_to_the_human_value_is_what_is_compared():
-    rng = np.random.default_rng(2)
-    near, far, human = rng.normal(0.0, 1, 500), rng.normal(2.0, 1, 500), rng.normal(0.0, 1, 500)
-    assert gap_p(near, far, 0.0, human) < 0.001
-    # as far below as above: the distances are the same although the means differ
-    below = -far
-    assert gap_p(below, far, 0.0, None) > 0.05
-    assert gap_p(far, far, 0.0, human) == 1.0
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))

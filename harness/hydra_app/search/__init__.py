@@ -1,0 +1,1 @@
+"""`hydra/sweeper=optuna`: a search for the best settings."""

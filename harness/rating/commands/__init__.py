@@ -1,0 +1,1 @@
+"""The commands of `openended-rate`: each module has `parser`, `work`, and `KEPT`, what an interrupted one leaves."""

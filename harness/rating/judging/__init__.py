@@ -1,0 +1,1 @@
+"""A model as a rater: asked in both orders, and shown only beside its agreement with people."""

@@ -1,0 +1,92 @@
+"""A judge behind a server: one chat turn a question, through the client that generates texts."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from openended.harness.errors import DataError, SpecError
+from openended.harness.models.openai import ServerSpec
+from openended.harness.models.servers.client import Client
+from openended.harness.registry import construct
+
+MOST_TOKENS = 512  # of a reply: an answer to each question, and a word of reasoning before it
+_BACKEND = "openai"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAsker:
+    """Asks a served model; replies are greedy, and the seed goes along for servers whose ties are random."""
+
+    spec: ServerSpec
+    transport: httpx.AsyncBaseTransport | None = None
+    """In place of the network, for tests."""
+
+    @property
+    def title(self) -> str:
+        """The model's name, without its server's kind."""
+        return self.spec.label or self.spec.path.rstrip("/").rpartition("/")[2]
+
+    def ask(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
+        """Return a reply to each prompt.
+
+        Raises:
+            DataError: If the server does not answer, or answers in another form.
+        """
+        return asyncio.run(self._all(prompts, seeds))
+
+    async def _all(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
+        spec = self.spec
+        places = range(len(spec.roots))
+        slots = asyncio.Semaphore(spec.concurrency * len(spec.roots))
+        async with Client(
+            spec.roots, spec.api_key_env, spec.timeout, spec.retries, spec.concurrency, self.transport
+        ) as client:
+
+            async def one(number: int, prompt: str, seed: int) -> str:
+                order = [*places[number % len(places) :], *places[: number % len(places)]]
+                async with slots:
+                    return self._text(await client.post(self._path, self._body(prompt, seed), order))
+
+            return await asyncio.gather(*(one(i, p, s) for i, (p, s) in enumerate(zip(prompts, seeds, strict=True))))
+
+    @property
+    def _path(self) -> str:
+        return "/v1/chat/completions" if self.spec.chat else "/v1/completions"
+
+    def _body(self, prompt: str, seed: int) -> dict[str, Any]:
+        system = [{"role": "system", "content": self.spec.instruction}] if self.spec.instruction else []
+        asked = {"messages": [*system, {"role": "user", "content": prompt}]} if self.spec.chat else {"prompt": prompt}
+        seeds = {"seed": seed} if self.spec.seeded else {}
+        return {"model": self.spec.path, "temperature": 0.0, "max_tokens": MOST_TOKENS, **seeds, **asked}
+
+    def _text(self, reply: Any) -> str:  # noqa: ANN401 - JSON
+        try:
+            choice = reply["choices"][0]
+            text = choice["message"]["content"] if self.spec.chat else choice["text"]
+        except (KeyError, IndexError, TypeError) as err:
+            raise DataError(f"judge {self.title}: expected a reply with choices, got {reply!s:.80}") from err
+        return "" if text is None else str(text)
+
+
+def option_names() -> list[str]:
+    """Return the options of the server that can be given."""
+    return [f.name for f in dataclasses.fields(ServerSpec)]
+
+
+def asker_of(options: Mapping[str, Any]) -> ServerAsker:
+    """Make the judge of its options: `model=openai` (the one there is) and those of the server.
+
+    Raises:
+        SpecError: If an option is not accepted.
+    """
+    given = dict(options)
+    model = given.pop("model", _BACKEND)
+    if model != _BACKEND:
+        raise SpecError(f"model={model}: a judge is a model behind a server: model={_BACKEND} base_url=… path=…")
+    return ServerAsker(construct(ServerSpec, {"chat": True, **given}, "judge"))

@@ -1,0 +1,178 @@
+"""How a judge agrees with people on what both have judged: κ on outcomes, Spearman's ρ on levels, with intervals."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from openended.harness.errors import DataError
+from openended.harness.rng import stream
+from openended.harness.types import F64
+from openended.metrics._comparisons import read_comparisons
+from openended.metrics._correlation import correlate
+from openended.metrics._judgments import read_judgments
+from openended.metrics._raters import JUDGE, SIMULATED, UNCALIBRATED
+from openended.metrics._rows import of_kind, read_rows
+
+LEAST = 20
+"""Shared judgments below which nothing is said: an interval of κ would hold nearly everything."""
+_DRAWS = 1000
+Unit = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A judge beside people."""
+
+    kappa: float
+    """Cohen's κ on outcomes (pairs), on levels with linear weights (ratings)."""
+    kappa_low: float
+    kappa_high: float
+    rho: float
+    """Spearman's ρ between the judge's level and the people's mean."""
+    rho_low: float
+    rho_high: float
+    n: int
+    """Judgments that both have made."""
+    who: str
+    """`people`, or `simulated raters`."""
+
+    def said(self) -> str:
+        """What stands in the column of the judge's numbers."""
+        if self.n < LEAST:
+            return f"{UNCALIBRATED} ({self.n} judgments shared with {self.who})" if self.n else UNCALIBRATED
+        if np.isnan(self.kappa) or np.isnan(self.rho):
+            return f"{UNCALIBRATED} (the same answer to all {self.n} judgments shared with {self.who})"
+        kappa = f"κ {self.kappa:.2f} [{self.kappa_low:.2f}, {self.kappa_high:.2f}]"
+        rho = f"ρ {self.rho:.2f} [{self.rho_low:.2f}, {self.rho_high:.2f}]"
+        return f"{kappa} and {rho} with {self.who} on {self.n} judgments"
+
+
+def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels: Sequence[float]) -> Calibration:
+    """Compare a judge's rows with a file of people's judgments.
+
+    Args:
+        rows: The judge's.
+        people: The file; other judges in it are passed over, simulated raters only where there are people.
+        kind: `pairs` or `ratings`.
+        levels: The ratings that there are, for `ratings`.
+
+    Raises:
+        DataError: If the file cannot be read, or has nobody but judges.
+    """
+    given = list(rows)
+    ours = {unit: level for _, unit, level in _units_of(given, kind)}
+    theirs, who = _people(people, kind, str(given[0]["criterion"]) if given else "")
+    shared = sorted(set(ours) & set(theirs))
+    judge = np.array([ours[unit] for unit in shared], dtype=np.float64)
+    mean = np.array([float(np.mean(theirs[unit])) for unit in shared], dtype=np.float64)
+    if len(shared) < LEAST:
+        nan = float("nan")
+        return Calibration(nan, nan, nan, nan, nan, nan, len(shared), who)
+    if kind == "pairs":
+        said = np.sign(mean)
+        low, high = _interval(judge, said, lambda x, y: kappa(x, y, (-1.0, 0.0, 1.0)))
+        value = kappa(judge, said, (-1.0, 0.0, 1.0))
+    else:
+        steps = np.asarray(sorted(levels), dtype=np.float64)
+        near = steps[np.abs(mean[:, None] - steps).argmin(axis=1)]
+        value = kappa(judge, near, tuple(steps), linear=True)
+        low, high = _interval(judge, near, lambda x, y: kappa(x, y, tuple(steps), linear=True))
+    rho = correlate(judge, mean, permutations=1, draws=_DRAWS)
+    return Calibration(value, low, high, rho.value, rho.low, rho.high, len(shared), who)
+
+
+def kappa(x: F64, y: F64, levels: Sequence[float], *, linear: bool = False) -> float:
+    """Cohen's κ; NaN where chance alone agrees.
+
+    Args:
+        x: One rater's levels, shape (n,).
+        y: The other's.
+        levels: All that there are, in order.
+        linear: Weigh a disagreement by its distance in steps, not all alike.
+
+    Source: Cohen 1960, 1968.
+
+    >>> kappa(np.array([0.0, 0, 1, 1]), np.array([0.0, 0, 1, 0]), (0.0, 1.0))
+    0.5
+    """
+    steps = list(levels)
+    table = np.zeros((len(steps), len(steps)))
+    np.add.at(table, ([steps.index(v) for v in x], [steps.index(v) for v in y]), 1.0)
+    table /= table.sum()
+    places = np.arange(len(steps))
+    distance = np.abs(places[:, None] - places[None, :]).astype(np.float64)
+    cost = distance if linear else np.minimum(distance, 1.0)
+    chance = float((cost * np.outer(table.sum(axis=1), table.sum(axis=0))).sum())
+    return 1.0 - float((cost * table).sum()) / chance if chance > 0 else float("nan")
+
+
+def _interval(x: F64, y: F64, measure: Callable[[F64, F64], float]) -> tuple[float, float]:
+    """Percentile bootstrap over judgments, 95 %."""
+    values = []
+    for i in range(_DRAWS):
+        picked = stream(0, "kappa", i).integers(len(x), size=len(x))
+        values.append(measure(x[picked], y[picked]))
+    good = [value for value in values if not np.isnan(value)]
+    if not good:
+        return float("nan"), float("nan")
+    low, high = np.quantile(good, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _units_of(rows: Iterable[Mapping[str, Any]], kind: str) -> Iterator[tuple[str, Unit, float]]:
+    """Yield rater, what was judged, and its level; of a pair 1 where the first by name won, −1 the second, 0 a tie."""
+    for row in rows:
+        if kind == "pairs":
+            a, b = row["system_a"], row["system_b"]
+            turn = 1.0 if a < b else -1.0
+            unit = (row["item"], row["criterion"], *sorted((a, b)))
+            yield row["rater"], unit, turn * {"a": 1.0, "b": -1.0, "tie": 0.0}[row["outcome"]] + 0.0
+        else:
+            yield row["rater"], (row["example_id"], row["system"], row["criterion"]), float(row["rating"])
+
+
+def _people(path: Path, kind: str, criterion: str) -> tuple[dict[Unit, list[float]], str]:
+    """Return what people said of each item, and whether they are people."""
+    found = list(_units_of(_file_rows(path, kind, criterion), kind))
+    found = [one for one in found if not one[0].startswith(JUDGE)]
+    real = [one for one in found if not one[0].startswith(SIMULATED)]
+    if not found:
+        raise DataError(f"people={path}: nobody but judges rated there")
+    out: dict[Unit, list[float]] = defaultdict(list)
+    for _, unit, level in real or found:
+        out[unit].append(level)
+    return out, "people" if real else "simulated raters"
+
+
+def _file_rows(path: Path, kind: str, criterion: str) -> list[Mapping[str, Any]]:
+    """Return the rows of a file of judgments under our names.
+
+    A rating whose file has no criterion is of the judge's first one.
+    """
+    if kind == "pairs":
+        return [dataclasses.asdict(c) for c in read_comparisons(path).rows]
+    columns, rows = read_rows(path)
+    if {"rating", "system", "example_id"} <= set(columns):
+        own = of_kind(columns, rows, "system", "system_a")
+        return [
+            {
+                "example_id": row.text("example_id"), "system": row.text("system"), "rating": row.number("rating"),
+                "criterion": str(row.cells.get("criterion") or criterion), "rater": str(row.cells.get("rater") or ""),
+            }
+            for row in own
+        ]  # fmt: skip
+    made = read_judgments(path)
+    return [
+        {
+            "example_id": made.example_ids[i], "system": made.systems[i], "rating": made.ratings[i, j],
+            "criterion": criterion, "rater": f"{j}",
+        }
+        for i, j in np.argwhere(~np.isnan(made.ratings))
+    ]  # fmt: skip

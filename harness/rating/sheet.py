@@ -1,0 +1,89 @@
+"""One HTML file a rater: what is asked and shown, and nothing that says where a text comes from."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from openended.harness.io import write_text
+from openended.harness.rating.key import StudyKey
+
+FORM = "openended-rate/1"
+"""Version of the form and of what it saves."""
+
+
+def form_policy(*, connect: bool) -> str:
+    """Return the Content-Security-Policy: our script and style by their hashes, and nothing else.
+
+    Args:
+        connect: Let the page talk to the server that it came from.
+    """
+    hashes = {part: f"'sha256-{_hash(_part(f'form.{part}'))}'" for part in ("js", "css")}
+    talk = " connect-src 'self';" if connect else ""
+    own = f"script-src {hashes['js']}; style-src {hashes['css']};{talk}"
+    return f"default-src 'none'; {own} base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def _part(name: str) -> str:
+    return (resources.files("openended.harness.rating") / "form" / name).read_text(encoding="utf-8")
+
+
+def render_form(key: StudyKey, sheet: str, items: Sequence[Mapping[str, Any]] | None) -> str:
+    """Return the page of a sheet.
+
+    Args:
+        key: The study; of it the page holds the protocol's words alone.
+        sheet: Name of the sheet.
+        items: What is rated: `id`, `prompt`, `texts`; None: they come from a server, one by one.
+    """
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    protocol = key.protocol
+    told = {
+        "form": FORM, "study": key.study, "sheet": sheet, "nonce": key.nonce(sheet) if items is not None else "",
+        "title": protocol.title, "guidelines": protocol.guidelines, "examples": protocol.examples,
+        "prompt": protocol.prompt, "prompt_label": protocol.prompt_label,
+        "text": protocol.text, "text_label": protocol.text_label, "questions": dict(protocol.questions),
+        "answers": [{"say": a.say, "more": a.more, "tie": a.outcome == "tie"} for a in protocol.choices],
+        "most_ties": protocol.most_ties, "items": items,
+    }  # fmt: skip
+    # In JSON these letters stand in texts alone; written so, no text can end the element that holds it.
+    data = json.dumps(told, ensure_ascii=True).replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    parts = {"data": data, "script": _part("form.js"), "style": _part("form.css")}
+    return environment.from_string(_part("form.html")).render(
+        title=protocol.title,
+        policy=form_policy(connect=items is None),
+        **{name: Markup(text) for name, text in parts.items()},  # noqa: S704 - ours, and JSON without markup
+    )
+
+
+def items_of(key: StudyKey, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what a sheet shows of its items."""
+    made = []
+    for name in ids:
+        prompt, texts = key.shown(key.by_id[name])
+        made.append({"id": name, "prompt": prompt, "texts": list(texts)})
+    return made
+
+
+def write_sheets(key: StudyKey, folder: Path) -> list[Path]:
+    """Write all sheets of a study."""
+    paths = []
+    for sheet, ids in key.sheets.items():
+        path = folder / f"{sheet}.html"
+        write_text(path, render_form(key, sheet, items_of(key, ids)))
+        paths.append(path)
+    return paths

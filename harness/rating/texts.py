@@ -1,0 +1,148 @@
+"""The texts that are rated: those of people and of the systems of finished runs, prompt by prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from openended.harness.errors import DataError, SpecError
+from openended.harness.io import open_text
+from openended.harness.models.tokenizer import first_words
+from openended.harness.rating.protocol import StudyProtocol
+from openended.harness.report.grids import asked
+from openended.harness.report.page.sources import FILES
+from openended.harness.report.read.fold import fold
+from openended.harness.report.read.frame import Results, Run, read_results
+from openended.harness.report.read.stored import stored_file
+from openended.harness.report.read.systems import systems_of
+from openended.harness.rows import Rows
+from openended.harness.types import HUMAN
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Prompts, and what every player wrote after each."""
+
+    players: tuple[str, ...]
+    """`human` first, then the systems under the names that the tables use."""
+    prompts: Mapping[str, str]
+    """Example id → prompt."""
+    texts: Mapping[str, Mapping[str, str]]
+    """Example id → player → text."""
+    remarks: tuple[str, ...] = ()
+    """What was left out, and why."""
+
+
+def read_material(words: Sequence[str], outputs: Path, protocol: StudyProtocol, exclude: Path | None) -> Material:
+    """Read the texts of runs.
+
+    Args:
+        words: Names of experiments or grids, their folders, or runs.
+        outputs: Where names are looked up.
+        protocol: Cuts texts, and says which are too short or too long.
+        exclude: A file of example ids that are not shown, one a line.
+
+    Raises:
+        DataError: If no run, no text or no prompt is left; says what was expected.
+    """
+    results = read_results(asked(words, outputs).paths)
+    found: dict[str, dict[str, str]] = {}
+    prompts: dict[str, str] = {}
+    lengths: dict[str, int] = {}
+    for label, run in _runs(results):
+        for player, stages in ((HUMAN, ("human",)), (label, ("generate", "import"))):
+            path = _file_of(results, run, stages)
+            if path is None:
+                raise DataError(
+                    f"{run.folder}: its texts ({' or '.join(stages)}) are no longer in the store: run it again"
+                )
+            lengths[player] = max(lengths.get(player, 0), _take(path, player, prompts, found, run))
+    return usable(tuple(found), prompts, found, lengths, protocol, _ids_of(exclude))
+
+
+def _runs(results: Results) -> Iterator[tuple[str, Run]]:
+    """Yield one run a system, of several seeds the first, in the order of the tables."""
+    for system in systems_of(fold(results)):
+        yield system.label.replace(r"\$", "$"), results.runs[system.items[0].sources[0][0]]
+
+
+def _file_of(results: Results, run: Run, stages: Sequence[str]) -> Path | None:
+    names = ((name.partition(":")[0], artefact) for name, artefact in run.inputs.items())
+    stage, artefact = next(((s, a) for s, a in names if s in stages), ("", ""))
+    return stored_file(run.store, artefact, FILES.get(stage, ""), results.damaged)
+
+
+def _take(path: Path, player: str, prompts: dict[str, str], found: dict[str, dict[str, str]], run: Run) -> int:
+    """Take the first text of each prompt; returns the tokens of the longest."""
+    rows = Rows(path)
+    own = found.setdefault(player, {})
+    ids = zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True)
+    for example, sample, prompt, text in ids:
+        if prompts.setdefault(example, prompt) != prompt:
+            raise DataError(f"{run.folder}: {example} has another prompt than in another run: rate runs of one task")
+        if sample == 0 and own.setdefault(example, text) != text and player == HUMAN:
+            raise DataError(
+                f"{run.folder}: the human text of {example} is cut elsewhere than in another run: rate runs of one "
+                "max_new_tokens and one tokenizer (--where, or name the runs)"
+            )
+    return int(rows.token_ids.lengths.max(initial=0))
+
+
+def usable(
+    players: Sequence[str],
+    prompts: Mapping[str, str],
+    found: Mapping[str, Mapping[str, str]],
+    lengths: Mapping[str, int],
+    protocol: StudyProtocol,
+    excluded: frozenset[str] = frozenset(),
+) -> Material:
+    """Keep the prompts that every player has a text for, long enough; cut the texts.
+
+    Raises:
+        DataError: If none is left, or texts are longer than the protocol has them.
+    """
+    longest = max(lengths.values(), default=0)
+    if protocol.longest_tokens is not None and protocol.cut_words is None and longest > protocol.longest_tokens:
+        raise DataError(
+            f"texts of up to {longest} tokens, the protocol has {protocol.longest_tokens}: run with "
+            f"max_new_tokens={protocol.longest_tokens}, or give cut_words=N or longest_tokens=null"
+        )
+    everywhere = [e for e in sorted(prompts) if all(e in found[p] for p in players)]
+    unknown = sorted(excluded - set(prompts))
+    if unknown:
+        raise DataError(f"exclude: no example {unknown[0]!r} in these runs")
+    texts: dict[str, dict[str, str]] = {}
+    short = 0
+    for example in (e for e in everywhere if e not in excluded):
+        own = {p: _cut(found[p][example], protocol.cut_words) for p in players}
+        if min(len(text.split()) for text in own.values()) < protocol.min_words:
+            short += 1
+            continue
+        texts[example] = own
+    remarks = [
+        f"{count} prompts left out: {why}"
+        for count, why in (
+            (len(prompts) - len(everywhere), "not every system has a text for them"),
+            (len(excluded & set(everywhere)), "named in exclude"),
+            (short, f"a text has fewer than {protocol.min_words} words"),
+        )
+        if count
+    ]
+    if not texts:
+        raise DataError(f"no prompt is left to be rated ({'; '.join(remarks) or 'the runs hold none'})")
+    return Material(tuple(players), {e: prompts[e] for e in texts}, texts, tuple(remarks))
+
+
+def _cut(text: str, words: int | None) -> str:
+    return text if words is None else first_words(text, words)
+
+
+def _ids_of(path: Path | None) -> frozenset[str]:
+    if path is None:
+        return frozenset()
+    with open_text(path) as handle:
+        ids = frozenset(line.strip() for line in handle if line.strip())
+    if not ids:
+        raise SpecError(f"exclude={path}: expected example ids, one a line; the file is empty")
+    return ids

@@ -1,0 +1,51 @@
+"""The draws that a metric left of its values, over the seeds of a system, and the intervals that they give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from openended.harness.record import ResultRow
+from openended.harness.report.read.fold import Folded
+from openended.harness.report.read.frame import Results
+from openended.harness.resampling import SHARE, Interval, Replicates, combined
+
+
+def draws_of(results: Results, item: Folded) -> Replicates | None:
+    """Return the draws of a value, averaged over its seeds; None where a seed has none, or the store is not at hand."""
+
+    def make() -> Replicates | None:
+        parts = []
+        for (at, artefact), value in zip(item.sources, item.values.values(), strict=True):
+            if not math.isfinite(value):
+                continue
+            arrays = results.arrays(at, artefact)
+            if f"draws/{item.key}" not in arrays:
+                return None
+            noise = arrays.get(f"draws/noise/{item.key}", np.zeros(1))
+            told = [row.intervals.get(item.key, {}) for row in _rows(results.runs[at].results, item, artefact)]
+            share = SHARE if told and told[0].get("method") == "subsample" else 1.0
+            values = np.asarray(arrays[f"draws/{item.key}"], dtype=np.float64)
+            parts.append(Replicates(values, float(noise[0]), share))
+        return combined([1 / len(parts)] * len(parts), parts) if parts else None
+
+    key = ("draws", item.system, item.metric, item.key, item.signature, *item.axes.values())
+    return results.memo("\x1f".join(key), make)
+
+
+def interval_of(results: Results, item: Folded) -> Interval | None:
+    """Return the interval of a value over the examples: the recorded one of one seed, else of the mean over seeds."""
+    rows = [row for at, artefact in item.sources for row in _rows(results.runs[at].results, item, artefact)]
+    if len(rows) == 1:
+        told = rows[0].intervals.get(item.key)
+        return Interval(**told) if told else None
+    found = draws_of(results, item)
+    return found.interval(item.mean, rows[0].bounds) if found is not None and rows else None
+
+
+def _rows(rows: Sequence[ResultRow], item: Folded, artefact: str | None) -> list[ResultRow]:
+    """Return the line of a record that a value comes from."""
+    own = (item.system, item.metric, item.signature, artefact)
+    return [row for row in rows if (row.system, row.metric, row.signature, row.artefact) == own][:1]

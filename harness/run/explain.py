@@ -1,0 +1,80 @@
+"""Why a score is low: the texts behind it, by their ids, in `explain.jsonl` of the run's folder.
+
+A line is a cell that one side fills more than the other (`kind: cell`, with both shares and the texts nearest to its
+centre), the texts that no ball of k-NN precision and recall holds (`kind: missed`, all counted, the first of them
+named), or those that an estimate of density ratios holds for the least likely on the other side (`kind: ratio`, nats).
+A text is named `id#sample`; its words stand in the run's rows, not here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from openended.harness.io import write_text
+from openended.harness.rows import Rows
+from openended.harness.run.artefacts import load_result_arrays
+from openended.harness.run.measure import Measured
+from openended.harness.run.steps import Source
+from openended.harness.types import Json
+
+EXPLAIN = "explain.jsonl"
+_NAMED = 20  # texts of a line
+
+Names = Mapping[str, Sequence[str]]
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+def write_explanations(folder: Path, store: Path, measured: Sequence[Measured], human: Source, model: Source) -> None:
+    """Write what the metrics of the system under test left; nothing where none did.
+
+    Args:
+        folder: Of the run.
+        store: The store's root.
+        measured: All results of the run.
+        human: The human side.
+        model: The system under test.
+    """
+    lines: list[Mapping[str, Json]] = []
+    names: Names = {}
+    for one in measured:
+        if one.system != "model" or one.artefact is None:
+            continue
+        arrays = load_result_arrays(store / one.artefact)
+        if not any(name.endswith("_rows") for name in arrays):
+            continue
+        names = names or {"human": _names(human), "model": _names(model)}
+        head = {"metric": one.result.metric, "signature": one.result.signature}
+        lines += [{**head, **line} for line in _lines(arrays, names)]
+    if lines:
+        write_text(folder / EXPLAIN, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+
+def _names(source: Source) -> list[str]:
+    """Return `id#sample` of each row, in the order that two-sample metrics read them."""
+    rows = Rows(source.path)
+    return [f"{example}#{sample}" for example, sample in sorted(zip(rows.ids, rows.samples, strict=True))]
+
+
+def _lines(arrays: Arrays, names: Names) -> Iterator[Mapping[str, Json]]:
+    if "cell" in arrays:
+        for place, cell in enumerate(arrays["cell"]):
+            shares = arrays["cell_shares"][place]
+            yield {
+                "kind": "cell", "cell": int(cell), "human_share": float(shares[0]), "model_share": float(shares[1]),
+                **{side: _named(arrays[f"cell_{side}_rows"][place], names[side]) for side in ("human", "model")},
+            }  # fmt: skip
+    for side in ("human", "model"):
+        if (rows := arrays.get(f"missed_{side}_rows")) is not None:
+            yield {"kind": "missed", "side": side, "count": len(rows), "texts": _named(rows, names[side])}
+        if (rows := arrays.get(f"ratio_{side}_rows")) is not None:
+            scores: list[Json] = [round(float(v), 4) for v in arrays[f"ratio_{side}"][:_NAMED]]
+            yield {"kind": "ratio", "side": side, "texts": _named(rows, names[side]), "log_ratio": scores}
+
+
+def _named(rows: np.ndarray[Any, Any], names: Sequence[str]) -> list[Json]:
+    return [names[row] for row in rows[:_NAMED] if row >= 0]

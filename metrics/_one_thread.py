@@ -1,0 +1,17 @@
+"""Numbers that do not depend on how many threads a machine lends."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Run a block's matrix products in one thread.
+
+    Products of several threads differ in their last bits from those of one, and a training that goes on for thousands
+    of steps, or a row between two cells, turns last bits into other cells.
+    """
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[object] = threadpool_limits(limits=1)
+    return limits

@@ -1,0 +1,70 @@
+"""Chamfer distance: how far each text of a prompt is from the nearest other text of the prompt.
+
+For each prompt the mean over its texts of the least cosine distance, 1 - cosine, to another of its texts; then the mean
+over prompts. From 0 (every text has a twin) to 2, dimensionless; higher is more diverse. It falls as samples are added:
+compare equal numbers. Undefined with one sample a prompt.
+
+Source: Cox et al. 2021, "Directed diversity" (Chamfer and remote-clique distances); Shaib et al. 2024, the package
+`diversity`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from openended.harness.contract import Features, Scope
+from openended.harness.registry import register
+from openended.harness.types import F64, Floats, MetricResult
+from openended.metrics._within import Prompts, WithinPrompt, cosines, off_diagonal, over_prompts, prompts_of
+
+
+def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
+    """Compute the mean distance of each text to the nearest other text of its prompt.
+
+    Args:
+        embeddings: Shape (n, d), no row all zero.
+        ids: The prompt of each row, shape (n,).
+
+    Returns:
+        The mean over prompts with at least two texts, in [0, 2].
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts or a row is all zero.
+
+    Source: Shaib et al. 2024.
+
+    >>> chamfer(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]), ["a", "a", "a"])
+    0.3333333333333333
+    """
+    return float(_by_prompt(embeddings, prompts_of(ids)).mean())
+
+
+def _by_prompt(embeddings: Floats, prompts: Prompts) -> F64:
+    out = np.zeros(len(prompts))
+    for at, cosine in cosines(embeddings, prompts):
+        others = np.where(off_diagonal(cosine.shape[1]), cosine, -np.inf)
+        out[at] = (1 - others.max(axis=2)).mean(axis=1)
+    return out
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class Chamfer(WithinPrompt):
+    """Mean distance of each text to the nearest other text of its prompt."""
+
+    name: ClassVar[str] = "chamfer"
+    version: ClassVar[int] = 1
+    bounds: ClassVar[tuple[float, float]] = (0.0, 2.0)
+    titles: ClassVar[Mapping[str, str]] = {"chamfer": "Chamfer"}
+
+    scope: Scope = "continuation"  # all texts of a prompt share the prompt
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute the mean over prompts."""
+        prompts = prompts_of(features.model.ids)
+        values = {"chamfer": _by_prompt(features.model.embeddings(self.needs()[0]), prompts)}
+        return over_prompts(self, features, prompts, values)

@@ -1,0 +1,175 @@
+"""Distinct-k: how many different texts a system gives for one prompt, different under a partition.
+
+The samples of a prompt fall into classes; the value is the number of classes, averaged over prompts: from 1 to the
+number of samples k, higher is more diverse, which says nothing of quality. `distinct_share` is classes over samples.
+Undefined with one sample a prompt. Partitions:
+
+- `exact` (default): texts are one class if they are equal, character by character.
+- `threshold`: texts whose embeddings have a cosine of at least `threshold` are one class, and so are texts that a chain
+  of such pairs joins: the classes do not depend on the order of the samples.
+- `file`: the user's own classes, of people or of a classifier: `judgments=FILE` with the columns `example_id`, `sample`
+  (0 to k - 1) and `class`, a row for every text.
+
+Source: Zhang et al. 2025, "NoveltyBench" (arXiv 2504.05228): k = 10, classes of a fine-tuned classifier, which `file`
+can bring. The threshold on embeddings is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from openended.harness.contract import Family, Features, Need, Scope
+from openended.harness.errors import DataError
+from openended.harness.registry import register
+from openended.harness.types import F64, Floats, MetricResult
+from openended.metrics._rows import ReadsFile, read_rows
+from openended.metrics._within import Prompts, WithinPrompt, cosines, over_prompts, prompts_of
+
+Partition = Literal["exact", "threshold", "file"]
+_FILE = Need("judgments", by="file")
+_COLUMNS = ("example_id", "sample", "class")
+
+
+def distinct_k(classes: Sequence[Hashable], ids: Sequence[str]) -> float:
+    """Compute the mean number of classes of a prompt.
+
+    Args:
+        classes: The class of each text (the text itself for `exact`), shape (n,); those of two prompts never meet.
+        ids: The prompt of each text, shape (n,).
+
+    Returns:
+        The mean over prompts with at least two texts, at least 1.
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts.
+
+    Source: Zhang et al. 2025.
+
+    >>> distinct_k(["yes", "no", "yes"], ["p", "p", "p"])
+    2.0
+    """
+    return float(_by_class(classes, prompts_of(ids)).mean())
+
+
+def distinct_k_by_threshold(embeddings: Floats, ids: Sequence[str], *, threshold: float = 0.8) -> float:
+    """Compute the mean number of classes of a prompt, joined by cosines of at least `threshold`.
+
+    Args:
+        embeddings: Shape (n, d), no row all zero.
+        ids: The prompt of each row, shape (n,).
+        threshold: Cosine from which on two texts are one class.
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts or a row is all zero.
+    """
+    return float(_by_threshold(embeddings, prompts_of(ids), threshold).mean())
+
+
+def _by_class(classes: Sequence[Hashable], prompts: Prompts) -> F64:
+    pairs = zip(prompts.starts[:-1].tolist(), prompts.starts[1:].tolist(), strict=True)
+    rows = prompts.rows.tolist()
+    return np.array([len({classes[r] for r in rows[a:b]}) for a, b in pairs], dtype=np.float64)
+
+
+def _by_threshold(embeddings: Floats, prompts: Prompts, threshold: float) -> F64:
+    out = np.zeros(len(prompts))
+    for at, cosine in cosines(embeddings, prompts):
+        size = cosine.shape[1]
+        joined = (cosine >= threshold) | np.eye(size, dtype=np.bool_)
+        for _ in range(size.bit_length()):  # chains of 2, 4, 8, … pairs
+            joined = (joined.astype(np.float32) @ joined.astype(np.float32)) > 0
+        out[at] = (joined.argmax(axis=2) == np.arange(size)).sum(axis=1)  # who is the first of a class
+    return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Classes:
+    """The classes of a file."""
+
+    source: str
+    held: Mapping[tuple[str, int], str]
+    """(Example id, sample) → class."""
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class DistinctK(WithinPrompt, ReadsFile):
+    """How many different texts a system gives for one prompt."""
+
+    name: ClassVar[str] = "distinct_k"
+    version: ClassVar[int] = 1
+    family: ClassVar[Family] = "text"
+    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
+    titles: ClassVar[Mapping[str, str]] = {"distinct_k": "Distinct-k", "distinct_share": "Distinct share"}
+
+    partition: Partition = "exact"
+    threshold: float = 0.8  # Jiang et al. 2025 call pairs above 0.8 similar; of `partition=threshold`
+    scope: Scope = "continuation"  # all texts of a prompt share the prompt
+
+    def check(self) -> None:
+        """Refuse a threshold that is no cosine."""
+        self.require(-1 <= self.threshold <= 1, "threshold", "a cosine, -1 to 1")
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return what the partition is made of; a file's classes are of these texts."""
+        if self.partition == "threshold":
+            return super().needs()
+        texts = Need("texts", scope=self.scope)
+        return (texts, _FILE) if self.partition == "file" else (texts,)
+
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Classes:
+        """Read the classes of a file.
+
+        Raises:
+            DataError: If a column is missing, a cell is wrong or a text comes twice.
+        """
+        columns, rows = read_rows(path, renamed)
+        missing = [c for c in _COLUMNS if c not in columns]
+        if missing:
+            raise DataError(f"{path}: no column {', '.join(missing)}; classes have {', '.join(_COLUMNS)}")
+        held: dict[tuple[str, int], str] = {}
+        for row in rows:
+            sample = row.number("sample")
+            if not sample >= 0 or sample != int(sample):
+                raise DataError(
+                    f"{row.where}: column 'sample': expected 0, 1, 2, …, got {row.cells.get('sample')!r:.40}"
+                )
+            key = row.text("example_id"), int(sample)
+            if key in held:
+                raise DataError(f"{row.where}: sample {key[1]} of {key[0]} comes twice")
+            held[key] = row.text("class")
+        return Classes(path.name, held)
+
+    def compute(self, features: Features) -> MetricResult:
+        """Count the classes of each prompt."""
+        side, prompts = features.model, prompts_of(features.model.ids)
+        if self.partition == "threshold":
+            classes = _by_threshold(side.embeddings(self.needs()[0]), prompts, self.threshold)
+        elif self.partition == "file":
+            classes = _by_class(_of_file(side.data[_FILE], side.ids), prompts)
+        else:
+            classes = _by_class(side.texts(self.needs()[0]), prompts)
+        values = {"distinct_k": classes, "distinct_share": classes / prompts.sizes}
+        return over_prompts(self, features, prompts, values)
+
+
+def _of_file(classes: Any, ids: Sequence[str]) -> list[str]:  # noqa: ANN401
+    """Return the class of each row; samples are counted in the order of the rows.
+
+    Raises:
+        DataError: If a text has no class.
+    """
+    seen: dict[str, int] = {}
+    out = []
+    for example in ids:
+        sample = seen.get(example, 0)
+        seen[example] = sample + 1
+        if (example, sample) not in classes.held:
+            raise DataError(f"{classes.source}: no class for sample {sample} of {example}")
+        out.append(classes.held[example, sample])
+    return out

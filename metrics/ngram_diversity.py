@@ -1,0 +1,106 @@
+"""N-gram diversity of the texts of one prompt: the sum over n = 1 to 4 of different n-grams over all n-grams.
+
+The texts of a prompt are joined, so that n-grams cross from one into the next, as the package `diversity` joins a
+corpus; then the mean over prompts. From above 0 to the number of orders, dimensionless; higher is more diverse. It
+falls with the length and the number of the texts: compare equal ones. Undefined with one sample a prompt; of a whole
+corpus it is `distinct_n` with `variant=ngd`, which has a human row.
+
+Source: Padmakumar and He 2024; Meister et al. 2023; Shaib et al. 2024, the package `diversity` (orders 1 to 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from openended.harness.contract import Direction, Features, Resampling
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.types import F64, MetricResult, Ragged
+from openended.metrics._sequences import rows_of
+from openended.metrics._text import TextMetric, check_orders
+from openended.metrics._within import Prompts, over_prompts, prompts_of
+
+
+def ngram_diversity(
+    sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged,
+    ids: Sequence[str],
+    *,
+    orders: Sequence[int] = (1, 2, 3, 4),
+) -> float:
+    """Compute the n-gram diversity of the texts of one prompt.
+
+    Args:
+        sequences: Texts as lists of token ids, or as strings that are split at white space.
+        ids: The prompt of each text, shape (n,).
+        orders: The n-gram lengths n.
+
+    Returns:
+        The mean over prompts with at least two texts, above 0 and at most the number of orders.
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts, or the texts of one are all empty.
+
+    Source: Shaib et al. 2024.
+
+    >>> ngram_diversity(["a b", "a b"], ["p", "p"], orders=(1, 2))
+    1.1666666666666665
+    """
+    return float(_by_prompt(rows_of(sequences), prompts_of(ids), orders).mean())
+
+
+def _by_prompt(rows: Ragged, prompts: Prompts, orders: Sequence[int]) -> F64:
+    """Number n-grams of all prompts at once: those of order n are pairs of one of order n - 1 and a token."""
+    lengths = rows.lengths[prompts.places]
+    sizes = np.add.reduceat(lengths, prompts.starts[:-1])
+    if not sizes.all():
+        raise UndefinedMetric("the texts of a prompt are all empty")
+    values = np.concatenate([rows[int(r)] for r in prompts.places])
+    _, token = np.unique(values, return_inverse=True)
+    width = int(token.max()) + 1
+    prompt = np.repeat(np.arange(len(prompts)), sizes)
+    number = prompt  # of the n-gram that begins at a place: of order 0, the prompt
+    out = np.zeros(len(prompts))
+    for order in range(1, max(orders) + 1):
+        inside = len(number) - 1 if order > 1 else len(number)
+        number = number[:inside] * width + token[order - 1 : order - 1 + inside]
+        if order > 1:
+            same = prompt[: len(number)] == prompt[order - 1 : order - 1 + len(number)]
+            number = np.where(same, number, -1)
+        different, first, number = np.unique(number, return_index=True, return_inverse=True)
+        if order in orders:
+            types = np.bincount(prompt[first[different >= 0]], minlength=len(prompts))
+            total = np.maximum(sizes - order + 1, 1)
+            out += types / total
+    return out
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class NgramDiversity(TextMetric):
+    """Different n-grams among the texts of one prompt."""
+
+    name: ClassVar[str] = "ngram_diversity"
+    version: ClassVar[int] = 1
+    direction: ClassVar[Direction] = "higher"
+    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))  # the number of orders
+    resampling: ClassVar[Resampling] = "bootstrap"  # over prompts, whose texts stay together
+    least_samples: ClassVar[int] = 2
+    titles: ClassVar[Mapping[str, str]] = {"ngram_diversity": "n-gram div. a prompt"}
+
+    orders: tuple[int, ...] = (1, 2, 3, 4)  # Shaib et al. 2024
+
+    def check(self) -> None:
+        """Check the options."""
+        super().check()
+        check_orders(self, self.orders)
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute the mean over prompts."""
+        corpus = self.corpus(features)
+        prompts = prompts_of(features.model.ids, corpus.kept)
+        values = {"ngram_diversity": _by_prompt(corpus.rows, prompts, self.orders)}
+        return over_prompts(self, features, prompts, values, notes=corpus.notes)

@@ -1,0 +1,69 @@
+"""Remote-clique distance: how far the texts of one prompt are from each other on average.
+
+For each prompt the mean over its texts of the mean cosine distance, 1 - cosine, to its *other* texts; then the mean
+over prompts. From 0 (all alike) to 2, dimensionless; higher is more diverse. The text itself is left out, so the value
+is 1 - `prompt_similarity`; the package `diversity` keeps the zeros of the diagonal, which makes its value (m - 1) / m
+of ours with m texts. Undefined with one sample a prompt.
+
+Source: Cevallos et al. 2018 (remote clique); Shaib et al. 2024, the package `diversity` (for texts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from openended.harness.contract import Features, Scope
+from openended.harness.registry import register
+from openended.harness.types import F64, Floats, MetricResult
+from openended.metrics._within import Prompts, WithinPrompt, cosines, off_diagonal, over_prompts, prompts_of
+
+
+def remote_clique(embeddings: Floats, ids: Sequence[str]) -> float:
+    """Compute the mean cosine distance of the texts of one prompt.
+
+    Args:
+        embeddings: Shape (n, d), no row all zero.
+        ids: The prompt of each row, shape (n,).
+
+    Returns:
+        The mean over prompts with at least two texts, in [0, 2].
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts or a row is all zero.
+
+    Source: Shaib et al. 2024, without the diagonal.
+
+    >>> remote_clique(np.array([[1.0, 0.0], [0.0, 1.0]]), ["a", "a"])
+    1.0
+    """
+    return float(_by_prompt(embeddings, prompts_of(ids)).mean())
+
+
+def _by_prompt(embeddings: Floats, prompts: Prompts) -> F64:
+    out = np.zeros(len(prompts))
+    for at, cosine in cosines(embeddings, prompts):
+        out[at] = 1 - cosine[:, off_diagonal(cosine.shape[1])].mean(axis=1)
+    return out
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class RemoteClique(WithinPrompt):
+    """Mean distance of the texts of one prompt."""
+
+    name: ClassVar[str] = "remote_clique"
+    version: ClassVar[int] = 1
+    bounds: ClassVar[tuple[float, float]] = (0.0, 2.0)
+    titles: ClassVar[Mapping[str, str]] = {"remote_clique": "Remote clique"}
+
+    scope: Scope = "continuation"  # all texts of a prompt share the prompt
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute the mean over prompts."""
+        prompts = prompts_of(features.model.ids)
+        values = {"remote_clique": _by_prompt(features.model.embeddings(self.needs()[0]), prompts)}
+        return over_prompts(self, features, prompts, values)

@@ -1,0 +1,137 @@
+"""Similarity of systems: mean cosine of the texts that two systems gave for the same prompt.
+
+For two systems and a prompt the mean over all pairs of one text of each; then the mean over their common prompts. The
+value of a system is its mean over all other sets of texts in the grid (other seeds of the same decoder are other sets);
+the array `between` has one number for each, and the report draws the matrix of systems as a heat map. From -1 to 1,
+dimensionless; lower means that the systems differ. `human` is the same with the human texts. One sample a prompt is
+enough. Only a grid has other systems: elsewhere it is undefined.
+
+Embeddings of one model crowd into a cone, so compare with `other_prompts` of `prompt_similarity`.
+
+Source: Jiang et al. 2025, "Artificial Hivemind" (arXiv 2510.22954): similarity between models on the same prompt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope, Side
+from openended.harness.errors import UndefinedMetric
+from openended.harness.registry import register
+from openended.harness.types import F64, Floats, MetricResult
+from openended.metrics._embeddings import check_side
+from openended.metrics._within import unit_rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Means:
+    """Mean unit vector of each prompt; the mean cosine of all pairs of two systems is the product of two of them."""
+
+    names: NDArray[np.str_]
+    """Sorted, shape (p,)."""
+    vectors: F64
+
+
+def system_similarity(one: Floats, other: Floats, *, one_ids: Sequence[str], other_ids: Sequence[str]) -> float:
+    """Compute the mean cosine of two systems' texts for the same prompt.
+
+    Args:
+        one: Shape (n, d), no row all zero.
+        other: Shape (m, d).
+        one_ids: The prompt of each row of `one`, shape (n,).
+        other_ids: The prompt of each row of `other`, shape (m,).
+
+    Returns:
+        The mean over common prompts, in [-1, 1]; NaN where there is none.
+
+    Raises:
+        UndefinedMetric: If a row is all zero.
+
+    Source: Jiang et al. 2025.
+
+    >>> one, two = np.array([[1.0, 0.0]]), np.array([[0.6, 0.8], [1.0, 0.0]])
+    >>> system_similarity(one, two, one_ids=["p"], other_ids=["p", "p"])
+    0.8
+    """
+    values = _by_prompt(_means(one, one_ids), _means(other, other_ids))[1]
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def _means(rows: Floats, ids: Sequence[str]) -> _Means:
+    names, prompt, sizes = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True, return_counts=True)
+    sums = np.zeros((len(names), rows.shape[1]))
+    np.add.at(sums, prompt, unit_rows(check_side(rows, "embeddings")))
+    return _Means(names, sums / sizes[:, None])
+
+
+def _by_prompt(one: _Means, other: _Means) -> tuple[NDArray[np.intp], F64]:
+    """Return the prompts of `one` that `other` has too, and the mean cosine of each, shape (c,)."""
+    _, at, there = np.intersect1d(one.names, other.names, assume_unique=True, return_indices=True)
+    return at, np.clip(np.einsum("ij,ij->i", one.vectors[at], other.vectors[there]), -1.0, 1.0)
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class SystemSimilarity(Metric):
+    """How alike the systems of a grid answer the same prompt."""
+
+    name: ClassVar[str] = "system_similarity"
+    version: ClassVar[int] = 1
+    family: ClassVar[Family] = "two_sample"
+    direction: ClassVar[Direction] = "lower"
+    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"human": "none"}
+    bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    resampling: ClassVar[Resampling] = "bootstrap"  # over prompts, whose texts stay together
+    sides: ClassVar[Literal["one", "two", "human"]] = "two"
+    titles: ClassVar[Mapping[str, str]] = {"system_similarity": "System sim.", "human": "Sim. to human"}
+
+    scope: Scope = "continuation"  # all systems share the prompt
+
+    @property
+    def reads_grid(self) -> bool:
+        """The other systems are those of the grid."""
+        return True
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the embeddings."""
+        return (Need("embeddings", by="embedder", scope=self.scope),)
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compare with every set of texts of the grid; `own` is the place of the system's own in `between`."""
+        if not features.others:
+            raise UndefinedMetric("needs other systems on the same prompts: a grid (openended -m …)")
+        mine = self._of(features.model)
+        others = [self._of(side) for side in features.others]
+        same = [_equal(mine, other) for other in others]
+        found = [_by_prompt(mine, other) for other in others]
+        between = np.array([v.mean() if len(v) else np.nan for _, v in found])
+        known = [i for i, v in enumerate(between) if not same[i] and np.isfinite(v)]
+        if not known:
+            raise UndefinedMetric("no other system of the grid has texts for the same prompts")
+        by_prompt = np.zeros(len(mine.names))
+        for i in known:
+            at, cosine = found[i]
+            by_prompt[at] += cosine * (len(mine.names) / len(cosine) / len(known))
+        human = _by_prompt(mine, self._of(features.human))[1]
+        to_human = float(human.mean()) if len(human) else math.nan
+        values = {"system_similarity": float(between[known].mean()), "human": to_human}
+        arrays = {"between": between, "own": np.array([same.index(True) if any(same) else -1])}
+        ids = np.asarray(features.model.ids, dtype=np.str_)
+        _, row, sizes = np.unique(ids, return_inverse=True, return_counts=True)
+        # A value by row makes sense where its mean is the value: all prompts have equally many texts.
+        rows = {"system_similarity": by_prompt[row]} if len(set(sizes.tolist())) == 1 else None
+        return self.result(features, "system_similarity", values, arrays=arrays, per_example=rows)
+
+    def _of(self, side: Side) -> _Means:
+        need = self.needs()[0]
+        return side.derived(("prompt means", need), lambda: _means(side.embeddings(need), side.ids))
+
+
+def _equal(one: _Means, other: _Means) -> bool:
+    return np.array_equal(one.names, other.names) and np.array_equal(one.vectors, other.vectors)

@@ -1,0 +1,102 @@
+"""What the faults are tried on, and what is kept of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra import compose
+from omegaconf import OmegaConf
+
+from openended.harness.io import read_json
+from openended.harness.report import build_report
+from openended.harness.run.pipeline import run
+from openended.harness.run.session import Session
+from openended.harness.run.settings import Settings, settings_from
+from openended.harness.store import Store
+from tests.helpers import tiny_model
+
+FACTS = ("manifest.json",)  # hold times
+
+
+class World:
+    """A small run: a byte-level model of one layer, sixty prompts, two metrics."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        tiny_model(folder / "model")
+        rows = ({"prompt": f"Number {i} is", "human": f" a number {i * i} of this kind."} for i in range(60))
+        (folder / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def settings(self, out: str, *more: str) -> Settings:
+        """The run's settings, with its outputs in a folder of the world."""
+        words = [
+            "task=jsonl", f"task.path={self.folder / 'own.jsonl'}", "model=folder", f"model.path={self.folder / 'model'}",
+            "scorer=none", "embedder=none", "metric=[distinct_n,repetition]", "metric.distinct_n.unit=words",
+            "metric.repetition.unit=words", "decoder=ancestral", "num_examples=5", "max_new_tokens=12",
+            "runtime.batch_size=1", "runtime.flush_seconds=0", "runtime.progress=false", "runtime.threads=1",
+            "runtime.device=cpu", f"outputs_dir={self.folder / out}", *more,
+        ]  # fmt: skip
+        cfg = compose("config", overrides=words)
+        node = OmegaConf.to_container(cfg, resolve=True)
+        assert isinstance(node, dict)
+        return settings_from({**{str(k): v for k, v in node.items()}, "experiment": "campaign"})
+
+    def run(self, out: str, *more: str) -> tuple[Any, ...]:
+        """Run in a fresh session; returns everything that the run says and leaves, but times."""
+        settings = self.settings(out, *more)
+        folder = run(settings, Session(Store(settings.outputs_dir / "store", locking=settings.runtime.locking))).folder
+        return said(folder)
+
+    def report(self, out: str) -> str:
+        """Build the report; returns its table."""
+        built = build_report([self.folder / out / "runs"], self.folder / out / "report", figures=False)
+        return (built.folder / "tables" / "full.csv").read_text()
+
+    def values(self, out: str) -> set[tuple[str, ...]]:
+        """What the last report shows: every value with its spread and count."""
+        with (self.folder / out / "report" / "results.csv").open() as handle:
+            kept = ("system", "metric", "key", "value", "sd", "n_human", "n_model", "signature", "status")
+            return {tuple(row[name] for name in kept) for row in csv.DictReader(handle)}
+
+
+def said(folder: Path) -> tuple[Any, ...]:
+    """What a run folder says and what it names in the store, but times."""
+    record = read_json(folder / "record.json")
+    store = folder / record["store"]
+    data = {
+        name: {p.name: p.read_bytes() for p in (store / place).iterdir() if p.name not in FACTS}
+        for name, place in record["inputs"].items()
+        if (store / place).is_dir()
+    }
+    return record["results"], record["spec"], record["notes"], data
+
+
+class Tally:
+    """What was tried and what was survived."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.tried, self.survived = kind, 0, 0
+        self.lost: list[str] = []
+        self.facts: dict[str, Any] = {}
+
+    @contextmanager
+    def one(self, what: str) -> Iterator[None]:
+        """Try one fault."""
+        self.tried += 1
+        try:
+            yield
+        except Exception as err:
+            last = traceback.extract_tb(err.__traceback__)[-1]
+            self.lost.append(f"{what}: {type(err).__name__}: {err} ({Path(last.filename).name}:{last.lineno})")
+        else:
+            self.survived += 1
+
+    def json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {"kind": self.kind, "tried": self.tried, "survived": self.survived, "lost": self.lost[:10], **self.facts}

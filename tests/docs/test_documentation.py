@@ -1,0 +1,57 @@
+"""What the documentation shows runs: the notebook, the example of every metric's page, the links between pages."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from openended.harness.catalogue import own_choices
+from openended.harness.registry import members
+
+DOCS = Path(__file__).parents[2] / "docs"
+METRICS = sorted(set(members("metric")) & set(own_choices("metric")))
+MADE = ("metrics/", "decoders/", "tasks/", "changelog.md", "contributing.md", "security.md", "published.md")
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_has_a_page_whose_example_runs(name):
+    page = (DOCS / "metrics" / f"{name}.md").read_text(encoding="utf-8")
+    assert page.startswith("# ")
+    assert "**Says:**" in page
+    assert "**Does not say:**" in page
+    (code,) = re.findall(r"```python exec[^\n]*\n(.*?)```", page, flags=re.DOTALL)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(compile(code, f"{name}.md", "exec"), {})
+    assert said.getvalue().strip(), "the example prints nothing"
+
+
+def test_no_page_is_left_of_a_metric_that_is_gone():
+    assert {p.stem for p in (DOCS / "metrics").glob("*.md")} == set(METRICS)
+
+
+def test_links_between_pages_lead_somewhere():
+    broken = []
+    for page in DOCS.rglob("*.md"):
+        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8")):
+            made = (page.parent / target).resolve().relative_to(DOCS.resolve()).as_posix()
+            if not (page.parent / target).exists() and not made.startswith(MADE):
+                broken.append(f"{page.relative_to(DOCS)} → {target}")
+    assert not broken
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_notebook_runs(tmp_path):
+    nbclient = pytest.importorskip("nbclient")
+    import nbformat
+
+    notebook = nbformat.read(DOCS / "notebook.ipynb", 4)
+    assert not any(cell.get("outputs") for cell in notebook.cells), "the notebook is kept without outputs"
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    said = [out.get("text", "") for cell in notebook.cells for out in cell.get("outputs", [])]
+    assert any("MAUVE" in text for text in said)

@@ -1,0 +1,38 @@
+"""Small studies, without runs or models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from openended.harness.rating.key import StudyKey
+from openended.harness.rating.make import make_study, write_study
+from openended.harness.rating.protocol import load_protocol
+from openended.harness.rating.texts import Material
+
+PLAYERS = ("human", "xq-greedy-7b", "xq-nucleus p=0.95")
+HOSTILE = (
+    "</script><script>window.pwned=1</script>",
+    '<img src=x onerror="window.pwned=1"><!-- \' " ` ${window.pwned=1} {{7*7}}',
+    "\u202eright to left\u2028\u2029line separators \u0000\u0007 \\u003c",
+    "__proto__ constructor 😀 e\u0301",
+)
+
+
+def material(prompts: int = 12, players: tuple[str, ...] = PLAYERS) -> Material:
+    """Prompts whose texts say who wrote them to nobody; some are hostile."""
+    ids = [f"docs/{i:06d}" for i in range(prompts)]
+    texts = {
+        e: {p: f"{HOSTILE[(i + j) % 4]} text number {i * len(players) + j} goes on" for j, p in enumerate(players)}
+        for i, e in enumerate(ids)
+    }
+    return Material(players, {e: f" Beginning {i} of a text {HOSTILE[i % 4]}" for i, e in enumerate(ids)}, texts)
+
+
+def study(folder: Path, protocol: str = "mauve", prompts: int = 12, **changes: Any) -> StudyKey:
+    """Write a study of a few items; returns its key."""
+    controls = changes.pop("controls", ())
+    sizes = {"items": 6, "raters": 1, "items_a_sheet": 6, **changes}
+    made = make_study(material(prompts), load_protocol(protocol, sizes), controls=controls, seed=7)
+    write_study(made, folder)
+    return made.key

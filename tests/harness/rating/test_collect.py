@@ -1,0 +1,199 @@
+"""What raters send back: checked, told, and written as judgments that the metrics read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from openended.harness.errors import DataError
+from openended.harness.rating.cli import main
+from openended.harness.rating.commands.words import counted, split_words
+from openended.harness.rating.gather.answers import read_answers, seal_of
+from openended.harness.rating.gather.collect import expand, gather, judgments
+from openended.harness.rating.gather.quality import alphas, quality_lines, raters_of
+from openended.harness.rating.gather.route import by_study
+from openended.harness.rating.simulate import fill_all
+from openended.metrics._comparisons import read_comparisons
+from openended.metrics._judgments import read_judgments
+from tests.harness.rating.studies import PLAYERS, study
+
+STRENGTHS = dict(zip(PLAYERS, (0.8, 0.0, -0.8), strict=True))
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("studies")
+    made = {}
+    for name in ("mauve", "typicality"):
+        key = study(folder / name, name, items=12, raters=3, items_a_sheet=9)
+        fill_all(key, folder / name / "simulated", strengths=STRENGTHS)
+        made[name] = key
+    return folder, made
+
+
+def changed(path, **changes):
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps({**told, **changes}))
+
+
+@pytest.fixture
+def sent(studies, tmp_path):
+    """Copies of the answers to the pairs, to be spoilt."""
+    folder, made = studies
+    for path in (folder / "mauve" / "simulated").iterdir():
+        (tmp_path / path.name).write_text(path.read_text())
+    return tmp_path, made["mauve"]
+
+
+def test_both_protocols_in_one_file_feed_both_metrics(studies, tmp_path, capsys):
+    folder, _ = studies
+    out = tmp_path / "judgments.csv"
+    assert main(["collect", str(folder / "mauve"), str(folder / "typicality"), "-o", str(out)]) == 0
+    assert "nobody rated anything" in (tmp_path / "judgments.quality.md").read_text()
+    pairs, ratings = read_comparisons(out), read_judgments(out)
+    assert len(pairs.rows) == 3 * 12 * 3 * 3
+    assert pairs.criteria == ("human_like", "interesting", "sensible")
+    assert set(ratings.systems) == set(PLAYERS)
+    assert len(ratings) == 3 * 12
+    assert (~(ratings.ratings != ratings.ratings)).sum() == 3 * 12 * 3
+    assert {row.rater.partition(":")[0] for row in pairs.rows} == {"simulated"}
+    assert "metric=[huse,bradley_terry]" in capsys.readouterr().out
+
+
+def test_every_answer_comes_out_as_it_was_given(studies):
+    folder, made = studies
+    key = made["mauve"]
+    gathered = gather([folder / "mauve"], key, leave_out=False)
+    rows = {(r["item"], r["criterion"], r["rater"]): r for r in judgments(gathered)}
+    assert len(rows) == sum(len(s.items) for s in gathered.sheets) * 3
+    for path in (folder / "mauve" / "simulated").iterdir():
+        told = json.loads(path.read_text())
+        for row in told["answers"]:
+            task = key.by_id[row["id"]]
+            for criterion, number in row["answers"].items():
+                out = rows[task.example, criterion, f"simulated:{told['sheet']}"]
+                answer = key.protocol.choices[number - 1]
+                assert (out["system_a"], out["system_b"]) == task.sides
+                assert (out["outcome"], out["strength"]) == (answer.outcome, answer.strength)
+                assert float(out["seconds"]) == pytest.approx(row["ms"] / 1000, abs=0.051)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda p: p.write_text("{"), "not JSON"),
+        (lambda p: p.write_text("[1]"), "no file of answers"),
+        (lambda p: changed(p, study="0" * 12), "of another study"),
+        (lambda p: changed(p, sheet="rater-99"), "no sheet"),
+        (lambda p: changed(p, form="openended-rate/9"), "another version"),
+        (lambda p: changed(p, seal="0" * 16), "its seal does not fit"),
+        (lambda p: changed(p, answers=[{"id": "x", "answers": {}, "ms": 1}]), "an item or an answer"),
+        (
+            lambda p: p.write_text(
+                p.read_text().replace('"sensible": 1', '"sensible": 2').replace('"sensible": 5', '"sensible": 4')
+            ),
+            "its seal does not fit",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_and_never_dropped_silently(sent, spoil, said):
+    folder, key = sent
+    path = sorted(folder.glob("answers*.json"))[0]
+    spoil(path)
+    with pytest.raises(DataError, match=said):
+        gather([folder], key, leave_out=False)
+    left = gather([folder], key, leave_out=True)
+    assert len(left.sheets) == len(key.sheets) - 1
+    assert any(remark.startswith("left out:") and path.name in remark for remark in left.remarks)
+    assert any("1 of" in remark and "did not come back" in remark for remark in left.remarks)
+
+
+def test_the_same_rater_twice(sent):
+    folder, key = sent
+    path = sorted(folder.glob("answers*.json"))[0]
+    told = json.loads(path.read_text())
+    half = told["answers"][:4]
+    sealed = seal_of(key.study, told["sheet"], key.nonce(told["sheet"]), tuple(key.protocol.questions), half)
+    copy = folder / "answers-copy.json"
+    copy.write_text(json.dumps({**told, "answers": half, "seal": sealed}))
+    gathered = gather([folder], key, leave_out=False)  # a copy saved on the way: the fuller one counts
+    assert len(gathered.sheets) == len(key.sheets)
+    assert any("copy of" in remark and "answers-copy" in remark for remark in gathered.remarks)
+    other = [{**row, "answers": {**row["answers"], "sensible": row["answers"]["sensible"] % 5 + 1}} for row in half]
+    sealed = seal_of(key.study, told["sheet"], key.nonce(told["sheet"]), tuple(key.protocol.questions), other)
+    copy.write_text(json.dumps({**told, "answers": other, "seal": sealed}))
+    with pytest.raises(DataError, match="with different answers"):
+        gather([folder], key, leave_out=False)
+
+
+def test_missing_answers_are_counted(sent):
+    folder, key = sent
+    path = sorted(folder.glob("answers*.json"))[0]
+    told = json.loads(path.read_text())
+    rows = told["answers"][:-2]
+    sealed = seal_of(key.study, told["sheet"], key.nonce(told["sheet"]), tuple(key.protocol.questions), rows)
+    changed(path, answers=rows, seal=sealed)
+    gathered = gather([folder], key, leave_out=False)
+    total = 3 * len(key.sheets[told["sheet"]])
+    assert f"simulated:{told['sheet']}: 6 of {total} answers are missing" in gathered.remarks
+    assert read_answers(path, key).expected == total // 3
+
+
+def test_quality_sees_haste_ties_sides_and_agreement(studies):
+    """One rater clicks the first answer in three seconds, always: fast, all A, and unlike the rest."""
+    folder, made = studies
+    key = made["mauve"]
+    lazy = next(iter(key.sheets))
+    rows = [{"id": i, "answers": dict.fromkeys(key.protocol.questions, 1), "ms": 3000} for i in key.sheets[lazy]]
+    path = folder / "lazy.json"
+    sealed = seal_of(key.study, lazy, key.nonce(lazy), tuple(key.protocol.questions), rows)
+    good = folder / "mauve" / "simulated" / f"answers-{lazy}.json"
+    path.write_text(json.dumps({**json.loads(good.read_text()), "answers": rows, "seal": sealed, "simulated": False}))
+    rest = [p for p in (folder / "mauve" / "simulated").iterdir() if p != good]
+    gathered = gather([path, *rest], key, leave_out=False)
+    rows = {row.rater: row for row in raters_of(gathered)}
+    own = rows[lazy]
+    assert (own.too_fast, own.side_a, own.ties, own.median_seconds) == (1.0, 1.0, 0.0, 3.0)
+    assert own.side_p == pytest.approx(2 * 0.5**9)  # nine times heads: both tails of a fair coin
+    assert rows["all"].too_fast < 0.3
+    assert all(-1 <= value <= 1 for value in alphas(gathered).values())
+    text = "\n".join(quality_lines(gathered))
+    assert f"| {lazy} | 9 | 3 | 100% | 0% | 100%" in text
+
+
+def test_alpha_is_that_of_the_metric_and_full_agreement_is_one(studies, tmp_path):
+    """Everybody answers by the text alone: α = 1, whichever side a text stood on."""
+    _, made = studies
+    key = made["mauve"]
+    order = dict(zip(PLAYERS, (1, 0, 2), strict=True))
+    for sheet, ids in key.sheets.items():
+        rows = []
+        for name in ids:
+            first, second = key.by_id[name].sides
+            rows.append({"id": name, "answers": dict.fromkeys(key.protocol.questions, 1 if order[first] < order[second] else 5), "ms": 60000})  # fmt: skip
+        told = {"form": "openended-rate/1", "study": key.study, "sheet": sheet, "answers": rows}
+        told["seal"] = seal_of(key.study, sheet, key.nonce(sheet), tuple(key.protocol.questions), rows)
+        (tmp_path / f"answers-{sheet}.json").write_text(json.dumps(told))
+    gathered = gather([tmp_path], key, leave_out=False)
+    assert set(alphas(gathered).values()) == {1.0}
+    assert all(row.with_rest == 1.0 for row in raters_of(gathered))
+
+
+def test_words_and_folders(tmp_path, studies):
+    assert split_words(["runs/a=b", "x", "items=3"], ["items"]) == (["runs/a=b", "x"], {"items": 3})
+    with pytest.raises(DataError, match="no files of answers"):
+        expand([tmp_path])
+    with pytest.raises(DataError, match="no such file"):
+        expand([tmp_path / "gone"])
+    assert counted({"people": 3}, "people") == 3
+    folder, made = studies
+    files = expand([folder / "mauve", folder / "typicality"])
+    assert {key.study for key, _ in by_study(files, files, None)} == {key.study for key in made.values()}
+
+
+def test_no_key_says_what_to_type(tmp_path, capsys):
+    (tmp_path / "deep" / "er" / "x").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "x" / "answers.json").write_text("{}")
+    assert main(["collect", str(tmp_path / "deep")]) == 2
+    assert "no key.json beside these files: name the folder of the study with --key STUDY" in capsys.readouterr().err

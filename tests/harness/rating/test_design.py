@@ -1,0 +1,131 @@
+"""Who rates what: balanced, nothing twice, nothing that tells."""
+
+from __future__ import annotations
+
+import stat
+from collections import Counter
+
+import pytest
+
+from openended.harness.errors import DataError, SpecError
+from openended.harness.rating.controls import read_controls
+from openended.harness.rating.design import design_study, opaque
+from openended.harness.rating.key import find_key, read_key, save_key
+from openended.harness.rating.make import make_study, write_study
+from openended.harness.rating.protocol import load_protocol
+from openended.harness.rating.sheet import form_policy, render_form
+from tests.harness.rating.studies import PLAYERS, material, study
+
+SIZES = [("mauve", 9, 20, 2, 12), ("mauve", 4, 30, 1, 15), ("typicality", 3, 40, 5, 20), ("huse", 2, 25, 20, 25)]
+
+
+@pytest.fixture(scope="module", params=SIZES, ids=str)
+def planned(request):
+    protocol, players, items, raters, a_sheet = request.param
+    names = tuple(f"p{i}" for i in range(players))
+    spec = load_protocol(protocol, {"items": items, "raters": raters, "items_a_sheet": a_sheet})
+    return spec, names, design_study(material(60, names), spec, controls=(), secret=b"s", seed=3)
+
+
+def test_no_prompt_comes_twice_on_a_sheet_and_every_rating_is_dealt_once(planned):
+    spec, names, design = planned
+    for sheet in design.sheets:
+        assert max(Counter(task.example for task in sheet).values()) == 1
+        assert len(sheet) <= spec.items_a_sheet
+    units = len(names) * (len(names) - 1) // 2 if spec.kind == "pairs" else len(names)
+    assert len(design.tasks) == units * spec.items * spec.raters
+    assert len({task.id for task in design.tasks}) == len(design.tasks)
+    assert Counter(Counter((t.example, frozenset(t.sides)) for t in design.tasks).values()) == {
+        spec.raters: units * spec.items
+    }
+
+
+def test_sides_and_players_are_balanced(planned):
+    spec, names, design = planned
+    if spec.kind == "pairs":
+        ways = Counter(task.sides for task in design.tasks)
+        assert all(abs(ways[a, b] - ways[b, a]) <= 1 for a, b in ways)
+    seen = Counter(player for task in design.tasks for player in task.sides)
+    assert len(set(seen.values())) == 1
+    # On a full sheet a player has its share, give or take two.
+    for sheet in (s for s in design.sheets if len(s) == spec.items_a_sheet):
+        own = Counter(player for task in sheet for player in task.sides)
+        share = sum(own.values()) / len(names)
+        assert all(abs(own[player] - share) <= 2.5 for player in names), own
+
+
+def test_sheets_are_few_more_than_the_sizes_ask_for(planned):
+    spec, _, design = planned
+    assert len(design.sheets) <= 1.05 * len(design.tasks) / spec.items_a_sheet + 2
+
+
+def test_sizes_that_do_not_fit_say_what_to_type():
+    for changes, said in (
+        ({"items": 90}, "items=90: there are 12 prompts: items=12"),
+        ({"items": 12, "items_a_sheet": 40}, "there are 12: items_a_sheet=12"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            design_study(material(12), load_protocol("mauve", changes), controls=(), secret=b"s", seed=0)
+    spec = load_protocol("mauve", {"items": 2})
+    with pytest.raises(SpecError, match="two players"):
+        design_study(material(12, ("human",)), spec, controls=(), secret=b"s", seed=0)
+
+
+def test_no_sheet_names_a_system_and_the_key_is_the_makers(tmp_path):
+    """Blindness by grep: neither systems, nor ids of examples, nor anything of the key but the study's own id."""
+    key = study(tmp_path, items=12, raters=2)
+    told = [p for p in PLAYERS if p != "human"] + ["docs/0000", 'human"', key.secret.hex(), "system_a", "key.json"]
+    sheets = sorted((tmp_path / "sheets").iterdir())
+    assert len(sheets) == len(key.sheets)
+    for path in sheets:
+        page = path.read_text(encoding="utf-8")
+        assert not [word for word in told if word in page], path
+        assert form_policy(connect=False) in page.replace("&#39;", "'")
+        assert "unsafe" not in form_policy(connect=False)
+        assert "http" not in page.replace("http-equiv", "")
+    assert stat.S_IMODE((tmp_path / "key.json").stat().st_mode) == 0o600
+    # Ids of the same item for two raters, and of two sides, have nothing in common.
+    assert opaque(b"a", "x") != opaque(b"b", "x")
+    assert read_key(tmp_path) == key
+    assert find_key(None, [tmp_path / "sheets" / "x.json"]) == tmp_path / "key.json"
+    with pytest.raises(DataError, match="choose another folder"):
+        save_key(tmp_path, key)
+
+
+def test_two_studies_of_one_seed_share_no_id(tmp_path):
+    one, other = (study(tmp_path / name) for name in "ab")
+    assert not set(one.by_id) & set(other.by_id)
+    assert one.study != other.study
+
+
+def test_a_server_page_holds_no_item(tmp_path):
+    page = render_form(study(tmp_path), "rater-1", None)
+    assert "Beginning 1" not in page
+    assert "connect-src" in page
+
+
+def test_controls_are_mixed_in_and_look_like_the_others(tmp_path):
+    path = tmp_path / "controls.csv"
+    path.write_text("prompt,text_a,text_b,expected,criterion\nOnce,good text,xx xx xx,a,sensible\nTwice,no,yes,b,\n")
+    with pytest.raises(DataError, match=r"controls.csv:3: column 'criterion' is empty"):
+        read_controls(path, load_protocol("mauve"))
+    path.write_text("prompt,text_a,text_b,expected\nOnce,good text,xx xx xx,a\nTwice,no,yes,b\n")
+    controls = read_controls(path, load_protocol("mauve"))
+    key = study(tmp_path / "s", controls=controls, items_a_sheet=8)
+    for ids in key.sheets.values():
+        tasks = [key.by_id[name] for name in ids]
+        assert sum(task.is_control for task in tasks) == 2
+        assert {len(task.id) for task in tasks} == {20}
+    path.write_text("prompt;text;expected\nOnce;a text;4..5\nTwice;b;9\n")
+    with pytest.raises(DataError, match=r"controls.csv:3: expected: no answer is in '9'; ratings go from 0 to 5"):
+        read_controls(path, load_protocol("huse"))
+
+
+def test_the_forecast_is_told_before_anything_is_written(tmp_path):
+    made = make_study(material(40), load_protocol("mauve", {"items": 40}), seed=1)
+    said = "\n".join(made.lines())
+    assert "120 items to rate on 8 sheets: 3.0 hours of people" in said
+    assert "95 % interval of width" in said
+    assert not list(tmp_path.iterdir())
+    write_study(made, tmp_path)
+    assert len(list((tmp_path / "sheets").iterdir())) == 8

@@ -1,0 +1,263 @@
+"""A judge: both orders, ties where they disagree, prompts and seeds kept, and never without its agreement with people."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+
+import httpx
+import numpy as np
+import pytest
+from sklearn.metrics import cohen_kappa_score
+
+from openended.harness.errors import DataError, SpecError
+from openended.harness.rating.commands.judge import run
+from openended.harness.rating.gather.collect import gather, judgments, write_judgments
+from openended.harness.rating.judging.asking import ServerAsker, asker_of
+from openended.harness.rating.judging.calibrate import calibrate, kappa
+from openended.harness.rating.judging.judge import judge_study
+from openended.harness.rating.judging.questions import questions_of, read_reply
+from openended.harness.rating.judging.summary import summary_lines
+from openended.harness.rating.protocol import load_protocol
+from openended.harness.rating.simulate import fill_all
+from openended.metrics._comparisons import read_comparisons
+from openended.metrics.bradley_terry import BradleyTerry
+from tests.harness.rating.studies import PLAYERS, study
+
+WORTH = (1.0, 0.0, 2.0)  # of the players: the number of a text says whose it is
+
+
+class Fake:
+    """Prefers the better player; `first` prefers whatever stands first."""
+
+    title = "fake-7b"
+
+    def __init__(self, kind="honest", form='{{"interesting": "{0}", "sensible": "{0}", "human_like": "{0}"}}'):
+        self.kind, self.form, self.asked = kind, form, []
+
+    def ask(self, prompts, seeds):
+        self.asked += list(zip(prompts, seeds, strict=True))
+        return [self.reply(prompt) for prompt in prompts]
+
+    def reply(self, prompt):
+        if self.kind == "mute":
+            return "I cannot say."
+        numbers = [int(n) for n in re.findall(r"text number (\d+)", prompt)]
+        worth = [WORTH[n % 3] for n in numbers]
+        say = "Definitely A" if self.kind == "first" or worth[0] > worth[-1] else "Slightly B"
+        return f"Let me think {{not json}}.\n```json\n{self.form.format(say)}\n```"
+
+
+@pytest.fixture(scope="module")
+def paired(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("judge")
+    key = study(folder, items=12, raters=2, items_a_sheet=12)
+    fill_all(key, folder / "simulated", strengths=dict(zip(PLAYERS, WORTH, strict=True)))
+    return folder, key
+
+
+def test_pairs_are_asked_both_ways_round_with_seeds_of_their_own(paired):
+    _, key = paired
+    asked = questions_of(key, limit=None, seed=0)
+    assert len(asked) == 2 * 3 * 12  # each pair on each prompt once, whatever number of people rates it
+    assert len({q.seed for q in asked}) == len(asked)
+    ways = {(q.example, q.sides) for q in asked}
+    assert all((example, sides[::-1]) in ways for example, sides in ways)
+    for question in asked[:2]:
+        assert all(words in question.prompt for words in key.protocol.questions.values())
+        assert not any(player in question.prompt for player in PLAYERS[1:])
+    assert questions_of(key, limit=5, seed=0) == asked[:10]
+    assert questions_of(key, limit=5, seed=1)[0].seed != asked[0].seed
+
+
+def test_an_honest_judge_is_counted_and_one_that_sees_positions_ties(paired, tmp_path):
+    """The better player wins every pair."""
+    _, key = paired
+    honest = judge_study(key, Fake(), tmp_path / "a.jsonl")
+    assert len(honest.rows) == 3 * 12 * 3
+    assert honest.disagreed == honest.unread == 0
+    for row in honest.rows:
+        winner = row["system_a"] if row["outcome"] == "a" else row["system_b"]
+        assert winner == max(row["system_a"], row["system_b"], key=lambda p: WORTH[PLAYERS.index(p)])
+        assert row["strength"] == "slightly"  # definitely one way round, slightly the other
+        assert row["rater"] == "judge:fake-7b"
+    partial = judge_study(key, Fake("first"), tmp_path / "b.jsonl")
+    assert {row["outcome"] for row in partial.rows} == {"tie"}
+    assert partial.disagreed == len(partial.rows) == 108
+    shares = [
+        line.split("|")[2].split()[0]
+        for line in summary_lines(key, honest, "?")
+        if line.startswith(("| human", "| xq"))
+    ]
+    assert shares == ["0.50", "0.00", "1.00"]  # of the player in the middle, the worst and the best
+
+
+def test_the_log_has_prompts_and_seeds_and_nothing_is_asked_twice(paired, tmp_path):
+    _, key = paired
+    log = tmp_path / "log.jsonl"
+    judge_study(key, Fake(), log, limit=10)
+    whole = log.read_text()
+    rows = [json.loads(line) for line in whole.splitlines()]
+    assert set(rows[0]) == {"judge", "example", "sides", "seed", "prompt", "reply"}
+    assert len(whole.splitlines()) == 20
+    log.write_text(whole[:-30])  # a kill cut the last line off
+    again = Fake()
+    made = judge_study(key, again, log, limit=12)
+    assert len(again.asked) == 1 + 4
+    assert made.rows == judge_study(key, Fake(), tmp_path / "new.jsonl", limit=12).rows
+    log.write_text('{"judge": "fake-7b"}\n')
+    with pytest.raises(DataError, match=r"log.jsonl:1: not a line of a judge's log"):
+        judge_study(key, Fake(), log)
+
+
+@pytest.mark.parametrize(
+    ("reply", "read"),
+    [
+        ('{"interesting": "Definitely A", "sensible": "tie", "human_like": "slightly b."}', {"interesting": 1, "sensible": 3, "human_like": 4}),
+        ('x {"a": 1} y {"sensible": "Tie (Use sparingly!)"}', {"sensible": 3}),
+        ('{"interesting": "A", "sensible": 7, "human_like": null}', {}), ("[]", {}), ("{" * 500, {}), ("", {}),
+    ],
+)  # fmt: skip
+def test_replies_of_any_shape(reply, read):
+    assert read_reply(load_protocol("mauve"), reply) == read
+
+
+def test_ratings_and_the_published_template():
+    assert read_reply(load_protocol("huse"), '{"typicality": "Very Typical"}') == {"typicality": 1}
+    assert read_reply(load_protocol("huse"), '{"typicality": 3}') == {"typicality": 3}
+    told = '{"score_coherence": 4, "score_insightful": 2.0, "score_likely": "5"}'
+    assert read_reply(load_protocol("pr_gpt"), told) == {"coherence": 4, "insightful": 2, "likely": 5}
+
+
+def test_a_judge_of_single_texts(tmp_path, capsys):
+    key = study(tmp_path, "pr_gpt", items=12, items_a_sheet=12)
+    form = '{{"score_coherence": 4, "score_insightful": 2, "score_likely": 5}}'
+    made = run(key, Fake(form=form), tmp_path / "judge.csv")
+    assert len(made.rows) == 3 * 12 * 3
+    assert "not calibrated" in capsys.readouterr().out
+    text = (tmp_path / "judge.summary.md").read_text()
+    assert "| human | 4.00 [4.00, 4.00] | 2.00 [2.00, 2.00] | 5.00 [5.00, 5.00] |" in text
+    assert "coherence (not calibrated)" in text
+
+
+def test_judges_numbers_stand_beside_their_agreement_with_people(paired, tmp_path, capsys):
+    folder, key = paired
+    people = tmp_path / "people.csv"
+    rows = judgments(gather([folder / "simulated"], key, leave_out=False))
+    write_judgments(people, [{**r, "rater": r["rater"].replace("simulated:", "")} for r in rows], list(rows[0]))
+    run(key, Fake(), tmp_path / "judge.csv", people=str(people))
+    said = capsys.readouterr().out
+    found = re.search(r"κ (\S+) \[(\S+), (\S+)\] and ρ (\S+) \[(\S+), (\S+)\] with people on 108 judgments", said)
+    value, low, high, rho, rho_low, rho_high = map(float, found.groups())
+    assert low < value < high
+    assert 0 < rho_low < rho < rho_high <= 1  # simulated people go by the same strengths, with chance
+    with (tmp_path / "judge.csv").open() as handle:
+        assert {row["calibration"] for row in csv.DictReader(handle)} == {found[0]}
+    metric, features = BradleyTerry(ties="half").from_file(tmp_path / "judge.csv")
+    with pytest.raises(Exception, match="no finite scores"):
+        metric.compute(features)  # this judge is never of two minds
+    made = read_comparisons(tmp_path / "judge.csv")
+    assert made.calibration == found[0]
+
+
+def test_without_people_the_column_says_so_and_simulated_raters_are_no_people(paired, tmp_path):
+    folder, key = paired
+    made = judge_study(key, Fake(), tmp_path / "log.jsonl")
+    simulated = tmp_path / "simulated.csv"
+    rows = judgments(gather([folder / "simulated"], key, leave_out=False))
+    write_judgments(simulated, rows, list(rows[0]))
+    assert "with simulated raters on 108" in calibrate(made.rows, simulated, "pairs", ()).said()
+    few = calibrate(made.rows[:5], simulated, "pairs", ())
+    assert few.said() == "not calibrated (5 judgments shared with simulated raters)"
+    run(key, Fake(), tmp_path / "judge.csv")
+    with pytest.raises(DataError, match="nobody but judges rated there"):
+        calibrate(made.rows, tmp_path / "judge.csv", "pairs", ())
+
+
+def test_a_judge_that_says_nothing_is_told(paired, tmp_path):
+    _, key = paired
+    with pytest.raises(DataError, match="judge:fake-7b: no reply could be read"):
+        run(key, Fake("mute"), tmp_path / "judge.csv")
+    with pytest.raises(DataError, match=r"people=gone.csv: no such file"):
+        run(key, Fake(), tmp_path / "judge.csv", people="gone.csv")
+
+
+@pytest.mark.parametrize("linear", [False, True])
+def test_kappa_is_that_of_scikit_learn(linear):
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x, y = rng.integers(0, 4, (2, 30)).astype(float)
+        peer = cohen_kappa_score(x, y, labels=[0, 1, 2, 3], weights="linear" if linear else None)
+        assert kappa(x, y, (0.0, 1.0, 2.0, 3.0), linear=linear) == pytest.approx(peer)
+
+
+class Served:
+    """A server of the protocol; the first replies may be faults."""
+
+    def __init__(self, *faults):
+        self.faults, self.bodies, self.paths = list(faults), [], []
+
+    def __call__(self, request):
+        if self.faults:
+            fault = self.faults.pop(0)
+            if isinstance(fault, Exception):
+                raise fault
+            return httpx.Response(fault, text="no")
+        body = json.loads(request.content)
+        self.bodies.append(body)
+        self.paths.append(request.url.path)
+        said = Fake().reply(body["messages"][-1]["content"] if "messages" in body else body["prompt"])
+        choice = {"message": {"content": said}} if "messages" in body else {"text": said}
+        return httpx.Response(200, json={"choices": [choice]})
+
+
+def served(server, **options):
+    given = {"path": "org/judge-7b", "base_url": "http://host:8000/v1", **options}
+    return ServerAsker(asker_of(given).spec, httpx.MockTransport(server))
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    monkeypatch.setattr("openended.harness.models.servers.client.FIRST_PAUSE", 0.0)
+
+
+@pytest.mark.parametrize(("chat", "path"), [(True, "/v1/chat/completions"), (False, "/v1/completions")])
+def test_a_served_judge_is_asked_greedily_with_seeds_and_again_after_faults(paired, tmp_path, hurried, chat, path):
+    _, key = paired
+    server = Served(503, 429, httpx.ConnectError("away"))
+    made = judge_study(key, served(server, chat=chat), tmp_path / "log.jsonl", limit=6)
+    assert {row["rater"] for row in made.rows} == {"judge:judge-7b"}
+    assert [row["outcome"] for row in made.rows] == [
+        row["outcome"] for row in judge_study(key, Fake(), tmp_path / "other.jsonl", limit=6).rows
+    ]
+    assert set(server.paths) == {path}
+    assert {(b["model"], b["temperature"]) for b in server.bodies} == {("org/judge-7b", 0.0)}
+    assert {b["seed"] for b in server.bodies} == {q.seed for q in questions_of(key, limit=6, seed=0)}
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [((401,), "401 for /v1/chat/completions: no"), ((503,) * 3, "answers 503: no; what is finished is kept")],
+)
+def test_a_server_that_refuses_is_told(hurried, faults, said):
+    with pytest.raises(DataError, match=said):
+        served(Served(*faults), retries=2).ask(["x"], [1])
+
+
+def test_options_of_a_judge():
+    for options, said in (
+        ({}, "missing option 'path'"),
+        ({"path": "x", "base_url": "host:8000"}, "expected an address as http://host:8000"),
+        ({"path": "x", "base_url": "http://u:p@host"}, "holds a password"),
+        (
+            {"path": "x", "base_url": "http://h", "api_key_env": "sk-a b"},
+            "the name of an environment variable, not a key",
+        ),
+        ({"model": "gpt2"}, "model=gpt2: a judge is a model behind a server"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            asker_of(options)
+    odd = httpx.MockTransport(lambda request: httpx.Response(200, json={"error": "x"}))
+    with pytest.raises(DataError, match="expected a reply with choices"):
+        ServerAsker(asker_of({"path": "x", "base_url": "http://h"}).spec, odd).ask(["x"], [1])

@@ -1,0 +1,120 @@
+"""From finished runs to sheets: names as in the tables, texts cut and left out aloud."""
+
+from __future__ import annotations
+
+import pytest
+
+from openended.harness.errors import DataError, SpecError
+from openended.harness.io import write_text
+from openended.harness.rating.cli import COMMANDS, main
+from openended.harness.rating.commands import collect, make
+from openended.harness.rating.key import read_key
+from openended.harness.rating.protocol import load_protocol
+from openended.harness.rating.texts import read_material, usable
+from tests.harness.report.synthetic import write_run
+
+EXAMPLE = "docs/000001"
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in (0, 1):
+        write_run(folder, "nucleus", seed, texts=True)
+    write_run(folder, "greedy", None, texts=True)
+    return folder
+
+
+def test_players_are_named_as_in_the_tables_and_one_seed_stands_for_a_system(outputs):
+    made = read_material([str(outputs)], outputs, load_protocol("mauve"), None)
+    assert made.players == ("human", "greedy", "nucleus p=0.95")
+    assert made.texts["docs/000000"]["human"] == " what people wrote & text 0 </script>"
+    assert len(made.texts) == len(made.prompts) > 3
+
+
+def test_make_writes_sheets_and_says_what_they_cost(outputs, tmp_path, capsys):
+    words = ["make", str(outputs), "protocol=mauve", "items=3", "people=3", "seed=1", "-o", str(tmp_path / "s")]
+    assert main([*words, "--dry"]) == 0
+    assert not (tmp_path / "s").exists()
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "3 players (human, greedy, nucleus p=0.95)" in said
+    assert "hours of people" in said
+    assert "controls=FILE adds some" in said
+    key = read_key(tmp_path / "s")
+    assert len(key.sheets) == len(list((tmp_path / "s" / "sheets").iterdir())) == 3
+    assert key.made_of == (str(outputs),)
+    assert main(words) == 2
+    assert "holds a study" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["itmes=3"], "no option 'itmes'; did you mean 'items'"),
+        (["items=0"], "protocol.items: expected 1 or more, got 0"),
+        (["items=3", "items=4"], "items= stands there twice"),
+        (
+            ["people=2", "items=3"],
+            "people=2: each would rate 5 items, and no prompt may come twice on a sheet: people=3",
+        ),
+        (["people=x"], "people: expected a whole number of 1 or more, got 'x'"),
+        (["protocol=nope"], "protocol=nope: no such protocol"),
+        (["protocol=nope.yaml"], "protocol=nope.yaml: cannot be read"),
+        (["exclude=gone"], "no such file: gone"),
+        (["controls=gone.csv"], "no such file: gone.csv"),
+        (["items=1000"], "items=1000: there are"),
+        (["min_words=999"], "no prompt is left to be rated"),
+        (["items=[1"], "items=[1: cannot be read"),
+    ],
+)
+def test_wrong_words_are_told_in_a_line(outputs, tmp_path, capsys, words, said):
+    assert main(["make", str(outputs), "--out", str(tmp_path / "s"), *words]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+    assert not (tmp_path / "s").exists()
+
+
+def test_no_runs_and_unknown_commands(tmp_path, capsys):
+    assert main(["make", "protocol=mauve"]) == 2
+    assert "which runs?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["bake"])
+    assert "invalid choice" in capsys.readouterr().err
+    for command in COMMANDS:
+        with pytest.raises(SystemExit) as left:
+            main([command, "--help"])
+        assert left.value.code == 0
+
+
+def test_a_file_of_judgments_has_a_name_that_says_so(tmp_path):
+    with pytest.raises(DataError, match=r"expected the name of a \.csv file"):
+        collect.work(collect.parser().parse_args([str(tmp_path), "-o", "x.txt"]))
+    assert set(make.OWN) == {"protocol", "controls", "exclude", "people", "seed"}
+
+
+def test_texts_are_cut_left_out_or_refused_aloud(tmp_path):
+    prompts = {"a": "A", "b": "B", "c": "C"}
+    found = {"human": {"a": " one two three", "b": "one", "c": "x y"}, "m": {"a": "four five six", "b": "x y z"}}
+    spec = load_protocol("typicality", {"cut_words": 2, "min_words": 2, "longest_tokens": 5})
+    made = usable(("human", "m"), prompts, found, {"human": 3, "m": 9}, spec)
+    assert made.texts == {"a": {"human": " one two", "m": "four five"}}
+    assert made.remarks == (
+        "1 prompts left out: not every system has a text for them", "1 prompts left out: a text has fewer than 2 words",
+    )  # fmt: skip
+    spec = load_protocol("typicality", {"longest_tokens": 5})
+    with pytest.raises(DataError, match=r"texts of up to 9 tokens.*max_new_tokens=5, or give cut_words=N"):
+        usable(("human", "m"), prompts, found, {"human": 3, "m": 9}, spec)
+    with pytest.raises(DataError, match="exclude: no example 'z'"):
+        usable(("human", "m"), prompts, found, {}, load_protocol("typicality"), frozenset({"z"}))
+
+
+def test_excluded_prompts_are_left_out(outputs, tmp_path):
+    write_text(tmp_path / "ids.txt", f"{EXAMPLE}\n\n")
+    made = read_material([str(outputs)], outputs, load_protocol("mauve"), tmp_path / "ids.txt")
+    assert EXAMPLE not in made.texts
+    assert "1 prompts left out: named in exclude" in made.remarks
+    write_text(tmp_path / "ids.txt", "\n")
+    with pytest.raises(SpecError, match="the file is empty"):
+        read_material([str(outputs)], outputs, load_protocol("mauve"), tmp_path / "ids.txt")

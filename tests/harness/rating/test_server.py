@@ -1,0 +1,250 @@
+"""The server: nothing without a token, nothing twice, nothing lost that was acknowledged."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from openended.harness.errors import DataError, MissingExtra, SpecError
+from openended.harness.rating.commands import serve
+from openended.harness.rating.gather.collect import gather, judgments
+from openended.harness.rating.gather.stored import is_database, read_database
+from openended.harness.rating.server.limits import RateLimit
+from openended.harness.rating.server.pool import LEASE_SECONDS, ItemPool, Refused
+from tests.harness.rating.kills import campaign, losses
+from tests.harness.rating.studies import PLAYERS, study
+
+pytest.importorskip("starlette")
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def pool(tmp_path):
+    key = study(tmp_path, items=12, items_a_sheet=12)
+    made = ItemPool(tmp_path / "answers.db", key, Clock())
+    made.tokens = dict(made.add_raters(3))
+    return made
+
+
+def whole(pool, number=1):
+    return dict.fromkeys(pool.key.protocol.questions, number)
+
+
+def test_an_item_is_dealt_to_one_rater_and_no_prompt_twice_to_any(pool):
+    raters = list(pool.tokens)
+    seen = {rater: set() for rater in raters}
+    answered = set()
+    while any((dealt := {r: pool.next_item(r) for r in raters})[r].task for r in raters):
+        held = [d.task for d in dealt.values() if d.task]
+        assert len(set(held)) == len(held)
+        for rater, item in dealt.items():
+            if item.task:
+                assert pool.next_item(rater).task == item.task  # a page that is loaded again shows the same
+                example = pool.key.by_id[item.task].example
+                assert example not in seen[rater]
+                seen[rater].add(example)
+                assert pool.store(rater, item.task, item.lease, whole(pool), 30_000)
+                assert item.task not in answered
+                answered.add(item.task)
+    assert len(answered) == len(pool.key.tasks) == 36
+    assert pool.next_item(raters[0]).total == 12
+
+
+def test_an_answer_sent_twice_is_stored_once_and_another_one_is_refused(pool):
+    rater = next(iter(pool.tokens))
+    item = pool.next_item(rater)
+    assert pool.store(rater, item.task, item.lease, whole(pool), 5)
+    assert not pool.store(rater, item.task, item.lease, whole(pool), 5)
+    with pytest.raises(Refused, match="the first answer stands"):
+        pool.store(rater, item.task, item.lease, whole(pool, 2), 5)
+    assert pool.counts() == (1, 36)
+
+
+def test_a_lease_that_ran_out_goes_to_another_and_the_late_answer_is_told(pool):
+    one, other, _ = pool.tokens
+    item = pool.next_item(one)
+    pool.clock.now += LEASE_SECONDS + 1
+    # Still nobody else's: a late answer counts.
+    late = pool.next_item(other)
+    if late.task != item.task:
+        assert pool.store(one, item.task, item.lease, whole(pool), 5)
+        return
+    with pytest.raises(Refused, match="went to another rater"):
+        pool.store(one, item.task, item.lease, whole(pool), 5)
+    assert pool.store(other, late.task, late.lease, whole(pool), 5)
+    assert pool.next_item(one).task not in (None, item.task)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"task": "x"}, "no such item"), ({"lease": 7}, "no such item"), ({"lease": "x"}, "another rater"),
+        ({"choices": {}}, "Every question"), ({"choices": None}, "Every question"), ({"ms": -1}, "milliseconds"),
+        ({"ms": True}, "milliseconds"), ({"choices": {"sensible": 9}}, "Every question"),
+    ],
+)  # fmt: skip
+def test_what_is_no_answer_is_refused(pool, changes, said):
+    rater = next(iter(pool.tokens))
+    item = pool.next_item(rater)
+    given = {"task": item.task, "lease": item.lease, "choices": whole(pool), "ms": 5, **changes}
+    with pytest.raises(Refused, match=said):
+        pool.store(rater, **given)
+    assert pool.counts()[0] == 0
+
+
+def test_twenty_raters_at_once_share_nothing(tmp_path):
+    key = study(tmp_path, items=12, raters=4, items_a_sheet=12)
+    pool = ItemPool(tmp_path / "answers.db", key)
+    names = [name for name, _ in pool.add_raters(20)]
+
+    def rate(name):
+        got = []
+        for _ in range(5):
+            item = pool.next_item(name)
+            if item.task and pool.store(name, item.task, item.lease, whole(pool), 1):
+                got.append(item.task)
+        return got
+
+    with ThreadPoolExecutor(20) as many:
+        got = [task for own in many.map(rate, names) for task in own]
+    assert len(got) == len(set(got)) == 100
+    gathered = gather([tmp_path / "answers.db"], key, leave_out=False)
+    assert sum(len(sheet.items) for sheet in gathered.sheets) == 100
+    assert len(judgments(gathered)) == 300
+
+
+def test_another_study_and_lost_links(tmp_path, pool):
+    other = study(tmp_path / "other")
+    with pytest.raises(DataError, match="the answers of another study"):
+        ItemPool(pool.path, other)
+    with pytest.raises(DataError, match="of another study"):
+        gather([pool.path], other, leave_out=False)
+    assert is_database(pool.path)
+    assert read_database(pool.path, pool.key) == []
+    broken = tmp_path / "broken.db"
+    broken.write_bytes(pool.path.read_bytes()[:200])
+    with pytest.raises(DataError, match="not a database of answers"):
+        read_database(broken, pool.key)
+    assert stat.S_IMODE(pool.path.stat().st_mode) == 0o600
+    path = serve.write_links(tmp_path, pool, 4, "http://127.0.0.1:1")  # the fixture's links were written nowhere
+    links = dict(line.split(" ") for line in path.read_text().splitlines())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(links) == 4
+    assert {pool.rater_of(link.rstrip("/").rpartition("/")[2]) for link in links.values()} == set(links)
+    assert all(pool.rater_of(token) is None for token in pool.tokens.values())
+    again = serve.write_links(tmp_path, pool, 4, "http://127.0.0.1:2").read_text()
+    assert again == path.read_text()
+    assert [link.rpartition("/s/")[2] for link in again.split()[1::2]] == [
+        v.rpartition("/s/")[2] for v in links.values()
+    ]
+    with sqlite3.connect(pool.path) as base:
+        stored = str(base.execute("SELECT * FROM raters").fetchall())
+    assert not any(link.rpartition("/s/")[2].rstrip("/") in stored for link in links.values())
+
+
+@pytest.fixture
+def client(pool):
+    from starlette.testclient import TestClient
+
+    from openended.harness.rating.server.app import make_app
+
+    return TestClient(make_app(pool, "127.0.0.1"), base_url="http://127.0.0.1:8123")
+
+
+def test_no_item_without_a_token_and_none_on_the_page(pool, client):
+    token = next(iter(pool.tokens.values()))
+    for method, path in [("GET", "/"), ("GET", "/s/x/"), ("POST", "/s/x/next"), ("POST", "/s//next"), ("GET", "/key.json"), ("GET", "/s/../answers.db")]:  # fmt: skip
+        reply = client.request(method, path)
+        assert reply.status_code == 404
+        assert "Beginning" not in reply.text
+    page = client.get(f"/s/{token}/")
+    assert page.status_code == 200
+    assert "Beginning" not in page.text
+    assert not [p for p in PLAYERS[1:] if p in page.text]
+    assert client.get(f"/s/{token}", follow_redirects=False).headers["location"].endswith(f"/s/{token}/")
+    told = client.post(f"/s/{token}/next").json()
+    assert set(told["item"]) == {"id", "prompt", "texts", "lease"}
+    for reply in (page, client.get("/")):
+        assert "connect-src 'self'" in reply.headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
+        assert reply.headers["referrer-policy"] == "no-referrer"
+        assert reply.headers["cache-control"] == "no-store"
+        assert "access-control-allow-origin" not in reply.headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "http://evil.example"}, 403), ({"origin": "null"}, 403), ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403), ({"host": "evil.example"}, 400), ({"content-length": "99999999"}, 413),
+        ({"origin": "http://127.0.0.1:8123", "sec-fetch-site": "same-origin"}, 200), ({"host": "localhost:8123"}, 200),
+    ],
+)  # fmt: skip
+def test_no_other_origin_and_no_other_host(pool, client, headers, status):
+    token = next(iter(pool.tokens.values()))
+    assert client.post(f"/s/{token}/next", headers=headers).status_code == status
+
+
+def test_answers_by_the_web_are_stored_and_nonsense_is_told(pool, client):
+    token = next(iter(pool.tokens.values()))
+    item = client.post(f"/s/{token}/next").json()["item"]
+    body = {"id": item["id"], "lease": item["lease"], "answers": whole(pool), "ms": 30_000}
+    assert client.post(f"/s/{token}/answer", json=body).json() == {"stored": True, "new": True}
+    assert client.post(f"/s/{token}/answer", json=body).json() == {"stored": True, "new": False}
+    for text in ("{", "[]", "null", "[" * 20_000):
+        assert client.post(f"/s/{token}/answer", content=text).status_code == 400
+    assert client.post(f"/s/{token}/answer", json={**body, "answers": whole(pool, 3)}).status_code == 409
+    assert client.get(f"/s/{token}/answer").status_code == 404
+    assert pool.counts()[0] == 1
+
+
+def test_who_asks_too_often_waits(pool, client):
+    token = next(iter(pool.tokens.values()))
+    replies = [client.post(f"/s/{token}/next") for _ in range(60)]
+    busy = [reply for reply in replies if reply.status_code == 429]
+    assert busy
+    assert int(busy[0].headers["retry-after"]) >= 1
+    strangers = [client.get("/s/guess/").status_code for _ in range(30)]
+    assert (strangers[0], strangers[-1]) == (404, 429)
+    other = list(pool.tokens.values())[1]
+    assert client.post(f"/s/{other}/next").status_code == 200  # a rater is not shut out by those
+
+
+def test_the_bucket_refills():
+    clock = Clock()
+    limit = RateLimit(burst=2, rate=0.5, clock=clock)
+    assert [limit.wait("a") for _ in range(3)] == [0, 0, 2]
+    assert limit.wait("b") == 0
+    clock.now += 2
+    assert [limit.wait("a"), limit.wait("a")] == [0, 2]
+
+
+def test_words_of_the_command(tmp_path, monkeypatch):
+    study(tmp_path)
+    parse = serve.parser().parse_args
+    with pytest.raises(SpecError, match="the address that raters will type"):
+        serve.work(parse([str(tmp_path), "--host", "0.0.0.0"]))
+    with pytest.raises(SpecError, match="--raters: expected 1 or more"):
+        serve.work(parse([str(tmp_path), "--raters", "0"]))
+    monkeypatch.setattr(serve.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"pip install 'openended\[rate\]'"):
+        serve.work(parse([str(tmp_path)]))
+    assert "uvicorn" not in vars(sys.modules["openended.harness.rating.commands.serve"])
+
+
+def test_a_killed_server_loses_nothing_that_it_acknowledged(tmp_path):
+    """Three kills here; `python -m tests.harness.rating.kills 50` is the campaign."""
+    tally, rows = campaign(tmp_path, kills=3, raters=8, prompts=60)
+    assert len(tally) > 20
+    assert not any(losses(tally, rows, tmp_path).values()), (losses(tally, rows, tmp_path), tally.faults)
+    assert not tally.refused

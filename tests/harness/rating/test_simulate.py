@@ -1,0 +1,140 @@
+"""Simulated raters: known strengths come out again, and intervals are as wide as was announced."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from openended.harness.errors import DataError, SpecError
+from openended.harness.rating.commands import simulate
+from openended.harness.rating.forecast import Z95
+from openended.harness.rating.gather.collect import columns_of, gather, judgments, write_judgments
+from openended.harness.rating.key import read_key
+from openended.harness.rating.make import make_study
+from openended.harness.rating.protocol import load_protocol
+from openended.harness.rating.simulate import SimulatedRaters, abilities_from_texts, fill_all, forecast_raters
+from openended.harness.types import HUMAN
+from openended.metrics._comparisons import count_wins, read_comparisons
+from openended.metrics._huse_join import Rated
+from openended.metrics._huse_stability import bootstrap_huse
+from openended.metrics._huse_statistic import Rule
+from openended.metrics._judgments import read_judgments
+from openended.metrics._raters import calibration_of, raters_fact
+from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
+from tests.harness.rating.studies import material, study
+
+PLAYERS = ("human", "a", "b", "c")
+TRUTH = np.array([0.7, 0.2, -0.2, -0.7])
+
+
+@pytest.fixture(scope="module")
+def two_hundred(tmp_path_factory):
+    """200 raters of 15 pairs each: 500 ratings of each of six pairs, on three questions."""
+    folder = tmp_path_factory.mktemp("raters")
+    spec = load_protocol("mauve", {"items": 500, "items_a_sheet": 15})
+    made = make_study(material(500, PLAYERS), spec, seed=5)
+    raters = SimulatedRaters(strengths=dict(zip(PLAYERS, TRUTH, strict=True)), ties=0.1, seed=2)
+    fill_all(made.key, folder, strengths=raters.strengths, seed=2)
+    gathered = gather([folder], made.key, leave_out=False)
+    out = folder / "judgments.csv"
+    write_judgments(out, judgments(gathered), columns_of([made.key]))
+    return made, gathered, read_comparisons(out)
+
+
+def test_two_hundred_raters_recover_the_strengths(two_hundred):
+    _, gathered, comparisons = two_hundred
+    assert len(gathered.sheets) == 200
+    assert len(comparisons.rows) == 3000 * 3
+    order = [comparisons.players.index(player) for player in PLAYERS]
+    for criterion in comparisons.criteria:
+        wins = count_wins(comparisons, criterion=criterion, ties="drop").matrix[np.ix_(order, order)]
+        fit = bradley_terry(wins)
+        assert np.all(np.abs(fit.scores - TRUTH) < 3.3 * fit.std_errors), criterion  # 12 intervals: 99.9 % each
+        assert np.mean(np.abs(fit.scores - TRUTH) < Z95 * fit.std_errors) >= 0.5
+
+
+@pytest.mark.parametrize(("items", "players"), [(500, 4), (90, 4), (30, 9)])
+def test_the_announced_width_holds_within_a_fifth(two_hundred, items, players, tmp_path):
+    """What `make` announces beside what collected answers lead to."""
+    if items == 500:
+        made, _, comparisons = two_hundred
+    else:
+        names = ("human", *(f"m{i}" for i in range(players - 1)))
+        made = make_study(material(items, names), load_protocol("mauve", {"items": items}), seed=1)
+        fill_all(made.key, tmp_path, strengths=forecast_raters(made.key.protocol, names, 0).strengths)
+        rows = judgments(gather([tmp_path], made.key, leave_out=False))
+        write_judgments(tmp_path / "j.csv", rows, columns_of([made.key]))
+        comparisons = read_comparisons(tmp_path / "j.csv")
+    widths = [2 * Z95 * bradley_terry(count_wins(comparisons, criterion=c).matrix).std_errors.mean() for c in comparisons.criteria]  # fmt: skip
+    assert made.forecast.width == pytest.approx(np.mean(widths), rel=0.2)
+    assert 0.9 <= made.forecast.held <= 1.0
+
+
+def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
+    spec = load_protocol("typicality", {"items": 100, "raters": 5})
+    made = make_study(material(100, (HUMAN, "model")), spec, seed=7)
+    key, told = made.key, made.forecast
+    raters = forecast_raters(key.protocol, (HUMAN, "model"), 0)
+    fill_all(key, tmp_path / "filled", strengths=raters.strengths)
+    rows = judgments(gather([tmp_path / "filled"], key, leave_out=False))
+    write_judgments(tmp_path / "j.csv", rows, columns_of([key]))
+    judged = read_judgments(tmp_path / "j.csv", scale=(0, 5))
+    sides = [judged.rows_of(name) for name in (HUMAN, "model")]
+    at = [side[e] for side in sides for e in sorted(sides[0])]
+    rng = np.random.default_rng(0)
+    logp = np.concatenate([rng.normal(-4.2, 0.9, 100), rng.normal(-3.4, 0.6, 100)])
+    rated = Rated(tuple(sorted(sides[0])), judged.ratings[at], np.minimum(logp, -0.5), np.ones(200))
+    rule = Rule(k=16, ties="include", vote_tie="human", log_prob_floor=-1000.0)
+    low, high = bootstrap_huse(rated, rule, draws=200).interval()
+    assert told.width == pytest.approx(high - low, rel=0.35)  # a bootstrap of 100 examples is itself rough
+
+
+def test_simulated_raters_say_so_in_every_number(two_hundred, tmp_path):
+    _, _, comparisons = two_hundred
+    assert raters_fact((row.rater for row in comparisons.rows), "") == "200 simulated raters"
+    key = study(tmp_path, items=12, raters=2)
+    fill_all(key, tmp_path / "x", strengths=None)
+    rows = judgments(gather([tmp_path / "x"], key, leave_out=False))
+    write_judgments(tmp_path / "j.csv", rows, columns_of([key]))
+    metric, features = BradleyTerry().from_file(tmp_path / "j.csv")
+    result = metric.compute(features)
+    assert result.signature.endswith(f"|raters:{len(key.sheets)} simulated raters")
+    assert any("nobody rated anything" in note for note in result.notes)
+
+
+def test_judgments_do_not_depend_on_the_secret(tmp_path):
+    """Two studies of one seed have other ids and the same simulated judgments."""
+    made = []
+    for name in "ab":
+        key = study(tmp_path / name)
+        fill_all(key, tmp_path / name / "filled")
+        made.append(judgments(gather([tmp_path / name / "filled"], key, leave_out=False)))
+    assert made[0] == made[1]
+
+
+def test_who_repeats_himself_is_the_weakest(tmp_path):
+    key = study(tmp_path)
+    made = abilities_from_texts(key)
+    assert sum(made.values()) == pytest.approx(0, abs=1e-9)
+    assert set(made) == set(key.material.players)
+
+
+def test_words_of_the_command(tmp_path, capsys):
+    study(tmp_path)
+    parse = simulate.parser().parse_args
+    simulate.work(parse([str(tmp_path)]))
+    assert "nobody rated anything" in capsys.readouterr().out
+    assert len(list((tmp_path / "simulated").iterdir())) == len(read_key(tmp_path).sheets)
+    with pytest.raises(SpecError, match="expected PLAYER=NUMBER"):
+        simulate.work(parse([str(tmp_path), "--strength", "human"]))
+    with pytest.raises(DataError, match="expected a number for each of human"):
+        simulate.work(parse([str(tmp_path), "--strength", "human=1"]))
+
+
+def test_two_calibrations_of_one_judge_are_refused(tmp_path):
+    from openended.metrics._rows import FileRow
+
+    rows = [FileRow(f"f:{i}", {"rater": "judge:m", "calibration": said}) for i, said in enumerate(("κ 1", "κ 2"))]
+    assert calibration_of(rows[:1]) == "κ 1"
+    with pytest.raises(DataError, match="f:1: calibration of judge:m"):
+        calibration_of(rows)

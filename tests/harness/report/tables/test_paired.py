@@ -1,0 +1,143 @@
+"""Paired tests of all pairs: from draws of one seed, from examples, and near the human value."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from openended.harness.report.findings.doubt import errors_of, judged
+from openended.harness.report.findings.values import Verdict
+from openended.harness.report.read.draws import draws_of, interval_of
+from openended.harness.report.read.fold import fold
+from openended.harness.report.read.frame import read_results
+from openended.harness.report.read.layout import Layout
+from openended.harness.report.tables.paired import pair_tests
+from openended.harness.report.tables.significance import UNSURE, significance
+from openended.harness.report.tables.systems import value_tables
+from openended.harness.resampling import Plan, Replicates
+from tests.harness.report.synthetic import result, seal, write_run
+
+PROMPTS = [f"p/{i:03d}" for i in range(120)]
+PLAN = Plan(200)
+
+
+def halves(values):
+    inside = PLAN.halves(PROMPTS)
+    return np.stack([m @ values / m.sum(axis=1) for m in (inside, ~inside)])
+
+
+def stored(folder, name, values, direction="higher", kind="halves"):
+    """Write a run whose value is the mean of `values`, with draws alone (halves) or values by example (bootstrap)."""
+    made = Replicates(halves(values)) if kind == "halves" else PLAN.mean(PROMPTS, values)
+    place = f"measure/aa/{name}"
+    (folder / "store" / place).mkdir(parents=True)
+    arrays = {"draws/m": made.draws} | ({} if kind == "halves" else {"per_example/m": values})
+    save_file(arrays, folder / "store" / place / "arrays.safetensors")
+    seal(folder / "store" / place)
+    mean = float(values.mean())
+    told = made.interval(mean)
+    interval = {k: getattr(told, k) for k in ("low", "high", "std_error", "level", "method", "replicates")}
+    return result("human" if name.startswith("human") else "model", "m", {"m": mean}, direction=direction,
+                  artefact=place, intervals={"m": interval}, n=120)  # fmt: skip
+
+
+def written(folder, systems, monkeypatch, direction="higher", kind="halves", human=None):
+    """Write a run a system; the artefact stays as it is."""
+    for number, (decoder, values) in enumerate(systems.items()):
+        lines = [stored(folder, f"{decoder}{number}", values, direction, kind)]
+        if human is not None:
+            lines.append(stored(folder, f"human{number}", human, direction, kind))
+        monkeypatch.setattr("tests.harness.report.synthetic.write_arrays", lambda store, key, line: line["artefact"])
+        write_run(folder, decoder, 0, results=lines, arrays=True)
+    return read_results([folder])
+
+
+def systems(rng, shifts):
+    prompt = rng.normal(size=120)
+    return {
+        d: prompt + s + 0.3 * rng.normal(size=120)
+        for d, s in zip(("greedy", "ancestral", "nucleus"), shifts, strict=True)
+    }
+
+
+def test_all_pairs_are_tested_from_the_draws_of_one_seed(tmp_path, monkeypatch):
+    results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5)), monkeypatch)
+    tests = {(t.first, t.second): t for t in pair_tests(results, "m", "m")}
+    assert len(tests) == 3
+    assert {(t.over, t.n) for t in tests.values()} == {("draws", 200)}
+    same = tests["greedy", "ancestral"]
+    assert same.p_value > 0.01
+    assert same.low < 0 < same.high
+    for other in ("greedy", "ancestral"):
+        apart = tests[other, "nucleus p=0.95"]
+        assert apart.corrected < 0.001, "the prompts' own spread is paired away"
+        assert apart.low < apart.difference < apart.high < 0
+        assert apart.corrected >= apart.p_value
+        assert math.isnan(apart.nearer)
+
+
+def test_the_interval_of_a_value_stands_in_the_table_where_it_is_asked_for(tmp_path, monkeypatch):
+    results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5)), monkeypatch)
+    item = next(i for i in fold(results) if i.system == "model")
+    known = interval_of(results, item)
+    assert item.ends == (known.low, known.high)
+    assert item.reach == pytest.approx((item.mean - known.low, known.high - item.mean))
+    (plain,), (full,) = (value_tables(results, Layout(intervals=asked), "t") for asked in (False, True))
+    assert all(cell.interval is None for row in plain.rows for cell in row.cells)
+    assert any(cell.interval == (known.low, known.high) for row in full.rows for cell in row.cells)
+
+
+def test_two_systems_that_are_not_alike_near_the_human_value_are_told_apart(tmp_path, monkeypatch):
+    """One a little above the human value, one a little below: the values differ, and neither is nearer."""
+    rng = np.random.default_rng(3)
+    made = systems(rng, (-0.2, 0.2, 1.5))
+    human = np.mean([made["greedy"], made["ancestral"]], axis=0) + 0.3 * rng.normal(size=120)
+    results = written(tmp_path, made, monkeypatch, direction="match_human", kind="bootstrap", human=human)
+    tests = {(t.first, t.second): t for t in pair_tests(results, "m", "m")}
+    near = tests["greedy", "ancestral"]
+    assert (near.over, near.corrected < 0.001, near.nearer > 0.05) == ("examples", True, True)
+    assert tests["greedy", "nucleus p=0.95"].nearer < 0.001
+    differences, _ = significance(results, "ancestral")
+    suffixes = [row.cells[0].suffix for row in differences.rows]
+    assert suffixes[0].endswith(UNSURE)
+    assert not suffixes[1].endswith(UNSURE)
+    assert any(UNSURE in remark for remark in differences.remarks)
+
+
+def test_equal_systems_are_called_different_as_often_as_the_level_says():
+    """Both at the human value, where the old test of the distances said so in 0 to 0.5 % of cases."""
+    hits, rounds = 0, 300
+    for seed in range(rounds):
+        rng = np.random.default_rng([11, seed])
+        a, b = rng.normal(size=(2, 120))
+        made = Replicates(halves(a) - halves(b))
+        hits += made.p_value(float((a - b).mean())) < 0.05
+    # 5 % with a standard error of 1.3 points
+    assert 0.02 <= hits / rounds <= 0.09
+
+
+@pytest.mark.parametrize(("shift", "words"), [(0.5, "holds"), (0.004, "undecided")])
+def test_a_verdict_says_how_sure_it_is(tmp_path, monkeypatch, shift, words):
+    rng = np.random.default_rng(5)
+    made = systems(rng, (0.0, 0.0, 0.0))
+    made["nucleus"] = made["greedy"] + shift + 0.3 * rng.normal(size=120)
+    made["nucleus"] += shift - (made["nucleus"] - made["greedy"]).mean()
+    results = written(tmp_path, made, monkeypatch)
+    items = fold(results)
+
+    def higher(found):
+        values = {i.axes["decoder"]: i.mean for i in found if i.system == "model"}
+        return Verdict("m", values["nucleus"] > values["greedy"])
+
+    errors = errors_of(results, items)
+    verdict = judged(higher, items, errors)
+    assert verdict.words == words
+    assert bool(verdict.decides) == (words == "undecided")
+    if verdict.decides:
+        # a difference of 0.004 with an error of about 0.3 / sqrt(120) = 0.027 at n = 120: 1.65 errors at (0.045 / 0.004)^2
+        assert "n = " in verdict.decides or "256 times" in verdict.decides
+    assert judged(higher, items, [None] * len(items)).sure is None
+    assert draws_of(results, items[0]).draws.shape == (2, 100)

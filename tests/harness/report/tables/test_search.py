@@ -1,0 +1,76 @@
+"""What a search found, as tables and figures."""
+
+import pytest
+
+from openended.harness.errors import DataError
+from openended.harness.report.figures.search import search_figures
+from openended.harness.report.read.searched import Searched, Sought, Tried, read_search, save_search
+from openended.harness.report.tables.search import search_tables
+
+ONE = Searched(
+    "s-12",
+    "tpe",
+    (Sought("mauve", "maximize"),),
+    (
+        Tried(0, "complete", {"decoder": "nucleus", "decoder.p": "0.9"}, (0.8,), {"0": (0.7,), "1": (0.9,)}),
+        Tried(1, "complete", {"decoder": "top_k", "decoder.k": "40"}, (0.9,), {"0": (0.9,), "1": (0.9,)}, {"5": (0.7,), "6": (0.8,)}),
+        Tried(2, "pruned", {"decoder": "top_k", "decoder.k": "2"}, (0.1,), size=50),
+        Tried(3, "failed", {"decoder": "top_k", "decoder.k": "0"}, (), error="k: expected 1 or more"),
+        Tried(4, "complete", {"decoder": "top_k", "decoder.k": "80"}, (0.85,), {"0": (0.8,), "1": (0.9,)}),
+    ),
+    ({"decoder": 0.25, "top_k.k": 0.75},),
+    (50,),
+)  # fmt: skip
+TWO = Searched(
+    "s-34",
+    "nsgaii",
+    (Sought("mauve", "maximize"), Sought("|Δ gen_ppl|", "minimize")),
+    tuple(
+        Tried(i, "complete", {"decoder.p": str(i / 10)}, v) for i, v in enumerate([(0.9, 5.0), (0.8, 1.0), (0.8, 5.0)])
+    ),
+)
+
+
+def cells(table, label):
+    row = next(row for row in table.rows if row.label == label)
+    return {column.title: cell for column, cell in zip(table.columns, row.cells, strict=True)}
+
+
+def test_the_best_comes_first_with_its_interval_and_its_fresh_value():
+    best, importance, trials = search_tables(ONE)
+    assert [row.label for row in best.rows] == ["top_k k=40", "top_k k=80", "nucleus p=0.9"]
+    found = cells(best, "top_k k=40")
+    assert found["mauve"].value == 0.9
+    assert found["mauve, fresh seeds"].value == pytest.approx(0.75)
+    ends = [float(word) for word in cells(best, "nucleus p=0.9")["95 % over seeds"].words.split(" to ")]
+    assert ends == pytest.approx([0.8 - 1.2706, 0.8 + 1.2706], abs=0.06)  # 12.706 · 0.1414 / √2
+    assert [row.label for row in importance.rows] == ["top_k.k", "decoder"]
+    assert [row.cells[1].words for row in trials.rows] == ["complete", "complete", "pruned at 50", "failed", "complete"]
+    told = " ".join(best.remarks)
+    assert "3 complete, 1 pruned, 1 failed" in told
+    assert "top_k k=0: k: expected 1 or more" in told
+    assert "no selection bias" in told
+
+
+def test_the_front_holds_what_no_other_beats():
+    assert [t.number for t in TWO.front()] == [0, 1]
+    assert [t.number for t in ONE.front()] == [1]
+    best, trials = search_tables(TWO)
+    assert [row.label for row in best.rows] == ["p=0.0", "p=0.1"]
+    assert len(trials.rows) == 3
+    assert any("too good" in line for line in best.remarks)
+
+
+def test_figures_are_drawn_of_what_there_is():
+    assert set(search_figures(ONE)) == {"search-history", "search-importance", "search-parameters"}
+    assert set(search_figures(TWO)) == {"search-history", "search-parameters-1", "search-parameters-2", "search-front"}
+    assert search_figures(Searched("s", "tpe", ONE.objectives, ())) == {}
+
+
+def test_the_file_holds_all_of_it(tmp_path):
+    save_search(tmp_path, ONE)
+    assert read_search(tmp_path) == ONE
+    assert read_search(tmp_path / "none") is None
+    (tmp_path / "search.json").write_text('{"name": "s"}')
+    with pytest.raises(DataError, match="not what a search writes"):
+        read_search(tmp_path)

@@ -1,0 +1,248 @@
+"""The quantizers beside k-means: codes of blobs, the lattice's points, gradients against differences, threads."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.rng import stream
+from openended.metrics import _lattice
+from openended.metrics._drmm import fit_mixture
+from openended.metrics._lattice import (
+    SpreadingNet,
+    SpreadingPlan,
+    lattice_cells,
+    lattice_points,
+    loss_and_slope,
+    train_spreading_net,
+)
+from openended.metrics._quantizers import QUANTIZERS, fit_quantizer
+from openended.metrics._residual_kmeans import residual_kmeans
+from openended.metrics.mauve import Mauve, mauve
+from openended.metrics.precision_recall_curve import PrecisionRecallCurve
+from tests.metrics.test_mauve import clusters
+
+CODED = ("residual_kmeans", "drmm", "lattice")
+
+
+@pytest.fixture(autouse=True)
+def small_network(monkeypatch):
+    """Seconds of training say nothing more than its first steps about what is tested here."""
+    plan = SpreadingPlan(hidden=32, epochs=4, batch=64)
+    monkeypatch.setattr(_lattice.train_spreading_net, "__kwdefaults__", {"plan": plan})
+
+
+def blobs(*, codes=10, each=3, d=24, noise=0.01):
+    """Ten blobs of ten blobs of ten, and the name of each row's smallest blob."""
+    rng = np.random.default_rng(0)
+    levels = [scale * rng.normal(size=(codes, d)) for scale in (25.0, 5.0, 1.0)]
+    names = np.repeat(np.arange(codes**3), each)
+    rows = sum(level[names // codes**place % codes] for level, place in zip(levels, (2, 1, 0), strict=True))
+    order = rng.permutation(len(names))
+    return (rows + noise * rng.normal(size=rows.shape)).astype(np.float32)[order], names[order]
+
+
+def pure(cells, names):
+    """Cells and names are the same partition."""
+    pairs = set(zip(cells.tolist(), names.tolist(), strict=True))
+    return len(pairs) == len(set(cells.tolist())) == len(set(names.tolist()))
+
+
+# residual k-means and the mixture
+
+
+def test_blobs_of_blobs_are_a_thousand_pure_cells():
+    rows, names = blobs()
+    found = residual_kmeans(rows, 10, restarts=3, max_iter=100, seed=1)
+    cells = found.cells(rows)
+    assert pure(cells, names)
+    assert cells.max() < 1000
+    assert list(found.spreads) == sorted(found.spreads, reverse=True)
+    mixture = fit_mixture([rows[:1000], rows[1000:]], 10, restarts=3, seed=1)
+    cells = mixture.cells([rows])
+    assert pure(cells, names)
+    variances = [layer.variance for layer in mixture.layers]
+    assert variances == sorted(variances, reverse=True)
+
+
+def test_layers_of_a_mixture_use_nearly_all_components():
+    rows = np.random.default_rng(2).normal(size=(600, 12)) * np.linspace(2, 0.2, 12) + 40
+    mixture = fit_mixture([rows], 10, restarts=2, seed=0)
+    cells = mixture.cells([rows])
+    digits = [cells // 100, cells // 10 % 10, cells % 10]
+    assert all(len(np.unique(digit)) >= 9 for digit in digits)
+    variances = [layer.variance for layer in mixture.layers]
+    assert variances == sorted(variances, reverse=True)
+    for layer in mixture.layers:
+        assert np.exp(layer.log_weights).sum() == pytest.approx(1)
+        for table in layer.tables:
+            np.testing.assert_allclose(np.exp(table).sum(axis=1), 1)
+
+
+def test_a_mixture_uses_what_earlier_layers_said():
+    """Where distances say little, the tables decide: two components that only follow another first component."""
+    rng = np.random.default_rng(4)
+    first = rng.integers(0, 2, 400)
+    rows = np.stack([20.0 * first, rng.normal(size=400) + 1.5 * first], axis=1)
+    mixture = fit_mixture([rows], 2, restarts=3, seed=0)
+    tables = [np.exp(table) for table in mixture.layers[1].tables]
+    assert [len(layer.tables) for layer in mixture.layers] == [0, 1, 2]
+    assert tables[0].shape == (2, 2)
+    # Scaled and shifted by one number, the cells stay.
+    again = fit_mixture([1000 * rows + 7], 2, restarts=3, seed=0)
+    np.testing.assert_array_equal(mixture.cells([rows]), again.cells([1000 * rows + 7]))
+
+
+@pytest.mark.parametrize("quantizer", ["drmm", "residual_kmeans"])
+def test_rotation_and_order_do_not_matter_where_rows_are_far_apart(quantizer):
+    rows, names = blobs(codes=4, d=12)
+    turn = np.linalg.qr(np.random.default_rng(5).normal(size=(12, 12)))[0].astype(np.float32)
+    order = np.random.default_rng(6).permutation(len(rows))
+    for changed, named in ((rows @ turn, names), (rows[order], names[order])):
+        if quantizer == "drmm":
+            cells = fit_mixture([changed + 3], 4, restarts=5, seed=0).cells([changed + 3])
+        else:
+            cells = residual_kmeans(changed, 4, restarts=5, max_iter=50, seed=0).cells(changed)
+        assert pure(cells, named)
+
+
+# the lattice
+
+
+def test_the_lattice_has_744_points():
+    every = [z for z in itertools.product(range(-8, 9), repeat=4) if sum(v * v for v in z) == 50]
+    kinds = {}
+    for z in every:
+        key = tuple(sorted(map(abs, z), reverse=True))
+        kinds[key] = kinds.get(key, 0) + 1
+    assert kinds == {(6, 3, 2, 1): 384, (5, 4, 3, 0): 192, (4, 4, 3, 3): 96, (7, 1, 0, 0): 48, (5, 5, 0, 0): 24}
+    assert {tuple(map(int, z)) for z in lattice_points()} == set(every)
+    assert len(lattice_points()) == 744
+
+
+def test_every_point_is_its_own_code_at_any_length():
+    points = lattice_points()
+    np.testing.assert_array_equal(lattice_cells(points), np.arange(744))
+    np.testing.assert_array_equal(lattice_cells(np.float32(1e-3) * points), np.arange(744))
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_the_slope_of_the_loss_is_that_of_differences():
+    images = unit(np.random.default_rng(0).normal(size=(18, 4)))
+    _, slope = loss_and_slope(images, 0.7)
+    for at in [(0, 0), (3, 2), (7, 1), (14, 3)]:
+        moved = [images.copy(), images.copy()]
+        moved[0][at] += 1e-6
+        moved[1][at] -= 1e-6
+        want = (loss_and_slope(moved[0], 0.7)[0] - loss_and_slope(moved[1], 0.7)[0]) / 2e-6
+        assert slope[at] == pytest.approx(want, rel=1e-4, abs=1e-6)
+
+
+def test_the_gradients_of_the_network_are_those_of_differences():
+    rng = np.random.default_rng(1)
+    net = SpreadingNet(5, 7, stream(0, "test"))
+    net.weights = {name: value.astype(np.float64) for name, value in net.weights.items()}
+    rows, goal = rng.normal(size=(12, 5)), rng.normal(size=(12, 4))
+    _, kept = net.forward(rows)
+    found = net.gradients(goal, kept)
+    for name, value in net.weights.items():
+        at = tuple(rng.integers(0, size) for size in value.shape)
+        sums = []
+        for step in (1e-6, -1e-6):
+            value[at] += step
+            sums.append(float(np.sum(goal * net.forward(rows)[0])))
+            value[at] -= step
+        assert found[name][at] == pytest.approx((sums[0] - sums[1]) / 2e-6, rel=1e-3, abs=1e-5), name
+
+
+def entropy(cells):
+    share = np.bincount(cells, minlength=744) / len(cells)
+    return -float(np.sum(share[share > 0] * np.log(share[share > 0])))
+
+
+def test_spreading_fills_the_sphere():
+    """5,000 even rows: with the second term most of the lattice is used, with more of it more evenly."""
+    rows = np.random.default_rng(0).uniform(-1, 1, size=(5000, 8)).astype(np.float32)
+    found = []
+    for spread in (0.0, 0.1, 1.0):
+        plan = SpreadingPlan(hidden=48, epochs=8, batch=128, spread=spread)
+        found.append(lattice_cells(train_spreading_net(rows, seed=0, plan=plan).images(rows)))
+    assert [entropy(cells) for cells in found] == sorted(entropy(cells) for cells in found)
+    assert len(np.unique(found[-1])) >= 600
+    assert len(np.unique(found[0])) < len(np.unique(found[-1]))
+
+
+# as quantizers of MAUVE
+
+
+@pytest.mark.parametrize("quantizer", CODED)
+def test_same_seed_same_cells_on_one_and_two_threads(quantizer):
+    human, model = clusters(120, 12), clusters(110, 7, seed=1)
+    found = []
+    for threads in (1, 2, 2):
+        with threadpool_limits(limits=threads):
+            found.append(mauve(human=human, model=model, quantizer=quantizer, restarts=2))
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0].human_hist, other.human_hist)
+        np.testing.assert_array_equal(found[0].model_hist, other.model_hist)
+    assert found[0].mauve != mauve(human=human, model=model, quantizer=quantizer, restarts=2, seed=26).mauve
+
+
+@pytest.mark.parametrize("quantizer", CODED)
+def test_meaning(quantizer):
+    """Copies score one, a collapse lower, far sides as disjoint histograms: 1 / C(10, 5)."""
+    options = {"quantizer": quantizer, "restarts": 2} | ({} if quantizer == "lattice" else {"num_buckets": 27})
+    human = clusters(200, 12)
+    assert mauve(human=human, model=human.copy(), **options).mauve == pytest.approx(1.0)
+    scores = [mauve(human=human, model=clusters(200, groups, seed=1), **options).mauve for groups in (12, 6, 1)]
+    assert scores == sorted(scores, reverse=True)
+    assert mauve(human=human, model=human @ -np.eye(16, dtype=np.float32) - 9, **options).mauve < 0.02
+
+
+def test_more_cells_than_texts_need_no_more_texts():
+    human, model = clusters(30, 12), clusters(30, 12, seed=1)
+    assert mauve(human=human, model=model, quantizer="drmm", restarts=1).num_buckets <= 60
+    with pytest.raises(UndefinedMetric, match="codes"):
+        mauve(human=human[:3], model=model[:3], quantizer="drmm")
+    with pytest.raises(UndefinedMetric, match="3 texts"):
+        fit_quantizer(
+            [human[:2]], quantizer="lattice", num_buckets="auto", explained_variance=0.9, restarts=1, max_iter=1
+        )
+
+
+@pytest.mark.parametrize(("quantizer", "buckets"), [("lattice", 500), ("drmm", 500), ("residual_kmeans", 1)])
+def test_a_number_of_cells_that_a_quantizer_has_not_is_refused(quantizer, buckets):
+    with pytest.raises(ValueError, match="num_buckets"):
+        mauve(human=np.eye(12), model=np.eye(12), quantizer=quantizer, num_buckets=buckets)
+    for spec in (Mauve, PrecisionRecallCurve):
+        with pytest.raises(SpecError, match="num_buckets"):
+            spec(quantizer=quantizer, num_buckets=buckets)
+        assert spec(quantizer=quantizer).num_buckets == "auto"
+
+
+@pytest.mark.parametrize("quantizer", QUANTIZERS)
+def test_other_sides_get_the_cells_of_the_same_fit(quantizer):
+    """A side of the fit has the cells that it would have as any other side."""
+    sides = [clusters(90, 12), clusters(80, 12, seed=1)]
+    cluster, _ = fit_quantizer(
+        sides, quantizer=quantizer, num_buckets="auto", explained_variance=0.9, restarts=1, max_iter=50
+    )
+    assign = cluster(3)
+    whole = assign(sides)
+    apart = assign([side.copy() for side in sides])
+    assert all(np.array_equal(a, b) for a, b in zip(whole, apart, strict=True))
+    assert np.array_equal(assign([sides[1], sides[0].copy()])[0], whole[1])
+
+
+def test_disjoint_sides_have_the_closed_form():
+    assert 1 / math.comb(10, 5) == pytest.approx(1 / 252)
+    human = clusters(300, 12)
+    got = mauve(human=human, model=human @ -np.eye(16, dtype=np.float32) - 40, quantizer="drmm", num_buckets=27)
+    # The grid of 25 weights is off by less than .001.
+    assert got.mauve == pytest.approx(1 / 252, abs=1e-3)

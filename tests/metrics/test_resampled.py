@@ -1,0 +1,179 @@
+"""Draws of a metric are what the metric says of the drawn texts; influences are derivatives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from openended.harness.contract import Features, Side
+from openended.harness.registry import members
+from openended.harness.resampling import SHARE, Plan
+from openended.harness.types import Ragged
+from openended.metrics._mauve_scores import histogram_values, mauve_of_cells
+from openended.metrics._resampled_cells import half_histograms, mauve_draws
+from openended.metrics._resampled_moments import frechet_influence, vendi_influence
+from openended.metrics._sequences import selected
+from openended.metrics.distinct_n import DistinctN
+from openended.metrics.entropy import Entropy
+from openended.metrics.kid import Kid
+from openended.metrics.knn_precision_recall import KnnPrecisionRecall
+from openended.metrics.repetition import Repetition
+from openended.metrics.self_bleu import SelfBleu
+from openended.metrics.vendi import vendi
+from openended.metrics.zipf import Zipf
+from scripts.coverage import samples_of, simulate
+from scripts.worlds import MODEL, draw
+
+N = 60
+METRICS = members("metric")
+# Metrics of several samples a prompt, or of a grid, have draws where they have a value: see `check_rows` in their tests.
+DRAWN = [
+    name for name, cls in METRICS.items() if cls.family != "human" and cls.least_samples == 1 and not cls().reads_grid
+]
+
+
+def part(side, keep):
+    data = {}
+    for need, value in side.data.items():
+        if isinstance(value, Ragged):
+            data[need] = selected(value, keep)
+        else:
+            data[need] = [v for v, k in zip(value, keep, strict=True) if k] if isinstance(value, list) else value[keep]
+    return Side(side.system, [i for i, k in zip(side.ids, keep, strict=True) if k], data)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        DistinctN(),
+        DistinctN(variant="hapax"),
+        DistinctN(variant="li"),
+        DistinctN(variant="simctg"),
+        Entropy(),
+        Entropy(measured_in="bits"),
+        Zipf(max_rank=300),
+        Zipf(definition="log_thinned"),
+        Repetition(),
+        Repetition(simctg=True),
+        SelfBleu(orders=(1, 2, 4)),
+        Kid(),
+        KnnPrecisionRecall(explained_variance=None, rows="l2", k=2),
+        KnnPrecisionRecall(explained_variance=None, rows="none", closed=False),
+    ],
+    ids=repr,
+)
+def test_a_draw_is_the_metric_of_the_drawn_texts(metric):
+    (features,) = draw(np.random.default_rng(0), N, metric, MODEL)
+    plan = Plan(40)
+    made = metric.replicates(features, metric.compute(features), plan)
+    share = next((r.share for r in made.values() if r.share < 1), SHARE)
+    halves, subsets = plan.halves(features.model.ids), plan.subsets(features.model.ids, share)
+    seen = set()
+    for split, half in ((0, 0), (0, 1), (7, 0)):
+        inside = halves[split] ^ bool(half)
+        half_of = replace(metric, k=(metric.k + 1) // 2) if isinstance(metric, KnnPrecisionRecall) else metric
+        own = half_of.compute(Features(part(features.human, inside), part(features.model, inside)))
+        for key, drawn in made.items():
+            if drawn.method == "halves":
+                seen.add(key)
+                # `simctg` prints rounded percentages
+                assert drawn.draws[half, split] == pytest.approx(own.values[key], abs=6e-5), key
+    kept = metric.compute(Features(features.human, part(features.model, subsets[3])))
+    for key, drawn in made.items():
+        if drawn.method == "subsample":
+            seen.add(key)
+            scale = np.sqrt(share / (1 - share))
+            raw = drawn.draws[0].mean() + (drawn.draws[0, 3] - drawn.draws[0].mean()) / scale
+            # the brevity penalty is that of all texts
+            assert raw == pytest.approx(kept.values[key], abs=0.004 if "bleu" in key else 1e-9), key
+    assert seen
+
+
+def test_histograms_of_many_halves_have_the_values_of_each():
+    rng = np.random.default_rng(0)
+    human, model = rng.integers(0, 7, 50), np.minimum(rng.integers(0, 9, 50), 6)
+    halves = Plan(40).halves([str(i) for i in range(50)])
+    p, q = half_histograms(human, halves, 8), half_histograms(model, halves, 8)
+    for curve in ("uniform", "angular"):
+        made = mauve_draws(p, q, 25, 25, lambdas=(0.5, 0.2), scaling_factor=5.0, points=25, curve=curve)
+        for row, inside in ((0, halves[0]), (20, ~halves[0]), (25, ~halves[5])):
+            scores = mauve_of_cells(human=human[inside], model=model[inside], num_buckets=8, curve=curve)
+            known = histogram_values(scores, 25, 25, (0.5, 0.2)) | {
+                k: scores[k] for k in ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
+            }
+            known["mid_point"] = scores.mid_point
+            assert set(made) == set(known)
+            for key, value in known.items():
+                assert made[key][row] == pytest.approx(value, rel=0.01 if key in ("f8", "f1_8") else 1e-9), key
+
+
+def test_influences_are_derivatives_by_the_share_of_a_text():
+    """Twice the same text in m copies of a side: a step of the share of that text, whose slope the influence is."""
+    rng = np.random.default_rng(0)
+    for shape in ((40, 6), (12, 20)):  # regular covariances and singular ones
+        human, model = rng.normal(size=shape), rng.normal(0.3, 1.2, size=(shape[0] + 5, shape[1]))
+        first, second = frechet_influence(human, model)
+        copies = 4000
+        for row in (0, 3):
+            for side, influence in ((0, first), (1, second)):
+                sides = [human, model]
+                base = frechet_of(*sides, copies)
+                weights = np.full(len(sides[side]), copies)
+                weights[row] += copies // 10
+                moved = frechet_of(*sides, copies, (side, weights))
+                share = (copies // 10) / weights.sum()
+                centred = influence - influence.mean()
+                assert moved - base == pytest.approx(share * centred[row], rel=0.15, abs=2e-4)
+    rows = rng.normal(size=(30, 5))
+    for order in (1.0, 2.0, float("inf")):
+        influence = vendi_influence(rows, order)
+        grown = vendi(np.vstack([np.repeat(rows, 2000, axis=0), np.repeat(rows[:1], 20, axis=0)]), order=order)
+        share = 20 / (2000 * 30 + 20)
+        slope = (grown - vendi(rows, order=order)) / share
+        assert slope == pytest.approx(influence[0] - influence.mean(), rel=0.1, abs=0.02)
+
+
+def frechet_of(human, model, copies, changed=None):
+    """The distance of Gaussians with weighted moments, from a closed form of its own."""
+    from scipy.linalg import sqrtm
+
+    moments = []
+    for number, rows in enumerate((human, model)):
+        w = np.full(len(rows), float(copies))
+        if changed is not None and changed[0] == number:
+            w = changed[1].astype(float)
+        w /= w.sum()
+        mean = w @ rows
+        n = len(rows)
+        moments.append((mean, (rows - mean).T @ ((rows - mean) * w[:, None]) * n / (n - 1)))
+    (m1, s1), (m2, s2) = moments
+    gap = m1 - m2
+    return float(gap @ gap + np.trace(s1 + s2 - 2 * np.real(sqrtm(s1 @ s2))))
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_every_metric_of_texts_has_draws_of_every_value(name):
+    """What has none says how sure another value is, or is what it is to be held against."""
+    metric = METRICS[name](**({"clustering_seeds": 2, "restarts": 1} if name == "mauve" else {}))
+    samples = samples_of(metric)
+    if not samples:
+        assert metric.reads_grid, "a metric of one system has a value on made-up texts"
+        return
+    (features,) = draw(np.random.default_rng(1), N, metric, MODEL, samples=samples)
+    result = metric.compute(features)
+    made = metric.replicates(features, result, Plan(40))
+    assert set(result.values) - set(made) <= {"std_error", "other_prompts"}
+    for key, drawn in made.items():
+        assert drawn.draws.size == 40, key
+        assert np.isfinite(drawn.draws).all(), key
+        assert np.isfinite(drawn.std_error()), key
+
+
+@pytest.mark.parametrize("name", ["gen_ppl", "kid"])
+def test_intervals_hold_what_they_promise(name):
+    """A small part of what scripts/coverage.py measures: 240 intervals, 4 standard errors of 1.4 points."""
+    for shares in simulate(METRICS[name](), 60, 120, seed=7):
+        assert shares.coverage == pytest.approx(0.95, abs=0.056), shares
+        assert shares.false_positives <= 0.05 + 4 * 0.02, shares
