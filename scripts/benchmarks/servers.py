@@ -21,8 +21,8 @@ ROWS, AT_ONCE, NEW, STEP = 512, 64, 128, 0.01
 """Texts, places of the server, tokens of a text, seconds of a token."""
 
 
-def _serve() -> str:
-    """Start a server of sleeping places; returns its address."""
+def _serve() -> ServerBackend:
+    """Start a server of sleeping places; returns who talks to it, its tokenizer loaded."""
     import uvicorn
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -47,20 +47,21 @@ def _serve() -> str:
     threading.Thread(target=server.run, daemon=True).start()
     while not server.started:
         time.sleep(0.01)
-    return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-
-
-def _ours(url: str) -> dict[str, float]:
+    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     spec = ServerSpec(path="sleeper", base_url=url, tokenizer="bundled:docs-s", probe=False, concurrency=AT_ONCE)
+    return ServerBackend(spec)
+
+
+def _ours(backend: ServerBackend) -> dict[str, float]:
     made: list[Any] = []
-    ServerBackend(spec).generate(
+    backend.generate(
         [Prompt(f"b/{i}", 0, tuple(range(10, 45))) for i in range(ROWS)], Nucleus(), seed=0, max_new_tokens=NEW,
         batch_size=AT_ONCE, emit=made.extend,
     )  # fmt: skip
     return {"tokens": float(sum(len(g.token_ids) for g in made))}
 
 
-def _own_time(url: str) -> dict[str, float]:  # noqa: ARG001 - both sides are called alike
+def _own_time(backend: ServerBackend) -> dict[str, float]:  # noqa: ARG001 - both sides are called alike
     time.sleep(ROWS / AT_ONCE * NEW * STEP)
     return {"tokens": float(ROWS * NEW)}
 

@@ -79,6 +79,7 @@ class Client:
         most = self.concurrency * len(self.endpoints)
         self._http = httpx.AsyncClient(
             headers=headers, transport=self.transport, follow_redirects=False,
+            verify=any(one.startswith("https") for one in self.endpoints),  # else certificates are read for nothing
             timeout=httpx.Timeout(self.timeout, connect=min(CONNECT, self.timeout), pool=None),
             limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
         )  # fmt: skip

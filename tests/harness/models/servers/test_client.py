@@ -11,6 +11,7 @@ from openended.harness.decoding.base import Prompt
 from openended.harness.decoding.truncation import Greedy
 from openended.harness.errors import DataError
 from openended.harness.models.openai import ServerSpec
+from openended.harness.models.servers import belief
 from openended.harness.models.servers import client as module
 from openended.harness.models.servers.backend import ServerBackend
 from openended.harness.models.servers.client import Client, key_of
@@ -24,7 +25,7 @@ PROMPTS = [Prompt(f"t/{i:02d}", 0, (10 + i, 20, 30)) for i in range(12)]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr("openended.harness.models.servers.belief.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(belief, "FIRST_PAUSE", 0.01)
 
 
 def texts(*addresses: str, transport: Any = None, **options: Any) -> dict[str, tuple[int, ...]]:

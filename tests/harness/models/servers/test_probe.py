@@ -16,6 +16,7 @@ from openended.harness.models.servers import draws
 from openended.harness.models.servers.backend import ServerBackend
 from openended.harness.models.servers.exchange import Exchange
 from openended.harness.models.servers.probe import Probe, ProbeReport
+from openended.harness.models.servers.prompts import BEGINNINGS
 from openended.harness.models.servers.replies import Token
 from openended.harness.models.servers.requests import Ask
 from tests.harness.models.servers.fake import ID, Fake, Fault, within
@@ -154,7 +155,7 @@ def test_draws_without_ids_and_without_copies_are_told_by_listings():
 
 async def both(made: Probe) -> None:
     await made.prompts.look()
-    made.prompts.chosen = lambda: [("In the", 40)]  # type: ignore[method-assign]
+    made.prompts.chosen = lambda: [(BEGINNINGS[1], 40)]  # type: ignore[method-assign]
     await made._check("hidden", made._hidden)
 
 
