@@ -68,10 +68,10 @@ function facts(view, told) {
   return [lead, h("details", { class: "facts" }, h("summary", {}, "numbers"), ...rest)];
 }
 
-// Very long texts are shown in part until somebody asks for the rest.
-function paintCut(element, text, ranges) {
-  if (text.length <= LONGEST) return paint(element, text, ranges);
-  paint(element, text, ranges, LONGEST);
-  const more = h("button", { class: "small", onclick: () => paint(element, text, ranges) }, `… all ${text.length} characters`);
+// Very long texts are shown in part, ten times as much with each click: a browser takes seconds for a line of a megabyte.
+function paintCut(element, text, ranges, end = LONGEST) {
+  if (text.length <= end) return paint(element, text, ranges);
+  paint(element, text, ranges, end);
+  const more = h("button", { class: "small", onclick: () => paintCut(element, text, ranges, 10 * end) }, `… ${end} of ${text.length} characters; more`);
   element.append(more);
 }

@@ -20,7 +20,7 @@ HOSTILE = [
     " closes </script><!-- and <![CDATA[ opens ]]> {{ 7 * 7 }} &lt;b&gt;",
     " turns \u202eright to left\u2066 and \u0000 nothing \u2028 here \ufeff",
     " emoji 👩‍👩‍👧‍👦 🏳️‍🌈 and é combining é",
-    " one line " + "x" * 20_000,
+    " one line " + "x" * 1_000_000,
     " the cat sat on the mat and the cat sat on the mat again and again and again and again",
 ]
 WORDS = ["tree", "river", "stone", "cloud", "ember", "harbour", "lantern", "meadow", "needle", "orchard"]
@@ -78,7 +78,7 @@ def _source(
     for at in range(count):
         for sample in range(samples):
             text = text_of(system, seed, sample, at)
-            ids = tuple(tokenizer.encode(text, add_special_tokens=False).ids)
+            ids = tuple(tokenizer.encode(text, add_special_tokens=False).ids) if len(text) < 10_000 else ()
             stop = "length" if at % 4 == 0 else "eos"
             made = Generation(f"docs/{at:06d}", sample, text, ids, stop, -1.0)
             rows.append(Row(f"Prompt {at} <b>says</b>", (1, 2), made))

@@ -53,7 +53,7 @@ def test_values_of_texts_come_from_the_store(shelf):
 def test_tokens_spell_their_text_or_are_not_told(shelf):
     tokenizer = Tokenizer.from_file(str(TOKENIZER))
     ends = TokenEnds(tokenizer)
-    for text in (*HOSTILE, text_of("human", 0, 0, 3)):
+    for text in (*(t[:5_000] for t in HOSTILE), text_of("human", 0, 0, 3)):
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         lengths = ends.lengths(text, ids, len(ids))
         assert sum(lengths) == len(text.encode("utf-16-le")) // 2
