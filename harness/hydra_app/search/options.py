@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ _NO_NUMBER = ("runtime.", "outputs_dir=", "name=", "plan_only=")  # words that c
 class Options:
     """A search, and how it is carried out."""
 
-    plan: Plan
+    plan: SearchPlan
     total: int
     """Settings that the study has at the end."""
     batch: int
@@ -71,8 +71,7 @@ def options_of(config: DictConfig) -> Options:
         _whole(node, "sampler_seed", 0), rungs, _whole(node, "reduction", 2),
     )  # fmt: skip
     plan.check()
-    plan = SearchPlan(f"{plan.name}-{_digest(plan)}", space, plan.objectives, plan.sampler, plan.options, plan.seed, rungs,
-                plan.reduction)  # fmt: skip
+    plan = replace(plan, name=f"{plan.name}-{_digest(plan)}")
     total = len(space.every()) if plan.method == GRID_SAMPLER else _whole(node, "trials", 1)
     processes = int(config.hydra.launcher.get("processes") or 1)
     batch = processes if node["batch"] == AUTO else _whole(node, "batch", 1)
