@@ -37,7 +37,7 @@ from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import token_ids
 from openended.harness.models.transformers import LanguageModel, load_model
 from openended.harness.registry import build, construct
-from openended.harness.run.session import pick_device
+from openended.harness.run.loaded import pick_device
 from openended.harness.signature import canonical
 
 log = logging.getLogger(__name__)

@@ -26,18 +26,21 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openended.harness.types import F64, I64
 
+N = TypeVar("N", np.uint8, np.bool_)
 Ids = Sequence[str] | NDArray[np.str_]
 """The prompt of each row of a side."""
 
 COUNT = 200  # values of a draw: 200 weights, or 100 splits into two
 LEVEL = 0.95
 LEAST = 10  # prompts below which nothing is said
+MOST = 200_000  # texts above which nothing is drawn: tables of (draws × texts) would fill the memory
 METHODS = {1: "bootstrap", 2: "halves"}  # rows of the draws → what they are
 SHARE = 0.9  # of the prompts in a subset
 _FLOOR = 0.25  # of the variance of the halves' difference: of what noise may leave of the covariance
@@ -146,45 +149,56 @@ class Plan:
 
     count: int = COUNT
     """Values drawn; even."""
-    _made: dict[tuple[str, tuple[str, ...]], NDArray[np.generic]] = field(default_factory=dict)
+    _made: dict[tuple[str, bytes], NDArray[Any]] = field(default_factory=dict)
 
     def enough(self, *sides: Ids) -> bool:
         """Say whether every side has enough prompts."""
         return self.count >= 4 and all(len(set(ids)) >= LEAST for ids in sides)
 
-    def weights(self, ids: Ids) -> F64:
+    def weights(self, ids: Ids) -> NDArray[np.uint8]:
         """Return the weight of each row in each draw, shape (count, rows)."""
-        names, row = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)
-        key = ("weights", tuple(names.tolist()))
-        if key not in self._made:
-            uniform = _numbers(names, self.count) / 2.0**64
-            self._made[key] = np.searchsorted(_POISSON, uniform).astype(np.float64)
-        made: F64 = self._made[key][:, row]  # type: ignore[assignment]
-        return made
+
+        def make(numbers: NDArray[np.uint64]) -> NDArray[np.uint8]:
+            return np.searchsorted(_POISSON, numbers / 2.0**64).astype(np.uint8)
+
+        return self._table("weights", ids, self.count, np.uint8, make)
 
     def halves(self, ids: Ids) -> NDArray[np.bool_]:
         """Return whether each row is in the first half of each split, shape (count / 2, rows)."""
-        names, row = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)
-        key = ("halves", tuple(names.tolist()))
-        if key not in self._made:
-            rank = np.argsort(np.argsort(_numbers(names, self.count // 2), axis=1), axis=1)
-            # An odd prompt goes to the first half of every second split.
-            size = len(names) // 2 + np.where(np.arange(len(rank)) % 2, 0, len(names) % 2)
-            self._made[key] = rank < size[:, None]
-        made: NDArray[np.bool_] = self._made[key][:, row]  # type: ignore[assignment]
-        return made
+
+        def make(numbers: NDArray[np.uint64]) -> NDArray[np.bool_]:
+            return _smallest(numbers, len(numbers) // 2)
+
+        return self._table("halves", ids, self.count // 2, np.bool_, make)
 
     def subsets(self, ids: Ids, share: float) -> NDArray[np.bool_]:
         """Return whether each row is in each random subset of a share of the prompts, shape (count, rows)."""
+
+        def make(numbers: NDArray[np.uint64]) -> NDArray[np.bool_]:
+            return _smallest(numbers, round(share * len(numbers)))
+
+        return self._table(f"subsets {share}", ids, self.count, np.bool_, make)
+
+    def _table(
+        self, name: str, ids: Ids, draws: int, kind: type[N], make: Callable[[NDArray[np.uint64]], NDArray[N]]
+    ) -> NDArray[N]:
+        """Return what is made of the random numbers of the prompts, draw by draw, for each row; kept for the next."""
         names, row = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)
-        rank = np.argsort(np.argsort(_numbers(names, self.count), axis=1), axis=1)
-        made: NDArray[np.bool_] = (rank < round(share * len(names)))[:, row]
-        return made
+        key = (name, hashlib.blake2b("\0".join(names.tolist()).encode(), digest_size=16).digest())
+        if key not in self._made:
+            hashes = _hashes(names)
+            made = np.empty((draws, len(names)), dtype=kind)
+            for draw in range(draws):
+                made[draw] = make(_numbers(hashes, draw))
+            self._made[key] = made
+        found: NDArray[Any] = self._made[key][:, row]
+        return found
 
     def sums(self, ids: Ids, rows: ArrayLike) -> F64:
         """Return the weighted sums of the rows' columns, shape (count, columns); rows of shape (rows, columns)."""
-        made: F64 = self.weights(ids) @ np.asarray(rows, dtype=np.float64)
-        return made
+        columns, weights = np.asarray(rows, dtype=np.float64), self.weights(ids)
+        parts = np.array_split(weights, max(1, self.count // 20))  # few draws at a time: they become float64
+        return np.concatenate([part.astype(np.float64) @ columns for part in parts])
 
     def mean(self, ids: Ids, values: F64, sizes: F64 | I64 | None = None) -> Replicates:
         """Return draws of the mean of values over rows, each weighed by its size; NaN is left out."""
@@ -219,15 +233,24 @@ class Plan:
         return Replicates(draws[None, :])
 
 
-def _numbers(names: NDArray[np.str_], draws: int) -> NDArray[np.uint64]:
-    """Return a random number for every (draw, name) that depends on the two alone, shape (draws, names).
+def _smallest(numbers: NDArray[np.uint64], size: int) -> NDArray[np.bool_]:
+    """Return where the smallest numbers are."""
+    inside = np.zeros(len(numbers), dtype=np.bool_)
+    inside[np.argsort(numbers, kind="stable")[:size]] = True
+    return inside
 
-    Source: splitmix64 (Steele, Lea and Flood 2014) over a keyed hash of the name.
-    """
+
+def _hashes(names: NDArray[np.str_]) -> NDArray[np.uint64]:
     digests = b"".join(hashlib.blake2b(str(n).encode(), digest_size=8, person=b"resampling").digest() for n in names)
-    state = np.frombuffer(digests, dtype="<u8").astype(np.uint64)[None, :]
-    state = state + np.arange(1, draws + 1, dtype=np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15)
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+
+
+def _numbers(hashes: NDArray[np.uint64], draw: int) -> NDArray[np.uint64]:
+    """Return a random number for each hash that depends on it and on the draw alone.
+
+    Source: splitmix64 (Steele, Lea and Flood 2014).
+    """
+    state = hashes + np.uint64((draw + 1) * 0x9E3779B97F4A7C15 % (1 << 64))
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    made: NDArray[np.uint64] = state ^ (state >> np.uint64(31))
-    return made
+    return state ^ (state >> np.uint64(31))

@@ -86,12 +86,59 @@ def read_examples(path: Path) -> Iterator[Example]:
 def _write(path: Path, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> int:
     import pyarrow as pa
 
+    def batches() -> Iterator[pa.RecordBatch]:
+        while chunk := list(islice(rows, _CHUNK)):
+            yield pa.RecordBatch.from_pylist(chunk, schema=schema)
+
+    return _write_batches(path, schema, batches())
+
+
+def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+    import pyarrow as pa
+
     count = 0
     with replacing(path, "wb") as handle, pa.ipc.new_stream(handle, schema) as writer:
-        while chunk := list(islice(rows, _CHUNK)):
-            writer.write_batch(pa.RecordBatch.from_pylist(chunk, schema=schema))
-            count += len(chunk)
+        for batch in batches:
+            writer.write_batch(batch)
+            count += batch.num_rows
     return count
+
+
+def write_in_order(path: Path, sources: Sequence[Path], order: Sequence[int] | NDArray[np.int64]) -> int:
+    """Write rows of files in another order, the bytes that writing them so at once gives; returns their number.
+
+    Args:
+        path: The new file.
+        sources: Files of one kind, of rows or of examples.
+        order: Numbers of rows, counted over all sources; which are left out is up to the caller.
+    """
+    import pyarrow as pa
+
+    found = [batch for source in sources for batch in _open(source)]
+    starts = np.cumsum([0, *(batch.num_rows for batch in found)])
+    wanted = np.asarray(order, dtype=np.int64)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for first in range(0, len(wanted), _CHUNK):
+            part = wanted[first : first + _CHUNK]
+            home = np.searchsorted(starts, part, side="right") - 1
+            by_home = np.argsort(home, kind="stable")
+            used, begins = np.unique(home[by_home], return_index=True)
+            pieces = [
+                found[b].take(pa.array(part[places] - starts[b]))
+                for b, places in zip(used, np.split(by_home, begins[1:]), strict=True)
+            ]
+            joined = pa.Table.from_batches(pieces).combine_chunks().to_batches()[0]
+            yield joined.take(pa.array(np.argsort(by_home)))
+
+    return _write_batches(path, _schema(sources[0]), batches())
+
+
+def _schema(path: Path) -> pa.Schema:
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
+        return reader.schema
 
 
 def _open(path: Path) -> Iterator[pa.RecordBatch]:
@@ -155,9 +202,12 @@ class Rows:
         return np.array([stop == "length" for stop in self._table["stop"].to_pylist()], dtype=bool)
 
     def __iter__(self) -> Iterator[Row]:
-        for r in self._table.to_pylist():
-            g = Generation(r["example_id"], r["sample"], r["text"], tuple(r["token_ids"]), r["stop"], r["log_prob"])
-            yield Row(r["prompt"], tuple(r["prompt_ids"]), g)
+        for batch in _open(self.path):
+            for start in range(0, batch.num_rows, _CHUNK):
+                for r in batch.slice(start, _CHUNK).to_pylist():
+                    stop, score = r["stop"], r["log_prob"]
+                    g = Generation(r["example_id"], r["sample"], r["text"], tuple(r["token_ids"]), stop, score)
+                    yield Row(r["prompt"], tuple(r["prompt_ids"]), g)
 
     def _ragged(self, name: str) -> Ragged:
         import pyarrow as pa
@@ -184,8 +234,3 @@ def join_ragged(left: Ragged, right: Ragged) -> Ragged:
     mask[places] = False
     values[mask] = right.values
     return Ragged(values, offsets)
-
-
-def sort_rows(rows: Sequence[Row]) -> list[Row]:
-    """Canonical order: by example id, then sample."""
-    return sorted(rows, key=lambda row: (row.generation.example_id, row.generation.sample))

@@ -75,11 +75,13 @@ class Ragged:
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[Any] | NDArray[Any]], dtype: Any) -> Ragged:  # noqa: ANN401
         """Pack rows into one array of `dtype`."""
-        arrays = [np.asarray(row, dtype=dtype) for row in rows]
-        offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
-        np.cumsum([len(a) for a in arrays], out=offsets[1:])
-        values = np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)
-        return cls(values, offsets)
+        held, lengths = bytearray(), [0]  # one row at a time beside the whole
+        for row in rows:
+            array = np.asarray(row, dtype=dtype)
+            held += array.tobytes()
+            lengths.append(len(array))
+        values = np.frombuffer(held, dtype=dtype) if held else np.zeros(0, dtype=dtype)
+        return cls(values, np.cumsum(lengths, dtype=np.int64))
 
     @property
     def lengths(self) -> I64:

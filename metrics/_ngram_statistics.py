@@ -46,9 +46,10 @@ def corpus_entropy(index: NgramIndex, order: int) -> float:
 
 def entropy_by_text(index: NgramIndex, order: int) -> F64:
     """Entropy of the n-grams of each text, shape (n,), nats; NaN for texts shorter than `order`."""
-    runs = index.runs(order)
-    count = runs.count.astype(np.float64)
-    weighted = np.bincount(runs.text, weights=count * np.log(count), minlength=len(index))
+    weighted = np.zeros(len(index))
+    for text, times in index.run_lengths(order):
+        count = times.astype(np.float64)
+        np.add.at(weighted, text, count * np.log(count))  # one after the other, so that no cut moves a bit
     size = index.sizes(order).astype(np.float64)
     size[size == 0] = np.nan
     return np.maximum(np.log(size) - weighted / size, 0.0)

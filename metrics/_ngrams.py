@@ -10,7 +10,7 @@ as packed integers (group, next token, position); the cost of a block does not d
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -130,6 +130,21 @@ class NgramIndex:
             out += np.bincount(text[1:][same], minlength=len(self))
         self._repeats[order] = out
         return out
+
+    def run_lengths(self, order: int) -> Iterator[tuple[NDArray[np.int32], I64]]:
+        """Yield (text, occurrences there) of `runs`, in their order, a bounded number at a time; nothing is kept."""
+        if order in self._runs:
+            yield self._runs[order].text, self._runs[order].count.astype(np.int64)
+            return
+        level = self.level(order)
+        for low, high in blocks(level.starts, CHUNK):
+            first, last = level.starts[low], level.starts[high]
+            text = self.text_of[level.positions[first:last]]
+            new = np.ones(len(text), dtype=np.bool_)
+            new[1:] = text[1:] != text[:-1]
+            new[level.starts[low:high] - first] = True
+            begin = np.flatnonzero(new)
+            yield text[begin], np.diff(begin, append=len(text))
 
     def runs(self, order: int) -> Runs:
         """Return the occurrences of an order by (n-gram, text); kept for the next metric that asks."""

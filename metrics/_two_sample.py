@@ -7,6 +7,7 @@ they stand in its signature.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from openended.harness.contract import Family, Features, Metric, Need, Resampling, Scope, Side
 from openended.harness.resampling import Plan, Replicates
+from openended.harness.rng import stream
 from openended.harness.types import F64, I64, Floats, MetricResult
 from openended.metrics._embeddings import check_sides
 from openended.metrics._quantizers import Assign, Buckets, QuantizerName, fit_quantizer, unfit_buckets
@@ -27,6 +29,8 @@ class TwoSample(Metric):
     resampling: ClassVar[Resampling] = "subsample"  # drawn twice, a text would sit at distance zero from itself
     sides: ClassVar[Literal["one", "two", "human"]] = "two"
     ceiling: ClassVar[bool] = True
+    most: ClassVar[int | None] = None
+    """Texts a side that can be compared in minutes, where the cost grows faster than their number."""
 
     scope: Scope
 
@@ -41,6 +45,31 @@ class TwoSample(Metric):
         if bool((order == np.arange(len(order))).all()):
             return rows
         return rows[order]
+
+    def within_reach(self, features: Features) -> tuple[Features, list[str]]:
+        """Return the features of at most `most` texts a side, and the note that says so; all of them where they fit.
+
+        Which texts are kept is drawn by their example ids, so that both sides keep the same prompts; how many stands in
+        the signature as well.
+        """
+        sides = (features.human, features.model)
+        if self.most is None or max(map(len, sides)) <= self.most:
+            return features, []
+        names, place = np.unique(np.concatenate([np.asarray(s.ids, dtype=np.str_) for s in sides]), return_inverse=True)
+        rank = stream(0, "within_reach").permutation(len(names))[place]
+        kept = [self._kept(s, own) for s, own in zip(sides, np.split(rank, [len(sides[0])]), strict=True)]
+        words = [f"{len(new)}of{len(old)}" for new, old in zip(kept, sides, strict=True)]
+        note = (
+            f"{len(kept[0]):,} of {len(sides[0]):,} human and {len(kept[1]):,} of {len(sides[1]):,} other texts were "
+            f"compared, drawn by their ids: {self.name} takes too long for more than {self.most:,} a side"
+        )
+        facts = {**features.facts, "n": "/".join(words)}
+        return replace(features, human=kept[0], model=kept[1], facts=facts), [note]
+
+    def _kept(self, side: Side, rank: NDArray[np.int64]) -> Side:
+        chosen = np.sort(np.argsort(rank, kind="stable")[: self.most])
+        need = self.needs()[0]
+        return Side(side.system, [side.ids[i] for i in chosen], {need: side.embeddings(need)[chosen]})
 
     def sorted_ids(self, side: Side) -> NDArray[np.str_]:
         """Return the example id of each of `sorted_rows`; samples of one prompt share theirs."""

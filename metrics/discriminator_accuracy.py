@@ -178,6 +178,7 @@ class DiscriminatorAccuracy(TwoSample):
     titles: ClassVar[Mapping[str, str]] = {"accuracy": "Disc. acc."}
     targets: ClassVar[Mapping[str, float]] = {"accuracy": 0.5}  # chance
 
+    most: ClassVar[int | None] = 100_000  # float64 copies of all rows, and hundreds of passes over them
     test_share: float = 0.2  # our choice: the paper's split is of its own data sets
     folds: int = 5  # scikit-learn's default
     seed: int = 25  # as MAUVE

@@ -144,6 +144,7 @@ class Kid(TwoSample):
     targets: ClassVar[Mapping[str, float]] = {"kid": 0.0}  # unbiased: below 0 as often as above for texts of one source
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"std_error": "none"}
 
+    most: ClassVar[int | None] = 50_000  # all pairs, as in knn_precision_recall
     degree: int = 3  # Bińkowski et al. 2018
     scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
 

@@ -141,6 +141,7 @@ class KnnPrecisionRecall(TwoSample):
 
     targets: ClassVar[Mapping[str, float]] = {"density": 1.0}  # section 3 of Naeem et al. 2020
 
+    most: ClassVar[int | None] = 50_000  # all pairs: two to three minutes a core
     k: int = 4  # Le Bronnec et al. 2024; prdc: 5, Kynkäänniemi et al.: 3
     explained_variance: float | None = 0.9  # Le Bronnec et al. 2024; null: no PCA
     rows: RowScale = "with_pca"  # Le Bronnec et al. 2024: unit L2 norm before PCA

@@ -104,7 +104,7 @@ class Length(Metric):
         square = np.maximum(sums[:, 2] / count - (sums[:, 1] / count) ** 2, 0.0)
         out["length_sd"] = Replicates(np.sqrt(square)[None, :])
         order = np.argsort(lengths, kind="stable")
-        below = np.cumsum(plan.weights(ids)[:, order], axis=1)
+        below = np.cumsum(plan.weights(ids)[:, order], axis=1, dtype=np.int64)
         half = below[:, -1:] / 2
         lower, upper = (below < half).sum(axis=1), (below <= half).sum(axis=1)
         middle = lengths[order][np.stack([lower, np.minimum(upper, len(lengths) - 1)])].mean(axis=0)

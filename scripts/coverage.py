@@ -10,6 +10,7 @@ different, which they are not. A share of 400 has a standard error of 1.1 points
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import time
 from collections import defaultdict
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.contract import Metric
+from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import members
 from openended.harness.resampling import Plan, Replicates, combined
 from scripts.worlds import MODEL, Writer, draw
@@ -50,7 +52,9 @@ def simulate(
     metric: Metric, n: int, worlds: int, seed: int = 0, writers: Sequence[Writer] = (MODEL, MODEL)
 ) -> list[Shares]:
     """Draw worlds and count."""
-    plan_count = 200
+    samples = samples_of(metric)
+    if not samples:
+        return []
     values: dict[str, list[float]] = defaultdict(list)
     errors: dict[str, list[float]] = defaultdict(list)
     ends: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -58,9 +62,9 @@ def simulate(
     methods: dict[str, str] = {}
     for world in range(worlds):
         rng = np.random.default_rng([seed, world])
-        plan = Plan(plan_count)
+        plan = Plan()
         made: list[dict[str, tuple[float, Replicates]]] = []
-        for features in draw(rng, n, metric, *writers):
+        for features in draw(rng, n, metric, *writers, samples=samples):
             result = metric.compute(features)
             found = metric.replicates(features, result, plan)
             made.append(
@@ -89,6 +93,16 @@ def simulate(
         wrong = float(np.mean(np.array(tests[key]) < 0.05))
         out.append(Shares(metric.name, key, methods[key], n, float(holds.mean()), wrong, ratio, len(own)))
     return out
+
+
+def samples_of(metric: Metric) -> int:
+    """Return how many texts a prompt the metric needs; 0 if it has no value on one system."""
+    for samples in (1, 3):
+        (features,) = draw(np.random.default_rng(0), 60, metric, MODEL, samples=samples)
+        with contextlib.suppress(UndefinedMetric):
+            metric.compute(features)
+            return samples
+    return 0
 
 
 def near_human(worlds: int = 2000, n: int = 200) -> str:

@@ -1,21 +1,20 @@
 #!/usr/bin/env python
 """How well the embedded default tells systems apart, by embedder, layer, pooling, length, size and clusters.
 
-    python scripts/docs_domain.py WORK          # texts, vectors and tables; what is in WORK already is not made again
+    python scripts/docs_domain.py WORK [--outputs DIR]      # what is in WORK already is not made again
 
-For every setting and score: the difference of two systems' means over the standard deviation over seeds, pooled over
-the systems. The tables of docs/docs_domain.md come from here: eight minutes on one core.
+1,000 texts a system are scored in two halves of 500 prompts. For every setting and score: the difference of two
+systems over the standard deviation of a score (what is left of the halves' differences when the mean difference of the
+halves, which all systems share, is taken off). The table of docs/docs_domain.md comes from here.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,57 +30,55 @@ from openended.metrics.frechet import frechet_distance  # noqa: E402
 from openended.metrics.knn_precision_recall import knn_precision_recall  # noqa: E402
 from openended.metrics.mauve import mauve  # noqa: E402
 
-N, LENGTH, SEEDS = 500, 64, (0, 1, 2)
+N, LENGTH = 1000, 64
 DEFAULT = {"embedder": "docs-m", "layer": -1, "pooling": "last", "n": 500, "length": LENGTH, "k": 50, "pca": 0.9}
 GRIDS = (
-    ["model=docs-s", "decoder=ancestral", f"seed={','.join(map(str, SEEDS))}"],
-    ["model=docs-s", "decoder=nucleus", "decoder.p=0.95,0.8", f"seed={','.join(map(str, SEEDS))}"],
-    ["model=docs-s", "decoder=temperature", "decoder.temperature=0.8", f"seed={','.join(map(str, SEEDS))}"],
-    ["model=docs-m", "decoder=ancestral", f"seed={','.join(map(str, SEEDS))}"],
-    ["model=docs-s", "decoder=greedy", "seed=0"],
+    ["model=docs-s,docs-m", "decoder=ancestral"],
+    ["model=docs-s", "decoder=nucleus", "decoder.p=0.8,0.9,0.95"],
+    ["model=docs-s", "decoder=temperature", "decoder.temperature=1.3"],
+    ["model=docs-s", "decoder=top_k", "decoder.k=20"],
+    ["model=docs-s", "decoder=greedy"],
 )
-PAIRS = (
-    ("docs-s ancestral", "docs-s nucleus p=0.95"), ("docs-s nucleus p=0.95", "docs-s nucleus p=0.8"),
-    ("docs-s ancestral", "docs-s temperature=0.8"), ("docs-s ancestral", "docs-m ancestral"),
+SYSTEMS = (
+    "docs-s ancestral", "docs-s nucleus p=0.95", "docs-s nucleus p=0.9", "docs-s nucleus p=0.8", "docs-s top_k k=20",
+    "docs-s temperature=1.3", "docs-m ancestral", "docs-s greedy",
 )  # fmt: skip
+SPREAD = SYSTEMS[:7]  # greedy is far from all and has a spread of its own
+PAIRS = ((0, 1), (1, 2), (2, 3), (0, 4), (0, 5), (0, 6))
 
 
-def texts(work: Path) -> dict[tuple[str, int], Path]:
-    """Make the texts and return (system, seed) → file of rows; the human side is (human, 0), more of it (human, 1)."""
-    common = ["task=docs", f"num_examples={N}", f"max_new_tokens={LENGTH}", "metric=[length]", f"outputs_dir={work}"]
-    common += ["runtime.progress=false"]
-    for number, grid in enumerate(GRIDS):
-        mark = work / f"grid-{number}"
-        if not mark.exists():
-            words = [sys.executable, "-m", "openended.harness", "-m", *grid, *common, f"name=g{number}"]
-            subprocess.run(words, check=True, cwd=work)
-            mark.touch()
-    found: dict[tuple[str, int], Path] = {}
-    for path in sorted(work.glob("runs/*/*/record.json")):
+def texts(outputs: Path, *, make: bool) -> dict[str, Path]:
+    """Return system → file of rows, made first if that is asked for."""
+    common = ["task=docs", f"num_examples={N}", f"max_new_tokens={LENGTH}", "metric=[length]", f"outputs_dir={outputs}"]
+    for number, grid in enumerate(GRIDS if make else ()):
+        words = [sys.executable, "-m", "openended.harness", "-m", *grid, *common, f"name=g{number}", "seed=0"]
+        subprocess.run(words, check=True, cwd=outputs)
+    found: dict[str, Path] = {}
+    for path in sorted(outputs.glob("runs/*/*/record.json")):
         record = read_json(path)
         spec = record["spec"]
         system = f"{spec['model']['title']} {spec['decoder']['title']}"
+        if system not in SYSTEMS or (spec["num_examples"], spec["max_new_tokens"]) != (N, LENGTH):
+            continue
         for name, entry in record["inputs"].items():
-            folder = work / "store" / str(entry)
             if name.startswith("generate:"):
-                found[system, int(spec["seed"] or 0)] = next(folder.glob("*.arrow"))
+                found[system] = next((outputs / "store" / str(entry)).glob("*.arrow"))
             if name.startswith("human:"):
-                found["human", 0] = folder / "human.arrow"
-                found["human", 1] = folder / "more.arrow"
+                found["human"] = outputs / "store" / str(entry) / "human.arrow"
     return found
 
 
-def vectors(work: Path, files: dict[tuple[str, int], Path]) -> Path:
-    """Embed every file under both models: last and mean states of the layers, two lengths, with and without prompt."""
+def vectors(work: Path, files: dict[str, Path]) -> Path:
+    """Embed every file: last and mean states of the layers, two lengths, with the prompt; docs-m also without it."""
     from openended.harness.models.spec import ModelSpec
     from openended.harness.models.transformers import load_model
 
     folder = work / "vectors"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, parents=True)
     for name in ("docs-m", "docs-s"):
         lm = load_model(ModelSpec(path=f"bundled:{name}"), device="cpu")
-        for (system, seed), path in files.items():
-            target = folder / f"{name}-{system}-{seed}.npz".replace(" ", "_")
+        for system, path in files.items():
+            target = folder / f"{name}-{system}.npz".replace(" ", "_")
             if not target.exists():
                 rows = Rows(path)
                 made = states(lm.model, list(rows.prompt_ids), list(rows.token_ids), whole=True, every=name == "docs-m")
@@ -123,82 +120,82 @@ def states(
     return made
 
 
-def settings(layers: dict[str, int]) -> Iterator[dict[str, object]]:
+def settings() -> Iterator[dict[str, object]]:
     """The default, and one or two things changed."""
-    yield {}
-    yield {"pooling": "mean"}
-    for layer in range(1, layers["docs-m"]):
-        for pooling in ("last", "mean"):
-            yield {"layer": layer, "pooling": pooling}
     for pooling in ("last", "mean"):
-        yield {"embedder": "docs-s", "pooling": pooling}
-        yield {"n": 250, "k": 25, "pooling": pooling}
-        yield {"length": 32, "pooling": pooling}
-        yield {"begin": "tail", "pooling": pooling}
-        for k in (25, 100):
-            yield {"k": k, "pooling": pooling}
-        for share in (0.5, 0.99):
-            yield {"pca": share, "pooling": pooling}
+        yield {"pooling": pooling}
+        yield {"pooling": pooling, "embedder": "docs-s"}
+        yield {"pooling": pooling, "begin": "tail"}
+        yield {"pooling": pooling, "layer": 3}
+        yield {"pooling": pooling, "length": 32}
+        yield {"pooling": pooling, "k": 25}
+        yield {"pooling": pooling, "k": 100}
+        yield {"pooling": pooling, "pca": 0.5}
+        yield {"pooling": pooling, "pca": 0.99}
+        yield {"pooling": pooling, "n": 250, "k": 25}
+    for layer in (1, 2, 4):
+        yield {"pooling": "mean", "layer": layer}
 
 
-def scores(folder: Path, files: Sequence[tuple[str, int]], changed: dict[str, object]) -> dict[str, dict[str, F64]]:
-    """Score → system → its values over seeds, under one setting."""
+def scores(folder: Path, changed: dict[str, object]) -> dict[str, F64]:
+    """Score → its values, shape (systems, halves), under one setting."""
     s = {**DEFAULT, "begin": "whole", **changed}
-    n, out = int(str(s["n"])), dict[str, dict[str, list[float]]]()
+    n, share = int(str(s["n"])), float(str(s["pca"]))
 
-    def load(system: str, seed: int) -> F64:
-        held = np.load(folder / f"{s['embedder']}-{system}-{seed}.npz".replace(" ", "_"))
+    def load(system: str, half: int) -> F64:
+        held = np.load(folder / f"{s['embedder']}-{system}.npz".replace(" ", "_"))
         layer = int(str(s["layer"])) % (1 + max(int(key.split("/")[1]) for key in held.files))
-        return held[f"{s['begin']}/{layer}/{s['pooling']}/{s['length']}"][:n].astype(np.float64)
+        begin = half * N // 2
+        return held[f"{s['begin']}/{layer}/{s['pooling']}/{s['length']}"][begin : begin + n].astype(np.float64)
 
-    human = load("human", 0)
-    share = float(str(s["pca"]))
-    for system, seed in files:
-        if (system, seed) == ("human", 0):
-            continue
-        model = load(system, seed)
-        clusters = mauve(human=human, model=model, num_buckets=int(str(s["k"])), explained_variance=share, restarts=1)
-        near = knn_precision_recall(human=human, model=model, explained_variance=share)
-        values = {"MAUVE": clusters.mauve, "precision": near.precision, "recall": near.recall,
-                  "Fréchet": frechet_distance(human=human, model=model)}  # fmt: skip
-        for score, value in values.items():
-            out.setdefault(score, {}).setdefault(system, []).append(float(value))
-    return {score: {system: np.array(v) for system, v in by.items()} for score, by in out.items()}
+    out: dict[str, list[list[float]]] = {}
+    human = [load("human", half) for half in (0, 1)]
+    for system in SYSTEMS:
+        made: dict[str, list[float]] = {}
+        for half in (0, 1):
+            sides = {"human": human[half], "model": load(system, half)}
+            near = knn_precision_recall(**sides, explained_variance=share)
+            values = {
+                "MAUVE": mauve(**sides, num_buckets=int(str(s["k"])), explained_variance=share, restarts=1).mauve,
+                "precision": near.precision,
+                "recall": near.recall,
+                "Fréchet": frechet_distance(**sides),
+            }
+            for score, value in values.items():
+                made.setdefault(score, []).append(float(value))
+        for score, halves in made.items():
+            out.setdefault(score, []).append(halves)
+    return {score: np.array(rows) for score, rows in out.items()}
 
 
-def line(by: dict[str, F64]) -> list[float]:
-    """Means of ancestral, nucleus 0.95, nucleus 0.8 and the ceiling, the seed sd, and the differences over it."""
-    sd = float(np.sqrt(np.mean([v.var(ddof=1) for v in by.values() if len(v) > 1])))
-    shown = ("docs-s ancestral", "docs-s nucleus p=0.95", "docs-s nucleus p=0.8", "docs-s temperature=0.8",
-             "docs-m ancestral", "docs-s greedy", "human")  # fmt: skip
-    apart = [float(by[b].mean() - by[a].mean()) / sd for a, b in PAIRS]
-    return [*(float(by[name].mean()) for name in shown), sd, *apart]
+def line(values: F64) -> tuple[F64, float, list[float]]:
+    """Means of the systems, the standard deviation of a score, and the differences of the pairs over it."""
+    apart = (values[: len(SPREAD), 0] - values[: len(SPREAD), 1]) / np.sqrt(2)
+    sd = float(apart.std(ddof=1))
+    means = values.mean(axis=1)
+    return means, sd, [float(means[b] - means[a]) / sd for a, b in PAIRS]
 
 
 def main() -> None:
-    """Make what is missing and print the tables."""
+    """Make what is missing and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("work", type=Path)
-    work = parser.parse_args().work
-    work.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("--outputs", type=Path, help="an outputs folder that holds the runs; else they are made")
+    options = parser.parse_args()
+    outputs = options.outputs or options.work / "outputs"
+    outputs.mkdir(parents=True, exist_ok=True)
     start = time.process_time()
-    files = texts(work)
-    print(f"texts {time.process_time() - start:.0f} s: {sorted(files)}", flush=True)
-    folder = vectors(work, files)
+    folder = vectors(options.work, texts(outputs, make=options.outputs is None))
     print(f"vectors {time.process_time() - start:.0f} s", flush=True)
-    layers = {"docs-m": max(int(k.split("/")[1]) for k in np.load(folder / "docs-m-human-0.npz").files)}
-    print("| setting | score | s anc | s .95 | s .8 | s t.8 | m anc | greedy | ceiling | sd | " +
-          " | ".join(f"{a} → {b}" for a, b in PAIRS) + " |")  # fmt: skip
-    done: list[object] = []
-    for changed in settings(layers):
-        for score, by in scores(folder, list(files), changed).items():
-            cells = line(by)
-            done.append({"setting": changed, "score": score, "cells": cells})
-            said = ", ".join(f"{k}={v}" for k, v in changed.items()) or "default"
-            print(f"| {said} | {score} | " + " | ".join(f"{x:.3f}" for x in cells[:8]) + " | " +
-                  " | ".join(f"{x:+.1f}" for x in cells[8:]) + " |", flush=True)  # fmt: skip
-    (work / "table.json").write_text(json.dumps(done, indent=1), encoding="utf-8")
-    print(f"all {time.process_time() - start:.0f} s; settings: {len(list(itertools.chain(settings(layers))))}")
+    titles = [*SYSTEMS, "sd", *(f"{SYSTEMS[a]} → {SYSTEMS[b]}" for a, b in PAIRS)]
+    print(f"| setting | score | {' | '.join(titles)} |\n|{' --- |' * (2 + len(titles))}", flush=True)
+    for changed in settings():
+        said = ", ".join(f"{k} {v}" for k, v in changed.items())
+        for score, values in scores(folder, changed).items():
+            means, sd, apart = line(values)
+            cells = [*(f"{x:.3f}" for x in means), f"{sd:.3f}", *(f"{x:+.1f}" for x in apart)]
+            print(f"| {said} | {score} | {' | '.join(cells)} |", flush=True)
+    print(f"all {time.process_time() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

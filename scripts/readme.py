@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Rewrites the README's blocks that are made from the code: metrics, decoders, tasks, the quick start's table.
+"""Rewrites what README.md and docs/reference.md have from the code: names, tables, the quick start's table.
 
 A block stands between `<!-- NAME -->` and `<!-- /NAME -->`. `--check` changes nothing and exits with 1 if one is stale.
 """
@@ -35,7 +35,7 @@ def metrics_table() -> str:
         reads = ", ".join(dict.fromkeys(f"{n.kind}" + (f" by {n.by}" if n.by else "") for n in metric.needs()))
         low, high = (("∞" if abs(b) == float("inf") else f"{b:g}") for b in metric.bounds)
         rows.append(
-            f"| [`{name}`](metrics/{name}.py) | {first_sentence(inspect.getmodule(cls))} | {reads} "
+            f"| [`{name}`](metrics/{name}.md) | {first_sentence(inspect.getmodule(cls))} | {reads} "
             f"| {arrows[metric.direction]} | {'−' if metric.bounds[0] == -float('inf') else ''}{low} to {high} |"
         )
     return "\n".join(rows)
@@ -64,13 +64,11 @@ def tasks_table() -> str:
     return "\n".join(rows)
 
 
-def speed_table() -> str:
-    """The rows of docs/benchmarks.md that have a peer or a limit, without the versions."""
-    rows = ["| work | against | ours | peer | ratio | asked |", "| --- | --- | ---: | ---: | ---: | --- |"]
-    for line in (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 8 and cells[5] not in ("–", "asked", "---"):
-            rows.append(f"| {' | '.join(cells[:6])} |")
+def names_table() -> str:
+    """All names in one table."""
+    rows = ["| | |", "| --- | --- |"]
+    for group, heading in (("metric", "Metrics"), ("decoder", "Decoders"), ("task", "Tasks")):
+        rows.append(f"| **{heading}** | {' '.join(f'`{name}`' for name in members(group))} |")
     return "\n".join(rows)
 
 
@@ -81,36 +79,42 @@ def table_alone(report: str) -> str:
     return "\n".join(lines[:at]) + "\n\n" + "\n\n".join(lines[at:])
 
 
-BLOCKS = {"METRICS": metrics_table, "DECODERS": decoders_table, "TASKS": tasks_table, "SPEED": speed_table}
+BLOCKS = {
+    "README.md": {"NAMES": names_table},
+    "docs/reference.md": {"METRICS": metrics_table, "DECODERS": decoders_table, "TASKS": tasks_table},
+}
 
 
-def rewrite(text: str, blocks: dict[str, str]) -> str:
+def rewrite(page: str, text: str, blocks: dict[str, str]) -> str:
     """Put the blocks between their marks."""
     for name, body in blocks.items():
         pattern = rf"<!-- {name} -->\n.*?<!-- /{name} -->"
         if not re.search(pattern, text, flags=re.DOTALL):
-            raise SystemExit(f"README.md: no block {name}")
+            raise SystemExit(f"{page}: no block {name}")
         made = f"<!-- {name} -->\n{body}\n<!-- /{name} -->"
         text = re.sub(pattern, lambda _, made=made: made, text, flags=re.DOTALL)
     return text
 
 
-def main() -> None:
-    """Rewrite or check README.md."""
+def main() -> int:
+    """Rewrite or check the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a block is stale")
     parser.add_argument("--quickstart", type=Path, help="the quick start's results.md: put its table into the README")
     options = parser.parse_args()
-    readme = ROOT / "README.md"
-    old = readme.read_text(encoding="utf-8")
-    blocks = {name: make() for name, make in BLOCKS.items()}
-    if options.quickstart:
-        blocks["QUICKSTART"] = table_alone(options.quickstart.read_text(encoding="utf-8"))
-    new = rewrite(old, blocks)
-    if options.check:
-        raise SystemExit(int(new != old))
-    readme.write_text(new, encoding="utf-8")
+    stale = 0
+    for page, makers in BLOCKS.items():
+        path = ROOT / page
+        old = path.read_text(encoding="utf-8")
+        blocks = {name: make() for name, make in makers.items()}
+        if options.quickstart and page == "README.md":
+            blocks["QUICKSTART"] = table_alone(options.quickstart.read_text(encoding="utf-8"))
+        new = rewrite(page, old, blocks)
+        stale += new != old
+        if not options.check:
+            path.write_text(new, encoding="utf-8")
+    return int(options.check and stale > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -59,12 +59,12 @@ def next_token_stats(
     import torch
 
     read = Ragged.from_rows(([*lm.lead(row), *row] for row in prompts), np.int64)
-    _check(lm, read, continuations)
+    check_rows(lm.context_length, read.lengths, continuations)
     tables = [QTable.empty(len(continuations.values)) for _ in decoders]
     limit = CHUNK_CPU if lm.device.type == "cpu" else CHUNK_GPU
     size = max(1, limit // lm.vocab_size)
     with torch.inference_mode():
-        for rows in _batches(read.lengths, continuations.lengths, batch_size):
+        for rows in batches_of(read.lengths, continuations.lengths, batch_size):
             _batch(lm, decoders, tables, read, continuations, rows, size, min_new_tokens)
             if advance is not None:
                 advance(int(continuations.lengths[rows].sum()))
@@ -77,19 +77,32 @@ def next_token_stats(
     ]
 
 
-def _check(lm: LanguageModel, prompts: Ragged, continuations: Ragged) -> None:
-    if len(prompts) != len(continuations):
-        raise DataError(f"expected a prompt for each continuation, got {len(prompts)} for {len(continuations)}")
-    longest = int(np.max(np.maximum(prompts.lengths, 1) + continuations.lengths - 1, initial=0))
-    if lm.context_length is not None and longest > lm.context_length:
+def check_rows(context_length: int | None, before: I64, continuations: Ragged) -> None:
+    """Refuse rows that do not pair, and texts that are longer than the context.
+
+    Args:
+        context_length: Positions of the model; None where there is no limit.
+        before: Tokens that the model reads before each continuation.
+        continuations: Token ids to score.
+
+    Raises:
+        DataError: Says which.
+    """
+    if len(before) != len(continuations):
+        raise DataError(f"expected a prompt for each continuation, got {len(before)} for {len(continuations)}")
+    longest = int(np.max(np.maximum(before, 1) + continuations.lengths - 1, initial=0))
+    if context_length is not None and longest > context_length:
         raise DataError(
-            f"a human text has {longest + 1} tokens with its prompt, the model {lm.context_length} positions; "
+            f"a human text has {longest + 1} tokens with its prompt, the model {context_length} positions; "
             "cut it with max_new_tokens"
         )
 
 
-def _batches(before: I64, scored: I64, batch_size: int) -> Iterator[list[int]]:
-    """Rows of like lengths, at most `BATCH_TOKENS` padded positions together; rows without tokens are left out."""
+def batches_of(before: I64, scored: I64, batch_size: int) -> Iterator[list[int]]:
+    """Rows of like lengths, at most `BATCH_TOKENS` padded positions together; rows without tokens are left out.
+
+    The rows of some of these batches, in their order, fall into the same batches again.
+    """
     lengths = before + scored
     order = np.argsort(-lengths, kind="stable")
     batch: list[int] = []

@@ -69,12 +69,12 @@ def work_quietly(configs: Sequence[DictConfig], parent: Parent) -> None:
     work(configs, parent)
 
 
-class _Launcher(Launcher):  # type: ignore[misc]
+class GridLauncher(Launcher):  # type: ignore[misc]
     """What the launchers share: composing the jobs, and what to do about those whose process died."""
 
-    def __init__(self, processes: int, least: int = 1) -> None:
+    def __init__(self, processes: int, least: int = 1, option: str = "processes") -> None:
         if processes < least:
-            raise SpecError(f"hydra.launcher.processes: expected {least} or more, got {processes}")
+            raise SpecError(f"hydra.launcher.{option}: expected {least} or more, got {processes}")
         self.processes = processes
         self._context: HydraContext | None = None
         self._config = OmegaConf.create()
@@ -114,7 +114,7 @@ class _Launcher(Launcher):  # type: ignore[misc]
         """Run the jobs; returns when each has a final state."""
 
 
-class Joblib(_Launcher):
+class Joblib(GridLauncher):
     """Processes on this machine, by joblib (its `loky` workers).
 
     Raises:
@@ -161,7 +161,7 @@ def _after_a_kill(configs: Sequence[DictConfig]) -> tuple[list[DictConfig], list
     return (waiting, running) if running else ([], waiting)
 
 
-class Submitit(_Launcher):
+class Submitit(GridLauncher):
     """Jobs of a cluster (Slurm), or processes on this machine, by submitit.
 
     Args:

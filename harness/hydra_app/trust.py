@@ -27,6 +27,7 @@ _ALLOWED = {
     "_target_": {
         "openended.harness.hydra_app.job.Watch",
         "hydra_plugins.openended.Union", "hydra_plugins.openended.Joblib", "hydra_plugins.openended.Submitit",
+        "hydra_plugins.openended.Ray",
         "hydra_plugins.openended.OptunaSweeper",
         f"{_BASIC}.basic_launcher.BasicLauncher", f"{_BASIC}.basic_sweeper.BasicSweeper",
     },

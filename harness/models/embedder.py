@@ -225,7 +225,7 @@ def _embed(
         ids = ids if len(ids) else np.array([lm.start_id])
         jobs.append(ForwardRow(i, ids, len(ids)))
     pool = Pool(spec.layer, spec.pooling, cuts, causal=causal)
-    forward.run(lm, jobs, rows=len(rows), pool=pool, nll=None, batch_size=batch_size, advance=advance)
+    lm.forward(jobs, rows=len(rows), pool=pool, nll=None, batch_size=batch_size, advance=advance)
     return embedded(lm, pool, np.array([len(row) + special for row in rows]), limits)
 
 

@@ -6,6 +6,7 @@ mask of its own, which is the fast way. A model that looks both ways gets the tr
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,6 +28,7 @@ Pooling = Literal["last", "first", "mean"]
 Advance = Callable[[int], None]
 # Logits held at once, in numbers: 64 MiB of float32.
 _LOGITS = 1 << 24
+_IN_MEMORY = 1 << 30  # bytes of vectors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,11 +126,20 @@ def _forward(
     return (found[-1], found[layer]), None if body else out.logits
 
 
+def vectors_for(rows: int, dim: int) -> NDArray[np.float32]:
+    """Return zeros of shape (rows, dim); very many lie in a temporary file (`TMPDIR`), which memory can do without."""
+    if 4 * rows * dim <= _IN_MEMORY:
+        return np.zeros((rows, dim), dtype=np.float32)
+    with tempfile.TemporaryFile() as handle:
+        mapped: NDArray[np.float32] = np.memmap(handle, np.float32, "w+", shape=(rows, dim))
+    return mapped
+
+
 def _keep_vectors(pool: Pool, states: torch.Tensor, batch: Sequence[ForwardRow], rows: int) -> None:
     import torch
 
     if not pool.vectors:
-        pool.vectors.extend(np.zeros((rows, states.shape[-1]), dtype=np.float32) for _ in pool.lengths)
+        pool.vectors.extend(vectors_for(rows, states.shape[-1]) for _ in pool.lengths)
     kept = [i for i, job in enumerate(batch) if job.row >= 0]
     if not kept:
         return

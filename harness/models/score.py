@@ -68,7 +68,7 @@ def token_nll(
         Float64 rows, one value a scored token.
     """
     jobs, out = scoring_rows(lm, prompts, continuations, include_prompt=include_prompt, bos=bos)
-    forward.run(lm, jobs, rows=len(out), pool=None, nll=out.values, batch_size=batch_size, advance=advance)
+    lm.forward(jobs, rows=len(out), pool=None, nll=out.values, batch_size=batch_size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return out
 
@@ -94,7 +94,7 @@ def embed_and_nll(
     jobs, out = scoring_rows(lm, prompts, continuations, include_prompt=include_prompt, bos=False)
     lengths = np.array([len(lm.lead(row)) + len(row) for row in joined(prompts, continuations)])
     pool = forward.Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
-    forward.run(lm, jobs, rows=len(out), pool=pool, nll=out.values, batch_size=batch_size, advance=advance)
+    lm.forward(jobs, rows=len(out), pool=pool, nll=out.values, batch_size=batch_size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return embedded(lm, pool, lengths, (limit,))[0], out
 

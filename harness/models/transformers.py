@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from openended.harness.errors import DataError, first_line
 from openended.harness.models.chat import load_template
 from openended.harness.models.families import attention
+from openended.harness.models.forward import Advance, ForwardRow, Pool, run
 from openended.harness.models.placement import DeviceMap, gather, require_accelerate
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import TextTokenizer, continuation_text, load_tokenizer
 from openended.harness.models.weights import check_weights
+from openended.harness.types import F64
 
 if TYPE_CHECKING:
     import torch
@@ -53,6 +55,19 @@ class LanguageModel:
         """Return what stands before a text of these ids: the beginning-of-text token, unless it is there already."""
         first = self.tokenizer.lead
         return () if tuple(ids[: len(first)]) == first else first
+
+    def forward(
+        self,
+        jobs: Sequence[ForwardRow],
+        *,
+        rows: int,
+        pool: Pool | None,
+        nll: F64 | None,
+        batch_size: int,
+        advance: Advance | None = None,
+    ) -> None:
+        """See `models.forward.run`."""
+        run(self, jobs, rows=rows, pool=pool, nll=nll, batch_size=batch_size, advance=advance)
 
     @property
     def start_id(self) -> int:

@@ -1,16 +1,19 @@
-"""Texts that answer no prompt of a run: all of a file's, beside human texts of any number."""
+"""Texts that answer no prompt of a run: all of a file's, beside human texts of any number.
+
+The file is read twice, and never held: what is said of all its texts is known before the first row is made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from openended.harness.contract import Tokenizer
 from openended.harness.errors import DataError
-from openended.harness.published.forms import read_generations
-from openended.harness.published.pairing import finished, with_text
+from openended.harness.published.forms import Published, read_generations
+from openended.harness.published.pairing import Taken, in_order, with_text
 from openended.harness.rows import Row
 from openended.harness.types import Generation
 
@@ -23,7 +26,7 @@ def import_loose(
     *,
     count: int | None,
     field: str | None = None,
-) -> tuple[list[Row], list[str]]:
+) -> Taken:
     """Take the texts of a file as they stand; a prompt that the file names and every text begins with is cut off.
 
     Args:
@@ -35,22 +38,44 @@ def import_loose(
         field: Where a record has its text; None: guessed.
 
     Raises:
-        DataError: If the file holds too few texts.
+        DataError: If the file holds too few texts, or none that says anything.
     """
-    found = [with_text(one, tokenizer) for one in islice(read_generations(path, field), count)]
-    if len(found) < (count or 1):
-        raise DataError(f"{path}: holds {len(found)} texts, got num_examples={count}; num_examples=all takes them all")
-    notes = []
-    if all(one.prompt and (one.text or "").startswith(one.prompt) for one in found):
-        found = [replace(one, text=(one.text or "")[len(one.prompt or "") :]) for one in found]
-        notes.append("every text began with its prompt, which was cut off")
-    empty = next((one for one in found if not (one.text or "").strip()), None)
-    if empty is not None and all(not (one.text or "").strip() for one in found):
-        raise DataError(f"{empty.where}: all {len(found)} texts of the file are empty")
-    pairs = [(_example(name(i)), replace(one, sample=None)) for i, one in enumerate(found)]
-    rows, more = finished(pairs, tokenizer, max_new_tokens)
-    return rows, [*notes, *more]
+    texts = _Loose(path, name, tokenizer, count, field)
+    found, prompted, first = 0, True, ""
+    whole, rest = False, False  # is there a text that says anything; one that does after its prompt
+    for one in texts.read():
+        found, first = found + 1, first or one.where
+        prompted = prompted and bool(one.prompt) and (one.text or "").startswith(one.prompt or "")
+        whole = whole or bool((one.text or "").strip())
+        rest = rest or bool((one.text or "")[len(one.prompt or "") :].strip())
+    if found < (count or 1):
+        raise DataError(f"{path}: holds {found} texts, got num_examples={count}; num_examples=all takes them all")
+    if not (rest if prompted else whole):
+        raise DataError(f"{first}: all {found} texts of the file are empty")
+    texts = replace(texts, prompted=prompted)
+    notes = ["every text began with its prompt, which was cut off"] if prompted else []
+    # Names in the order of the file are in the order of rows as long as they have one length.
+    sorted_by_name = len(name(found - 1)) == len(name(0))
+    return Taken(texts if sorted_by_name else in_order(list(texts)), tokenizer, max_new_tokens, notes)
 
 
-def _example(identity: str) -> Row:
-    return Row("", (), Generation(identity, 0, "", (), "length", float("nan")))
+@dataclass(frozen=True, slots=True)
+class _Loose:
+    """The texts of a file under their names, read anew each time."""
+
+    path: Path
+    name: Callable[[int], str]
+    tokenizer: Tokenizer | None
+    count: int | None
+    field: str | None
+    prompted: bool = False
+    """Every text begins with its prompt."""
+
+    def read(self) -> Iterator[Published]:
+        return (with_text(one, self.tokenizer) for one in islice(read_generations(self.path, self.field), self.count))
+
+    def __iter__(self) -> Iterator[tuple[Row, Published]]:
+        for i, one in enumerate(self.read()):
+            start = len(one.prompt or "") if self.prompted else 0
+            nothing = Generation(self.name(i), 0, "", (), "length", float("nan"))
+            yield Row("", (), nothing), replace(one, text=(one.text or "")[start:], sample=None)

@@ -16,7 +16,7 @@ whose MD5 is the one that they state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from openended.harness.errors import DataError
 from openended.harness.models.tokenizer import continuation_ids, continuation_text, first_words
 from openended.harness.published.forms import Published, read_generations
 from openended.harness.published.held import held
-from openended.harness.rows import Row, Rows, sort_rows
+from openended.harness.rows import Row, Rows
 from openended.harness.types import Generation, Stop
 
 LINE_DIGITS = 6  # tasks name a record that has no id by its number, `jsonl/000041`
@@ -33,7 +33,7 @@ LINE_DIGITS = 6  # tasks name a record that has no id by its number, `jsonl/0000
 
 def import_rows(
     path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None, field: str | None = None
-) -> tuple[list[Row], list[str]]:
+) -> Taken:
     """Pair a published system with the examples of a run.
 
     Args:
@@ -42,9 +42,6 @@ def import_rows(
         tokenizer: Makes the token ids, and cuts at `max_new_tokens`; None: texts alone, cut at as many words.
         max_new_tokens: As for generations of our own.
         field: Where a record has its text; None: guessed.
-
-    Returns:
-        Rows by example id and sample, and what a reader of the table must know.
 
     Raises:
         DataError: If an example has no text, or a text comes twice.
@@ -55,7 +52,7 @@ def import_rows(
 
 def import_texts(
     texts: Sequence[str], name: str, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
-) -> tuple[list[Row], list[str]]:
+) -> Taken:
     """Set texts that answer no prompt beside the examples of a run, row by row; otherwise as `import_rows`."""
     found = [Published(f"{name}, text {i}", i, text, paired=False) for i, text in enumerate(texts)]
     return _import(found, Path(name), prompts, tokenizer, max_new_tokens)
@@ -63,7 +60,7 @@ def import_texts(
 
 def _import(
     found: Sequence[Published], path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
-) -> tuple[list[Row], list[str]]:
+) -> Taken:
     examples = list(Rows(prompts))
     if not found:
         raise DataError(f"{path}: holds no generation")
@@ -77,25 +74,52 @@ def _import(
             notes.append("every text began with its prompt, which was cut off")
     elif any(one.token_ids is not None for one in found):
         raise DataError(f"{path}: the texts do not begin with the prompts of the task; use its official prompt length")
-    rows, more = finished(pairs, tokenizer, max_new_tokens)
-    return rows, [*notes, *more]
+    return Taken(in_order(pairs), tokenizer, max_new_tokens, notes)
 
 
-def finished(
-    pairs: Sequence[tuple[Row, Published]], tokenizer: Tokenizer | None, max_new_tokens: int | None
-) -> tuple[list[Row], list[str]]:
-    """Cut texts that belong to examples, and put them in order; returns them and what a reader must know."""
-    notes: list[str] = []
-    rows = [_row(example, one, tokenizer, max_new_tokens) for example, one in pairs]
-    cut = sum(r.generation.stop == "length" and one.stop is None for r, (_, one) in zip(rows, pairs, strict=True))
-    if cut:
-        notes.append(f"{cut} of {len(rows)} texts were cut at {max_new_tokens} {'tokens' if tokenizer else 'words'}")
-    if all(one.stop is None for _, one in pairs):
-        notes.append("the file does not say how texts ended: those not cut here count as ended")
-    empty = sum(not r.generation.text.strip() for r in rows)
-    if empty:
-        notes.append(f"{empty} of {len(rows)} generations are empty")
-    return _numbered(rows, pairs), notes
+class Taken:
+    """Texts beside their examples, of which rows are made one by one: a million of them are never held.
+
+    Args:
+        pairs: By example id and sample.
+        tokenizer: As for `import_rows`.
+        max_new_tokens: As for `import_rows`.
+        notes: What a reader must know already.
+    """
+
+    def __init__(
+        self,
+        pairs: Iterable[tuple[Row, Published]],
+        tokenizer: Tokenizer | None,
+        max_new_tokens: int | None,
+        notes: Sequence[str],
+    ) -> None:
+        self._pairs, self._tokenizer, self._most, self._notes = pairs, tokenizer, max_new_tokens, notes
+        self._count: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield the rows, cut to their length."""
+        count = self._count = Counter()
+        for example, one in self._pairs:
+            row = _row(example, one, self._tokenizer, self._most)
+            count["rows"] += 1
+            count["cut"] += row.generation.stop == "length" and one.stop is None
+            count["told"] += one.stop is not None
+            count["empty"] += not row.generation.text.strip()
+            yield row
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the table must know, once the rows were made."""
+        count, notes = self._count, list(self._notes)
+        if count["cut"]:
+            unit = "tokens" if self._tokenizer else "words"
+            notes.append(f"{count['cut']} of {count['rows']} texts were cut at {self._most} {unit}")
+        if not count["told"]:
+            notes.append("the file does not say how texts ended: those not cut here count as ended")
+        if count["empty"]:
+            notes.append(f"{count['empty']} of {count['rows']} generations are empty")
+        return notes
 
 
 def with_text(one: Published, tokenizer: Tokenizer | None) -> Published:
@@ -239,13 +263,16 @@ def _row(example: Row, one: Published, tokenizer: Tokenizer | None, max_new_toke
     return Row(example.prompt, example.prompt_ids, generation)
 
 
-def _numbered(rows: list[Row], pairs: Sequence[tuple[Row, Published]]) -> list[Row]:
-    """Sort rows; several for one example are its samples only where the file says so."""
-    times = Counter((row.generation.example_id, row.generation.sample) for row in rows)
-    for row, (_, one) in zip(rows, pairs, strict=True):
-        key = (row.generation.example_id, row.generation.sample)
-        if times[key] > 1:
-            raise DataError(
-                f"{one.where}: a second text for {key[0]!r}; number draws of one prompt by `sample`: 0, 1, …"
-            )
-    return sort_rows(rows)
+def in_order(pairs: Sequence[tuple[Row, Published]]) -> list[tuple[Row, Published]]:
+    """Sort by example id and sample; several for one example are its samples only where the file says so."""
+    times = Counter(map(_key, pairs))
+    twice = next((pair for pair in pairs if times[_key(pair)] > 1), None)
+    if twice is not None:
+        raise DataError(
+            f"{twice[1].where}: a second text for {_key(twice)[0]!r}; number draws of one prompt by `sample`: 0, 1, …"
+        )
+    return sorted(pairs, key=_key)
+
+
+def _key(pair: tuple[Row, Published]) -> tuple[str, int]:
+    return pair[0].generation.example_id, pair[1].sample or 0

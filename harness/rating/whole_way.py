@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from openended.harness import owner
-from openended.harness.errors import SpecError
 from openended.harness.io import write_text
 from openended.harness.rating.gather.collect import columns_of, gather, judgments, write_judgments
 from openended.harness.rating.gather.quality import quality_lines
@@ -69,8 +68,7 @@ def simulated_study(asked: str, human: Path, systems: Mapping[str, Path], folder
 
 
 def _small(protocol: StudyProtocol) -> StudyProtocol:
-    if protocol.judge and not protocol.items:
-        raise SpecError(f"{protocol.label}: no protocol for people")
+    """Return a protocol with as many raters as the example has; its prompts are counted when they are there."""
     return dataclasses.replace(protocol, items_a_sheet=_SHEET, raters=_RATERS[protocol.kind])
 
 

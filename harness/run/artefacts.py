@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openended.harness.contract import Task, Tokenizer
+from openended.harness.decoding.base import Prompt
 from openended.harness.errors import DataError, SpecError
 from openended.harness.io import read_json, replacing, write_json
 from openended.harness.models.chat import turns_of
 from openended.harness.models.tokenizer import continuation_ids, continuation_text, first_words
-from openended.harness.rows import Row, Rows, read_examples, sort_rows, write_examples, write_rows
+from openended.harness.rows import Row, Rows, read_examples, write_examples, write_in_order, write_rows
 from openended.harness.run.parts import Parts
 from openended.harness.types import Example, Generation, MetricResult, NextToken, Ragged, Stop
 
@@ -37,6 +38,7 @@ PROMPTS, HUMAN_ROWS = "prompts.arrow", "human.arrow"
 MORE = "more.arrow"
 DATA = "data.arrow"
 CHAT = "chat.arrow"
+_DRAWN = ".drawn.arrow"
 VECTORS = "embeddings.npy"
 
 
@@ -51,23 +53,29 @@ def make_examples(
     """
     skipped: Counter[str] = Counter()
     most = None if count is None else count + more
-    drawn = [_checked(e, task) for e in islice(task.examples(tokenizer, skipped), most)]
-    count = max(len(drawn), 1) if count is None else count
-    if len(drawn) < count:
+    ids: list[str] = []
+    drawn = folder / _DRAWN
+    write_examples(drawn, _checked(islice(task.examples(tokenizer, skipped), most), task, ids))
+    count = max(len(ids), 1) if count is None else count
+    if len(ids) < count:
         lost = f" ({sum(skipped.values())} records were passed over: {dict(skipped)})" if skipped else ""
-        raise SpecError(f"num_examples: task {task.name} holds {len(drawn)} examples, got num_examples={count}{lost}")
-    repeated = [name for name, times in Counter(e.id for e in drawn).items() if times > 1]
+        raise SpecError(f"num_examples: task {task.name} holds {len(ids)} examples, got num_examples={count}{lost}")
+    repeated = [name for name, times in Counter(ids).items() if times > 1] if len(set(ids)) < len(ids) else []
     if repeated:
         raise DataError(f"task {task.name}: example id {repeated[0]!r} comes more than once")
-    write_examples(folder / EXAMPLES, sorted(drawn[:count], key=lambda e: e.id))
-    write_examples(folder / SPARE, sorted(drawn[count:], key=lambda e: e.id))
-    return {"n": count, "spare": len(drawn) - count, "skipped": dict(sorted(skipped.items()))}
+    for name, part in ((EXAMPLES, range(count)), (SPARE, range(count, len(ids)))):
+        write_in_order(folder / name, [drawn], sorted(part, key=ids.__getitem__))
+    drawn.unlink()
+    return {"n": count, "spare": len(ids) - count, "skipped": dict(sorted(skipped.items()))}
 
 
-def _checked(example: Example, task: Task) -> Example:
-    if task.has_human() and not example.human.strip():
-        raise DataError(f"task {task.name}: example {example.id} has an empty human continuation")
-    return example
+def _checked(examples: Iterable[Example], task: Task, ids: list[str]) -> Iterator[Example]:
+    """Pass examples on and note their ids."""
+    for example in examples:
+        if task.has_human() and not example.human.strip():
+            raise DataError(f"task {task.name}: example {example.id} has an empty human continuation")
+        ids.append(example.id)
+        yield example
 
 
 def make_human(
@@ -75,19 +83,20 @@ def make_human(
 ) -> Mapping[str, Any]:
     """Write the prompts, and the human continuations cut to the length that the model may use."""
 
-    def rows(file: Path) -> list[Row]:
-        return [human_row(e, tokenizer, max_new_tokens) for e in read_examples(file)]
+    def rows(file: Path) -> Iterator[Row]:
+        return (human_row(e, tokenizer, max_new_tokens) for e in read_examples(file))
 
-    made = rows(examples / EXAMPLES)
-    nothing = [Generation(r.generation.example_id, 0, "", (), "length", float("nan")) for r in made]
-    prompts = [Row(r.prompt, r.prompt_ids, g) for r, g in zip(made, nothing, strict=True)]
-    write_rows(folder / PROMPTS, prompts)
-    write_rows(folder / HUMAN_ROWS, made)
-    more = rows(examples / SPARE)
-    write_rows(folder / MORE, more)
-    cut = sum(r.generation.stop == "length" for r in made)
-    longest = max((len(r.prompt_ids) for r in made), default=0)
-    return {"n": len(made), "cut": cut, "longest_prompt": longest, "more": len(more)}
+    count = write_rows(folder / HUMAN_ROWS, rows(examples / EXAMPLES))
+    more = write_rows(folder / MORE, rows(examples / SPARE))
+    made = Rows(folder / HUMAN_ROWS)
+    write_rows(folder / PROMPTS, (_unanswered(row) for row in made))
+    longest = int(made.prompt_ids.lengths.max(initial=0))
+    return {"n": count, "cut": int(made.stops.sum()), "longest_prompt": longest, "more": more}
+
+
+def _unanswered(row: Row) -> Row:
+    nothing = Generation(row.generation.example_id, 0, "", (), "length", float("nan"))
+    return Row(row.prompt, row.prompt_ids, nothing)
 
 
 def make_chat(folder: Path, examples: Path, template: ChatTemplate, tokenizer: Tokenizer) -> Mapping[str, Any]:
@@ -142,17 +151,19 @@ def make_generations(
     model reads the token ids of that file; the rows keep the plain prompts, which scorer and embedder read. A model
     without a tokenizer writes texts alone: `recode` makes their ids.
     """
-    from openended.harness.decoding.base import Prompt
-
-    asked = {(r.generation.example_id, s): r for r in Rows(prompts) for s in range(samples)}
+    asked = {row.generation.example_id: row for row in Rows(prompts)}
     parts = Parts(folder, flush_seconds)
-    done = parts.read()
-    have = {(row.generation.example_id, row.generation.sample) for row in done}
-    if done:
-        log.info("going on after %d of %d generations that an interrupted run left", len(done), len(asked))
-        advance(sum(len(row.generation.token_ids) for row in done))
-    read = {row.generation.example_id: row.prompt_ids for row in Rows(chat or prompts)}
-    todo = [Prompt(i, s, read[i], asked[i, s].prompt) for i, s in asked if (i, s) not in have]
+    have = {(row.generation.example_id, row.generation.sample) for row in parts.read()}
+    if have:
+        log.info("going on after %d of %d generations that an interrupted run left", len(have), len(asked) * samples)
+        advance(parts.count["tokens"])
+    read = {row.generation.example_id: row.prompt_ids for row in Rows(chat)} if chat else {}
+    todo = [
+        Prompt(i, s, read[i] if chat else row.prompt_ids, row.prompt)
+        for i, row in asked.items()
+        for s in range(samples)
+        if (i, s) not in have
+    ]
 
     def _with_ids(made: Generation, row: Row) -> Generation:
         if lm.tokenizer is not None or recode is None:
@@ -160,21 +171,15 @@ def make_generations(
         return replace(made, token_ids=tuple(continuation_ids(recode, row.prompt, row.prompt_ids, made.text)))
 
     def emit(generations: list[Generation]) -> None:
-        prompts_of = ((asked[g.example_id, g.sample], g) for g in generations)
-        rows = [Row(prompt.prompt, prompt.prompt_ids, _with_ids(g, prompt)) for prompt, g in prompts_of]
-        done.extend(rows)
-        parts.add(rows)
+        prompts_of = ((asked[g.example_id], g) for g in generations)
+        parts.add([Row(prompt.prompt, prompt.prompt_ids, _with_ids(g, prompt)) for prompt, g in prompts_of])
 
     lm.generate(
         todo, decoder, seed=seed, max_new_tokens=max_new_tokens, min_new_tokens=min_new_tokens,
         batch_size=batch_size, emit=emit, advance=advance, companions=companions,
     )  # fmt: skip
-    write_rows(folder / DATA, sort_rows(done))
-    parts.remove()
-    lengths = [len(row.generation.token_ids) for row in done]
-    ended = sum(row.generation.stop == "eos" for row in done)
-    facts = {"n": len(done), "tokens": sum(lengths), "ended": ended, "batch_size": batch_size, "device": str(lm.device)}
-    return {**facts, **lm.provenance()}
+    parts.join(folder / DATA)
+    return {**parts.count, "batch_size": batch_size, "device": str(lm.device), **lm.provenance()}
 
 
 def save_ragged(folder: Path, ragged: Ragged) -> None:

@@ -91,14 +91,13 @@ def take_in(settings: Settings, steps: Steps, drawn: Drawn) -> Source:
     def build(folder: Path) -> Mapping[str, Any]:
         tokenizer = tokenizer_of(steps, drawn.tokenizer_spec)
         if own is not None:
-            rows, notes = import_texts(own(), name, drawn.prompts, tokenizer, length)
+            taken = import_texts(own(), name, drawn.prompts, tokenizer, length)
         elif loose:
             numbered = f"{task.name}/{{:06d}}".format
-            rows, notes = import_loose(path, numbered, tokenizer, length, count=count, field=field)
+            taken = import_loose(path, numbered, tokenizer, length, count=count, field=field)
         else:
-            rows, notes = import_rows(path, drawn.prompts, tokenizer, length, field)
-        write_rows(folder / stages.DATA, rows)
-        return {"n": len(rows), "notes": notes}
+            taken = import_rows(path, drawn.prompts, tokenizer, length, field)
+        return {"n": write_rows(folder / stages.DATA, taken), "notes": taken.notes}
 
     inputs = {"file": file, "tokenizer": drawn.tokenizer} | ({} if loose else {"human": human})
     spec: dict[str, Any] = {"max_new_tokens": length} | ({"field": field} if field else {})

@@ -16,7 +16,7 @@ from openended.harness.contract import Features, Metric, Need
 from openended.harness.errors import DataError, HarnessError, UndefinedMetric, first_line
 from openended.harness.io import file_digest
 from openended.harness.record import ResultRow
-from openended.harness.resampling import Plan, Replicates
+from openended.harness.resampling import MOST, Plan, Replicates
 from openended.harness.rows import Rows
 from openended.harness.run import artefacts as stages
 from openended.harness.run.featurize import Featurizer
@@ -26,6 +26,7 @@ from openended.harness.signature import canonical, digest, signature
 from openended.harness.types import HUMAN, MetricResult
 from openended.metrics._raters import SIMULATED
 from openended.metrics._rows import ReadsFile
+from openended.metrics._two_sample import TwoSample
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,10 @@ class Measured:
     def row(self) -> ResultRow:
         """Return the line of the run record."""
         return ResultRow.of(self.system, self.metric, self.result, self.artefact)
+
+
+# Texts of a side from which on nothing derived is kept for the next metric: indexes of a million texts fill the memory.
+MANY = 200_000
 
 
 class _BrokenMetric(Exception):  # noqa: N818 - a mistake in its code, which must not take the others with it
@@ -79,7 +84,7 @@ class Measure:
             return Measured(system, metric, _undefined(metric, known, human, model, err), None)
 
         def build(folder: Path) -> Mapping[str, Any]:
-            features = self._features(metric, human, model, known)
+            features, notes = _within_reach(metric, self._features(metric, human, model, known))
             try:
                 result = metric.compute(features)
             except UndefinedMetric as err:
@@ -88,7 +93,9 @@ class Measure:
                 raise
             except Exception as err:
                 raise _BrokenMetric(f"failed with {type(err).__name__}: {first_line(err)}") from err
-            return stages.save_result(folder, with_intervals(metric, features, result, self.plan))
+            result = with_intervals(metric, features, result, self.plan)
+            _let_go(features)
+            return stages.save_result(folder, replace(result, notes=(*result.notes, *notes)))
 
         spec = {"metric": canonical(metric), "facts": dict(known), "system": "model" if system == HUMAN else system}
         if self.plan.count:
@@ -158,10 +165,24 @@ class Measure:
         return Path(path)
 
 
+def _within_reach(metric: Metric, features: Features) -> tuple[Features, list[str]]:
+    """Return what a metric compares of very many texts, and the note that says so."""
+    return metric.within_reach(features) if isinstance(metric, TwoSample) else (features, [])
+
+
+def _let_go(features: Features) -> None:
+    """Forget what a metric derived of very many texts."""
+    for side in (features.human, features.model):
+        if len(side) >= MANY:
+            side.memo.clear()
+
+
 def with_intervals(metric: Metric, features: Features, result: MetricResult, plan: Plan) -> MetricResult:
     """Add draws of the values and their intervals; what stands in the way becomes a note, and a line of the log."""
     if result.status != "ok" or not plan.count:
         return result
+    if max(len(features.human), len(features.model)) > MOST:
+        return replace(result, notes=(*result.notes, f"no interval: more than {MOST:,} texts"))
     try:
         made = metric.replicates(features, result, plan) if plan.enough(features.model.ids) else {}
     except Exception as err:

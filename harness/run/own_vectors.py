@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from openended.harness.errors import DataError
 from openended.harness.io import file_digest
 from openended.harness.rows import Rows
-from openended.harness.run.artefacts import MORE
+from openended.harness.run.artefacts import MORE, load_array
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Source, Steps
 from openended.harness.signature import digest
@@ -42,16 +42,20 @@ def _digest(path: Path) -> str:
 
 def _rows(path: Path, numbers: list[int], *, whole: bool) -> NDArray[np.float32]:
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as err:
+        array = load_array(path)
+    except DataError as err:
         raise DataError(f"features: {path}: not a .npy file of plain numbers ({err})") from err
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind != "f":
-        got = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else "an archive of arrays"
-        raise DataError(f"features: {path}: expected floats of shape (texts, dimensions), got {got}")
+    if array.ndim != 2 or array.dtype.kind != "f":
+        raise DataError(
+            f"features: {path}: expected floats of shape (texts, dimensions), got {array.dtype} {array.shape}"
+        )
     wanted = max(numbers, default=-1) + 1
     if len(array) < wanted or (whole and len(array) != wanted):
         raise DataError(
             f"features: {path}: {len(array)} rows for {wanted} texts; expected a row a text, in their order"
         )
-    made: NDArray[np.float32] = np.asarray(array[numbers], dtype=np.float32)
+    rows = np.asarray(numbers, dtype=np.int64)
+    # The texts of a file as they stand: then the vectors are read from the disk as they are needed.
+    taken = array[: len(rows)] if bool((rows == np.arange(len(rows))).all()) else array[rows]
+    made: NDArray[np.float32] = np.asarray(taken, dtype=np.float32)
     return made

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.contract import Side, Tokenizer
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import load_tokenizer, tokenizer_digest
+from openended.harness.run.loaded import LoadedModels
 from openended.harness.run.settings import Runtime
-from openended.harness.signature import canonical, digest
+from openended.harness.signature import digest
 from openended.harness.store import Store
-from openended.harness.types import Json
 
 if TYPE_CHECKING:
-    from openended.harness.decoding.base import Decoder
     from openended.harness.models.backend import Backend, BackendSpec
     from openended.harness.models.embedder import EmbedderSpec
+    from openended.harness.run.engine.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -57,17 +57,16 @@ class Sides:
         self._used = set()
 
 
-class Session:
+class Session(LoadedModels):
     """Keeps the last used models loaded; consecutive jobs of one process load each model once."""
 
     def __init__(self, store: Store) -> None:
+        super().__init__()
         self.store = store
-        self.loads: list[str] = []
-        """Title of every model loaded so far, in order."""
-        self._models: OrderedDict[str, Any] = OrderedDict()
         self._tokenizers: dict[str, Tokenizer] = {}
         self.sides = Sides()
         self._said: set[str] = set()
+        self._workers: tuple[Runtime, Cluster] | None = None
 
     def warn_once(self, text: str) -> None:
         """Log a warning that holds for many jobs of a session at the first of them alone."""
@@ -76,43 +75,37 @@ class Session:
             log.warning("%s", text)
 
     def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
-        """Return a model, loaded by its backend; the least recently used one is freed when too many are kept."""
-        spread = runtime.device_map
-
-        def load(device: str) -> Any:  # noqa: ANN401
-            return spec.load(device=device, device_map=spread)
-
-        reached = {name: canonical(getattr(spec, name)) for name in sorted(spec.carried)}
-        named: list[Any] = [spec.identity(), spread, *([reached] if reached else [])]
-        backend: Backend = self._load(named, spec.title, runtime, load)
-        return backend
-
-    def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, Backend]:
-        """Return the models that a decoder needs beside the one under test."""
-        return {name: self.model(spec, runtime) for name, spec in decoder.companions().items()}
+        """Return a model: in this process, or with `runtime.engine=ray` what sends rows to the workers that hold it."""
+        if runtime.engine != "ray":
+            return super().model(spec, runtime)
+        if isinstance(spec, ModelSpec):
+            return self._spread(spec, runtime)
+        self.warn_once(f"runtime.engine=ray: {spec.title} is a backend {spec.name}, which no worker holds")
+        return super().model(spec, runtime)
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
-        """Return what `features.embed` needs; a causal embedder shares its weights with a scorer of the same model."""
-        from openended.harness.models.embedder import load_embedder
+        """Return what `features.embed` needs."""
+        if runtime.engine == "ray" and spec.kind == "masked":
+            return self._spread(spec, runtime)
+        if runtime.engine == "ray" and spec.kind == "sentence":
+            self.warn_once(
+                f"embedder {spec.title}: a sentence encoder batches its texts itself and runs in one process"
+            )
+        return super().embedder(spec, runtime)
 
-        if spec.kind == "causal":
-            return self.model(spec.model_spec(), runtime)
-        return self._load(spec.identity(), spec.title, runtime, lambda d: load_embedder(spec, device=d))
+    def _spread(self, spec: ModelSpec | EmbedderSpec, runtime: Runtime) -> Backend:
+        from openended.harness.run.engine.cluster import Cluster
+        from openended.harness.run.engine.spread import spread
 
-    def _load(self, identity: Json, title: str, runtime: Runtime, load: Callable[[str], Any]) -> Any:  # noqa: ANN401
-        device = pick_device(runtime.device)
-        key = digest([identity, device])
-        if key in self._models:
-            self._models.move_to_end(key)
-            return self._models[key]
-        while len(self._models) >= runtime.keep_models:
-            self._models.popitem(last=False)
-        set_threads(runtime.threads)
-        started = time.monotonic()
-        self._models[key] = load(device)
-        self.loads.append(title)
-        log.info("loaded     %-34s on %s in %.1f s", title, device, time.monotonic() - started)
-        return self._models[key]
+        shape = replace(runtime, batch_size=1, feature_batch_size=1, flush_seconds=0.0, locking=True, progress=False)
+        if self._workers is None or self._workers[0] != shape:
+            self._models.clear()
+            self._workers = None  # the old ones end before others begin
+            self._workers = shape, Cluster(runtime)
+        workers = self._workers[1]
+        title = f"{spec.title} by {workers.count} workers"
+        backend: Backend = self._load([spec.identity(), "ray"], title, runtime, lambda _: spread(workers, spec))
+        return backend
 
     def tokenizer(self, spec: ModelSpec) -> Tokenizer:
         """Return a model's tokenizer; no weights are loaded."""
@@ -120,22 +113,3 @@ class Session:
         if key not in self._tokenizers:
             self._tokenizers[key] = load_tokenizer(spec)
         return self._tokenizers[key]
-
-
-def pick_device(name: str) -> str:
-    """Resolve `auto` to cuda, mps or cpu, in this order of preference."""
-    if name != "auto":
-        return name
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
-
-
-def set_threads(threads: int | None) -> None:
-    """Bound the CPU threads of torch; None leaves them as they are."""
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)

@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
 from openended.harness.contract import Metric, Spec, Task
 from openended.harness.decoding.base import Decoder
-from openended.harness.errors import SpecError, suggest
+from openended.harness.errors import MissingExtra, SpecError, suggest
 from openended.harness.models.backend import BackendSpec
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.placement import DeviceMap
@@ -29,6 +30,7 @@ _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report",
 _NAME = "name"  # of the runs; becomes `experiment`
 
 
+_ADDRESS = re.compile(r"(?!.*://)\S+:\d{1,5}")
 _DEVICE = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d{1,3})?")
 
 
@@ -50,6 +52,14 @@ class Runtime(Spec):
     """Finished generations are written at least this often: what a kill can cost."""
     threads: int | None = None
     """CPU threads of the numerical libraries; null leaves them as they are."""
+    engine: Literal["local", "ray"] = "local"
+    """Who runs the models: this process, or workers on the GPUs and machines of a Ray cluster (extra `ray`)."""
+    workers: int | None = None
+    """Workers of the engine `ray`, each with its own copy of the models; null: one a GPU; else one a machine."""
+    gpus_per_worker: float | None = None
+    """GPUs of each; a part of one is shared. null: 1 where the cluster has GPUs, else 0."""
+    ray_address: str | None = None
+    """The cluster: `auto` (the one that this machine is part of), `host:port`, or null: one on this machine alone."""
     keep_models: int = 4
     """Models kept loaded between the jobs of one process: as many as a run has at most (under test, scorer, embedder,
     amateur). The jobs of one model stand side by side in a grid, so none is loaded twice."""
@@ -70,6 +80,20 @@ class Runtime(Spec):
         whole = self.device_map is None or self.device == "auto"
         self.require(whole, "device_map", "null where a device is given (device=auto leaves the choice)")
         self.require(self.threads is None or self.threads >= 1, "threads", "1 or more, or null")
+        if self.engine == "ray":
+            self._check_ray()
+
+    def _check_ray(self) -> None:
+        self.require(self.workers is None or self.workers >= 1, "workers", "1 or more, or null")
+        gpus = self.gpus_per_worker
+        fits = gpus is None or 0 <= gpus < 1 or gpus == int(gpus) >= 1
+        self.require(fits, "gpus_per_worker", "a whole number, a part of 1, or null")
+        self.require(":" not in self.device, "device", "auto, cpu or cuda with engine=ray, which gives out the GPUs")
+        address = self.ray_address
+        named = address is None or address == "auto" or bool(_ADDRESS.fullmatch(address))
+        self.require(named, "ray_address", "auto, host:port or null")
+        if find_spec("ray") is None:
+            raise MissingExtra("ray", "ray")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,9 +108,9 @@ def main() -> None:
     """Write all pages."""
     nav = ["* [openended](index.md)", "* Tutorials"]
     nav += [f"    * [{title(DOCS / 'tutorials' / f'{t}.md')}](tutorials/{t}.md)" for t in TUTORIALS]
-    apart = {"index", "benchmarks", "reading"}
+    apart = {"index", "benchmarks", "reading", "reference"}
     guides = [p for p in sorted(DOCS.glob("*.md")) if p.stem not in apart]
-    nav += ["* [How to read these numbers](reading.md)", "* Guides"]
+    nav += ["* [How to read these numbers](reading.md)", "* [Reference](reference.md)", "* Guides"]
     nav += [f"    * [{title(p)}]({p.name})" for p in guides]
     for group, heading, make in (
         ("metric", "Metrics", metric_page),

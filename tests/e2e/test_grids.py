@@ -23,6 +23,7 @@ from tests.helpers import ROOT, openended
 LAUNCHERS = {
     "basic": [],
     "joblib": ["hydra/launcher=joblib"],
+    "ray": ["hydra/launcher=ray"],
     "submitit": ["hydra/launcher=submitit", "hydra.launcher.cluster=local", "hydra.launcher.processes=2"],
 }
 GRID = ["-m", "name=grid", "decoder=greedy,nucleus", "seed=0,1", "metric=[distinct_n,gen_ppl]"]
@@ -65,7 +66,8 @@ def _undated(path: Path) -> bytes:
 
 def logs(outputs: Path, err: str) -> list[str]:
     """What each process of a grid said on standard error; joblib's workers share theirs."""
-    return [err, *(p.read_text() for p in outputs.glob("grids/**/submitit/*_log.err"))]
+    found = [*outputs.glob("grids/**/submitit/*_log.err"), *outputs.glob("grids/**/ray/*.err")]
+    return [err, *(p.read_text() for p in found)]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,7 @@ def calm(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["joblib", "submitit"])
+@pytest.mark.parametrize("launcher", ["joblib", "ray", "submitit"])
 def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm, tmp_path):
     words = [*GRID, *SMALL, *LAUNCHERS[launcher]]
     done = in_a_process(*words, cwd=tmp_path)
@@ -105,7 +107,7 @@ def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["joblib", "submitit"])
+@pytest.mark.parametrize("launcher", ["joblib", "ray", "submitit"])
 def test_a_failed_job_of_a_worker_is_told_at_the_end(launcher, tmp_path):
     words = ["-m", "decoder=nucleus", "decoder.p=0.9,7", "metric=[distinct_n]", *SMALL, *LAUNCHERS[launcher]]
     done = in_a_process(*words, cwd=tmp_path)
@@ -180,7 +182,7 @@ def test_an_interrupt_leaves_everything_resumable_and_says_so(how, launcher, tmp
 
 @KILLS
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["joblib", "submitit"])
+@pytest.mark.parametrize("launcher", ["joblib", "ray", "submitit"])
 def test_workers_end_with_a_parent_that_was_killed(launcher, tmp_path):
     words = ["-m", "decoder=ancestral", "seed=0,1", *LONG, "num_examples=200", *LAUNCHERS[launcher]]
     with grid_process(words, tmp_path) as run:
@@ -204,10 +206,12 @@ def members(group: int) -> list[int]:
 
 @KILLS
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["joblib", "submitit"])
+@pytest.mark.parametrize("launcher", ["joblib", "ray", "submitit"])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_killed_worker_has_its_job_tried_once_more(times, launcher, tmp_path):
     """As the kernel does when memory runs out."""
+    if launcher == "ray" and times == 2:
+        pytest.skip("Ray takes a process that was there before, which this test cannot tell; see test_ray_launcher")
     words = ["-m", "decoder=greedy,ancestral", *LONG, *LAUNCHERS[launcher]]
     killed: set[int] = set()
 

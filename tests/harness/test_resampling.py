@@ -31,7 +31,7 @@ def test_a_prompt_is_drawn_alike_wherever_it_stands(plan):
     assert np.array_equal(plan.weights([i for i in IDS for _ in "ab"])[:, ::2], weights), "samples go with their prompt"
     assert set(halves.sum(axis=1)) == {150}
     assert set(subsets.sum(axis=1)) == {270}
-    assert {int(m.sum()) for m in plan.halves(IDS[:11])} == {5, 6}
+    assert {int(m.sum()) for m in plan.halves(IDS[:11])} == {5}
     # Poisson(1): mean and variance 1; 60,000 draws have a standard error of 0.004 and 0.007
     assert weights.mean() == pytest.approx(1, abs=0.03)
     assert weights.var() == pytest.approx(1, abs=0.05)

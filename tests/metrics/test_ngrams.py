@@ -147,3 +147,17 @@ def test_ids_beyond_int64_do_not_wrap():
     assert NgramIndex(rows_of([high, high])).level(1).types == 2
     packed = Ragged(np.array([2**63, 2**63 + 1, 2**63], dtype=np.uint64), np.array([0, 3]))
     assert NgramIndex(packed).level(1).types == 2
+
+
+@pytest.mark.parametrize("chunk", [1 << 4, 1 << 20])
+def test_run_lengths_are_those_of_the_runs_however_they_are_cut(chunk, monkeypatch):
+    from openended.metrics import _ngrams
+
+    monkeypatch.setattr(_ngrams, "CHUNK", chunk)
+    rng = np.random.default_rng(3)
+    rows = Ragged.from_rows((rng.integers(0, 5, n) for n in rng.integers(0, 30, 40)), np.int64)
+    for order in (1, 2, 3):
+        parts = list(_ngrams.NgramIndex(rows).run_lengths(order))
+        runs = _ngrams.NgramIndex(rows).runs(order)
+        assert np.array_equal(np.concatenate([text for text, _ in parts]), runs.text)
+        assert np.array_equal(np.concatenate([count for _, count in parts]), runs.count)

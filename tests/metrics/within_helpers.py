@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from openended.harness.contract import Features, Metric, Side
+from openended.harness.resampling import LEAST, Plan
 from openended.harness.types import F64, MetricResult
 from tests.helpers import ragged
 
@@ -36,6 +37,9 @@ def run(metric: Metric, ids: Sequence[str], data: Mapping[str, Any], others: Seq
 
 
 def check_rows(result: MetricResult, key: str) -> None:
-    """The values by row average to the value: what tests and intervals over examples rest on."""
+    """The values by row average to the value: what tests and intervals over examples rest on; and so there are draws."""
     rows = result.per_example[key]
     np.testing.assert_allclose(np.nanmean(rows), result.values[key], rtol=1e-12)
+    drawn = Plan(40).means([f"p/{i}" for i in range(len(rows))], {key: rows}, result.values)
+    assert key in drawn
+    assert len(rows) < LEAST or np.isfinite(drawn[key].std_error())

@@ -82,7 +82,7 @@ def test_its_machine_articles_are_a_ready_system(tmp_path: Path) -> None:
     examples = sorted(RealNews(path=str(path)).examples(None, Counter()), key=lambda e: e.id)
     nothing = [Row(e.prompt, (), Generation(e.id, 0, "", (), "length", float("nan"))) for e in examples]
     write_rows(tmp_path / "prompts.arrow", nothing)
-    rows, _ = import_rows(path, tmp_path / "prompts.arrow", None, None)
+    rows = import_rows(path, tmp_path / "prompts.arrow", None, None)
     assert [r.generation.text for r in rows] == [f"Body {i} of machine." for i in range(4)]
 
 

@@ -16,7 +16,7 @@ from openended.harness.models.openai import ServerSpec
 from openended.harness.models.servers.client import FIRST_PAUSE, LONGEST_PAUSE, Client, UnreachableError
 from openended.harness.models.servers.exchange import Exchange
 from openended.harness.models.servers.facts import Facts, ask_facts
-from openended.harness.models.servers.probe import Probe, Report
+from openended.harness.models.servers.probe import Probe, ProbeReport
 from openended.harness.models.servers.requests import Speech
 from openended.harness.models.tokenizer import TextTokenizer
 from openended.harness.signature import canonical, digest
@@ -41,7 +41,7 @@ class Belief:
         self._lead = tokenizer.lead if tokenizer is not None else ()
         self.facts: dict[int, Facts] = {}
         """Number of an endpoint → what it told of itself."""
-        self._reports: dict[str, Report] = {}
+        self._reports: dict[str, ProbeReport] = {}
         self._last = ""
 
     @property
@@ -77,7 +77,7 @@ class Belief:
             log.info("probed     %-34s %s", self.spec.title, reports[0].line())
         return places
 
-    async def _probe(self, client: Client, speech: Speech, place: int, decoder: Decoder | None) -> Report:
+    async def _probe(self, client: Client, speech: Speech, place: int, decoder: Decoder | None) -> ProbeReport:
         server = Exchange(client, speech, [place], self.tokenizer, self._lead)
         probe = Probe(server, self.tokenizer, self.vocab_size, decoder, self.facts[place].context)
         return await probe.run()

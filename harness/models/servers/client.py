@@ -41,8 +41,10 @@ class UnreachableError(DataError):
 class _Failed(Exception):  # noqa: N818 - never leaves this module
     """A try that another one may mend."""
 
-    def __init__(self, said: str, *, wait: float | None = None, gone: bool = False) -> None:
+    def __init__(self, said: str, *, wait: float | None = None, gone: bool = False, broken: bool = False) -> None:
         super().__init__(said)
+        self.broken = broken
+        """It answers, with an error of its own."""
         self.wait = wait
         """What the server asks for, seconds."""
         self.gone = gone
@@ -95,6 +97,8 @@ class Client:
         try:
             return await self._once(place, path, None)
         except _Failed as err:
+            if err.broken:
+                return None
             raise UnreachableError(f"server {self.endpoints[place]}: {err}") from err
         except DataError:
             return None
@@ -155,7 +159,8 @@ class Client:
         except httpx.HTTPError as err:
             raise _Failed(f"does not answer ({type(err).__name__}: {self._safe(str(err))})", gone=True) from err
         if reply.status_code in _PASSING:
-            raise _Failed(f"answers {reply.status_code}: {self._safe(said(reply))}", wait=_asked_to_wait(reply))
+            told = f"answers {reply.status_code}: {self._safe(said(reply))}"
+            raise _Failed(told, wait=_asked_to_wait(reply), broken=reply.status_code == 500)
         where = f"server {self.endpoints[place]}"
         if not reply.is_success:
             raise DataError(f"{where}: {reply.status_code} for {path}: {self._safe(said(reply))}")

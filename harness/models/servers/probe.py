@@ -14,7 +14,7 @@ from openended.harness.models.servers.certified import CERTIFIABLE, head_of
 from openended.harness.models.servers.draws import FALSE_ALARMS, strange, strangest
 from openended.harness.models.servers.exchange import Exchange
 from openended.harness.models.servers.positions import read_echo
-from openended.harness.models.servers.prompts import AGAIN, BEGINNINGS, DRAWS, Prompts
+from openended.harness.models.servers.prompts import AGAIN, BEGINNINGS, DRAWS, ProbePrompts
 from openended.harness.models.servers.replies import Listing, finished
 from openended.harness.models.servers.sampling import NEUTRAL, Sampling, sampling_of
 
@@ -29,7 +29,7 @@ LENGTH = 8
 
 
 @dataclass(slots=True)
-class Report:
+class ProbeReport:
     """What a probe found."""
 
     passed: list[str] = field(default_factory=list)
@@ -63,13 +63,13 @@ class Probe:
     decoder: Decoder | None
     context: int | None = None
     salt: int = 0
-    report: Report = field(default_factory=Report)
-    prompts: Prompts = field(init=False)
+    report: ProbeReport = field(default_factory=ProbeReport)
+    prompts: ProbePrompts = field(init=False)
 
     def __post_init__(self) -> None:
-        self.prompts = Prompts(self.server, self.salt)
+        self.prompts = ProbePrompts(self.server, self.salt)
 
-    async def run(self) -> Report:
+    async def run(self) -> ProbeReport:
         """Make all checks that the dialect allows."""
         made = sampling_of(self.decoder) if self.decoder is not None else None
         drawing = self.decoder is not None and self.decoder.stochastic

@@ -28,7 +28,7 @@ FULL = 0.97
 
 
 @dataclass
-class Prompts:
+class ProbePrompts:
     """The prompts of one probe.
 
     Args:

@@ -321,3 +321,14 @@ def test_importing_features_imports_no_torch() -> None:
 
     code = "import sys, openended.harness.models.embedder; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).parents[3]).returncode == 0
+
+
+def test_very_many_vectors_lie_in_a_file(monkeypatch, lm):
+    from openended.harness.models import forward
+
+    texts, none = rows(2, 9, 1, 9), ragged([EMPTY] * 9)
+    want = f.embed(lm, spec(), none, texts, batch_size=4).vectors
+    monkeypatch.setattr(forward, "_IN_MEMORY", 0)
+    made = f.embed(lm, spec(), none, texts, batch_size=4).vectors
+    assert isinstance(made, np.memmap)
+    assert np.array_equal(made, want)

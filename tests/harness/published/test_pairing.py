@@ -52,6 +52,11 @@ def lines(tmp_path: Path, rows: list[Any], name: str = "g.jsonl") -> Path:
     return path
 
 
+def taken(*asked: Any) -> tuple[list[Row], list[str]]:
+    made = g.import_rows(*asked)
+    return list(made), made.notes
+
+
 def texts(rows: list[Row]) -> list[str]:
     return [row.generation.text for row in rows]
 
@@ -59,7 +64,7 @@ def texts(rows: list[Row]) -> list[str]:
 @pytest.mark.parametrize("field", ["text", "generation", "generated_text", "gen_text", "completion", "continuation"])
 def test_texts_are_paired_by_id(tmp_path: Path, prompts: Path, field: str) -> None:
     path = lines(tmp_path, [{"id": i, field: f" g{i}"} for i in (2, 0, 1)])
-    rows, notes = g.import_rows(path, prompts, None, None)
+    rows, notes = taken(path, prompts, None, None)
     assert texts(rows) == [" g0", " g1", " g2"]
     assert [r.prompt for r in rows] == ["P0", "P1", "P2"]
     assert notes == [
@@ -71,18 +76,18 @@ def test_texts_are_paired_by_id(tmp_path: Path, prompts: Path, field: str) -> No
 @pytest.mark.parametrize("identity", ["jsonl/000001", "000001", "1", 1])
 def test_ids_may_be_long_or_short(tmp_path: Path, identity: Any) -> None:
     prompts = prompts_file(tmp_path, {"jsonl/000001": "P"})
-    rows, _ = g.import_rows(lines(tmp_path, [{"id": identity, "text": " x"}]), prompts, None, None)
+    rows, _ = taken(lines(tmp_path, [{"id": identity, "text": " x"}]), prompts, None, None)
     assert rows[0].generation.example_id == "jsonl/000001"
 
 
 def test_ids_that_count_from_one_do_not_pair_where_prompts_disagree(tmp_path: Path, prompts: Path) -> None:
     path = lines(tmp_path, [{"id": i + 1, "prompt": f"P{i}", "text": f" g{i}"} for i in range(3)])
-    assert texts(g.import_rows(path, prompts, None, None)[0]) == [" g0", " g1", " g2"]
+    assert texts(taken(path, prompts, None, None)[0]) == [" g0", " g1", " g2"]
 
 
 def test_texts_are_paired_by_prompt_and_the_rest_counted(tmp_path: Path, prompts: Path) -> None:
     path = lines(tmp_path, [{"prompt": f"P{i}", "text": f" g{i}"} for i in (7, 2, 1, 0)])
-    rows, notes = g.import_rows(path, prompts, None, None)
+    rows, notes = taken(path, prompts, None, None)
     assert texts(rows) == [" g0", " g1", " g2"]
     assert "1 texts of the file answer no example of this run" in notes
 
@@ -90,7 +95,7 @@ def test_texts_are_paired_by_prompt_and_the_rest_counted(tmp_path: Path, prompts
 def test_texts_are_paired_by_order_where_neither_side_has_ids(tmp_path: Path) -> None:
     prompts = prompts_file(tmp_path, {f"webtext/{i:06d}": "P" for i in (0, 2)})
     path = lines(tmp_path, [{"text": f" g{i}"} for i in range(4)])
-    rows, notes = g.import_rows(path, prompts, None, None)
+    rows, notes = taken(path, prompts, None, None)
     assert texts(rows) == [" g0", " g2"]
     assert notes[:2] == [
         "paired by order: neither file has ids, so line i answers record i",
@@ -101,14 +106,14 @@ def test_texts_are_paired_by_order_where_neither_side_has_ids(tmp_path: Path) ->
 def test_examples_with_ids_are_not_paired_by_order(tmp_path: Path) -> None:
     prompts = prompts_file(tmp_path, {"jsonl/a": "P", "jsonl/b": "Q"})
     with pytest.raises(DataError, match=r"the examples have ids \('jsonl/a', 'jsonl/b'\), its lines have neither"):
-        g.import_rows(lines(tmp_path, [{"text": "x"}, {"text": "y"}]), prompts, None, None)
+        taken(lines(tmp_path, [{"text": "x"}, {"text": "y"}]), prompts, None, None)
 
 
 def test_a_partial_match_of_ids_names_the_first_that_fail(tmp_path: Path) -> None:
     prompts = prompts_file(tmp_path, {f"jsonl/{i}": "P" for i in "abcde"})
     rows = [{"id": i, "text": "x"} for i in ("a", "v", "w", "y", "z")]
     with pytest.raises(DataError) as told:
-        g.import_rows(lines(tmp_path, rows), prompts, None, None)
+        taken(lines(tmp_path, rows), prompts, None, None)
     assert "no text for 4 of 5 examples: 'jsonl/b', 'jsonl/c', 'jsonl/d', …" in str(told.value)
     assert "ids of the file that are none of the task: 'v', 'w', 'y', …" in str(told.value)
 
@@ -116,34 +121,34 @@ def test_a_partial_match_of_ids_names_the_first_that_fail(tmp_path: Path) -> Non
 def test_ids_that_match_nothing_never_fall_back_to_order(tmp_path: Path, prompts: Path) -> None:
     rows = [{"id": f"x{i}", "text": f" g{i}"} for i in range(3)]
     with pytest.raises(DataError, match="no text for 3 of 3 examples"):
-        g.import_rows(lines(tmp_path, rows), prompts, None, None)
+        taken(lines(tmp_path, rows), prompts, None, None)
 
 
 def test_every_line_has_an_id_or_none_has(tmp_path: Path, prompts: Path) -> None:
     rows = [{"id": 0, "text": "a"}, {"text": "b"}, {"id": 2, "text": "c"}]
     with pytest.raises(DataError, match=r"g\.jsonl:2: no id, though other lines have one"):
-        g.import_rows(lines(tmp_path, rows), prompts, None, None)
+        taken(lines(tmp_path, rows), prompts, None, None)
 
 
 def test_prompts_that_disagree_with_the_ids_are_an_error_where_they_cannot_pair(tmp_path: Path) -> None:
     prompts = prompts_file(tmp_path, {"jsonl/a": "P", "jsonl/b": "P"})
     rows = [{"id": "a", "prompt": "P", "text": "x"}, {"id": "b", "prompt": "other", "text": "y"}]
     with pytest.raises(DataError, match=r"g\.jsonl:2: its prompt is not that of jsonl/b"):
-        g.import_rows(lines(tmp_path, rows), prompts, None, None)
+        taken(lines(tmp_path, rows), prompts, None, None)
 
 
 def test_a_prompt_that_begins_every_text_is_cut_off(tmp_path: Path, prompts: Path) -> None:
     rows = [[{"prompt": f"P{i}", "gen_text": f"P{i} g{i}", "gold_ref": f"P{i} h"}] for i in range(3)]
-    made, notes = g.import_rows(lines(tmp_path, rows), prompts, None, None)
+    made, notes = taken(lines(tmp_path, rows), prompts, None, None)
     assert texts(made) == [" g0", " g1", " g2"]
     assert "every text began with its prompt, which was cut off" in notes
     path = lines(tmp_path, [{"id": 0, "text": "P0 x"}, {"id": 1, "text": "y"}, {"id": 2, "text": "z"}])
-    assert texts(g.import_rows(path, prompts, None, None)[0]) == ["P0 x", "y", "z"]
+    assert texts(taken(path, prompts, None, None)[0]) == ["P0 x", "y", "z"]
 
 
 def test_tokens_and_the_cut(tmp_path: Path, prompts: Path) -> None:
     path = lines(tmp_path, [{"id": i, "text": "abcdef"[: 2 * i], "stop": "eos"} for i in range(3)])
-    rows, notes = g.import_rows(path, prompts, Codes(), 3)
+    rows, notes = taken(path, prompts, Codes(), 3)
     assert texts(rows) == ["", "ab", "abc"]
     assert [r.generation.stop for r in rows] == ["eos", "eos", "length"]
     assert rows[2].generation.token_ids == (97, 98, 99)
@@ -153,15 +158,15 @@ def test_tokens_and_the_cut(tmp_path: Path, prompts: Path) -> None:
 def test_draws_of_one_prompt_are_numbered(tmp_path: Path) -> None:
     prompts = prompts_file(tmp_path, {"jsonl/000000": "P"})
     path = lines(tmp_path, [{"id": 0, "sample": s, "text": f"s{s}"} for s in (1, 0)])
-    assert texts(g.import_rows(path, prompts, None, None)[0]) == ["s0", "s1"]
+    assert texts(taken(path, prompts, None, None)[0]) == ["s0", "s1"]
     path = lines(tmp_path, [{"id": 0, "text": "a"}, {"id": 0, "text": "b"}])
     with pytest.raises(DataError, match=r"g\.jsonl:1: a second text for 'jsonl/000000'"):
-        g.import_rows(path, prompts, None, None)
+        taken(path, prompts, None, None)
 
 
 def test_gpt2_output_samples_answer_no_prompt(tmp_path: Path, prompts: Path) -> None:
     rows = [{"id": 255000 + i, "ended": i != 1, "length": 3, "text": f"doc {i}"} for i in range(5)]
-    made, notes = g.import_rows(lines(tmp_path, rows, "xl-1542M-k40.test.jsonl"), prompts, None, None)
+    made, notes = taken(lines(tmp_path, rows, "xl-1542M-k40.test.jsonl"), prompts, None, None)
     assert texts(made) == ["doc 0", "doc 1", "doc 2"]
     assert [r.prompt for r in made] == ["", "", ""]
     assert [r.generation.stop for r in made] == ["eos", "length", "eos"]
@@ -175,10 +180,10 @@ def test_grover_machine_articles(tmp_path: Path) -> None:
         {"article": "machine text", "label": "machine", "ind30k": 7, "split": "test", "top_p": 0.94},
         {"article": "other", "label": "machine", "ind30k": 8, "split": "val"},
     ]
-    made, _ = g.import_rows(lines(tmp_path, rows), prompts, None, None)
+    made, _ = taken(lines(tmp_path, rows), prompts, None, None)
     assert texts(made) == ["machine text"]
     rows = [{"title": "T", "text": "h", "inst_index": 7, "gens_article": ["a", "b"], "top_ps": [0.9, 0.9]}]
-    made, _ = g.import_rows(lines(tmp_path, rows), prompts, None, None)
+    made, _ = taken(lines(tmp_path, rows), prompts, None, None)
     assert [(r.generation.sample, r.generation.text) for r in made] == [(0, "a"), (1, "b")]
 
 
@@ -195,7 +200,7 @@ IDS = [[80, 48, 97, 98, 50256, 50256], [80, 49, 99, 100, 101, 102], [80, 50, 502
 def test_the_mauve_archive(tmp_path: Path, prompts: Path, protocol: int) -> None:
     path = tmp_path / "a.p"
     path.write_bytes(pickle.dumps([IDS, [True, False, True], 0.5, "x"], protocol=protocol))
-    rows, notes = g.import_rows(path, prompts, Codes(), 1024)
+    rows, notes = taken(path, prompts, Codes(), 1024)
     assert texts(rows) == ["ab", "cdef", ""]
     assert rows[1].generation.token_ids == (99, 100, 101, 102)
     assert [r.generation.stop for r in rows] == ["eos", "length", "eos"]
@@ -205,10 +210,10 @@ def test_the_mauve_archive(tmp_path: Path, prompts: Path, protocol: int) -> None
 def test_the_mauve_archive_needs_a_tokenizer_and_the_official_prompts(tmp_path: Path, prompts: Path) -> None:
     path = archive_of(tmp_path, [IDS])
     with pytest.raises(DataError, match="GPT-2 tokenizer"):
-        g.import_rows(path, prompts, None, None)
+        taken(path, prompts, None, None)
     other = prompts_file(tmp_path, {f"webtext/{i:06d}": "Q" for i in range(3)})
     with pytest.raises(DataError, match="do not begin with the prompts"):
-        g.import_rows(path, other, Codes(), None)
+        taken(path, other, Codes(), None)
 
 
 def test_a_member_is_read_from_the_verified_archive(
@@ -224,12 +229,12 @@ def test_a_member_is_read_from_the_verified_archive(
     md5 = hashlib.md5(packed.read_bytes()).hexdigest()
     monkeypatch.setattr(sources, "MAUVE_MD5", md5)
     assert sources.file_fingerprint(path) != sources.file_fingerprint(Path(f"{packed}#other.p"))
-    assert texts(g.import_rows(path, prompts, Codes(), None)[0]) == ["ab", "cdef", ""]
+    assert texts(taken(path, prompts, Codes(), None)[0]) == ["ab", "cdef", ""]
     with pytest.raises(DataError, match=r"holds no other\.p"):
-        g.import_rows(Path(f"{packed}#other.p"), prompts, Codes(), None)
+        taken(Path(f"{packed}#other.p"), prompts, Codes(), None)
     packed.write_bytes(packed.read_bytes()[:-30])
     with pytest.raises(DataError):
-        g.import_rows(path, prompts, Codes(), None)
+        taken(path, prompts, Codes(), None)
 
 
 class Hostile:
@@ -308,7 +313,7 @@ def test_plain_data_is_read_even_if_a_list_holds_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [[], "text", [1], [["x"]], [[[1, 60000]]], [[[True]]], [[1]]])
 def test_pickles_of_another_shape_are_refused(tmp_path: Path, prompts: Path, value: Any) -> None:
     with pytest.raises(DataError, match="expected a list"):
-        g.import_rows(archive_of(tmp_path, value), prompts, Codes(), None)
+        taken(archive_of(tmp_path, value), prompts, Codes(), None)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +339,7 @@ def test_pickles_of_another_shape_are_refused(tmp_path: Path, prompts: Path, val
 )
 def test_wrong_records_are_one_line_errors(tmp_path: Path, prompts: Path, rows: list[Any], message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
-        g.import_rows(lines(tmp_path, rows), prompts, None, None)
+        taken(lines(tmp_path, rows), prompts, None, None)
     assert "\n" not in str(caught.value)
 
 
@@ -366,14 +371,14 @@ def test_malformed_files(tmp_path: Path, prompts: Path, form: str, change: Any, 
     path = tmp_path / ("g.jsonl.gz" if "gz" in message else "g.jsonl")
     path.write_bytes(change(data))
     with pytest.raises(DataError, match=message) as caught:
-        g.import_rows(path, prompts, None, None)
+        taken(path, prompts, None, None)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("form", ["own", "grover"])
 def test_an_id_twice_is_an_error(tmp_path: Path, prompts: Path, form: str) -> None:
     with pytest.raises(DataError, match=r"g\.jsonl:\d: a second text for 'jsonl/000001'"):
-        g.import_rows(lines(tmp_path, [*FORMS[form], FORMS[form][1]]), prompts, None, None)
+        taken(lines(tmp_path, [*FORMS[form], FORMS[form][1]]), prompts, None, None)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -384,7 +389,7 @@ def test_harmless_oddities(tmp_path: Path, prompts: Path, form: str, oddity: str
     odd = tmp_path / ("odd.jsonl.gz" if oddity == "gz" else "odd.jsonl")
     changed = {"crlf": data.replace(b"\n", b"\r\n"), "bom": b"\xef\xbb\xbf" + data, "gz": gzip.compress(data)}
     odd.write_bytes(changed[oddity])
-    assert texts(g.import_rows(odd, prompts, None, None)[0]) == texts(g.import_rows(plain, prompts, None, None)[0])
+    assert texts(taken(odd, prompts, None, None)[0]) == texts(taken(plain, prompts, None, None)[0])
 
 
 def test_missing_files(tmp_path: Path) -> None:
@@ -429,7 +434,7 @@ def test_real_generations_have_their_stored_lengths(tmp_path: Path, name: str) -
     task = JsonLines(path=str(path), human_field="reference")
     examples = list(task.examples(None, Counter()))
     prompts = prompts_file(tmp_path, {e.id: e.prompt for e in examples})
-    rows, _ = g.import_rows(path, prompts, None, None)
+    rows, _ = taken(path, prompts, None, None)
     expected = json.loads((SHARED / "generations" / "expected.json").read_text())
     stored = next(e for e in expected["files"] if e["file"] == f"{name}.jsonl")["stored"]["gen_length_words"]
     mean = sum(len(t.split()) for t in texts(rows)) / len(rows)

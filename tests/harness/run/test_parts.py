@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openended.harness.errors import DataError
-from openended.harness.rows import Row
+from openended.harness.rows import Row, Rows, write_rows
 from openended.harness.run.artefacts import load_array, save_array
 from openended.harness.run.parts import Parts
 from openended.harness.types import Generation
@@ -30,11 +30,26 @@ def test_parts_are_read_in_order_and_numbered_on(tmp_path):
     folder = tmp_path / "key.partial"
     written(folder, ["a", "b"], ["c"])
     again = Parts(folder, seconds=-1)
-    assert again.read() == rows("a", "b", "c")
+    assert list(again.read()) == rows("a", "b", "c")
     again.add(rows("d"))
-    assert Parts(folder, 0).read() == rows("a", "b", "c", "d")
-    again.remove()
-    assert list(folder.iterdir()) == []
+    assert list(Parts(folder, 0).read()) == rows("a", "b", "c", "d")
+
+
+def test_parts_are_joined_by_name_and_deleted(tmp_path):
+    folder = tmp_path / "key.partial"
+    written(folder, ["c", "a"], ["d"])
+    again = Parts(folder, seconds=1000)
+    assert len(list(again.read())) == 3
+    again.add(rows("b"))
+    assert again.count == {"n": 4, "tokens": 8, "ended": 0}
+    again.join(folder / "data.arrow")
+    assert [path.name for path in folder.iterdir()] == ["data.arrow"]
+    write_rows(tmp_path / "want", rows("a", "b", "c", "d"))
+    assert (folder / "data.arrow").read_bytes() == (tmp_path / "want").read_bytes()
+    none = tmp_path / "other.partial"
+    none.mkdir()
+    Parts(none, 0).join(none / "data.arrow")
+    assert len(Rows(none / "data.arrow")) == 0
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -44,7 +59,7 @@ def test_a_flipped_byte_sets_the_part_aside_with_a_remark(seed, tmp_path, caplog
     data, draw = bytearray(bad.read_bytes()), random.Random(seed)
     data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
     bad.write_bytes(data)
-    assert Parts(folder, 0).read() == rows("a", "c")
+    assert list(Parts(folder, 0).read()) == rows("a", "c")
     assert "is damaged" in caplog.text
     assert (tmp_path / "key.partial.damaged-parts" / bad.name).exists()
 
@@ -58,7 +73,7 @@ def test_a_cut_an_empty_a_linked_and_a_foreign_part_are_set_aside(tmp_path):
     linked.unlink()
     linked.symlink_to(foreign)
     foreign.rename(folder / foreign.name)
-    assert Parts(folder, 0).read() == rows("d")
+    assert list(Parts(folder, 0).read()) == rows("d")
 
 
 @pytest.mark.parametrize("shape", [(0,), (), (3,), (4, 2), (0, 5)])

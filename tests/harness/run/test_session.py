@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+
 from openended.harness.contract import Side
-from openended.harness.run.session import _LASTING, Sides
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.run.loaded import LoadedModels
+from openended.harness.run.session import _LASTING, Session, Sides
+from openended.harness.run.settings import Runtime
+from openended.harness.store import Store
 
 
 def test_what_the_last_run_did_not_use_goes() -> None:
@@ -23,3 +31,19 @@ def test_human_sides_are_bounded() -> None:
         sides.get(str(number), lambda: Side("human", (), {}), lasting=True)
         sides.end_run()
     assert len(sides) <= _LASTING + 1
+
+
+def test_what_no_worker_can_hold_runs_here_with_a_remark(monkeypatch, caplog, tmp_path: Path) -> None:
+    """A model behind its own server, and a sentence encoder, which batches its texts itself."""
+    monkeypatch.setattr(LoadedModels, "model", lambda *_: "here")
+    monkeypatch.setattr(LoadedModels, "embedder", lambda *_: "here")
+    session, runtime = Session(Store(tmp_path)), Runtime(engine="ray")
+    server = SimpleNamespace(name="openai", title="served")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert session.model(server, runtime) == "here"  # type: ignore[comparison-overlap, arg-type]
+            assert session.embedder(EmbedderSpec(path="a/b", kind="sentence"), runtime) == "here"
+    assert [r.message for r in caplog.records] == [
+        "runtime.engine=ray: served is a backend openai, which no worker holds",
+        "embedder b: a sentence encoder batches its texts itself and runs in one process",
+    ]

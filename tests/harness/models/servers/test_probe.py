@@ -15,7 +15,7 @@ from openended.harness.models.openai import ServerSpec
 from openended.harness.models.servers import draws
 from openended.harness.models.servers.backend import ServerBackend
 from openended.harness.models.servers.exchange import Exchange
-from openended.harness.models.servers.probe import Probe, Report
+from openended.harness.models.servers.probe import Probe, ProbeReport
 from openended.harness.models.servers.replies import Token
 from openended.harness.models.servers.requests import Ask
 from tests.harness.models.servers.fake import ID, Fake, Fault, within
@@ -45,12 +45,12 @@ def probe(
     *,
     direct: bool = True,
     **options: Any,
-) -> Report:
+) -> ProbeReport:
     """Probe a fake server; `work` in place of all checks."""
     backend = ServerBackend(spec_of(**options), transport=within(fake))
     kind = Direct if direct else Exchange
 
-    async def main() -> Report:
+    async def main() -> ProbeReport:
         async with backend.client() as client:
             server = kind(client, backend.speech, [0], backend.tokenizer)
             server.fake = fake  # type: ignore[attr-defined]

@@ -1,0 +1,86 @@
+"""One run on two workers of Ray (`runtime.engine=ray`) against one, each with one thread; the bytes are compared.
+
+The workers are started and have loaded the model before the clock runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from openended.harness.decoding.base import Prompt
+from openended.harness.decoding.truncation import Nucleus
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.spec import ModelSpec
+from openended.harness.run.engine.cluster import Cluster
+from openended.harness.run.engine.spread import SpreadBackend, elsewhere, spread
+from openended.harness.run.settings import Runtime
+from openended.harness.types import Generation, Ragged
+from scripts.benchmarks._work import Work
+
+MODEL = ModelSpec(path="bundled:docs-m")
+PROMPTS, NEW_TOKENS = 384, 64
+TEXTS, TOKENS = 1_536, 128
+VOCABULARY = 4_000
+
+
+def workers(count: int) -> SpreadBackend:
+    """Start workers, and let each load the model."""
+    runtime = Runtime(engine="ray", workers=count, threads=1, device="cpu", progress=False)
+    cluster = Cluster(runtime)
+    cluster.pool.wait(count)
+    list(cluster.map("outline", [(elsewhere(MODEL),)] * count))
+    cluster.pool.wait(count)
+    return spread(cluster, MODEL)
+
+
+def generate(lm: SpreadBackend) -> dict[str, Any]:
+    """Texts of prompts of one length."""
+    ids = np.random.default_rng(0).integers(300, VOCABULARY, (PROMPTS, 20)).tolist()
+    prompts = [Prompt(f"t/{i:04d}", 0, tuple(row)) for i, row in enumerate(ids)]
+    made: list[Generation] = []
+    lm.generate(
+        prompts, Nucleus(p=0.95), seed=0, max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, batch_size=64,
+        emit=made.extend,
+    )  # fmt: skip
+    tokens = [list(one.token_ids) for one in sorted(made, key=lambda one: one.example_id)]
+    return {"rows": len(made), "digest": hashlib.sha256(str(tokens).encode()).hexdigest()[:12]}
+
+
+def embed(lm: SpreadBackend) -> dict[str, Any]:
+    """Vectors of texts."""
+    rng = np.random.default_rng(0)
+    texts = Ragged.from_rows((rng.integers(300, VOCABULARY, TOKENS) for _ in range(TEXTS)), np.int64)
+    none = Ragged.from_rows(([] for _ in range(TEXTS)), np.int64)
+    (made,) = lm.states(none, texts, EmbedderSpec(path=MODEL.path), batch_size=64).values()
+    return {"rows": len(made.vectors), "digest": hashlib.sha256(made.vectors.tobytes()).hexdigest()[:12]}
+
+
+def agree(ours: dict[str, Any], peer: dict[str, Any]) -> str:
+    """Say whether the bytes are the same."""
+    return "the same bytes" if ours == peer else f"differ: {ours} {peer}"
+
+
+def _work(name: str, do: Callable[[SpreadBackend], dict[str, Any]]) -> Work:
+    return Work(
+        name=f"{name}, two workers of one thread",
+        prepare=partial(workers, 2),
+        ours=do,
+        against="one worker of one thread",
+        peer=do,
+        prepare_peer=partial(workers, 1),
+        peer_needs=("ray",),
+        at_least=1.6,
+        agree=agree,
+        threads=1,
+    )
+
+
+WORKS = [
+    _work(f"generate {PROMPTS} × {NEW_TOKENS} tokens, docs-m", generate),
+    _work(f"embed {TEXTS:,} texts × {TOKENS} tokens, docs-m", embed),
+]
