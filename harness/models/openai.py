@@ -44,10 +44,10 @@ class ServerSpec(BackendSpec):
 
     path: str
     """The id by which the server knows the model."""
-    base_url: str | None = None
+    base_url: str = "http://127.0.0.1:8000"
     """Address of the server, with or without `/v1`."""
     endpoints: tuple[str, ...] = ()
-    """Addresses of several servers of one model, in place of `base_url`."""
+    """Addresses of several servers of one model; they take the place of `base_url`."""
     dialect: DialectName = "vllm"
     """Which server it is: what it calls things."""
     tokenizer: str | None = None
@@ -82,8 +82,6 @@ class ServerSpec(BackendSpec):
     def check(self) -> None:
         """Refuse addresses that hold a password or are none, and options that do not go together."""
         self.require(bool(self.path.strip()), "path", "the id by which the server knows the model")
-        one = bool(self.base_url) != bool(self.endpoints)
-        self.require(one, "base_url", "an address, http://host:8000, or endpoints=[…] in its place")
         for address in self.addresses:
             self._check_address(address)
         twice = len(set(self.roots)) < len(self.roots)
@@ -112,7 +110,7 @@ class ServerSpec(BackendSpec):
     @property
     def addresses(self) -> tuple[str, ...]:
         """The servers as they were given."""
-        return (self.base_url,) if self.base_url else self.endpoints
+        return self.endpoints or (self.base_url,)
 
     @property
     def roots(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.errors import DataError, suggest
-from openended.harness.rating.protocol import Answer, StudyProtocol
+from openended.harness.rating.protocol import AnswerChoice, StudyProtocol
 from openended.metrics._rows import read_rows
 
 
@@ -24,7 +24,7 @@ class Control:
     criterion: str
     """The question that is checked."""
 
-    def passed(self, answer: Answer) -> bool:
+    def passed(self, answer: AnswerChoice) -> bool:
         """Say whether an answer to its question is right."""
         if answer.rating is None:
             return answer.outcome == self.expected
@@ -67,7 +67,7 @@ def read_controls(path: Path, protocol: StudyProtocol) -> tuple[Control, ...]:
     return tuple(made)
 
 
-def _expected(text: str, answers: Sequence[Answer], where: str) -> str:
+def _expected(text: str, answers: Sequence[AnswerChoice], where: str) -> str:
     outcomes = sorted({str(answer.outcome) for answer in answers if answer.outcome})
     if outcomes:
         if text.lower() not in outcomes:

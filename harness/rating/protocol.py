@@ -21,7 +21,7 @@ _MOST_KEYS = 9  # answers are given by the keys 1 to 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class AnswerChoice:
     """One answer that a rater can choose."""
 
     say: str
@@ -74,7 +74,7 @@ class StudyProtocol(Spec):
     questions: Mapping[str, str]
     """Criterion → its question."""
     answers: tuple[Any, ...]
-    """In the order of the keys 1, 2, …; see `Answer`."""
+    """In the order of the keys 1, 2, …; see `AnswerChoice`."""
     items: int
     """`pairs`: prompts for each pair of players; `ratings`: prompts, each with the texts of all players."""
     raters: int = 1
@@ -137,9 +137,9 @@ class StudyProtocol(Spec):
                     raise SpecError(f"{where}: no answer {answer!r}{suggest(str(answer), said)}")
 
     @cached_property
-    def choices(self) -> tuple[Answer, ...]:
+    def choices(self) -> tuple[AnswerChoice, ...]:
         """The answers, typed."""
-        return tuple(_made(Answer, one, f"protocol.answers[{i}]") for i, one in enumerate(self.answers))
+        return tuple(_made(AnswerChoice, one, f"protocol.answers[{i}]") for i, one in enumerate(self.answers))
 
     @property
     def judging(self) -> JudgeWords:
@@ -163,7 +163,7 @@ def _made(cls: type[Any], node: object, where: str) -> Any:  # noqa: ANN401
     for key in node:
         if key not in known:
             raise SpecError(f"{where}: no option {key!r}{suggest(str(key), known)}")
-    if cls is Answer and "say" not in node:
+    if cls is AnswerChoice and "say" not in node:
         raise SpecError(f"{where}: missing option 'say'")
     hints = {
         "outcome": Outcome | None, "rating": float | None, "keys": Mapping[str, str], "whole": bool,

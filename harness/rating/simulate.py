@@ -17,7 +17,7 @@ from openended.harness.io import write_json
 from openended.harness.rating.design import RatingTask
 from openended.harness.rating.gather.answers import seal_of
 from openended.harness.rating.key import StudyKey
-from openended.harness.rating.protocol import Answer, StudyProtocol
+from openended.harness.rating.protocol import AnswerChoice, StudyProtocol
 from openended.harness.rating.sheet import FORM
 from openended.harness.rng import stream
 
@@ -52,7 +52,7 @@ class SimulatedRaters:
                 made[question] = self._typicality(protocol.choices, task, question, rng)
         return made
 
-    def _preference(self, choices: Sequence[Answer], task: RatingTask, rng: np.random.Generator) -> int:
+    def _preference(self, choices: Sequence[AnswerChoice], task: RatingTask, rng: np.random.Generator) -> int:
         first, second = (self.strengths[player] for player in task.sides)
         tie = [i for i, answer in enumerate(choices) if answer.outcome == "tie"]
         if tie and rng.random() < self.ties:
@@ -61,7 +61,9 @@ class SimulatedRaters:
         fitting = [i for i, answer in enumerate(choices) if answer.outcome == side]
         return int(rng.choice(fitting)) + 1
 
-    def _typicality(self, choices: Sequence[Answer], task: RatingTask, question: str, rng: np.random.Generator) -> int:
+    def _typicality(
+        self, choices: Sequence[AnswerChoice], task: RatingTask, question: str, rng: np.random.Generator
+    ) -> int:
         levels = np.array([answer.rating for answer in choices], dtype=np.float64)
         middle = 0.5 * (levels.min() + levels.max())
         # The text's own typicality: the same for all who rate it.
@@ -85,7 +87,7 @@ class SimulatedRaters:
 
 
 def _right(key: StudyKey, task: RatingTask, question: str, rng: np.random.Generator) -> int:
-    """Answer a control rightly, nineteen times of twenty."""
+    """AnswerChoice a control rightly, nineteen times of twenty."""
     control, choices = key.control(task), key.protocol.choices
     right = [i for i, answer in enumerate(choices) if control.criterion != question or control.passed(answer)]
     good = rng.random() < 0.95

@@ -11,7 +11,7 @@ from openended.harness.io import open_text
 from openended.harness.models.tokenizer import first_words
 from openended.harness.rating.protocol import StudyProtocol
 from openended.harness.report.grids import asked
-from openended.harness.report.page.page import FILES
+from openended.harness.report.page.sources import FILES
 from openended.harness.report.read.fold import fold
 from openended.harness.report.read.frame import Results, Run, read_results
 from openended.harness.report.read.stored import stored_file

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FILES = ("tables", "figures", "results.parquet", "results.csv", "report.html")
+FILES = ("tables", "figures", "results.parquet", "results.csv", "report.html", "page")
 SHOWN = 5  # runs that a refusal lists
 
 
@@ -121,16 +121,17 @@ def build_report(
     with swapped_in(target, FILES) as folder:
         written = [p for table in tables for p in write_table(table, folder / "tables")]
         drawn: list[Path] = []
+        traces: dict[str, Any] = {}
         if figures:
             from openended.harness.report.figures.draw import draw_all
 
             fair = next((one for _, one in layouts if one.kind == "fair"), None)
-            drawn = draw_all(results, folder / "figures", fair=fair)
+            drawn = draw_all(results, folder / "figures", traces=traces, fair=fair)
         written += [*drawn, *write_frame(results, folder)]
         if page:
             from openended.harness.report.page.page import write_page
 
-            written.append(write_page(results, tables, drawn, folder / "report.html"))
+            written += write_page(results, tables, drawn, folder / "report.html", traces=traces)
     final = tuple(target / path.relative_to(folder) for path in written)
     counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
     return Report(target, tuple(tables), final, *counts)

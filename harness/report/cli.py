@@ -6,11 +6,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openended.harness import terminal
 from openended.harness.errors import SpecError
 from openended.harness.exitcodes import code_of
+
+if TYPE_CHECKING:
+    from openended.harness.report.build import Report
 
 EPILOG = """\
 Layouts: {layouts}, or the path of a YAML with the same options (see conf/report).
@@ -21,6 +24,7 @@ Examples:
   openended-report outputs/runs --compare mauve2021/table3
   openended-report outputs/runs --baseline 'nucleus p=0.95'
   openended-report outputs/runs --rows decoder --columns embedder --metrics mauve
+  openended-report monday tuesday --side-by-side
 """
 
 
@@ -51,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--columns", metavar="AXES", help="axes that make columns beside the metric")
     made.add_argument("--split", metavar="AXES", help="a table of its own for every value; auto: as needed")
     made.add_argument("--gaps", action="store_true", help="print |model - human| where human is the target")
+    made.add_argument("--side-by-side", action="store_true", help="compare two: settings, numbers and texts")
     made.add_argument("--no-figures", action="store_true", help="draw nothing")
     made.add_argument("--no-page", action="store_true", help="write no HTML page")
     made.add_argument("-v", "--verbose", action="store_true", help="print the signature of every column too")
@@ -69,6 +74,9 @@ def _run(args: argparse.Namespace) -> None:
     from openended.harness.report import build_report
     from openended.harness.report.grids import asked
 
+    if args.side_by_side:
+        _show(_side_by_side(args), args)
+        return
     named = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
     options: dict[str, Any] = {name: tuple(_listed([text])) for name, text in named.items() if text is not None}
     if args.gaps:
@@ -89,6 +97,25 @@ def _run(args: argparse.Namespace) -> None:
         page=not args.no_page,
         **options,
     )
+    _show(report, args)
+
+
+def _side_by_side(args: argparse.Namespace) -> Report:
+    from openended.harness.report.grids import asked
+    from openended.harness.report.side_by_side import build_side_by_side
+
+    wanted = [asked([path], Path(args.outputs)) for path in args.paths]
+    names = [one.name for one in wanted]
+    return build_side_by_side(
+        [one.paths for one in wanted],
+        names,
+        args.out or Path(args.outputs) / "reports" / "-and-".join(names),
+        where=dict(_pair(text) for text in args.where),
+        page=not args.no_page,
+    )
+
+
+def _show(report: Report, args: argparse.Namespace) -> None:
     if args.quiet:
         sys.stdout.write(f"{report.folder}\n")
     else:

@@ -35,7 +35,7 @@ def made(cls: Any) -> Any:
     if cls is ModelSpec:
         return cls(**HUB)
     if cls is ServerSpec:
-        return cls(path="served", base_url="http://127.0.0.1:9", chat=True)
+        return cls(path="served", base_url="http://127.0.0.1:9", chat=True, revision=COMMIT)
     if cls is EmbedderSpec:
         return cls(**HUB, max_length=8, lengths=(8, 16))
     missing = [f.name for f in dataclasses.fields(cls) if f.default is f.default_factory is dataclasses.MISSING]
@@ -183,7 +183,13 @@ def test_runs_that_differ_in_one_option_are_never_merged(role, spec, field, tmp_
     if role in ("task", "model", "decoder", "scorer", "embedder"):
         labels = [s.label for s in systems_of(fold(read_results([tmp_path])))]
         assert len(set(labels)) == 2
-        if role != "decoder" and field not in ("label", "path", "chat_template"):
+        if role != "decoder" and field not in (
+            "label",
+            "path",
+            "chat_template",
+            "chat",
+            "dialect",
+        ):  # the title says it
             assert any(f"{field}=" in label for label in labels), labels
 
 

@@ -14,7 +14,7 @@ from openended.harness.errors import SpecError
 from openended.harness.hydra_app.compose import name_of, settings_of_jobs
 from openended.harness.hydra_app.search.objectives import objectives_of
 from openended.harness.hydra_app.search.space import Space, space_of, whole_hint
-from openended.harness.hydra_app.search.study import AUTO, GRID_SAMPLER, Searching, StudyPlan
+from openended.harness.hydra_app.search.study import AUTO, GRID_SAMPLER, Searching, SearchPlan
 from openended.harness.signature import canonical, digest
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ _NO_NUMBER = ("runtime.", "outputs_dir=", "name=", "plan_only=")  # words that c
 class Options:
     """A search, and how it is carried out."""
 
-    plan: StudyPlan
+    plan: Plan
     total: int
     """Settings that the study has at the end."""
     batch: int
@@ -41,7 +41,7 @@ class Options:
 
     def examples(self, count: int) -> list[dict[str, str]]:
         """Return settings as the search has them before it knows anything; nothing is kept."""
-        drawn = Searching(StudyPlan("plan", self.plan.space, self.plan.objectives, self._first), None)
+        drawn = Searching(SearchPlan("plan", self.plan.space, self.plan.objectives, self._first), None)
         drawn.start()
         return [chosen for _, chosen in drawn.ask(count)]
 
@@ -66,13 +66,13 @@ def options_of(config: DictConfig) -> Options:
     node: dict[str, Any] = {str(k): v for k, v in raw.items()} if isinstance(raw, dict) else {}
     space = space_of(_mapping(node, "params"), _mapping(node, "spaces"), list(config.hydra.overrides.task))
     rungs = _whole_numbers(node, "rungs")
-    plan = StudyPlan(
+    plan = SearchPlan(
         _name(config), space, objectives_of(node), str(node["sampler"]), _mapping(node, "sampler_options"),
         _whole(node, "sampler_seed", 0), rungs, _whole(node, "reduction", 2),
     )  # fmt: skip
     plan.check()
-    plan = StudyPlan(f"{plan.name}-{_digest(plan)}", space, plan.objectives, plan.sampler, plan.options, plan.seed,
-                rungs, plan.reduction)  # fmt: skip
+    plan = SearchPlan(f"{plan.name}-{_digest(plan)}", space, plan.objectives, plan.sampler, plan.options, plan.seed, rungs,
+                plan.reduction)  # fmt: skip
     total = len(space.every()) if plan.method == GRID_SAMPLER else _whole(node, "trials", 1)
     processes = int(config.hydra.launcher.get("processes") or 1)
     batch = processes if node["batch"] == AUTO else _whole(node, "batch", 1)
@@ -110,7 +110,7 @@ def _name(config: DictConfig) -> str:
     return name_of(config, config.hydra, Path("search"))
 
 
-def _digest(plan: StudyPlan) -> str:
+def _digest(plan: SearchPlan) -> str:
     """Return what tells searches of one name apart: all that decides which settings are tried, and their values."""
     fixed = sorted(word for word in plan.space.fixed if not word.startswith(_NO_NUMBER))
     parts = [fixed, canonical_parameters(plan.space), sorted(map(repr, plan.objectives)), plan.method]

@@ -43,7 +43,7 @@ OWNER, CHOSEN, ERROR, MADE, AGAIN, FRESH = (
 
 
 @dataclass(frozen=True, slots=True)
-class StudyPlan:
+class SearchPlan:
     """How a search goes: all that decides which settings it tries."""
 
     name: str
@@ -109,7 +109,7 @@ class StudyPlan:
 class Searching:
     """A study that is being filled by this process alone."""
 
-    def __init__(self, plan: StudyPlan, storage: Path | None) -> None:
+    def __init__(self, plan: SearchPlan, storage: Path | None) -> None:
         optuna = import_optuna()
         self.plan, self._place = plan, storage
         self.study: Study = optuna.create_study(
@@ -242,7 +242,7 @@ def finished(storage: Path, name: str) -> int:
     return sum(t.state.name in ("COMPLETE", "PRUNED") for t in trials)
 
 
-def _pruner(plan: StudyPlan) -> Any:  # noqa: ANN401 - one of Optuna's
+def _pruner(plan: SearchPlan) -> Any:  # noqa: ANN401 - one of Optuna's
     """Return asynchronous successive halving, a rung a size (Li et al. 2020); none without smaller sizes."""
     pruners = import_optuna().pruners
     if not plan.rungs:

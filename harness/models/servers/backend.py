@@ -68,9 +68,10 @@ class ServerBackend:
         self._transport = transport
         self.belief = Belief(spec, self.tokenizer, self.vocab_size)
         self._encoded = 0
+        ends = self.tokenizer.eos_ids if self.tokenizer is not None else ()
         self.speech = Speech(
             dialect=spec.speaks, model=spec.path, chat=spec.chat, instruction=spec.instruction, seeded=spec.seeded,
-            as_text=spec.prompts_as_text, end_ids=self.tokenizer.eos_ids if self.tokenizer is not None else (),
+            as_text=spec.prompts_as_text or own is None, end_ids=ends,
         )  # fmt: skip
 
     @property
@@ -217,7 +218,8 @@ class ServerBackend:
                 if advance is not None:
                     advance(1)
 
-            listed = listed_for(decoders, server.dialect.listed)
+            spare = len(self.speech.end_ids) if min_new_tokens else 0
+            listed = listed_for(decoders, server.dialect.listed, spare)
             await read_rows(server, rows, lambda i: self._places(server, f"score {i}"), done, listed)
 
         self._with_server(None, work)

@@ -129,7 +129,9 @@ def finished(reply: Any, speech: Speech, ask: Ask, tokenizer: Tokenizer | None, 
         count = len(ids)
         if reason == "stop" and ids and ids[-1] in speech.end_ids:
             ids = ids[:-1]
-        if tokenizer is not None:
+        if tokenizer is None:  # nobody here knows what they stand for
+            ids = ()
+        else:
             text = continuation_text(tokenizer, ask.ids, ids)
     _check_length(count, reason, ask)
     return Finished(ids, text, "eos" if reason == "stop" else "length", encoded)

@@ -135,10 +135,10 @@ class Certified:
         return self.table
 
 
-def listed_for(decoders: Sequence[QDecoder], most: int) -> int:
-    """Return how many tokens to ask for at each position."""
+def listed_for(decoders: Sequence[QDecoder], most: int, spare: int = 0) -> int:
+    """Return how many tokens to ask for at each position; `spare` of them may be forbidden."""
     wanted = [1 if d.one_hot or d.untruncated else getattr(d, "k", most) for d in decoders]
-    return max(1, min(most, max(wanted, default=1)))
+    return max(1, min(most, max(wanted, default=1) + spare))
 
 
 def put_certified(

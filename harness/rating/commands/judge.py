@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="openended-rate judge",
         description=__doc__,
-        epilog="Options as words: base_url=http://host:8000 path=MODEL, and those of `JudgeServer`; people=FILE, "
+        epilog="Options as words: base_url=http://host:8000 path=ID, and conf/model/openai.yaml; people=FILE, "
         "whose agreement with the judge stands beside its numbers (without: 'not calibrated'); limit=N items, seed=N.",
     )
     made.add_argument("study", type=Path, help="the folder of a study")

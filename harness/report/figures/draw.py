@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from openended.harness.report.figures.drawing import save, styled
+from openended.harness.report.figures.traced import traced
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 
@@ -19,8 +20,17 @@ log = logging.getLogger(__name__)
 Draw = Callable[[Results], "Mapping[str, Figure]"]
 
 
-def draw_all(results: Results, folder: Path, *, fair: Layout | None = None) -> list[Path]:
-    """Draw every figure that the runs have data for; with a fair layout also its curves; returns the files."""
+def draw_all(
+    results: Results, folder: Path, *, traces: dict[str, Any] | None = None, fair: Layout | None = None
+) -> list[Path]:
+    """Draw every figure that the runs have data for; returns the files.
+
+    Args:
+        results: What is drawn.
+        folder: Of the files.
+        traces: Takes name → what the figure shows as plain data, for those that can be told so.
+        fair: Draw also the curves of this layout.
+    """
     from openended.harness.report.figures.fair import best_of_n
     from openended.harness.report.read.fold import fold
 
@@ -33,6 +43,8 @@ def draw_all(results: Results, folder: Path, *, fair: Layout | None = None) -> l
         for draw in _makers():
             for name, figure in draw(results, items).items():
                 paths += save(figure, folder, name)
+                if traces is not None and (trace := traced(figure)) is not None:
+                    traces[name] = trace
     return paths
 
 

@@ -1,71 +1,113 @@
-"""One HTML file with everything: tables, figures and a viewer of the texts; needs no network and no other file."""
+"""One HTML file with everything: tables, figures and a reader of the texts; needs no network.
+
+Texts that are too many for one file lie in a folder beside it. Nothing but the page's own script runs: its digest
+stands in the page's policy, and every text reaches the screen as text.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.io import write_text
+from openended.harness.io import to_json, write_text
 from openended.harness.report.figures.drawing import COLUMN, PAGE, RESOLUTION
 from openended.harness.report.page.captions import caption_of
+from openended.harness.report.page.parts import as_json, fits_inside, parts_of, write_beside
 from openended.harness.report.page.settings import settings_of
-from openended.harness.report.read.axes import head_of
-from openended.harness.report.read.stored import stored_file
+from openended.harness.report.page.sources import collect
+from openended.harness.report.page.stories import Stories
+from openended.harness.report.page.why import reasons_of
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.table import Cell, Table
 
 if TYPE_CHECKING:
-    from openended.harness.report.read.frame import Results, Run
+    from openended.harness.report.read.frame import Results
 
-EXAMPLES = 20  # of each task in the viewer
-MOST_SYSTEMS = 24  # in the viewer; a page of a thousand runs must still open
-LONGEST = 4000  # characters of a text that are shown
 SHOWN = 0.7  # pixels of the page for a pixel of a figure: letters as large as the text, and sharp on fine screens
-FILES = {"human": "human.arrow", "generate": "data.arrow", "import": "data.arrow"}  # stage → its rows
+SCRIPTS = (
+    "core",
+    "marks",
+    "sources",
+    "example",
+    "list",
+    "texts",
+    "controls",
+    "story",
+    "tables",
+    "figures",
+    "why",
+    "main",
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """One continuation in the viewer."""
+def write_page(
+    results: Results,
+    tables: Sequence[Table],
+    figures: Sequence[Path],
+    path: Path,
+    *,
+    traces: Mapping[str, Any] | None = None,
+    beside: Mapping[str, Results] | None = None,
+) -> list[Path]:
+    """Write the page, and the folder beside it where the texts are many; all text is escaped.
 
-    system: str
-    text: str
-    stop: str
+    Args:
+        results: What the page is about.
+        tables: Shown as they stand.
+        figures: Their files; PNGs are shown.
+        path: The page.
+        traces: Name of a figure → what it shows as plain data; such a figure answers to the pointer.
+        beside: Word before the systems' names → results whose texts are shown, where two reports are compared.
 
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One prompt and what everybody wrote after it."""
-
-    id: str
-    prompt: str
-    texts: tuple[Text, ...]
-
-
-def write_page(results: Results, tables: Sequence[Table], figures: Sequence[Path], path: Path) -> Path:
-    """Write the page; all text is escaped."""
+    Returns:
+        The page and what was written beside it.
+    """
     from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
 
     from openended.harness.report.read.fold import fold
 
-    template = (resources.files("openended.harness.report.page") / "page.html").read_text(encoding="utf-8")
+    shelf = collect(list(beside.items()) if beside else [("", results)])
+    contents, made = parts_of(shelf)
+    inside, reasons = fits_inside(shelf), reasons_of(shelf)
+    parts = {name: as_json(part) for name, part in made} if inside else {}
+    written = [] if inside else write_beside(made, path.parent)
+    parts |= {"contents": as_json(contents), "stories": as_json(to_json(Stories(results).of(tables)))}
+    parts |= {"figures": as_json(to_json(traces))} if traces else {}
+    parts |= {"why": as_json(reasons)} if reasons else {}
+    style, script = _file("page.css"), "".join(_file(f"js/{name}.js") for name in SCRIPTS)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    systems, samples = collect_samples(results)
-    page = environment.from_string(template).render(
+    page = environment.from_string(_file("page.html")).render(
+        title=tables[0].title if tables else "Report",
         tables=[_for_page(t) for t in tables],
         figures=[_figure(p) for p in figures if p.suffix == ".png"],
-        samples=samples,
-        systems=systems,
+        texts=bool(shelf.sources),
+        why=bool(reasons),
         counts=_counts(results),
         about=about_of(fold(results), results.runs),
         settings=settings_of(results.runs),
+        parts={name: Markup(part) for name, part in parts.items()}.items(),  # noqa: S704 - `as_json` leaves no `<`
+        beside=not inside,
+        style=Markup(style),  # noqa: S704 - our own file
+        script=Markup(script),  # noqa: S704 - our own files
+        style_hash=_hash(style),
+        script_hash=_hash(script),
     )
     write_text(path, page)
-    return path
+    return [path, *written]
+
+
+def _file(name: str) -> str:
+    return (resources.files("openended.harness.report.page") / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """Return the digest by which a policy knows an element's text."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _counts(results: Results) -> str:
@@ -102,80 +144,10 @@ def _figure(path: Path) -> Mapping[str, Any]:
     pixels = int.from_bytes(data[16:20])
     return {
         "name": path.stem.replace("_", " "),
+        "stem": path.stem,
         "caption": caption_of(path.stem),
         "file": path.with_suffix(".pdf").name,
         "data": base64.b64encode(data).decode(),
         "width": round(SHOWN * pixels),
         "page": pixels > RESOLUTION * (COLUMN + PAGE) / 2,
     }
-
-
-def collect_samples(results: Results) -> tuple[list[str], list[Sample]]:
-    """Return the systems shown and the first examples with the texts of the human and of each system.
-
-    Of a system with several seeds the first is shown. Runs whose texts are no longer in the store are passed over.
-    """
-    # Two tasks, or one task with two lengths, may give one id to two prompts.
-    texts: dict[tuple[str, str], dict[str, Text]] = {}
-    prompts: dict[tuple[str, str], str] = {}
-    systems: dict[str, None] = {}
-    for label, run in _shown_runs(results):
-        generated = _rows(results, run, "generate", "import")
-        if not generated or len(systems) >= MOST_SYSTEMS:
-            continue
-        systems[label] = None
-        for kind, rows in (("human", _rows(results, run, "human")), (label, generated)):
-            for row in rows:
-                key = row.example_id, _human_side(run)
-                prompts.setdefault(key, row.prompt)
-                texts.setdefault(key, {}).setdefault(kind, Text(kind, row.text, row.stop))
-    samples = [
-        Sample(key[0], prompts[key], tuple(own[s] for s in ("human", *systems) if s in own))
-        for key, own in sorted(texts.items())
-    ]
-    return (["human", *systems] if systems else []), samples
-
-
-def _human_side(run: Run) -> str:
-    """Name what prompts and human texts of a run depend on."""
-    kept = (n for n in run.axes if "task" in (n, head_of(n)) or n in ("max_new_tokens", "num_examples"))
-    return str(run.axes.get("task.texts") or sorted((n, str(run.axes[n])) for n in kept))
-
-
-def _shown_runs(results: Results) -> Iterator[tuple[str, Run]]:
-    """Yield one run a system, in the order of the tables, under the name that the tables use."""
-    from openended.harness.report.read.fold import fold
-    from openended.harness.report.read.systems import systems_of
-
-    for system in systems_of(fold(results)):
-        yield system.label.replace(r"\$", "$"), results.runs[system.items[0].sources[0][0]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    example_id: str
-    prompt: str
-    text: str
-    stop: str
-
-
-def _rows(results: Results, run: Run, *stages: str) -> list[_Row]:
-    """Read the first rows that a stage left; nothing where they are no longer in the store, or damaged."""
-    import pyarrow as pa
-
-    # A run names what it read `stage:what`.
-    stage, artefact = next(
-        ((n.partition(":")[0], a) for n, a in run.inputs.items() if n.partition(":")[0] in stages), ("", "")
-    )
-    path = stored_file(run.store, artefact, FILES.get(stage, ""), results.damaged)
-    if path is None:
-        return []
-    wanted = ["example_id", "prompt", "text", "stop"]
-    rows: list[_Row] = []
-    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
-        for batch in reader:
-            found = batch.slice(0, EXAMPLES - len(rows)).select(wanted).to_pylist()
-            rows += [_Row(r["example_id"], r["prompt"], r["text"][:LONGEST], r["stop"] or "") for r in found]
-            if len(rows) >= EXAMPLES:
-                break
-    return rows

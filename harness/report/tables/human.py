@@ -24,7 +24,8 @@ def ceiling(item: Folded, column: Column) -> Cell:
     """Return the human ceiling where it has as many texts as the systems; elsewhere say what it is, and of how many."""
     n, of = (parse_signature(s).get("n", "") for s in (item.signature, column.signature))
     if n == of or not column.signature:
-        return Cell(item.mean, own=own_spread(item), note=f"{CEILING}{f' (n {n})' if n else ''}. {UNSHARED}")
+        note = f"{CEILING}{f' (n {n})' if n else ''}. {UNSHARED}"
+        return Cell(item.mean, own=own_spread(item), note=note, source=item)
     value = fixed(item.mean, column.decimals)
     return Cell(note=f"No human ceiling of as many texts as the systems (n {of}). {CEILING}: {value} at n {n}.")
 

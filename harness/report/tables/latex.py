@@ -7,7 +7,7 @@ import unicodedata
 
 from openended.harness.report.tables.clean import clean_table
 from openended.harness.report.tables.split import pieces
-from openended.harness.report.tables.table import Cell, Column, Table, arrow
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, arrow
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
@@ -151,11 +151,16 @@ def _tabular(table: Table, rows: range, columns: range) -> list[str]:
         row = table.rows[i]
         if row.rule and i != rows.start:
             lines.append(r"\midrule")
-        seeds = [str(row.seeds or "")] if table.show_seeds else []
-        label = rf"\emph{{{escape(row.label)}}}" if row.system == "human" else _first(escape(row.label))
-        cells = [_cell(table, row.cells[k], table.columns[k]) for k in columns]
-        lines.append(" & ".join([label, *seeds, *cells]) + r" \\")
+        lines.append(row_latex(table, row, columns))
     return [*lines, r"\bottomrule", r"\end{tabular}}"]
+
+
+def row_latex(table: Table, row: TableRow, columns: range) -> str:
+    """Return one line of a tabular: the row's name and the cells of some columns."""
+    seeds = [str(row.seeds or "")] if table.show_seeds else []
+    label = rf"\emph{{{escape(row.label)}}}" if row.system == "human" else _first(escape(row.label))
+    cells = [_cell(table, row.cells[k], table.columns[k]) for k in columns]
+    return " & ".join([label, *seeds, *cells]) + r" \\"
 
 
 def _first(text: str) -> str:

@@ -18,13 +18,7 @@ from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
 from openended.harness.report.tables.intervals import shown_interval
 from openended.harness.report.tables.numbers import RULE, printed
-from openended.harness.report.tables.selection import (
-    check_signatures,
-    split_axes,
-    split_items,
-    stems,
-    wanted,
-)
+from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
 from openended.harness.signature import parse_signature
 
@@ -203,7 +197,7 @@ class _ValueTable:
             return Cell(note=f"{pair[0]}: {reason}" if reason else NOT_MEASURED)
         item = items[0]
         if not math.isfinite(item.mean):
-            return Cell(note=f"{item.metric}: {item.reason}")
+            return Cell(note=f"{item.metric}: {item.reason}", source=item)
         value = item.mean
         if gap:
             target = self._target(items, humans)
@@ -211,7 +205,7 @@ class _ValueTable:
                 return Cell(note=f"{item.metric}: {NO_HUMAN}")
             value = abs(value - target)
         interval = None if gap else shown_interval(item, self.items, self.results if self.layout.intervals else None)
-        return Cell(value, item.sd, item.seeds, own_spread(item), interval=interval)
+        return Cell(value, item.sd, item.seeds, own_spread(item), interval=interval, source=item)
 
     def _crowded(self, items: Sequence[Folded], key: RowKey) -> str:
         """Say why two values would share a cell."""
@@ -256,7 +250,7 @@ class _ValueTable:
         mine = [i for i in items if (i.metric, i.key) == (column.metric, column.key)]
         for item in sorted(mine, key=lambda i: (i.system != "human", i.signature != column.signature)):
             if item.system == "human" and math.isfinite(item.mean) and _but_n(item.signature) in own:
-                return Cell(item.mean)
+                return Cell(item.mean, source=item)
             if item.system == "ceiling" and math.isfinite(item.mean) and _but_n(item.signature) in own:
                 return ceiling(item, column)
         family = next((i.family for i in models if i.metric == column.metric), "")

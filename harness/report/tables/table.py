@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from openended.harness.report.tables.numbers import DASH, decimals, fixed
+
+if TYPE_CHECKING:
+    from openended.harness.report.read.fold import Folded
 
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
 NEAREST = "nearest "
@@ -73,6 +77,8 @@ class Cell:
     """Stands in place of a number."""
     blank: bool = False
     """Nothing belongs here, and nothing needs saying about it."""
+    source: Folded | None = field(default=None, compare=False, repr=False)
+    """What the number is read from; the page tells its story."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from openended.harness import errors
 from openended.harness.errors import DataError, HarnessError, MissingExtra, SpecError, first_line
 from openended.harness.exitcodes import Terminated
-from openended.harness.run.engine.worker import Answer, Worker
+from openended.harness.run.engine.worker import Worker, WorkerAnswer
 from openended.harness.run.settings import Runtime
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Actors:
         self._ray, self.actors, self._deaths, self._option = ray, actors, deaths, option
         self.idle: deque[int] = deque()
         self.coming = {self._call(who): who for who in range(len(actors))}
-        """Answer that is waited for → the worker, of those that are started."""
+        """WorkerAnswer that is waited for → the worker, of those that are started."""
 
     def map(self, calls: Sequence[Sequence[Any]], lost: Callable[[int, int, str], None]) -> Iterator[tuple[int, Any]]:
         """Let actors do the calls; yields (number of the call, answer or `Dead`) as they come, each once.
@@ -220,7 +220,7 @@ class Cluster:
         def lost(who: int, _: int, said: str) -> None:
             log.warning("worker %d died while it did %s (%s); its chunk is done again", who, task, said)
 
-        answer: Answer | Dead
+        answer: WorkerAnswer | Dead
         for number, answer in self.pool.map([(task, chunk) for chunk in chunks], lost):
             if isinstance(answer, Dead):
                 raise DataError(
@@ -258,7 +258,7 @@ def _shares(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> tuple[float,
     return each, count, fair
 
 
-def _tell(answer: Answer) -> None:
+def _tell(answer: WorkerAnswer) -> None:
     """Say what a worker had to say; raises what it raised."""
     for remark in answer.remarks:
         log.warning("a worker says: %s", remark)

@@ -49,7 +49,7 @@ class Outline:
     after: tuple[int, ...] = ()
 
 
-class Answer(NamedTuple):
+class WorkerAnswer(NamedTuple):
     """What a worker gives back."""
 
     value: Any
@@ -72,17 +72,17 @@ class Worker:
         self._known: set[ModelElsewhere] = set()
 
     def ready(self) -> int:
-        """Answer, with the number of this process, as soon as the worker can."""
+        """WorkerAnswer, with the number of this process, as soon as the worker can."""
         return os.getpid()
 
-    def do(self, task: str, arguments: Sequence[Any]) -> Answer:
+    def do(self, task: str, arguments: Sequence[Any]) -> WorkerAnswer:
         """Do one of the tasks below."""
         with _heard() as said:
             try:
                 value = getattr(self, task)(*arguments)
             except HarnessError as err:
-                return Answer(None, tuple(said), (type(err).__name__, str(err)))
-        return Answer(value, tuple(said))
+                return WorkerAnswer(None, tuple(said), (type(err).__name__, str(err)))
+        return WorkerAnswer(value, tuple(said))
 
     def outline(self, model: ModelElsewhere) -> Outline:
         """Load a model, and say what must be known of it."""

@@ -28,6 +28,7 @@ def test_it_is_a_model_and_says_what_it_is():
     assert SPEC.title == "docs-s (vllm)"
     assert with_(label="mine", dialect="sglang", chat=True).title == "mine (sglang chat)"
     assert SPEC.roots == ("http://127.0.0.1:9",)
+    assert with_(endpoints=("http://a/", "https://b/v1")).roots == ("http://a", "https://b")
     assert with_(probe=False, chat=True, seeded=False).mark == "chat, not probed, no seeds"
     assert SPEC.mark == ""
     assert (SPEC.chat_template, SPEC.dtype) == (False, "as served")
@@ -40,9 +41,8 @@ def test_it_is_a_model_and_says_what_it_is():
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"base_url": None}, "expected an address, http://host:8000, or endpoints"),
-        ({"endpoints": ("http://a",)}, "or endpoints=[…] in its place"),
-        ({"base_url": None, "endpoints": ("http://a", "http://a/v1")}, "each address once"),
+        ({"base_url": ""}, "expected an address as http://host:8000, got ''"),
+        ({"endpoints": ("http://a", "http://a/v1")}, "each address once"),
         ({"base_url": "ftp://a"}, "expected an address as http://host:8000, got 'ftp://a'"),
         ({"path": " "}, "the id by which the server knows the model"),
         ({"instruction": "Go on."}, "null where chat is false"),
@@ -77,7 +77,7 @@ def test_a_key_in_the_wrong_place_is_refused_and_not_shown(options):
 
 def test_how_it_is_reached_is_no_part_of_what_it_is():
     reached = with_(
-        base_url=None, endpoints=("http://a", "http://b"), api_key_env="SOME_KEY", concurrency=2, timeout=1.0, retries=1,
+        endpoints=("http://a", "http://b"), api_key_env="SOME_KEY", concurrency=2, timeout=1.0, retries=1,
         logprobs=5, label="docs-s",
     )  # fmt: skip
     assert reached.identity() == SPEC.identity()

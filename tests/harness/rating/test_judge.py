@@ -214,11 +214,16 @@ class Served:
 
 def served(server, **options):
     given = {"path": "org/judge-7b", "base_url": "http://host:8000/v1", **options}
-    return ServerAsker(asker_of(given).spec, httpx.MockTransport(server), pause=0.0)
+    return ServerAsker(asker_of(given).spec, httpx.MockTransport(server))
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    monkeypatch.setattr("openended.harness.models.servers.client.FIRST_PAUSE", 0.0)
 
 
 @pytest.mark.parametrize(("chat", "path"), [(True, "/v1/chat/completions"), (False, "/v1/completions")])
-def test_a_served_judge_is_asked_greedily_with_seeds_and_asked_again_after_faults(paired, tmp_path, chat, path):
+def test_a_served_judge_is_asked_greedily_with_seeds_and_again_after_faults(paired, tmp_path, hurried, chat, path):
     _, key = paired
     server = Served(503, 429, httpx.ConnectError("away"))
     made = judge_study(key, served(server, chat=chat), tmp_path / "log.jsonl", limit=6)
@@ -233,21 +238,21 @@ def test_a_served_judge_is_asked_greedily_with_seeds_and_asked_again_after_fault
 
 @pytest.mark.parametrize(
     ("faults", "said"),
-    [((401,), "answers 401: 'no'"), ((503,) * 3, "answers 503, 3 times; the same command goes on from here")],
+    [((401,), "401 for /v1/chat/completions: no"), ((503,) * 3, "answers 503: no; what is finished is kept")],
 )
-def test_a_server_that_refuses_is_told(faults, said):
+def test_a_server_that_refuses_is_told(hurried, faults, said):
     with pytest.raises(DataError, match=said):
         served(Served(*faults), retries=2).ask(["x"], [1])
 
 
-def test_options_of_a_judge(monkeypatch):
+def test_options_of_a_judge():
     for options, said in (
         ({}, "missing option 'path'"),
-        ({"path": "x", "base_url": "host:8000"}, "base_url: expected an address"),
-        ({"path": "x", "base_url": "http://u:p@host"}, "without a password"),
+        ({"path": "x", "base_url": "host:8000"}, "expected an address as http://host:8000"),
+        ({"path": "x", "base_url": "http://u:p@host"}, "holds a password"),
         (
-            {"path": "x", "base_url": "http://h", "api_key_env": "sk-" + "a1" * 20},
-            r"no environment variable '\[redacted\]'",
+            {"path": "x", "base_url": "http://h", "api_key_env": "sk-a b"},
+            "the name of an environment variable, not a key",
         ),
         ({"model": "gpt2"}, "model=gpt2: a judge is a model behind a server"),
     ):

@@ -124,11 +124,11 @@ def write_run(folder: Path, decoder: str, seed: int | None, *, model: str = "doc
     } | dict(axes or {})  # fmt: skip
     lines = [dict(r) for r in (results if results is not None else results_of(decoder, seed, **made))]
     key = hashlib.sha256(json.dumps([flat, experiment, made], sort_keys=True, default=str).encode()).hexdigest()[:8]
-    inputs: dict[str, str] = {}
+    inputs: dict[str, str] = dict(made.pop("inputs", {}))
     if arrays:
         for line in lines:
             line["artefact"] = write_arrays(folder / "store", key, line)
-    else:
+    elif not inputs:
         lines = [line | {"artefact": None} for line in lines]
     if texts:
         inputs = write_texts(folder / "store", key, decoder)

@@ -88,3 +88,13 @@ def test_the_report_imports_no_model():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_two_reports_side_by_side(runs, tmp_path, capsys):
+    other = write_run(tmp_path, "nucleus", 0, options={"p": 0.5}, title="nucleus p=0.5").parents[1]
+    out = tmp_path / "both"
+    assert main([str(runs), str(other), "--side-by-side", "--no-page", "--out", str(out)]) == 0
+    assert "| decoder.p | 0.95 | 0.5 |" in (out / "tables/settings.md").read_text()
+    assert "nucleus p=0.5" in (out / "tables/side-by-side.md").read_text()
+    assert main([str(runs), "--side-by-side"]) == 2
+    assert "expected two names or folders of runs, got 1" in capsys.readouterr().err

@@ -10,27 +10,27 @@ from openended.harness.errors import SpecError, StoreError
 from openended.harness.hydra_app.search.ending import searched_of
 from openended.harness.hydra_app.search.objectives import Objective
 from openended.harness.hydra_app.search.space import space_of
-from openended.harness.hydra_app.search.study import Searching, StudyPlan, finished
+from openended.harness.hydra_app.search.study import Searching, SearchPlan, finished
 
 SPACE = space_of(
     {},
     {"nucleus": {"p": "interval(0.5,1)"}, "top_k": {"k": "tag(log,int(interval(2,500)))"}},
     ["decoder=nucleus,top_k", "decoder.temperature=interval(0.5,1.5)"],
 )
-PLAN = StudyPlan("s", SPACE, (Objective("maximize", "mauve"),))
-TWO = StudyPlan(
+PLAN = SearchPlan("s", SPACE, (Objective("maximize", "mauve"),))
+TWO = SearchPlan(
     "s", SPACE, (Objective("maximize", "mauve"), Objective("minimize", "gen_ppl")), options={"population_size": 4}
 )
-STEPS = StudyPlan("s", space_of({}, {}, ["decoder.p=range(0.1,1,0.1)"]), PLAN.objectives, "grid")
+STEPS = SearchPlan("s", space_of({}, {}, ["decoder.p=range(0.1,1,0.1)"]), PLAN.objectives, "grid")
 
 
-def values_of(plan: StudyPlan, chosen: dict[str, str]) -> list[float]:
+def values_of(plan: SearchPlan, chosen: dict[str, str]) -> list[float]:
     own = math.log(float(chosen["decoder.k"])) / 7 if "decoder.k" in chosen else float(chosen["decoder.p"])
     value = -((own - 0.8) ** 2) - 0.1 * (float(chosen.get("decoder.temperature", 1)) - 0.9) ** 2
     return [value, own][: len(plan.objectives)]
 
 
-def search(plan: StudyPlan, where, total: int, batch: int = 1, stop: int = 10**6) -> list[tuple]:
+def search(plan: SearchPlan, where, total: int, batch: int = 1, stop: int = 10**6) -> list[tuple]:
     """Fill a study as the sweeper does; `stop` trials are told, then the process "dies" with a batch in hand."""
     searching = Searching(plan, where)
     left = total - searching.start()
@@ -136,7 +136,7 @@ def test_successive_halving_promotes_the_best_of_each_size(reduction):
 
 
 def test_importance_names_the_parameter_that_matters():
-    plan = StudyPlan(
+    plan = SearchPlan(
         "s",
         space_of({}, {}, ["decoder.p=interval(0,1)", "decoder.temperature=interval(0,1)"]),
         PLAN.objectives,

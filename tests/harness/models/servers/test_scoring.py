@@ -59,8 +59,8 @@ def test_a_text_longer_than_the_context_is_read_in_windows(local, rows):
 
 
 CERTAIN: list[tuple[QDecoder, int]] = [
-    (Greedy(), 1), (TopK(k=5), 5), (TopK(k=5, temperature=0.7), 5), (TopK(k=5, temperature=0.7, temperature_order="after"), 5),
-    (MinP(p=0.3), 20), (MinP(p=0.3, temperature=1.5), 20), (Epsilon(eps=0.03), 20), (Nucleus(p=0.02), 20),
+    (Greedy(), 2), (TopK(k=5), 6), (TopK(k=5, temperature=0.7), 6), (TopK(k=5, temperature=0.7, temperature_order="after"), 6),
+    (MinP(p=0.5), 20), (MinP(p=0.5, temperature=1.5), 20), (Epsilon(eps=0.03), 20), (Nucleus(p=0.02), 20),
     (Nucleus(p=0.9), 4000), (Nucleus(p=0.9, temperature=0.7), 4000), (MinP(p=0.001), 4000),
 ]  # fmt: skip
 

@@ -1,0 +1,54 @@
+// A long list that holds only what is near the window: blocks of examples, drawn when they come near, emptied when they go.
+
+const BLOCK = 8;
+const NEAR = "1500px";
+
+class LongList {
+  constructor(place, draw) {
+    this.place = place;
+    this.draw = draw;
+    this.order = [];
+    this.height = 600; // of a block, until one was drawn
+    this.watcher = new IntersectionObserver((seen) => {
+      for (const { target, isIntersecting } of seen) if (isIntersecting) this.fill(target); else this.empty(target);
+    }, { rootMargin: `${NEAR} 0px` });
+  }
+
+  // Show these examples; what was drawn before is dropped.
+  show(order) {
+    this.order = order;
+    this.watcher.disconnect();
+    const blocks = [];
+    for (let start = 0; start < order.length; start += BLOCK) blocks.push(h("div", { class: "block", "data-start": String(start) }));
+    for (const block of blocks) block.style.minHeight = `${this.height}px`;
+    this.place.replaceChildren(...blocks);
+    for (const block of blocks) this.watcher.observe(block);
+  }
+
+  async fill(block) {
+    if (block.filling) return block.filling;
+    const start = Number(block.dataset.start);
+    block.filling = Promise.all(this.order.slice(start, start + BLOCK).map(this.draw)).then((made) => {
+      if (!block.filling) return;
+      block.replaceChildren(...made);
+      block.style.minHeight = "";
+      this.height = block.offsetHeight || this.height;
+    }).catch((error) => block.replaceChildren(h("p", { class: "foot" }, error.message)));
+    return block.filling;
+  }
+
+  empty(block) {
+    if (!block.firstChild || block.contains(document.activeElement)) return;
+    block.style.minHeight = `${block.offsetHeight}px`;
+    block.filling = null;
+    block.replaceChildren();
+  }
+
+  // Draw the block of the n-th example and return the example's element.
+  async reach(place) {
+    const block = this.place.children[Math.floor(place / BLOCK)];
+    if (!block) return null;
+    await this.fill(block);
+    return block.children[place % BLOCK] ?? null;
+  }
+}

@@ -1,0 +1,4 @@
+startTables();
+startFigures();
+startTexts();
+startWhy();

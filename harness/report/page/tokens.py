@@ -1,0 +1,107 @@
+"""Where the scorer's tokens end in a text, so that a page can colour them; known where the scorer's tokenizer is here.
+
+Nothing is guessed: the pieces must spell the text and be as many as the stored likelihoods, else a text stays plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from openended.harness.report.read.frame import Run
+from openended.harness.types import Floats
+
+DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"
+STEP = 0.25  # nats: one step of the scale that the page colours by
+BUNDLED = "bundled:"
+UNKNOWN = "\ufffd"  # stands for a part of a character
+
+
+class TokenEnds:
+    """Finds the tokens of texts.
+
+    Args:
+        tokenizer: A `tokenizers.Tokenizer`.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:  # noqa: ANN401
+        self._tokenizer = tokenizer
+        self._pieces: dict[int, tuple[str, int]] = {}
+
+    def lengths(self, text: str, ids: Sequence[int], count: int) -> list[int] | None:
+        """Return the length of each token in the text, UTF-16 units; None where tokens and text do not agree.
+
+        Args:
+            text: The text.
+            ids: Its token ids, perhaps under another tokenizer.
+            count: How many tokens the scorer saw.
+        """
+        for own in (ids, self._tokenizer.encode(text, add_special_tokens=False).ids if len(ids) != count else ()):
+            if len(own) != count or not count:
+                continue
+            known = [self._piece(i) for i in own]
+            if "".join(piece for piece, _ in known) == text:
+                return [length for _, length in known]
+            if any(UNKNOWN in piece for piece, _ in known) and "".join(pieces := self._by_prefix(own)) == text:
+                return [_units(piece) for piece in pieces]
+        return None
+
+    def _piece(self, token: int) -> tuple[str, int]:
+        if token not in self._pieces:
+            piece = self._decode([token])
+            self._pieces[token] = piece, _units(piece)
+        return self._pieces[token]
+
+    def _by_prefix(self, ids: Sequence[int]) -> list[str]:
+        """Decode token by token; a character that several tokens share belongs to the last of them."""
+        pieces: list[str] = []
+        known = ""
+        for end in range(1, len(ids) + 1):
+            whole = self._decode(ids[:end])
+            so_far = whole if end == len(ids) else whole.rstrip(UNKNOWN)
+            pieces.append(so_far[len(known) :])
+            known = so_far
+        return pieces
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode([int(i) for i in ids], skip_special_tokens=False))
+
+
+def _units(text: str) -> int:
+    """Return how long a browser takes a text to be."""
+    return len(text.encode("utf-16-le")) // 2
+
+
+def token_ends(run: Run) -> TokenEnds | None:
+    """Return what finds the tokens of a run's scorer; None where its tokenizer is not on this machine."""
+    path = _tokenizer_file(str(run.axes.get("scorer.path") or ""), str(run.axes.get("scorer.revision") or "") or None)
+    if path is None or not path.is_file():
+        return None
+    from tokenizers import Tokenizer
+
+    return TokenEnds(Tokenizer.from_file(str(path)))
+
+
+def _tokenizer_file(where: str, revision: str | None) -> Path | None:
+    if where.startswith(BUNDLED):
+        assets = Path(str(resources.files("openended.harness"))) / "assets"
+        return assets / where.removeprefix(BUNDLED) / "tokenizer.json"
+    if not where:
+        return None
+    folder = Path(where).expanduser()
+    if folder.is_dir() or where.count("/") != 1:
+        return folder / "tokenizer.json"
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(where, "tokenizer.json", revision=revision)  # looks on the disk alone
+    return Path(found) if isinstance(found, str) else None
+
+
+def coded(lengths: Sequence[int], nll: Floats) -> tuple[str, str] | None:
+    """Return lengths and surprise as a letter a token: `DIGITS`; None where a token is too long for one."""
+    if max(lengths, default=0) >= len(DIGITS):
+        return None
+    steps = (min(int(max(float(x), 0.0) / STEP), len(DIGITS) - 1) for x in nll)
+    return "".join(DIGITS[n] for n in lengths), "".join(DIGITS[s] for s in steps)

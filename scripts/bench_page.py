@@ -1,0 +1,129 @@
+"""How fast a page of many texts opens: makes runs of many systems, builds their report, opens it in Chromium.
+
+    python scripts/bench_page.py --systems 100 --texts 5000 --folder /tmp/many
+
+Prints the seconds of building, the bytes, the milliseconds until the first example is in view, those of a sort over all
+examples, and the longest pause while the list is scrolled. Needs the extra `test` and a system Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from openended.harness.record import SCHEMA
+from openended.harness.report import build_report
+from openended.harness.rows import Row, write_rows
+from openended.harness.signature import digest
+from openended.harness.store import write_manifest
+from openended.harness.types import Generation
+
+WORDS = [f"{a}{b}" for a in "ba de ki lo mu na pe ro su ti".split() for b in "ck ld m nd r s t x".split()]
+
+
+def main() -> None:
+    """Make, build, open, measure."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--systems", type=int, default=100)
+    asked.add_argument("--texts", type=int, default=5000)
+    asked.add_argument("--folder", type=Path, required=True)
+    args = asked.parse_args()
+    started = time.monotonic()
+    if not (args.folder / "runs").exists():
+        make_runs(args.folder, args.systems, args.texts)
+    print(f"made      {time.monotonic() - started:.1f} s")
+    started = time.monotonic()
+    report = build_report([args.folder / "runs"], args.folder / "report", figures=False)
+    sizes = [path.stat().st_size for path in report.paths if path.parent.name == "page"]
+    page = args.folder / "report/report.html"
+    print(f"built     {time.monotonic() - started:.1f} s; page {page.stat().st_size / 1e6:.2f} MB, beside it "
+          f"{sum(sizes) / 1e6:.0f} MB in {len(sizes)} files")  # fmt: skip
+    for name, value in measure(page).items():
+        print(f"{name:9} {value:.0f} ms")
+
+
+def make_runs(folder: Path, systems: int, texts: int) -> None:
+    """Write the records and texts of made-up systems: decoders `top_k` with k = 1, 2, …."""
+    human = _rows(folder / "store", "human", "human", texts)
+    for number in range(systems):
+        made = _rows(folder / "store", "generate", f"system{number}", texts)
+        axes = {
+            "task": "docs",
+            "model": "m",
+            "decoder": "top_k",
+            "decoder.k": number + 1,
+            "seed": 0,
+            "num_examples": texts,
+        }
+        row = {"system": "model", "metric": "mauve", "signature": f"mauve|v:1|n:{texts}", "primary": "mauve",
+               "values": {"mauve": number / systems}, "n_human": texts, "n_model": texts, "status": "ok",
+               "direction": "higher", "titles": {"mauve": "MAUVE"}, "sd": {}, "notes": [], "family": "two_sample",
+               "directions": {}, "bounds": [0, 1], "resampling": "none", "artefact": None}  # fmt: skip
+        record: dict[str, Any] = {
+            "schema": SCHEMA, "created": "2026-01-02T03:04:05+00:00", "axes": axes, "results": [row], "overrides": [],
+            "command": [], "git": {}, "provenance": {}, "notes": [], "packages": {}, "hardware": {}, "timings": {},
+            "store": "../../../store", "inputs": {"human:docs": human, "generate:m": made},
+            "spec": {"experiment": "many", "model": {"title": "m"}, "decoder": {"title": f"top-k k={number + 1}"}},
+        }  # fmt: skip
+        run = folder / "runs/many" / f"20260102T030405-{number:08x}"
+        run.mkdir(parents=True)
+        (run / "record.json").write_text(json.dumps({**record, "digest": digest(record)}, sort_keys=True), "utf-8")
+
+
+def _rows(store: Path, stage: str, system: str, count: int) -> str:
+    draw = random.Random(system)
+    name = f"{stage}/aa/{system}"
+    if (store / name / "manifest.json").exists():
+        return name
+    (store / name).mkdir(parents=True)
+    texts = (" " + " ".join(draw.choices(WORDS, k=draw.randrange(60, 90))) for _ in range(count))
+    rows = (
+        Row(f"Prompt {at}", (), Generation(f"docs/{at:06d}", 0, text, (), "eos", -1.0)) for at, text in enumerate(texts)
+    )
+    write_rows(store / name / ("human.arrow" if stage == "human" else "data.arrow"), rows)
+    write_manifest(store / name, {"stage": stage}, system, {})
+    return name
+
+
+SCROLL = """async () => {
+  let [last, worst] = [performance.now(), 0];
+  for (let at = 0; at < 120; at += 1) {
+    scrollBy(0, 400);
+    await new Promise(requestAnimationFrame);
+    const now = performance.now();
+    worst = Math.max(worst, now - last);
+    last = now;
+  }
+  return worst;
+}"""
+
+
+def measure(page: Path) -> dict[str, float]:
+    """Open a page; returns what it took, milliseconds."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        tab = browser.new_page()
+        started = time.monotonic()
+        tab.goto(page.resolve().as_uri())
+        tab.evaluate("document.querySelector('#texts').scrollIntoView()")
+        tab.locator(".example").first.wait_for()
+        opened = time.monotonic() - started
+        started = time.monotonic()
+        tab.get_by_label("order").select_option("high")
+        tab.wait_for_function("document.querySelector('.status').textContent.endsWith('examples')")
+        tab.locator(".example").first.wait_for()
+        ordered = time.monotonic() - started
+        pause = tab.evaluate(SCROLL)
+        browser.close()
+    return {"opened": 1000 * opened, "sorted": 1000 * ordered, "pause": pause}
+
+
+if __name__ == "__main__":
+    main()

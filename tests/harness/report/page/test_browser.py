@@ -1,0 +1,337 @@
+"""The page in a real browser: every control, hostile texts, keys, links, both sizes; no request, no error, no fault of access."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from openended.harness.report import build_report
+from openended.harness.report.page import parts
+from openended.harness.report.side_by_side import build_side_by_side
+from tests.harness.report.page.made import COUNT, HOSTILE, make_report, text_of
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+AXE = os.environ.get("OPENENDED_AXE", "")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return make_report(tmp_path_factory.mktemp("grid"))
+
+
+@pytest.fixture(scope="module")
+def report(runs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    build_report([runs], folder)
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        made = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def opened(browser):
+    """One tab for all; what it complains of and asks for is kept."""
+    context = browser.new_context(accept_downloads=True)
+    context.set_default_timeout(5_000)
+    tab = context.new_page()
+    tab.faults, tab.asked = [], []
+    tab.on("console", lambda m: tab.faults.append(m.text) if m.type in ("error", "warning") else None)
+    tab.on("pageerror", lambda e: tab.faults.append(str(e)))
+    tab.on("request", lambda r: tab.asked.append(r.url))
+    yield tab
+    context.close()
+
+
+@pytest.fixture
+def page(opened, report):
+    opened.goto("about:blank")
+    opened.set_viewport_size({"width": 1280, "height": 900})
+    opened.goto(report.as_uri())
+    reading(opened)
+    opened.faults.clear()
+    opened.asked.clear()
+    yield opened
+    assert opened.faults == []
+    assert [url for url in opened.asked if not url.startswith(("blob:", "data:"))] == []
+
+
+def names(page):
+    """Ids of the first examples, in the order in view."""
+    return page.locator(".example h3").all_inner_texts()
+
+
+def reading(page):
+    """Texts are drawn where somebody looks."""
+    page.locator("#texts").scroll_into_view_if_needed()
+    page.locator(".example").first.wait_for()
+
+
+def control(page, name):
+    return page.locator(".controls").get_by_label(name, exact=True)
+
+
+def settled(page, status):
+    page.wait_for_function("told => document.querySelector('.status').textContent === told", arg=status)
+
+
+def test_hostile_texts_are_shown_and_nothing_of_them_runs(page):
+    shown = page.locator(".example .text[data-system=greedy] pre").all_text_contents()
+    for text in HOSTILE[:4]:
+        assert text in shown
+    assert page.evaluate("globalThis.ran") is None
+    assert page.locator(".example img, .example script, .example b").count() == page.locator(".facts b").count()
+    long = page.locator(".example").nth(4).locator("[data-system=greedy]")
+    assert len(long.locator("pre").inner_text()) < 5_000
+    long.get_by_role("button", name="all 20010 characters").click()
+    assert len(long.locator("pre").inner_text()) > 20_000
+
+
+def test_the_policy_allows_the_pages_own_script_alone(page):
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('script'), { textContent: 'globalThis.ran = 3' }))"
+    )
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('img'), { src: 'https://example.org/x.png' }))"
+    )
+    page.wait_for_timeout(50)
+    assert page.evaluate("globalThis.ran") is None
+    assert any("script-src" in fault for fault in page.faults)
+    assert any("img-src" in fault for fault in page.faults)
+    page.faults.clear()
+    page.asked.clear()
+
+
+def test_words_phrases_and_stop_reasons_find_texts(page):
+    assert page.locator(".status").inner_text() == f"{COUNT} examples"
+    page.get_by_label("find in prompts and texts").fill('"on the mat" again -tree')
+    settled(page, f"1 of {COUNT} examples")
+    assert names(page) == ["docs/000005"]
+    assert "on the mat" in page.locator(".example mark").all_text_contents()
+    page.get_by_label("find in prompts and texts").fill("no such word")
+    settled(page, "none found")
+    page.get_by_role("button", name="clear").click()
+    settled(page, f"{COUNT} examples")
+    control(page, "that").select_option("length")
+    settled(page, f"{COUNT // 4} of {COUNT} examples")
+    assert names(page)[:2] == ["docs/000000", "docs/000004"]
+
+
+def test_examples_are_sorted_by_every_order(page):
+    control(page, "by").select_option("gen_ppl.gen_ppl")
+    control(page, "of").select_option("greedy")
+    for order, first in (("low", COUNT - 1), ("high", 0), ("task", 0)):
+        control(page, "order").select_option(order)
+        page.wait_for_function(f"() => document.querySelector('.example h3')?.textContent === 'docs/{first:06d}'")
+    control(page, "order").select_option("random")
+    page.get_by_role("button", name="shuffle again").click()
+    assert control(page, "against").input_value() == ""
+    control(page, "by").select_option("words")
+    control(page, "order").select_option("differ")
+    assert control(page, "against").input_value() == "human"
+    # The text of one long word has as many words less than people's as no other; see it by the numbers themselves.
+    page.wait_for_function("() => document.querySelectorAll('.example').length > 3")
+    gaps = page.evaluate(
+        "[...document.querySelectorAll('.example')].slice(0, 5).map(e => ['greedy', 'human'].map(n => "
+        "Number(e.querySelector(`[data-system=${n}] .facts b`).textContent.split(' ').at(-1))))"
+    )
+    sizes = [abs(a - b) for a, b in gaps]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 0
+    for order in ("best", "worst", "above", "below"):
+        control(page, "order").select_option(order)
+        settled(page, f"{COUNT} examples")
+
+
+def test_seeds_and_samples_and_systems_are_chosen(page):
+    control(page, "seed").select_option("1")
+    control(page, "sample").select_option("1")
+    shown = page.locator("[data-system='nucleus p=0.95']", has_text=text_of("nucleus", 1, 1, 3).strip())
+    shown.wait_for()
+    assert shown.locator("h4 small").inner_text() == "seed 1"
+    control(page, "human").uncheck()
+    page.wait_for_function("() => !document.querySelector('.example [data-system=human]')")
+
+
+def test_repetition_surprise_and_a_baseline_are_marked(page):
+    control(page, "repetition").check()
+    sixth = page.locator(".example").nth(5).locator("[data-system=greedy]")
+    sixth.locator(".loop").first.wait_for()
+    assert sixth.locator(".loop").all_text_contents() == ["again and again and again"]
+    assert sixth.locator(".gram").all_text_contents() == ["the cat sat on the mat"]
+    control(page, "surprise").check()
+    page.locator(".example .s5").first.wait_for()
+    assert "nats" in page.locator(".example .s5").first.get_attribute("title")
+    control(page, "dim what is as in").select_option("human")
+    page.locator(".same").first.wait_for()
+    tenth = page.locator(".example").nth(6).locator("[data-system=greedy]")
+    shared = "".join(tenth.locator(".same").all_text_contents())
+    mine, theirs = text_of("greedy", 0, 0, 6), text_of("human", 0, 0, 6)
+    assert mine.startswith(shared)
+    assert theirs.startswith(shared)
+    assert mine[len(shared)] != theirs[len(shared)]
+
+
+def test_keys_links_and_copies_lead_to_a_text(page, report):
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.wait_for_function("() => location.hash !== ''")
+    assert page.evaluate("location.hash").startswith("#docs/docs%2F000000/")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "find"
+    page.keyboard.press("Escape")
+    page.evaluate("location.hash = '#docs/docs%2F000033/greedy'")
+    page.locator(".example.here h3", has_text="docs/000033").wait_for()
+    page.wait_for_function("() => Math.abs(document.querySelector('.example.here').getBoundingClientRect().top) < 120")
+    page.locator(".example.here [data-system=greedy]").get_by_role("button", name="copy").click()
+    page.locator(".example.here").get_by_role("button", name="copied").wait_for()
+    page.locator(".example.here [data-system=greedy]").get_by_role("button", name="nearest human text").click()
+    page.wait_for_function("() => !location.hash.includes('000033')")
+    page.evaluate("location.hash = '#docs/nowhere/greedy'")
+    settled(page, "no text docs nowhere in this report")
+
+
+def test_what_is_shown_is_downloaded_as_json_lines(page):
+    page.get_by_label("find in prompts and texts").fill("mat again")
+    settled(page, f"1 of {COUNT} examples")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="download").click()
+    rows = [json.loads(line) for line in Path(waiting.value.path()).read_text("utf-8").splitlines()]
+    assert {row["system"] for row in rows} == {"human", "greedy", "nucleus p=0.95"}
+    mine = next(row for row in rows if row["system"] == "greedy")
+    assert (mine["example_id"], mine["text"], mine["stop"]) == ("docs/000005", HOSTILE[5], "eos")
+    assert mine["gen_ppl.gen_ppl"] == 95
+
+
+def test_tables_sort_hide_and_tell_a_cells_story(page):
+    table = page.locator("table.data").first
+    heading = table.get_by_role("button", name="MAUVE")
+    rows = lambda: table.locator("tbody tr:not(.human) th").all_inner_texts()  # noqa: E731
+    before = rows()
+    heading.click()
+    page.wait_for_function("() => document.querySelector('table.data th[aria-sort=descending]')")
+    assert rows() == ["nucleus p=0.95", "greedy"]
+    heading.click()
+    page.wait_for_function("() => document.querySelector('table.data th[aria-sort=ascending]')")
+    assert rows() == ["greedy", "nucleus p=0.95"]
+    heading.click()
+    page.wait_for_function("() => !document.querySelector('table.data th[aria-sort]')")
+    assert rows() == before
+    page.locator(".columns-menu summary").first.click()
+    page.locator(".columns-menu").first.get_by_label("MAUVE").uncheck()
+    assert not heading.is_visible()
+    page.locator(".columns-menu").first.get_by_label("MAUVE").check()
+    cell = table.locator("tbody tr", has_text="nucleus").locator("td button").first
+    cell.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.closest('td').cellIndex") == 3
+    cell.click()
+    story = page.locator("#story")
+    told = story.inner_text()
+    assert re.search(r"0: .*, 1: ", told)
+    assert "signature" in told
+    assert r"\\" in story.locator("pre.tex").last.inner_text()
+    story.get_by_role("button", name="read its texts").click()
+    page.locator(".example.here").wait_for()
+    cell.click()
+    page.keyboard.press("Escape")
+    assert not story.is_visible()
+
+
+def test_figures_answer_and_their_legend_switches(page):
+    figure = page.locator("figure").first
+    drawn = figure.locator(".panels svg").first
+    drawn.focus()
+    page.keyboard.press("ArrowRight")
+    assert any(word in figure.locator(".tip").inner_text() for word in ("greedy", "nucleus"))
+    figure.locator(".panels svg").nth(1).focus()  # shares the names at the left of the first
+    page.keyboard.press("ArrowRight")
+    assert any(word in figure.locator(".tip").inner_text() for word in ("greedy", "nucleus"))
+    page.keyboard.press("Enter")
+    assert page.locator("#story").is_visible()
+    page.locator("#story").get_by_role("button", name="close").click()
+    mark = drawn.locator("circle").first
+    mark.scroll_into_view_if_needed()
+    mark.hover(force=True)
+    assert ":" in figure.locator(".tip").inner_text()
+    assert figure.locator("details.still img").count() == 1
+    button = page.locator(".legend button").first
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert page.locator("g[data-series][hidden]").count() == 1
+
+
+def test_why_names_cells_and_missed_texts_and_leads_to_them(page):
+    page.locator("#why-body details").first.wait_for()
+    assert "more human than model text" in page.locator("#why-body summary").first.inner_text()
+    assert "12 human texts that no model text is near to" in page.locator("#why-body").inner_text()
+    page.locator("#why-body summary").first.click()
+    page.locator("#why-body li button", has_text="docs/000007").first.click()
+    page.locator(".example.here h3", has_text="docs/000007").wait_for()
+
+
+def test_the_page_fits_a_phone_and_has_no_serious_fault_of_access(page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    if not AXE:
+        pytest.skip("axe-core is not here: npm pack axe-core, and OPENENDED_AXE=…/axe.min.js")
+    control(page, "surprise").check()
+    page.evaluate(Path(AXE).read_text("utf-8"))
+    for scheme, rules in (("light", None), ("dark", ["color-contrast"])):  # the colours alone are others in the dark
+        page.emulate_media(color_scheme=scheme)
+        asked = {"resultTypes": ["violations"]} | ({"runOnly": rules} if rules else {})
+        found = page.evaluate("asked => axe.run(document, asked)", asked)
+        grave = [v for v in found["violations"] if v["impact"] in ("serious", "critical")]
+        assert grave == [], [(v["id"], [n["html"][:120] for n in v["nodes"]][:3]) for v in grave]
+    page.emulate_media(color_scheme="light")
+
+
+def test_many_texts_lie_beside_the_page_and_load_when_needed(opened, runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "INLINE_TEXTS", 10)
+    monkeypatch.setattr(parts, "PART", 16)
+    report = build_report([runs], tmp_path / "r", figures=False)
+    assert tmp_path / "r/page/contents.js" not in report.paths
+    assert tmp_path / "r/page/source-0.js" in report.paths
+    assert "People say" not in (tmp_path / "r/report.html").read_text("utf-8")
+    opened.goto((tmp_path / "r/report.html").as_uri())
+    reading(opened)
+    opened.get_by_label("find in prompts and texts").fill("greedy 39")
+    settled(opened, f"1 of {COUNT} examples")
+    assert opened.faults == []
+    assert all(url.startswith((tmp_path / "r").as_uri()) for url in opened.asked)
+    (tmp_path / "r/page/texts-0-0.js").unlink()
+    opened.reload()
+    opened.get_by_label("find in prompts and texts").fill("x")
+    settled(opened, "page/texts-0-0.js is missing beside this file")
+    opened.faults.clear()
+
+
+def test_two_reports_stand_side_by_side(opened, runs, tmp_path):
+    other = make_report(tmp_path / "other", seeds=(0, 3), count=COUNT)
+    report = build_side_by_side([[runs], [other]], ["one", "two"], tmp_path / "r")
+    settings, numbers = report.tables
+    assert [(row.label, *(c.words for c in row.cells)) for row in settings.rows] == [("seed", "0, 1", "0, 3")]
+    gap = next(c for c, k in zip(numbers.rows[-1].cells, numbers.columns, strict=True) if k.title == "Δ MAUVE")
+    assert gap.value == pytest.approx(0.01)
+    opened.goto((tmp_path / "r/report.html").as_uri())
+    reading(opened)
+    assert opened.locator(".example").first.locator("h4").all_text_contents()[:3] == [
+        "human",
+        "one · greedy",
+        "two · greedy",
+    ]
+    assert opened.faults == []
