@@ -161,7 +161,8 @@ def _metrics(asked: str | Sequence[str | Metric] | None, *, scoring: bool, embed
     if asked is None:
         made = [_metric(name, {}) for name in metric_names(["all"])]
         able = {"texts", "stops", *(["token_nll"] if scoring else []), *(["embeddings"] if embedding else [])}
-        wanted: list[str | Metric] = [m.name for m in made if {n.kind for n in m.needs()} <= {*able, "tokens"}]
+        fed = [m for m in made if {n.kind for n in m.needs()} <= {*able, "tokens"}]
+        wanted: list[str | Metric] = [m.name for m in fed if m.least_samples == 1]  # files have a text a prompt
         if not scoring:
             wanted = [name for name in wanted if name != "gen_ppl"]
     else:

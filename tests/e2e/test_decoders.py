@@ -20,7 +20,7 @@ def test_the_experiment_decoders(tmp_path, texts):  # noqa: F811
     done = openended("-m", "experiment=decoders", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     records = [json.loads(p.read_text()) for p in (tmp_path / "outputs/runs/decoders").glob("*/record.json")]
-    assert len(records) == 20
+    assert len(records) == 24
     for record in records:
         name = record["spec"]["decoder"]["name"]
         status = {r["metric"]: r["status"] for r in record["results"] if r["system"] == "model"}

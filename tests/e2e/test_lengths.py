@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from openended.harness.errors import SpecError
 from openended.harness.io import read_json
-from openended.harness.models import forward as _forward
+from openended.harness.models.transformers import LanguageModel
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import bundled_models
 from openended.harness.run.pipeline import run
@@ -60,9 +60,9 @@ def test_one_pass_serves_every_length(tmp_path: Path, monkeypatch: pytest.Monkey
     store = tmp_path / "out" / "store"
     session = Session(Store(store))
     passes = []
-    whole = _forward.run
+    whole = LanguageModel.forward
     monkeypatch.setattr(
-        _forward, "run", lambda *a, **k: (passes.append(k["pool"] and k["pool"].lengths), whole(*a, **k))[1]
+        LanguageModel, "forward", lambda *a, **k: (passes.append(k["pool"] and k["pool"].lengths), whole(*a, **k))[1]
     )
     together, alone = {}, {}
     listed = f"embedder.lengths=[{','.join(map(str, LENGTHS))}]"

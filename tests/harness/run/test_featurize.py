@@ -11,7 +11,7 @@ import pytest
 
 from openended.harness.contract import Need
 from openended.harness.errors import SpecError, UndefinedMetric
-from openended.harness.models import forward as _forward
+from openended.harness.models.transformers import LanguageModel
 from openended.harness.models.spec import bundled_models
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.run.session import Session
@@ -30,13 +30,13 @@ def new_session(folder: Path) -> Session:
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
     """Of each pass of a model over a source: whether it scored, whether it embedded."""
     seen: list[tuple[bool, bool]] = []
-    whole = _forward.run
+    whole = LanguageModel.forward
 
     def counted(*words: Any, **options: Any) -> Any:
         seen.append((options["nll"] is not None, options["pool"] is not None))
         return whole(*words, **options)
 
-    monkeypatch.setattr(_forward, "run", counted)
+    monkeypatch.setattr(LanguageModel, "forward", counted)
     return seen
 
 
