@@ -13,9 +13,9 @@ from omegaconf import OmegaConf
 
 from openended.harness.errors import SpecError
 from openended.harness.io import read_json
-from openended.harness.models.transformers import LanguageModel
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import bundled_models
+from openended.harness.models.transformers import LanguageModel
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from

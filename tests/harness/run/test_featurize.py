@@ -11,8 +11,8 @@ import pytest
 
 from openended.harness.contract import Need
 from openended.harness.errors import SpecError, UndefinedMetric
-from openended.harness.models.transformers import LanguageModel
 from openended.harness.models.spec import bundled_models
+from openended.harness.models.transformers import LanguageModel
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.run.session import Session
 from openended.harness.run.steps import Steps
