@@ -27,7 +27,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from openended.harness.errors import DataError, SpecError
+from openended.harness.errors import MissingExtra, SpecError
 from openended.harness.hydra_app.jobfile import JobFile, overview
 from openended.harness.hydra_app.orphans import Parent, end_with, this_process
 from openended.harness.hydra_app.show import name_lines
@@ -87,7 +87,7 @@ class GridLauncher(Launcher):  # type: ignore[misc]
         """Run all jobs and return when the last has ended.
 
         Raises:
-            DataError: If the engine is not installed.
+            MissingExtra: If the engine is not installed.
         """
         setup_globals()
         configure_log(self._config.hydra.job_logging, self._config.hydra.verbose)
@@ -189,7 +189,7 @@ class Submitit(GridLauncher):
         try:
             import submitit
         except ImportError as err:
-            raise DataError("hydra/launcher=submitit needs submitit: pip install 'openended[slurm]'") from err
+            raise MissingExtra("submitit", "slurm") from err
         executor = submitit.AutoExecutor(folder=self.folder, cluster=self.cluster)
         try:
             executor.update_parameters(**self.parameters)
