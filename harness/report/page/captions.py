@@ -8,7 +8,8 @@ CAPTIONS = {
         "nearer to the human text."
     ),
     "metrics": (
-        "Every metric of every system; bars are a standard deviation over seeds, the dashed line is the human text."
+        "Every metric of every system; bars: a standard deviation over seeds, of one seed the 95 % interval over its "
+        "texts. The dashed line is the human text."
     ),
     "quality_diversity": (
         "Quality against diversity. The star is the human text: nearest to it is best. A line joins one decoder "
