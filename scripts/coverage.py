@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,9 @@ from openended.harness.contract import Metric
 from openended.harness.errors import UndefinedMetric
 from openended.harness.registry import members
 from openended.harness.resampling import Plan, Replicates, combined
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from scripts.worlds import MODEL, Writer, draw
 
 END = "<!-- end -->"
