@@ -27,7 +27,7 @@ def data_of(name: str, *, computed: bool) -> Callable[[], Data]:
         from scripts.worlds import MODEL, draw
 
         metric: Any = members("metric")[name]()
-        (features,) = draw(np.random.default_rng(0), N, metric, MODEL)
+        (features,) = draw(np.random.default_rng(0), N, metric, MODEL, samples=metric.least_samples)
         if not computed:
             warm(metric)
         return metric, features, metric.compute(features) if computed else None
@@ -39,7 +39,7 @@ def warm(metric: Metric) -> None:
     """Load what the metric loads at its first use."""
     from scripts.worlds import MODEL, draw
 
-    (small,) = draw(np.random.default_rng(1), 60, metric, MODEL)
+    (small,) = draw(np.random.default_rng(1), 60, metric, MODEL, samples=metric.least_samples)
     metric.compute(small)
 
 
@@ -77,5 +77,5 @@ WORKS: list[Work] = [
         repeats=1,
     )
     for name, cls in sorted(members("metric").items())
-    if cls.family != "human"  # type: ignore[attr-defined]
+    if cls.family != "human" and not cls().reads_grid  # type: ignore[attr-defined]
 ]
