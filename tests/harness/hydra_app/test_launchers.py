@@ -14,7 +14,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness.errors import DataError, SpecError
+from openended.harness.errors import MissingExtra, SpecError
 from openended.harness.hydra_app import launchers
 from openended.harness.hydra_app.jobfile import JobFile
 from openended.harness.hydra_app.launchers import Joblib, Part, Submitit, lose, runs_of_neighbours
@@ -150,7 +150,7 @@ def test_the_errors_of_local_controllers_go_to_a_file_and_ours_to_the_terminal_a
 
 def test_a_cluster_without_its_extra_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(DataError, match=r"needs submitit: pip install 'openended\[slurm\]'"):
+    with pytest.raises(MissingExtra, match=r"submitit is not installed; pip install 'openended\[slurm\]'"):
         submitit(tmp_path)._run([])
 
 
