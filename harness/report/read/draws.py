@@ -31,8 +31,9 @@ def draws_of(results: Results, item: Folded) -> Replicates | None:
             parts.append(Replicates(values, float(noise[0]), share))
         return combined([1 / len(parts)] * len(parts), parts) if parts else None
 
-    key = ("draws", item.system, item.metric, item.key, item.signature, *item.axes.values())
-    return results.memo("\x1f".join(key), make)
+    # Where the values come from says which seeds they are of: some of a system's have other draws than all of them.
+    places = [f"{at}/{artefact}" for at, artefact in item.sources]
+    return results.memo("\x1f".join(("draws", item.system, item.metric, item.key, item.signature, *places)), make)
 
 
 def interval_of(results: Results, item: Folded) -> Interval | None:

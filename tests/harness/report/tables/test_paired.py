@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -77,6 +78,24 @@ def test_all_pairs_are_tested_from_the_draws_of_one_seed(tmp_path, monkeypatch):
         assert apart.low < apart.difference < apart.high < 0
         assert apart.corrected >= apart.p_value
         assert math.isnan(apart.nearer)
+
+
+def test_some_seeds_of_a_system_have_draws_of_their_own(tmp_path, monkeypatch):
+    """The fair comparison scores a setting on the seeds that did not choose it, after its mean over all was read."""
+    rng = np.random.default_rng(5)
+    monkeypatch.setattr("tests.harness.report.synthetic.write_arrays", lambda store, key, line: line["artefact"])
+    values = [rng.normal(size=120) for _ in range(2)]
+    for seed, own in enumerate(values):
+        write_run(tmp_path, "ancestral", seed, results=[stored(tmp_path, f"ancestral{seed}", own)], arrays=True)
+    results = read_results([tmp_path])
+    (item,) = (i for i in fold(results) if i.system == "model")
+    assert len(item.sources) == 2
+    whole = draws_of(results, item).draws
+    for place, seed in enumerate(item.values):
+        one = dataclasses.replace(item, values={seed: item.values[seed]}, sources=item.sources[place : place + 1])
+        drawn = draws_of(results, one).draws
+        assert any(np.array_equal(drawn, halves(own)) for own in values)
+        assert not np.allclose(drawn, whole)
 
 
 def test_the_interval_of_a_value_stands_in_the_table_where_it_is_asked_for(tmp_path, monkeypatch):
