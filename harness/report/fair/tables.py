@@ -16,7 +16,7 @@ from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.searched import dominates
 from openended.harness.report.read.systems import System, systems_of
 from openended.harness.report.tables.about import about_of
-from openended.harness.report.tables.paired import compare, holm
+from openended.harness.report.tables.paired import compare, holm_of
 from openended.harness.report.tables.selection import check_signatures, slug, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 
@@ -171,8 +171,7 @@ def _counts(results: Results, items: Sequence[Folded], pairs: Sequence[Pair], st
     if len(sweeps) < 2:
         return None
     tests = {pair: _tests(results, items, sweeps, pair) for pair in pairs}
-    flat = {(pair, key): p for pair, own in tests.items() for key, (_, p) in own.items() if math.isfinite(p)}
-    corrected = dict(zip(flat, holm(list(flat.values())), strict=True))
+    corrected = holm_of({(pair, key): p for pair, own in tests.items() for key, (_, p) in own.items()})
     columns, blocks = [], []
     for pair in pairs:
         if not tests[pair]:
@@ -185,7 +184,7 @@ def _counts(results: Results, items: Sequence[Folded], pairs: Sequence[Pair], st
     rows = [TableRow(s.name, "model", tuple(b[i] for b in blocks)) for i, s in enumerate(sweeps)]
     remarks = (
         _CHOSEN,
-        f"p < {LEVEL:g} after Holm's correction over all {len(flat)} tests of the table; else a tie.",
+        f"p < {LEVEL:g} after Holm's correction over all {len(corrected)} tests of the table; else a tie.",
         _BY,
     )
     title = "Wins, ties and losses"

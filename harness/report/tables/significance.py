@@ -11,7 +11,7 @@ from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import System, systems_of
 from openended.harness.report.tables.agreement import stars
-from openended.harness.report.tables.paired import LEAST_SEEDS, Tested, compare, holm
+from openended.harness.report.tables.paired import LEAST_SEEDS, Tested, compare, holm_of
 from openended.harness.report.tables.selection import check_signatures, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
 
@@ -45,8 +45,7 @@ def significance(results: Results, baseline: str) -> list[Table]:
             pair[0], [i for i in items if i.system == "model" and (i.metric, i.key) == pair], "significance"
         )
     tests = {(s.label, p): compare(results, items, s, labels[baseline], p) for s in others for p in pairs}
-    known = {k: t.p_value for k, t in tests.items() if t is not None and math.isfinite(t.p_value)}
-    corrected = dict(zip(known, holm(list(known.values())), strict=True))
+    corrected = holm_of({k: t.p_value for k, t in tests.items() if t is not None})
     return [
         _differences(items, others, pairs, tests, corrected, baseline),
         _p_values(items, others, pairs, corrected, baseline),
