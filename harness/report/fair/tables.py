@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from openended.harness.errors import DataError
-from openended.harness.report.fair.sweeps import SweepOf, chosen, cost_of, curves_of, is_gap, sweeps_of
+from openended.harness.report.fair.sweeps import SweepOf, chosen, cost_of, curves_of, is_gap, printed_as, sweeps_of
 from openended.harness.report.read.fold import Folded, fold
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
@@ -79,10 +79,6 @@ def _first(items: Sequence[Folded], pair: Pair) -> Folded:
     return next(i for i in items if i.system == "model" and (i.metric, i.key) == pair)
 
 
-def _titled(item: Folded) -> str:
-    return f"|Δ {item.title}|" if is_gap(item) else item.title
-
-
 def _best_of_n(items: Sequence[Folded], pair: Pair, stem: str) -> Table | None:
     """A row a decoder; a column an N, as many as the smallest sweep has settings."""
     curves, without = curves_of(items, pair)
@@ -91,7 +87,7 @@ def _best_of_n(items: Sequence[Folded], pair: Pair, stem: str) -> Table | None:
     first, most = _first(items, pair), min(c.settings for c in curves)
     shown = sorted({n for n in SHOWN if n <= most} | {most})
     fresh = any(math.isfinite(c.fresh[0]) for c in curves)
-    direction = "higher" if first.direction == "higher" else "lower"
+    title, direction = printed_as(first)
     columns = [Column("", "settings", "settings", "none", 0)]
     blocks = [[Cell(c.settings, decimals=0) for c in curves]]
     for n in shown:
@@ -107,8 +103,7 @@ def _best_of_n(items: Sequence[Folded], pair: Pair, stem: str) -> Table | None:
     rows = [TableRow(c.name, "model", tuple(b[i] for b in blocks)) for i, c in enumerate(curves)]
     remarks = [_DRAWN, _FRESH if fresh else _SEEN]
     remarks += [f"Without a sweep of two settings: {', '.join(without)}."] if without else []
-    title = f"Best of N settings: {_titled(first)}"
-    name = f"{stem}-best-{slug(pair[1])}"
+    name, title = f"{stem}-best-{slug(pair[1])}", f"Best of N settings: {title}"
     return Table(name, title, tuple(columns), tuple(rows), tuple(remarks), head="Decoder", show_seeds=False)
 
 
@@ -142,12 +137,12 @@ def _pareto(items: Sequence[Folded], pairs: tuple[Pair, Pair], stem: str) -> Tab
     for place, pair in enumerate(pairs):
         first = _first(items, pair)
         cells = [Cell(_printed(v[place], cost_of(v[place], items)), v[place].sd, v[place].seeds) for _, v in known]
-        direction = "lower" if is_gap(first) else first.direction
-        columns.append(Column(*pair, _titled(first), direction, column_decimals(cells), first.signature, is_gap(first)))
+        title, direction = printed_as(first)
+        columns.append(Column(*pair, title, direction, column_decimals(cells), first.signature, is_gap(first)))
         blocks.append(cells)
     columns.append(Column("", "pareto", "beaten by", "none"))
-    blocks.append([Cell(words="none (Pareto)" if i is None else _plain(known[i][0])) for i in by])
-    rows = [TableRow(_plain(s), "model", tuple(b[i] for b in blocks)) for i, (s, _) in enumerate(known)]
+    blocks.append([Cell(words="none (Pareto)" if i is None else known[i][0].name) for i in by])
+    rows = [TableRow(s.name, "model", tuple(b[i] for b in blocks)) for i, (s, _) in enumerate(known)]
     remark = "Beaten: another setting is at least as good in both values and better in one, by the means over seeds."
     title = "Quality and diversity: what no other setting beats"
     return Table(f"{stem}-pareto-{slug(pairs[0][0])}", title, tuple(columns), tuple(rows), (remark,), show_seeds=False)
@@ -159,10 +154,6 @@ def _printed(value: Folded, cost: dict[str, float] | None) -> float:
 
 def _front(costs: Sequence[list[float]]) -> list[int]:
     return [i for i, own in enumerate(costs) if not any(dominates(other, own) for other in costs)]
-
-
-def _plain(system: System) -> str:
-    return system.label.replace(r"\$", "$")
 
 
 def _counts(results: Results, items: Sequence[Folded], pairs: Sequence[Pair], stem: str) -> Table | None:
@@ -177,7 +168,7 @@ def _counts(results: Results, items: Sequence[Folded], pairs: Sequence[Pair], st
         if not tests[pair]:
             continue
         tally = _tally(sweeps, tests[pair], {key: p for (one, key), p in corrected.items() if one == pair})
-        columns.append(Column(*pair, f"{_titled(_first(items, pair))}: win/tie/loss", "none"))
+        columns.append(Column(*pair, f"{printed_as(_first(items, pair))[0]}: win/tie/loss", "none"))
         blocks.append([Cell(words=_said(tally[s.name])) for s in sweeps])
     if not columns:
         return None

@@ -97,6 +97,11 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
+def read_plain(text: str) -> str:
+    """Return what `plain` was given."""
+    return text.replace(r"\$", "$")
+
+
 def legend_columns(labels: Sequence[str], width: float, most: int) -> int:
     """Return how many columns of a legend fit a width in inches."""
     longest = max((min(len(label), CHARACTERS) for label in labels), default=1)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from openended.harness.report.fair.sweeps import curves_of, is_gap
+from openended.harness.report.fair.sweeps import curves_of, printed_as
 from openended.harness.report.figures.drawing import (
     COLUMN,
     MOST,
@@ -24,6 +24,7 @@ from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.systems import by_data
 from openended.harness.report.tables.selection import wanted
+from openended.harness.report.tables.table import arrow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,10 +65,8 @@ def _figure(items: Sequence[Folded], metrics: Sequence[str]) -> Figure | None:
             shown = curve.fresh if math.isfinite(curve.fresh[0]) else curve.seen
             panel.plot(x, shown[:most], label=plain(curve.name), **style)
         first = next(i for i in items if i.system == "model" and (i.metric, i.key) == pair)
-        title = (
-            f"|Δ {first.title}| ↓" if is_gap(first) else f"{first.title} {'↑' if first.direction == 'higher' else '↓'}"
-        )
-        panel.set_title(plain(title))
+        title, direction = printed_as(first)
+        panel.set_title(plain(f"{title} {arrow(direction)}"))
         panel.set_xlabel("settings tried (N)")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     hide_rest(axes, len(pairs))

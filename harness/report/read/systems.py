@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from openended.harness.errors import SpecError
-from openended.harness.report.figures.drawing import plain
+from openended.harness.report.figures.drawing import plain, read_plain
 from openended.harness.report.read.axes import head_of, of_human, said, telling
 from openended.harness.report.read.fold import Folded, order_key
 from openended.harness.report.read.labels import labels_of, varying
@@ -23,7 +23,13 @@ class System:
     """One setting (task × model × decoder × …) over its seeds."""
 
     label: str
+    """As a figure takes it; see `drawing.plain`."""
     items: tuple[Folded, ...]
+
+    @property
+    def name(self) -> str:
+        """The label as tables and files show it."""
+        return read_plain(self.label)
 
     def value(self, metric: str, key: str) -> Folded | None:
         """Return one of its values, or nothing if there is none.

@@ -33,7 +33,7 @@ def significance(results: Results, baseline: str) -> list[Table]:
     """
     items = fold(results)
     systems = systems_of(items)
-    labels = {s.label.replace(r"\$", "$"): s for s in systems}
+    labels = {s.name: s for s in systems}
     if baseline not in labels:
         raise SpecError(f"no system {baseline!r}{suggest(baseline, labels)}")
     others = [s for label, s in labels.items() if label != baseline]
@@ -72,7 +72,7 @@ def _differences(
         direction = "lower" if gap else "none" if target_of(first.direction) is not None else first.direction
         columns.append(Column(*pair, title, direction, column_decimals(cells), first.signature, gap))
         blocks.append(cells)
-    rows = [TableRow(s.label.replace(r"\$", "$"), "model", tuple(b[i] for b in blocks)) for i, s in enumerate(others)]
+    rows = [TableRow(s.name, "model", tuple(b[i] for b in blocks)) for i, s in enumerate(others)]
     seeds = sorted({t.n for t in tests.values() if t is not None and t.over == "seeds" and math.isfinite(t.p_value)})
     remarks = [
         f"Difference from {baseline}; Δ|Δ| is the difference of the distances to the human value.",
@@ -112,6 +112,6 @@ def _p_values(
     for s in others:
         cells = [corrected.get((s.label, p), math.nan) for p in pairs]
         made = tuple(Cell(c) if math.isfinite(c) else Cell(note=UNTESTED) for c in cells)
-        rows.append(TableRow(s.label.replace(r"\$", "$"), "model", made))
+        rows.append(TableRow(s.name, "model", made))
     remarks = ("p-values after Holm's correction over all cells.",)
     return Table("significance-p", f"p-values against {baseline}", columns, tuple(rows), remarks, show_seeds=False)
