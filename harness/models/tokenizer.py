@@ -19,6 +19,8 @@ from openended.harness.signature import digest
 from openended.harness.types import Ragged
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from openended.harness.models.spec import ModelSpec
 
 # Texts handed to a batch tokenizer at once: bounds its memory.
@@ -166,6 +168,11 @@ def pair_ids(tokenizer: Tokenizer, prompts: Sequence[str], texts: Sequence[str])
         return before, token_ids(tokenizer, texts)
     rows = zip(prompts, before, texts, strict=True)
     return before, Ragged.from_rows((continuation_ids(tokenizer, p, b.tolist(), t) for p, b, t in rows), np.int64)
+
+
+def lead_before(lead: tuple[int, ...], ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
+    """Return what stands before a text of these ids: `lead`, unless it is there already."""
+    return () if tuple(ids[: len(lead)]) == lead else lead
 
 
 def lead_ids(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: ANN401 - of tokenizers or of transformers
