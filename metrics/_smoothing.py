@@ -39,7 +39,8 @@ def smoothed(hist: F64, n: float, rule: Smoothing = "kt") -> F64:
     if rule == "none":
         return hist
     if rule == "kt":
-        return (hist * n + 0.5) / (n + 0.5 * hist.shape[-1])
+        shares: F64 = (hist * n + 0.5) / (n + 0.5 * hist.shape[-1])
+        return shares
     counts = np.rint(hist * n)
     if rule == "laplace":
         weights = counts + 1
@@ -47,7 +48,7 @@ def smoothed(hist: F64, n: float, rule: Smoothing = "kt") -> F64:
         weights = counts + np.select([counts == 0, counts == 1], [0.5, 1.0], 0.75)
     else:
         weights = _good_turing(counts.astype(np.int64))
-    shares: F64 = weights / weights.sum()
+    shares = weights / weights.sum()
     return shares
 
 
