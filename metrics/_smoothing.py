@@ -48,8 +48,7 @@ def smoothed(hist: F64, n: float, rule: Smoothing = "kt") -> F64:
         weights = counts + np.select([counts == 0, counts == 1], [0.5, 1.0], 0.75)
     else:
         weights = _good_turing(counts.astype(np.int64))
-    shares = weights / weights.sum()
-    return shares
+    return weights / weights.sum()
 
 
 def _good_turing(counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> F64:
