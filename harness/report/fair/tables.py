@@ -14,7 +14,7 @@ from openended.harness.report.read.fold import Folded, fold
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.searched import dominates
-from openended.harness.report.read.systems import System, systems_of
+from openended.harness.report.read.systems import System, systems_of, values_of
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.paired import compare, holm_of
 from openended.harness.report.tables.selection import check_signatures, slug, split_axes, split_items, stems, wanted
@@ -65,8 +65,7 @@ def fair_tables(results: Results, layout: Layout, name: str) -> list[Table]:
 def _tables(results: Results, items: Sequence[Folded], layout: Layout, stem: str) -> list[Table]:
     pairs = wanted(items, layout)
     for pair in pairs:
-        own = [i for i in items if i.system == "model" and (i.metric, i.key) == pair]
-        check_signatures(pair[0], own, stem, layout.allow)
+        check_signatures(pair[0], values_of(items, *pair), stem, layout.allow)
     out = [table for pair in pairs if (table := _best_of_n(items, pair, stem)) is not None]
     out += [
         t for pair in QUALITY_DIVERSITY if set(pair) <= set(pairs) and (t := _pareto(items, pair, stem)) is not None
@@ -75,16 +74,12 @@ def _tables(results: Results, items: Sequence[Folded], layout: Layout, stem: str
     return out + ([counts] if counts is not None else [])
 
 
-def _first(items: Sequence[Folded], pair: Pair) -> Folded:
-    return next(i for i in items if i.system == "model" and (i.metric, i.key) == pair)
-
-
 def _best_of_n(items: Sequence[Folded], pair: Pair, stem: str) -> Table | None:
     """A row a decoder; a column an N, as many as the smallest sweep has settings."""
     curves, without = curves_of(items, pair)
     if not curves:
         return None
-    first, most = _first(items, pair), min(c.settings for c in curves)
+    first, most = values_of(items, *pair)[0], min(c.settings for c in curves)
     shown = sorted({n for n in SHOWN if n <= most} | {most})
     fresh = any(math.isfinite(c.fresh[0]) for c in curves)
     title, direction = printed_as(first)
@@ -135,7 +130,7 @@ def _pareto(items: Sequence[Folded], pairs: tuple[Pair, Pair], stem: str) -> Tab
     by = [next((i for i in _front(costs) if dominates(costs[i], own)), None) for own in costs]
     columns, blocks = [], []
     for place, pair in enumerate(pairs):
-        first = _first(items, pair)
+        first = values_of(items, *pair)[0]
         cells = [Cell(_printed(v[place], cost_of(v[place], items)), v[place].sd, v[place].seeds) for _, v in known]
         title, direction = printed_as(first)
         columns.append(Column(*pair, title, direction, column_decimals(cells), first.signature, is_gap(first)))
@@ -168,7 +163,7 @@ def _counts(results: Results, items: Sequence[Folded], pairs: Sequence[Pair], st
         if not tests[pair]:
             continue
         tally = _tally(sweeps, tests[pair], {key: p for (one, key), p in corrected.items() if one == pair})
-        columns.append(Column(*pair, f"{printed_as(_first(items, pair))[0]}: win/tie/loss", "none"))
+        columns.append(Column(*pair, f"{printed_as(values_of(items, *pair)[0])[0]}: win/tie/loss", "none"))
         blocks.append([Cell(words=_said(tally[s.name])) for s in sweeps])
     if not columns:
         return None

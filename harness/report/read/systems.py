@@ -56,6 +56,11 @@ def systems_of(items: Iterable[Folded]) -> list[System]:
     return [System(plain(label), tuple(g)) for label, g in zip(labels, groups.values(), strict=True)]
 
 
+def values_of(items: Iterable[Folded], metric: str, key: str) -> list[Folded]:
+    """Return one value of one metric of every system."""
+    return [i for i in items if i.system == "model" and (i.metric, i.key) == (metric, key)]
+
+
 def same_data(human: Folded, item: Folded) -> bool:
     """Say whether a human value is of the human side that a system's value is about."""
     return all(v == item.axes.get(a) for a, v in human.axes.items() if of_human(a))

@@ -11,7 +11,7 @@ from openended.harness.report.read.axes import head_of, said, telling
 from openended.harness.report.read.fold import Folded, fold, natural
 from openended.harness.report.read.frame import Results, filtered
 from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import System, human_value, systems_of, variants
+from openended.harness.report.read.systems import System, human_value, systems_of, values_of, variants
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.systems import value_tables
@@ -221,7 +221,7 @@ def _title(items: Iterable[Folded], pair: Pair) -> str:
 
 
 def _signature(items: Iterable[Folded], pair: Pair) -> str:
-    return next((i.signature for i in items if (i.metric, i.key) == pair and i.system == "model"), "")
+    return next((i.signature for i in values_of(items, *pair)), "")
 
 
 def stars(p_value: float) -> str:

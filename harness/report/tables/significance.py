@@ -9,7 +9,7 @@ from openended.harness.errors import SpecError, suggest
 from openended.harness.report.read.fold import Folded, fold
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import System, systems_of
+from openended.harness.report.read.systems import System, systems_of, values_of
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.paired import LEAST_SEEDS, Tested, compare, holm_of
 from openended.harness.report.tables.selection import check_signatures, wanted
@@ -41,9 +41,7 @@ def significance(results: Results, baseline: str) -> list[Table]:
         raise SpecError(f"there is no system beside {baseline!r} to compare with")
     pairs = wanted(items, Layout())
     for pair in pairs:
-        check_signatures(
-            pair[0], [i for i in items if i.system == "model" and (i.metric, i.key) == pair], "significance"
-        )
+        check_signatures(pair[0], values_of(items, *pair), "significance")
     tests = {(s.label, p): compare(results, items, s, labels[baseline], p) for s in others for p in pairs}
     corrected = holm_of({k: t.p_value for k, t in tests.items() if t is not None})
     return [
@@ -66,7 +64,7 @@ def _differences(
     columns, blocks = [], []
     for pair in pairs:
         cells = [_cell(tests[s.label, pair], corrected.get((s.label, pair), math.nan)) for s in others]
-        first = next(i for i in items if i.system == "model" and (i.metric, i.key) == pair)
+        first = values_of(items, *pair)[0]
         gap = first.direction == "match_human"
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
         direction = "lower" if gap else "none" if target_of(first.direction) is not None else first.direction
