@@ -48,7 +48,8 @@ def smoothed(hist: F64, n: float, rule: Smoothing = "kt") -> F64:
         weights = counts + np.select([counts == 0, counts == 1], [0.5, 1.0], 0.75)
     else:
         weights = _good_turing(counts.astype(np.int64))
-    return weights / weights.sum()
+    made: F64 = weights / weights.sum()
+    return made
 
 
 def _good_turing(counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> F64:
