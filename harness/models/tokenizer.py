@@ -82,16 +82,28 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
             pieces = Pieces(inner) if are_exact(told) else None
             lead = lead_ids(spec, inner)
             return TextTokenizer(inner, _end_ids(spec, inner.token_to_id), byte_level, pieces, lead)
-        from transformers import AutoTokenizer
-
-        where = str(folder or spec.path)
-        slow = AutoTokenizer.from_pretrained(where, revision=spec.revision, trust_remote_code=False)
+        slow = own_tokenizer(spec)
     except DataError:
         raise
     except Exception as err:
         raise DataError(f"model {spec.path}: cannot load its tokenizer ({first_line(err)})") from err
     lead = lead_ids(spec, slow)
     return TextTokenizer(slow, _end_ids(spec, lambda _: slow.eos_token_id), byte_level=False, lead=lead)
+
+
+def own_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
+    """Load the tokenizer of transformers.
+
+    Raises:
+        DataError: If it cannot be read.
+    """
+    from transformers import AutoTokenizer
+
+    where, revision = str(spec.folder or spec.path), None if spec.folder else spec.revision
+    try:
+        return AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
+    except Exception as err:
+        raise DataError(f"model {spec.path}: cannot load its tokenizer ({first_line(err)})") from err
 
 
 def tokenizer_digest(spec: ModelSpec) -> str:
@@ -159,6 +171,26 @@ def continuation_text(tokenizer: Tokenizer, before: Sequence[int], ids: Sequence
         return tokenizer.decode(ids)
     start, whole = tokenizer.decode(before), tokenizer.decode([*before, *ids])
     return whole[len(start) :] if whole.startswith(start) else tokenizer.decode(ids)
+
+
+def cut_continuation(
+    tokenizer: Tokenizer | None, before: Sequence[int], text: str, ids: tuple[int, ...], most: int | None
+) -> tuple[str, tuple[int, ...], bool]:
+    """Return a continuation's text and ids cut after `most` tokens, and whether anything was cut off.
+
+    Args:
+        tokenizer: Of the ids; None: there are none, and words are counted.
+        before: The ids of the prompt.
+        text: The continuation.
+        ids: Its ids.
+        most: None: all.
+    """
+    if tokenizer is None:
+        cut = text if most is None else first_words(text, most)
+        return cut, ids, cut != text
+    if most is None or len(ids) <= most:
+        return text, ids, False
+    return continuation_text(tokenizer, before, ids[:most]), ids[:most], True
 
 
 def pair_ids(tokenizer: Tokenizer, prompts: Sequence[str], texts: Sequence[str]) -> tuple[Ragged, Ragged]:
