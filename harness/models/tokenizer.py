@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Texts handed to a batch tokenizer at once: bounds its memory.
 _TOKENIZE = 1024
-# A text that every tokenizer knows, to see what is put before it.
+# A text that every tokenizer knows, to see which special tokens are put around it.
 _PROBE = "a"
 _USUAL_ENDS = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>")
 
@@ -215,12 +215,11 @@ def lead_ids(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: ANN401 - 
     """
     if spec.bos is False:
         return ()
-    bare, whole = (_encoded(inner, _PROBE, special=special) for special in (False, True))
-    at = next((i for i in range(len(whole)) if whole[i : i + len(bare)] == bare), 0)
+    before, _ = added_ids(inner)
     told = spec.tokenizer_config()
     adds = told.get("add_bos_token")
-    if spec.bos is None and adds is None and at:
-        return tuple(whole[:at])
+    if spec.bos is None and adds is None and before:
+        return tuple(before)
     if not (spec.bos or adds):
         return ()
     name = told.get("bos_token")
@@ -230,6 +229,13 @@ def lead_ids(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: ANN401 - 
     if isinstance(found, int):
         return (found,)
     raise DataError(f"model {spec.title}: bos=true, but neither its tokenizer nor its config.json names such a token")
+
+
+def added_ids(inner: Any) -> tuple[list[int], list[int]]:  # noqa: ANN401
+    """Return the special tokens that a tokenizer puts before a text, and behind it."""
+    bare, whole = (_encoded(inner, _PROBE, special=special) for special in (False, True))
+    at = next((i for i in range(len(whole)) if whole[i : i + len(bare)] == bare), 0)
+    return whole[:at], whole[at + len(bare) :]
 
 
 def _encoded(inner: Any, text: str, *, special: bool) -> list[int]:  # noqa: ANN401

@@ -14,13 +14,12 @@ from openended.harness.report.read.fold import Folded, fold
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.searched import dominates
-from openended.harness.report.read.systems import System, systems_of, values_of
+from openended.harness.report.read.systems import Pair, System, values_of, with_both
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.paired import compare, holm_of
 from openended.harness.report.tables.selection import check_signatures, slug, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 
-Pair = tuple[str, str]
 QUALITY_DIVERSITY: tuple[tuple[Pair, Pair], ...] = (
     (("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy")),
     (("knn_precision_recall", "precision"), ("knn_precision_recall", "recall")),
@@ -117,8 +116,7 @@ def _bold(cells: Sequence[Cell], direction: str) -> list[Cell]:
 
 def _pareto(items: Sequence[Folded], pairs: tuple[Pair, Pair], stem: str) -> Table | None:
     """A row a setting; says which are beaten in both values, and by which setting that is beaten by none."""
-    both = [(s, s.value(*pairs[0]), s.value(*pairs[1])) for s in systems_of(items)]
-    known = [(s, (a, b)) for s, a, b in both if a and b and math.isfinite(a.mean + b.mean)]
+    known = [(s, (a, b)) for s, a, b in with_both(items, *pairs)]
     costs: list[list[float]] = []
     for _, values in known:
         rules = [cost_of(v, items) for v in values]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from openended.harness.report.read.fold import Folded, order_key
 from openended.harness.report.read.labels import labels_of, varying
 from openended.harness.signature import parse_signature, signature_difference
 
+Pair = tuple[str, str]
 # Fields of a signature that are about the data, not the metric's options: the axes say them.
 FACTS = (
     "n", "model", "length", "min_new_tokens", "task", "texts", "scorer", "tokens", "embedder", "judgments", "raters",
@@ -59,6 +61,12 @@ def systems_of(items: Iterable[Folded]) -> list[System]:
 def values_of(items: Iterable[Folded], metric: str, key: str) -> list[Folded]:
     """Return one value of one metric of every system."""
     return [i for i in items if i.system == "model" and (i.metric, i.key) == (metric, key)]
+
+
+def with_both(items: Iterable[Folded], one: Pair, other: Pair) -> list[tuple[System, Folded, Folded]]:
+    """Return the systems that have two values, with both: each a metric and the key of its value."""
+    both = [(s, s.value(*one), s.value(*other)) for s in systems_of(items)]
+    return [(s, a, b) for s, a, b in both if a and b and math.isfinite(a.mean) and math.isfinite(b.mean)]
 
 
 def same_data(human: Folded, item: Folded) -> bool:
