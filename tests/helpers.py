@@ -134,5 +134,7 @@ def as_a_process(argv: Sequence[str], cwd: Path) -> Iterator[None]:
             os.environ.update(environment)
             torch.set_num_threads(threads)
             for one, handlers, level, propagate, disabled in before:
+                for added in (handler for handler in one.handlers if handler not in handlers):
+                    added.close()
                 one.handlers[:], one.propagate, one.disabled = handlers, propagate, disabled
                 one.setLevel(level)
