@@ -100,6 +100,21 @@ def to_json(value: Any) -> Json:  # noqa: ANN401
     return str(value)
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Say which file it is that is not there or cannot be read.
+
+    Raises:
+        DataError: In place of an `OSError`.
+    """
+    try:
+        yield
+    except FileNotFoundError as err:
+        raise DataError(f"no such file: {path}") from err
+    except OSError as err:
+        raise DataError(f"cannot read {path}: {err.strerror or err}") from err
+
+
 def read_json(path: Path) -> Any:  # noqa: ANN401
     """Read a JSON file.
 
@@ -107,11 +122,8 @@ def read_json(path: Path) -> Any:  # noqa: ANN401
         DataError: If it is missing or not JSON.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
-    except FileNotFoundError as err:
-        raise DataError(f"no such file: {path}") from err
-    except OSError as err:
-        raise DataError(f"cannot read {path}: {err.strerror or err}") from err
+        with reading(path):
+            return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
     except RecursionError as err:
         raise DataError(f"{path}: JSON nested too deeply") from err
     except ValueError as err:  # not JSON, not UTF-8, or a number of thousands of digits
@@ -133,16 +145,7 @@ def open_text(path: Path) -> IO[str]:
     Raises:
         DataError: If it is missing, a folder or unreadable.
     """
-    try:
-        if path.is_dir():
-            raise DataError(f"expected a file, got a folder: {path}")
-        if path.suffix == ".gz":
-            return io.TextIOWrapper(io.BufferedReader(_Unzipped(path)), encoding="utf-8-sig", newline="\n")
-        return path.open(encoding="utf-8-sig", newline="\n")
-    except FileNotFoundError as err:
-        raise DataError(f"no such file: {path}") from err
-    except OSError as err:
-        raise DataError(f"cannot read {path}: {err.strerror or err}") from err
+    return io.TextIOWrapper(_open_bytes(path), encoding="utf-8-sig", newline="\n")
 
 
 def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
@@ -252,14 +255,10 @@ class _Unzipped(io.RawIOBase):
 
 
 def _open_bytes(path: Path) -> io.BufferedReader:
-    try:
+    with reading(path):
         if path.is_dir():
             raise DataError(f"expected a file, got a folder: {path}")
         return io.BufferedReader(_Unzipped(path), 1 << 17) if path.suffix == ".gz" else path.open("rb")
-    except FileNotFoundError as err:
-        raise DataError(f"no such file: {path}") from err
-    except OSError as err:
-        raise DataError(f"cannot read {path}: {err.strerror or err}") from err
 
 
 def file_digest(path: Path) -> str:

@@ -1,15 +1,53 @@
-"""Values of options as their annotations want them."""
+"""Options: read from YAML, known to a class, and with values as their annotations want them."""
 
 from __future__ import annotations
 
+import dataclasses
 import types as pytypes
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from openended.harness.errors import SpecError
+from openended.harness.errors import SpecError, suggest
 
 _WORD = 1 << 63
+
+
+def read_options(text: str, where: str, told: Callable[[BaseException], str]) -> Mapping[str, Any]:
+    """Read a YAML of options.
+
+    Args:
+        text: The YAML.
+        where: Names it in the message.
+        told: What the message says of a fault of the YAML.
+
+    Raises:
+        SpecError: If it is no YAML, or one of something else.
+    """
+    import yaml
+
+    try:
+        node = yaml.safe_load(text)
+    except yaml.YAMLError as err:
+        raise SpecError(f"{where}: not YAML ({told(err)})") from err
+    if not isinstance(node, Mapping):
+        raise SpecError(f"{where}: expected options, got {type(node).__name__}")
+    return node
+
+
+def check_options(cls: type[Any], options: Mapping[str, Any], where: str) -> None:
+    """Check that a dataclass has these options, and that none is missing.
+
+    Raises:
+        SpecError: If it has not, or one is.
+    """
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
+    for key in options:
+        if key not in fields:
+            raise SpecError(f"{where}: no option {key!r}{suggest(str(key), fields)}")
+    for name, f in fields.items():
+        if f.default is f.default_factory is dataclasses.MISSING and name not in options:
+            raise SpecError(f"{where}: missing option {name!r}")
 
 
 def fitted(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401

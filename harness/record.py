@@ -24,6 +24,7 @@ from openended.harness.text import shareable
 from openended.harness.types import Json, MetricResult
 
 RECORD = "record.json"
+EXPLAIN = "explain.jsonl"  # in the folder of a run: the texts behind its scores
 GRID = "grid.json"  # in the folder of a grid: how it is called, what it shows, how many jobs it has
 SCHEMA = 3  # 2 had no digest
 DIGEST = "digest"

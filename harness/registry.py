@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from openended.harness.contract import Spec
 from openended.harness.errors import SpecError, suggest
+from openended.harness.options import check_options
 
 log = logging.getLogger(__name__)
 T = TypeVar("T", bound=type)
@@ -124,13 +125,7 @@ def construct(cls: type[S], node: object, label: str) -> S:
     if not isinstance(node, Mapping):
         raise SpecError(f"{label}: expected options, got {node!r:.40}")
     options = {str(k): v for k, v in node.items() if k != "_target_"}
-    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
-    for key in options:
-        if key not in fields:
-            raise SpecError(f"{label}: no option {key!r}{suggest(key, fields)}")
-    for name, f in fields.items():
-        if f.default is f.default_factory is dataclasses.MISSING and name not in options:
-            raise SpecError(f"{label}: missing option {name!r}")
+    check_options(cls, options, label)
     return cls(**options)
 
 

@@ -90,19 +90,31 @@ def curve_area(curve: F64) -> float:
     return float(min(max(area, 0.0), 1.0))
 
 
+def slopes(num_angles: int) -> F64:
+    """Return the tangents of evenly spaced angles from 0 to pi / 2, shape (num_angles,)."""
+    made: F64 = np.tan(np.linspace(_ANGLE_EDGE, np.pi / 2 - _ANGLE_EDGE, num_angles))
+    return made
+
+
 def precision_recall(p: F64, q: F64, num_angles: int) -> tuple[F64, F64]:
     """Return precision and recall of q against p along the angles, each of shape (num_angles,), in [0, 1].
 
     At slope t = tan(angle): precision = sum of min(t p, q), recall = sum of min(p, q / t).
     """
-    slopes = np.tan(np.linspace(_ANGLE_EDGE, np.pi / 2 - _ANGLE_EDGE, num_angles))[:, None]
-    precision = np.minimum(slopes * p, q).sum(axis=1)
-    recall = np.minimum(p, q / slopes).sum(axis=1)
+    t = slopes(num_angles)[:, None]
+    precision = np.minimum(t * p, q).sum(axis=1)
+    recall = np.minimum(p, q / t).sum(axis=1)
     return np.clip(precision, 0.0, 1.0), np.clip(recall, 0.0, 1.0)
 
 
 def best_f(precision: F64, recall: F64, beta: float) -> float:
     """Return the largest F-beta on a curve; beta > 1 weighs recall, beta < 1 precision."""
+    return float(np.max(f_beta(precision, recall, beta)))
+
+
+def f_beta(precision: F64, recall: F64, beta: float) -> F64:
+    """Return F-beta of each pair; 0 where both are 0."""
     weighed = beta**2 * precision + recall
     both = (1 + beta**2) * precision * recall
-    return float(np.max(np.divide(both, weighed, out=np.zeros_like(both), where=weighed > 0)))
+    made: F64 = np.divide(both, weighed, out=np.zeros_like(both), where=weighed > 0)
+    return made

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from openended.harness.resampling import Replicates
 from openended.harness.types import F64, I64
-from openended.metrics._histograms import Curve, mixture_weights
+from openended.metrics._histograms import Curve, f_beta, mixture_weights, slopes
 from openended.metrics._smoothing import Smoothing, smoothed
 
 ANGLES = 101  # of the precision-recall curve behind F8 and F1/8: a tenth of those of the value, for the spread enough
@@ -74,15 +74,12 @@ def frontier(p: F64, q: F64) -> F64:
 
 def best_fs(p: F64, q: F64, betas: Sequence[float], angles: int = ANGLES) -> list[F64]:
     """Return the largest F-beta of the precision-recall curve of each row, for each beta."""
-    slopes = np.tan(np.linspace(1e-10, np.pi / 2 - 1e-10, angles))
     best = [np.zeros(len(p)) for _ in betas]
-    for slope in slopes:
+    for slope in slopes(angles):
         precision = np.minimum(slope * p, q).sum(axis=1)
         recall = np.minimum(p, q / slope).sum(axis=1)
         for place, beta in enumerate(betas):
-            below = beta**2 * precision + recall
-            top = (1 + beta**2) * precision * recall
-            best[place] = np.maximum(best[place], np.divide(top, below, out=np.zeros_like(top), where=below > 0))
+            best[place] = np.maximum(best[place], f_beta(precision, recall, beta))
     return best
 
 
@@ -111,7 +108,7 @@ def mauve_draws(
         points: Of the divergence curve.
         curve: How its weights are spaced.
     """
-    p_star, q_star = _smoothed(p, n_human), _smoothed(q, n_model)
+    p_star, q_star = smoothed(p, n_human), smoothed(q, n_model)
     if smoothing != "none":
         p = np.stack([smoothed(row, round(n_human / 2), smoothing) for row in p])
         q = np.stack([smoothed(row, round(n_model / 2), smoothing) for row in q])
@@ -136,11 +133,6 @@ def mauve_draws(
         values[f"type_1@{weight:g}"] = kl(q, mixture)
         values[f"type_2@{weight:g}"] = kl(p, mixture)
     return values
-
-
-def _smoothed(hist: F64, n: float) -> F64:
-    made: F64 = (hist * n + 0.5) / (n + 0.5 * hist.shape[1])
-    return made
 
 
 def without_gaps(p: I64, q: I64) -> tuple[I64, I64, int]:

@@ -28,13 +28,6 @@ def totals(by_text: NDArray[Any], halves: Halves) -> F64:
     return np.stack([first, numbers.sum() - first])
 
 
-def mean_draws(by_text: F64, halves: Halves) -> F64:
-    """Return the mean of a number by text in each half, NaN left out, shape (2, splits)."""
-    known = np.isfinite(by_text)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return totals(np.where(known, by_text, 0.0), halves) / totals(known, halves)
-
-
 def repeat_draws(index: NgramIndex, order: int, halves: Halves) -> F64:
     """Return the share of n-grams already seen in the same text in each half, shape (2, splits)."""
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -28,18 +28,19 @@ from openended.harness.types import F64
 Smoothing = Literal["none", "kt", "laplace", "braess_sauer", "good_turing"]
 
 
-def smoothed(hist: F64, n: int, rule: Smoothing = "kt") -> F64:
-    """Return smoothed shares, shape (k,), that sum to 1.
+def smoothed(hist: F64, n: float, rule: Smoothing = "kt") -> F64:
+    """Return smoothed shares, of the shape of `hist`, that sum to 1.
 
     Args:
-        hist: Share of texts in each cell, shape (k,).
+        hist: Share of texts in each cell, shape (k,); for `kt` and `none` also (rows, k).
         n: Number of texts.
         rule: What is added.
     """
     if rule == "none":
         return hist
     if rule == "kt":
-        return (hist * n + 0.5) / (n + 0.5 * len(hist))
+        shares: F64 = (hist * n + 0.5) / (n + 0.5 * hist.shape[-1])
+        return shares
     counts = np.rint(hist * n)
     if rule == "laplace":
         weights = counts + 1
@@ -47,8 +48,8 @@ def smoothed(hist: F64, n: int, rule: Smoothing = "kt") -> F64:
         weights = counts + np.select([counts == 0, counts == 1], [0.5, 1.0], 0.75)
     else:
         weights = _good_turing(counts.astype(np.int64))
-    shares: F64 = weights / weights.sum()
-    return shares
+    made: F64 = weights / weights.sum()
+    return made
 
 
 def _good_turing(counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> F64:

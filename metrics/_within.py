@@ -136,6 +136,16 @@ class WithinPrompt(Metric):
         """Return the embeddings."""
         return (Need("embeddings", by="embedder", scope=self.scope),)
 
+    def by_prompt(self, embeddings: Floats, prompts: Prompts) -> Mapping[str, F64]:  # noqa: ARG002 - for those below
+        """Return name → one value a prompt, shape (p,), the primary one first."""
+        raise TypeError(f"{type(self).__name__} has no values by prompt")
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute the means over prompts."""
+        prompts = prompts_of(features.model.ids)
+        values = self.by_prompt(features.model.embeddings(self.needs()[0]), prompts)
+        return over_prompts(self, features, prompts, values)
+
 
 def over_prompts(
     metric: Metric,

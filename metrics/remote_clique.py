@@ -16,10 +16,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from openended.harness.contract import Features, Scope
+from openended.harness.contract import Scope
 from openended.harness.registry import register
-from openended.harness.types import F64, Floats, MetricResult
-from openended.metrics._within import Prompts, WithinPrompt, cosines, off_diagonal, over_prompts, prompts_of
+from openended.harness.types import F64, Floats
+from openended.metrics._within import Prompts, WithinPrompt, cosines, off_diagonal, prompts_of
 
 
 def remote_clique(embeddings: Floats, ids: Sequence[str]) -> float:
@@ -62,8 +62,6 @@ class RemoteClique(WithinPrompt):
 
     scope: Scope = "continuation"  # all texts of a prompt share the prompt
 
-    def compute(self, features: Features) -> MetricResult:
-        """Compute the mean over prompts."""
-        prompts = prompts_of(features.model.ids)
-        values = {"remote_clique": _by_prompt(features.model.embeddings(self.needs()[0]), prompts)}
-        return over_prompts(self, features, prompts, values)
+    def by_prompt(self, embeddings: Floats, prompts: Prompts) -> Mapping[str, F64]:
+        """Return the distance of each prompt."""
+        return {"remote_clique": _by_prompt(embeddings, prompts)}

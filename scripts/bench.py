@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path.insert(0, str(HERE.parent))
 
-from benchmarks._work import Work  # noqa: E402
+from scripts.benchmarks._work import Work  # noqa: E402
 
 HEADER = "| work | against | ours | peer | ratio | asked | peak memory, ours / peer | results |"
 RULE = "| --- | --- | ---: | ---: | ---: | --- | ---: | --- |"
@@ -71,7 +71,7 @@ class Absent:
 def areas() -> dict[str, list[Work]]:
     """Return area → works of every module in `benchmarks/`."""
     names = sorted(path.stem for path in (HERE / "benchmarks").glob("[a-z]*.py"))
-    return {name: list(importlib.import_module(f"benchmarks.{name}").WORKS) for name in names}
+    return {name: list(importlib.import_module(f"scripts.benchmarks.{name}").WORKS) for name in names}
 
 
 def chosen(works: Mapping[str, Sequence[Work]], only: str) -> dict[str, list[tuple[int, Work]]]:
@@ -85,7 +85,7 @@ def chosen(works: Mapping[str, Sequence[Work]], only: str) -> dict[str, list[tup
 
 def child(area: str, number: int, side: str) -> None:
     """Run one side of one work once and print the figures as one JSON line."""
-    work: Work = importlib.import_module(f"benchmarks.{area}").WORKS[number]
+    work: Work = importlib.import_module(f"scripts.benchmarks.{area}").WORKS[number]
     prepare = work.prepare_peer if side == "peer" and work.prepare_peer else work.prepare
     run = work.peer if side == "peer" else work.ours
     if run is None:

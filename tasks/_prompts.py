@@ -6,7 +6,7 @@ import re
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from openended.harness.contract import Tokenizer
+from openended.harness.contract import Spec, Tokenizer
 
 PromptUnit = Literal["tokens", "words"]
 _WORD = re.compile(r"\S+")
@@ -18,6 +18,13 @@ _PARTIAL_TOKENS = 3
 _CHARS_PER_TOKEN = 6
 # Pieces whose number of tokens is remembered: bounds the memory of a long file.
 _REMEMBERED = 300_000
+
+
+def check_lengths(task: Spec, prompt_length: int, max_length: int | None) -> None:
+    """Refuse lengths that leave no room for a prompt or a continuation."""
+    task.require(prompt_length >= 1, "prompt_length", "at least 1")
+    longer = max_length is None or max_length > prompt_length
+    task.require(longer, "max_length", f"more than prompt_length ({prompt_length}), or null")
 
 
 class CutDocument(NamedTuple):

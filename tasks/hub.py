@@ -22,7 +22,7 @@ from openended.harness.registry import register
 from openended.harness.signature import digest
 from openended.harness.types import Example
 from openended.tasks._order import by_hash
-from openended.tasks._prompts import Cutter, PromptUnit
+from openended.tasks._prompts import Cutter, PromptUnit, check_lengths
 from openended.tasks._records import id_field, id_field_of, usable_text
 from openended.tasks.download import LEDGER, cache_root, editing_ledger, is_offline, read_ledger
 
@@ -63,9 +63,7 @@ class Hub(Task):
         self.require(bool(self.path.strip()), "path", "a hub id or a folder")
         pair = self.prompt_field is not None and self.human_field is not None
         self.require(pair != (self.text_field is not None), "text_field", "null exactly if the two fields are given")
-        self.require(self.prompt_length >= 1, "prompt_length", "at least 1")
-        longer = self.max_length is None or self.max_length > self.prompt_length
-        self.require(longer, "max_length", f"more than prompt_length ({self.prompt_length}), or null")
+        check_lengths(self, self.prompt_length, self.max_length)
 
     def needs_tokenizer(self) -> bool:
         """Return true for a text field whose prompts are counted in tokens."""

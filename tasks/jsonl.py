@@ -17,9 +17,10 @@ from typing import ClassVar
 
 from openended.harness.contract import Task, Tokenizer
 from openended.harness.errors import DataError
-from openended.harness.io import file_digest, read_jsonl
+from openended.harness.io import read_jsonl
 from openended.harness.registry import register
 from openended.harness.types import Example, SourceFile
+from openended.tasks._files import own_digest
 from openended.tasks._records import Ids, id_field_of, text_field
 
 
@@ -58,11 +59,7 @@ class JsonLines(Task):
         Raises:
             DataError: If there is no such file.
         """
-        path = Path(self.path)
-        if not path.is_file():
-            what = "expected a file, got a folder" if path.is_dir() else "no such file"
-            raise DataError(f"task jsonl: {what}: {path}; set task.path")
-        return file_digest(path)
+        return own_digest(Path(self.path), "task jsonl", "task.path")
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield the lines as examples.

@@ -21,7 +21,7 @@ from openended.harness.io import read_jsonl
 from openended.harness.registry import register
 from openended.harness.types import Example
 from openended.tasks._files import FileTask
-from openended.tasks._prompts import Cutter, PromptUnit
+from openended.tasks._prompts import Cutter, PromptUnit, check_lengths
 from openended.tasks._records import usable_text
 from openended.tasks.download import Remote
 
@@ -47,9 +47,7 @@ class WebText(FileTask):
 
     def check(self) -> None:
         """The length leaves room for a continuation."""
-        self.require(self.prompt_length >= 1, "prompt_length", "at least 1")
-        longer = self.max_length is None or self.max_length > self.prompt_length
-        self.require(longer, "max_length", f"more than prompt_length ({self.prompt_length}), or null")
+        check_lengths(self, self.prompt_length, self.max_length)
 
     def remotes(self) -> list[Remote]:
         """Return the split's file."""

@@ -31,7 +31,7 @@ from openended.harness.types import Example
 from openended.tasks._detokenize import detokenize, strip_tag
 from openended.tasks._files import FileTask, own_digest
 from openended.tasks._order import by_hash
-from openended.tasks._prompts import Cutter, PromptUnit
+from openended.tasks._prompts import Cutter, PromptUnit, check_lengths
 from openended.tasks.download import Remote
 
 ADDRESS = "https://dl.fbaipublicfiles.com/fairseq/data/writingPrompts.tar.gz"
@@ -59,9 +59,7 @@ class WritingPrompts(FileTask):
 
     def check(self) -> None:
         """The length leaves room for a continuation."""
-        self.require(self.prompt_length >= 1, "prompt_length", "at least 1")
-        longer = self.max_length is None or self.max_length > self.prompt_length
-        self.require(longer, "max_length", f"more than prompt_length ({self.prompt_length}), or null")
+        check_lengths(self, self.prompt_length, self.max_length)
 
     def remotes(self) -> list[Remote]:
         """Return the archive."""

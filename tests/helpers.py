@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 
 from openended.harness.contract import Features, Metric, Need, Side
+from openended.harness.models.spec import ModelSpec
 from openended.harness.types import Ragged
 
 ROOT = Path(__file__).parents[1]
@@ -59,6 +61,15 @@ def tiny_model(where: Path) -> Path:
     settings = json.loads((where / "generation_config.json").read_text()) | {"top_k": 7, "do_sample": True}
     (where / "generation_config.json").write_text(json.dumps(settings))
     return where
+
+
+def copy_without(folder: Path, tmp_path: Path, *names: str) -> ModelSpec:
+    """Return the model of a copy of a folder, less some files."""
+    target = tmp_path / "partial"
+    shutil.copytree(folder, target)
+    for name in names:
+        (target / name).unlink()
+    return ModelSpec(path=str(target))
 
 
 def exit_code(main: Callable[[], object], *words: str) -> int:
@@ -123,5 +134,7 @@ def as_a_process(argv: Sequence[str], cwd: Path) -> Iterator[None]:
             os.environ.update(environment)
             torch.set_num_threads(threads)
             for one, handlers, level, propagate, disabled in before:
+                for added in (handler for handler in one.handlers if handler not in handlers):
+                    added.close()
                 one.handlers[:], one.propagate, one.disabled = handlers, propagate, disabled
                 one.setLevel(level)

@@ -27,13 +27,10 @@ CHOICE, NAME = "experiment", "name"
 Jobs = list[list[str]]
 
 
-class Union(Sweeper):  # type: ignore[misc]
-    """Runs several grids as one; Hydra makes it of `conf/hydra/sweeper/union.yaml`."""
+class Launching(Sweeper):  # type: ignore[misc]
+    """A sweeper that reads its options with the rest of the configuration, and has a launcher run jobs."""
 
-    __module__ = PLUGINS
-
-    def __init__(self, params: Any, grids: Any, experiments: Any) -> None:  # noqa: ANN401, ARG002
-        # The axes are read with the rest of the configuration, by `all_jobs`, which the overview reads too.
+    def __init__(self) -> None:
         self._config = OmegaConf.create()
         self._launcher: Launcher | None = None
 
@@ -44,21 +41,35 @@ class Union(Sweeper):  # type: ignore[misc]
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
+    def launched(self, jobs: Jobs, first: int) -> Any:  # noqa: ANN401 - a sequence of Hydra's
+        """Run jobs, numbered from `first`; raises what a job raised."""
+        if self._launcher is None:
+            raise RuntimeError("sweep before setup")
+        returns = self._launcher.launch(jobs, initial_job_idx=first)
+        for one in returns:
+            _ = one.return_value  # raises what the job raised
+        return returns
+
+
+class Union(Launching):
+    """Runs several grids as one; Hydra makes it of `conf/hydra/sweeper/union.yaml`."""
+
+    __module__ = PLUGINS
+
+    def __init__(self, params: Any, grids: Any, experiments: Any) -> None:  # noqa: ANN401, ARG002
+        # The axes are read by `all_jobs`, which the overview reads too.
+        super().__init__()
+
     def sweep(self, arguments: list[str]) -> Any:  # noqa: ANN401, ARG002 - the arguments are in the configuration too
         """Launch all jobs as one batch; with `plan_only` none, but print what they would find and make.
 
         Raises:
             HydraException: As `all_jobs`.
         """
-        if self._launcher is None:
-            raise RuntimeError("sweep before setup")
         if self._config.plan_only:
             plan_jobs(self._config, all_jobs(self._config))
             return []
-        returns = self._launcher.launch(all_jobs(self._config), initial_job_idx=0)
-        for one in returns:
-            _ = one.return_value  # raises what a job raised
-        return [returns]
+        return [self.launched(all_jobs(self._config), 0)]
 
 
 def all_jobs(config: DictConfig) -> Jobs:

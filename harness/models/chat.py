@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openended.harness.errors import DataError, first_line
 from openended.harness.models.bounded import SECONDS, bounded
+from openended.harness.models.tokenizer import own_tokenizer
 from openended.harness.signature import digest
 from openended.harness.types import Json
 
@@ -111,14 +112,7 @@ def load_template(spec: ModelSpec) -> ChatTemplate:
     Raises:
         DataError: If the tokenizer cannot be read or has no chat template.
     """
-    from transformers import AutoTokenizer
-
-    where = str(spec.folder or spec.path)
-    try:
-        revision = None if spec.folder else spec.revision
-        inner = AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
-    except Exception as err:
-        raise DataError(f"model {spec.path}: cannot load its tokenizer ({first_line(err)})") from err
+    inner = own_tokenizer(spec)
     if not inner.chat_template:
         raise DataError(f"model {spec.path}: its tokenizer has no chat template; set model.chat_template=false")
     return ChatTemplate(spec.path, inner)

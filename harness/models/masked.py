@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from openended.harness.models.spec import ModelSpec
     from openended.harness.models.transformers import LanguageModel
 
-# A text that every tokenizer knows, to see which special tokens are put around it.
-_PROBE = "a"
-
 
 def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     """Load the body of a masked language model; `openended_before` and `openended_after` hold its special tokens.
@@ -24,7 +21,7 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     import torch
     from transformers import AutoModel, AutoTokenizer
 
-    from openended.harness.models.tokenizer import load_tokenizer
+    from openended.harness.models.tokenizer import added_ids, load_tokenizer
     from openended.harness.models.transformers import LanguageModel
 
     spec.check_ready()
@@ -40,10 +37,7 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
         raise DataError(f"embedder {spec.path}: cannot be loaded ({first_line(err)})") from err
     check_weights(spec.title, info, unused=_is_no_part_of_the_body)
     model = model.to(device).eval().requires_grad_(requires_grad=False)
-    bare = slow.encode(_PROBE, add_special_tokens=False)
-    whole = slow.encode(_PROBE, add_special_tokens=True)
-    at = next((i for i in range(len(whole)) if whole[i : i + len(bare)] == bare), 0)
-    model.openended_before, model.openended_after = whole[:at], whole[at + len(bare) :]
+    model.openended_before, model.openended_after = added_ids(slow)
     tokenizer = load_tokenizer(spec)
     return LanguageModel(
         model=model,

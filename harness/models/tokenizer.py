@@ -19,11 +19,13 @@ from openended.harness.signature import digest
 from openended.harness.types import Ragged
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from openended.harness.models.spec import ModelSpec
 
 # Texts handed to a batch tokenizer at once: bounds its memory.
 _TOKENIZE = 1024
-# A text that every tokenizer knows, to see what is put before it.
+# A text that every tokenizer knows, to see which special tokens are put around it.
 _PROBE = "a"
 _USUAL_ENDS = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>")
 
@@ -80,16 +82,28 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
             pieces = Pieces(inner) if are_exact(told) else None
             lead = lead_ids(spec, inner)
             return TextTokenizer(inner, _end_ids(spec, inner.token_to_id), byte_level, pieces, lead)
-        from transformers import AutoTokenizer
-
-        where = str(folder or spec.path)
-        slow = AutoTokenizer.from_pretrained(where, revision=spec.revision, trust_remote_code=False)
+        slow = own_tokenizer(spec)
     except DataError:
         raise
     except Exception as err:
         raise DataError(f"model {spec.path}: cannot load its tokenizer ({first_line(err)})") from err
     lead = lead_ids(spec, slow)
     return TextTokenizer(slow, _end_ids(spec, lambda _: slow.eos_token_id), byte_level=False, lead=lead)
+
+
+def own_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
+    """Load the tokenizer of transformers.
+
+    Raises:
+        DataError: If it cannot be read.
+    """
+    from transformers import AutoTokenizer
+
+    where, revision = str(spec.folder or spec.path), None if spec.folder else spec.revision
+    try:
+        return AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
+    except Exception as err:
+        raise DataError(f"model {spec.path}: cannot load its tokenizer ({first_line(err)})") from err
 
 
 def tokenizer_digest(spec: ModelSpec) -> str:
@@ -159,6 +173,26 @@ def continuation_text(tokenizer: Tokenizer, before: Sequence[int], ids: Sequence
     return whole[len(start) :] if whole.startswith(start) else tokenizer.decode(ids)
 
 
+def cut_continuation(
+    tokenizer: Tokenizer | None, before: Sequence[int], text: str, ids: tuple[int, ...], most: int | None
+) -> tuple[str, tuple[int, ...], bool]:
+    """Return a continuation's text and ids cut after `most` tokens, and whether anything was cut off.
+
+    Args:
+        tokenizer: Of the ids; None: there are none, and words are counted.
+        before: The ids of the prompt.
+        text: The continuation.
+        ids: Its ids.
+        most: None: all.
+    """
+    if tokenizer is None:
+        cut = text if most is None else first_words(text, most)
+        return cut, ids, cut != text
+    if most is None or len(ids) <= most:
+        return text, ids, False
+    return continuation_text(tokenizer, before, ids[:most]), ids[:most], True
+
+
 def pair_ids(tokenizer: Tokenizer, prompts: Sequence[str], texts: Sequence[str]) -> tuple[Ragged, Ragged]:
     """Return token ids of prompts and of the texts that continue them."""
     before = token_ids(tokenizer, prompts)
@@ -166,6 +200,11 @@ def pair_ids(tokenizer: Tokenizer, prompts: Sequence[str], texts: Sequence[str])
         return before, token_ids(tokenizer, texts)
     rows = zip(prompts, before, texts, strict=True)
     return before, Ragged.from_rows((continuation_ids(tokenizer, p, b.tolist(), t) for p, b, t in rows), np.int64)
+
+
+def lead_before(lead: tuple[int, ...], ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
+    """Return what stands before a text of these ids: `lead`, unless it is there already."""
+    return () if tuple(ids[: len(lead)]) == lead else lead
 
 
 def lead_ids(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: ANN401 - of tokenizers or of transformers
@@ -176,12 +215,11 @@ def lead_ids(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: ANN401 - 
     """
     if spec.bos is False:
         return ()
-    bare, whole = (_encoded(inner, _PROBE, special=special) for special in (False, True))
-    at = next((i for i in range(len(whole)) if whole[i : i + len(bare)] == bare), 0)
+    before, _ = added_ids(inner)
     told = spec.tokenizer_config()
     adds = told.get("add_bos_token")
-    if spec.bos is None and adds is None and at:
-        return tuple(whole[:at])
+    if spec.bos is None and adds is None and before:
+        return tuple(before)
     if not (spec.bos or adds):
         return ()
     name = told.get("bos_token")
@@ -191,6 +229,13 @@ def lead_ids(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: ANN401 - 
     if isinstance(found, int):
         return (found,)
     raise DataError(f"model {spec.title}: bos=true, but neither its tokenizer nor its config.json names such a token")
+
+
+def added_ids(inner: Any) -> tuple[list[int], list[int]]:  # noqa: ANN401
+    """Return the special tokens that a tokenizer puts before a text, and behind it."""
+    bare, whole = (_encoded(inner, _PROBE, special=special) for special in (False, True))
+    at = next((i for i in range(len(whole)) if whole[i : i + len(bare)] == bare), 0)
+    return whole[:at], whole[at + len(bare) :]
 
 
 def _encoded(inner: Any, text: str, *, special: bool) -> list[int]:  # noqa: ANN401

@@ -12,7 +12,7 @@ from openended.harness.models.families import attention
 from openended.harness.models.forward import Advance, ForwardRow, Pool, run
 from openended.harness.models.placement import DeviceMap, gather, require_accelerate
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import TextTokenizer, continuation_text, load_tokenizer
+from openended.harness.models.tokenizer import TextTokenizer, continuation_text, lead_before, load_tokenizer
 from openended.harness.models.weights import check_weights
 from openended.harness.types import F64
 
@@ -53,8 +53,7 @@ class LanguageModel:
 
     def lead(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
         """Return what stands before a text of these ids: the beginning-of-text token, unless it is there already."""
-        first = self.tokenizer.lead
-        return () if tuple(ids[: len(first)]) == first else first
+        return lead_before(self.tokenizer.lead, ids)
 
     def forward(
         self,

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from openended.harness.contract import Tokenizer
 from openended.harness.errors import DataError
-from openended.harness.models.tokenizer import continuation_ids, continuation_text, first_words
+from openended.harness.models.tokenizer import continuation_ids, cut_continuation
 from openended.harness.published.forms import Published, read_generations
 from openended.harness.published.held import held
 from openended.harness.rows import Row, Rows
@@ -247,18 +247,14 @@ def _without_prompt(one: Published, prompt: str) -> Published:
 def _row(example: Row, one: Published, tokenizer: Tokenizer | None, max_new_tokens: int | None) -> Row:
     text = one.text or ""
     ids: tuple[int, ...] = ()
-    stop: Stop = one.stop or "eos"
     if tokenizer is not None:
         size = len(example.prompt_ids)
         if one.token_ids is not None and one.token_ids[:size] == example.prompt_ids:
             ids = one.token_ids[size:]
         else:
             ids = tuple(continuation_ids(tokenizer, example.prompt, example.prompt_ids, text))
-        if max_new_tokens is not None and len(ids) > max_new_tokens:
-            ids, stop = ids[:max_new_tokens], "length"
-            text = continuation_text(tokenizer, example.prompt_ids, ids)
-    elif max_new_tokens is not None and (cut := first_words(text, max_new_tokens)) != text:
-        text, stop = cut, "length"
+    text, ids, cut = cut_continuation(tokenizer, example.prompt_ids, text, ids, max_new_tokens)
+    stop: Stop = "length" if cut else one.stop or "eos"
     generation = Generation(example.generation.example_id, one.sample or 0, text, ids, stop, float("nan"))
     return Row(example.prompt, example.prompt_ids, generation)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from openended.harness.errors import DataError
+from openended.harness.io import reading
 from openended.harness.models.bounded import bounded_memory
 
 # Memory that reading may take: a list of small numbers takes 8 bytes for each 2 or 3 of the file; a few bytes that
@@ -32,13 +33,8 @@ def read_plain_pickle(path: Path) -> Any:  # noqa: ANN401 - nested plain data
     Raises:
         DataError: If the file cannot be read, is no pickle, or holds anything else.
     """
-    try:
-        with path.open("rb") as handle:
-            return load_plain(handle, path)
-    except FileNotFoundError as err:
-        raise DataError(f"no such file: {path}") from err
-    except OSError as err:
-        raise DataError(f"cannot read {path}: {err.strerror or err}") from err
+    with reading(path), path.open("rb") as handle:
+        return load_plain(handle, path)
 
 
 def load_plain(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401

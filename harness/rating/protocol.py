@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +11,8 @@ from typing import Any, ClassVar, Literal
 
 from openended.harness.contract import Spec
 from openended.harness.errors import DataError, SpecError, suggest
-from openended.harness.options import fitted
+from openended.harness.exitcodes import one_line
+from openended.harness.options import check_options, fitted, read_options
 from openended.harness.signature import canonical
 from openended.harness.types import Json
 
@@ -159,12 +159,7 @@ def _made(cls: type[Any], node: object, where: str) -> Any:  # noqa: ANN401
     """Make a small dataclass of a YAML node."""
     if not isinstance(node, Mapping):
         raise SpecError(f"{where}: expected options, got {node!r:.60}")
-    known = {f.name: f for f in dataclasses.fields(cls)}
-    for key in node:
-        if key not in known:
-            raise SpecError(f"{where}: no option {key!r}{suggest(str(key), known)}")
-    if cls is AnswerChoice and "say" not in node:
-        raise SpecError(f"{where}: missing option 'say'")
+    check_options(cls, node, where)
     hints = {
         "outcome": Outcome | None, "rating": float | None, "keys": Mapping[str, str], "whole": bool,
     }  # fmt: skip
@@ -198,7 +193,8 @@ def load_protocol(name: str, changes: Mapping[str, Any] | None = None) -> StudyP
         if name not in known:
             raise SpecError(f"protocol={name}: no such protocol{suggest(name, known)}, or the path of a .yaml")
         text = (resources.files("openended.harness.rating") / "protocols" / f"{name}.yaml").read_text(encoding="utf-8")
-    return protocol_of({"label": path.stem, **_parsed(text, name), **(changes or {})}, name)
+    own = read_options(text, f"protocol={name}", one_line)
+    return protocol_of({"label": path.stem, **own, **(changes or {})}, name)
 
 
 def protocol_of(node: Mapping[str, Any], where: str) -> StudyProtocol:
@@ -207,23 +203,5 @@ def protocol_of(node: Mapping[str, Any], where: str) -> StudyProtocol:
     Raises:
         SpecError: If an option is unknown, missing or not accepted.
     """
-    fields = {f.name: f for f in dataclasses.fields(StudyProtocol)}
-    for key in node:
-        if key not in fields:
-            raise SpecError(f"protocol={where}: no option {key!r}{suggest(str(key), fields)}")
-    for name, f in fields.items():
-        if f.default is f.default_factory is dataclasses.MISSING and name not in node:
-            raise SpecError(f"protocol={where}: missing option {name!r}")
+    check_options(StudyProtocol, node, f"protocol={where}")
     return StudyProtocol(**{str(k): v for k, v in node.items()})
-
-
-def _parsed(text: str, where: str) -> Mapping[str, Any]:
-    import yaml
-
-    try:
-        node = yaml.safe_load(text)
-    except yaml.YAMLError as err:
-        raise SpecError(f"protocol={where}: not YAML ({' '.join(str(err).split())})") from err
-    if not isinstance(node, Mapping):
-        raise SpecError(f"protocol={where}: expected options, got {type(node).__name__}")
-    return node

@@ -87,7 +87,7 @@ class SimulatedRaters:
 
 
 def _right(key: StudyKey, task: RatingTask, question: str, rng: np.random.Generator) -> int:
-    """AnswerChoice a control rightly, nineteen times of twenty."""
+    """Answer a control rightly, nineteen times of twenty."""
     control, choices = key.control(task), key.protocol.choices
     right = [i for i, answer in enumerate(choices) if control.criterion != question or control.passed(answer)]
     good = rng.random() < 0.95

@@ -64,7 +64,7 @@ def read_material(words: Sequence[str], outputs: Path, protocol: StudyProtocol, 
 def _runs(results: Results) -> Iterator[tuple[str, Run]]:
     """Yield one run a system, of several seeds the first, in the order of the tables."""
     for system in systems_of(fold(results)):
-        yield system.label.replace(r"\$", "$"), results.runs[system.items[0].sources[0][0]]
+        yield system.name, results.runs[system.items[0].sources[0][0]]
 
 
 def _file_of(results: Results, run: Run, stages: Sequence[str]) -> Path | None:

@@ -141,7 +141,7 @@ def _by_label(items: Sequence[Folded]) -> Values:
             made.setdefault(("human", item.metric, item.key), human)
     for system in systems:
         for item in system.items:
-            made.setdefault((system.label.replace(r"\$", "$"), item.metric, item.key), item)
+            made.setdefault((system.name, item.metric, item.key), item)
     return made
 
 

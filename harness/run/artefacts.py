@@ -21,7 +21,7 @@ from openended.harness.decoding.base import Prompt
 from openended.harness.errors import DataError, SpecError
 from openended.harness.io import read_json, replacing, write_json
 from openended.harness.models.chat import turns_of
-from openended.harness.models.tokenizer import continuation_ids, continuation_text, first_words
+from openended.harness.models.tokenizer import continuation_ids, cut_continuation
 from openended.harness.rows import Row, Rows, read_examples, write_examples, write_in_order, write_rows
 from openended.harness.run.parts import Parts
 from openended.harness.types import Example, Generation, MetricResult, NextToken, Ragged, Stop
@@ -113,18 +113,13 @@ def make_chat(folder: Path, examples: Path, template: ChatTemplate, tokenizer: T
 
 def human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int | None) -> Row:
     """Tokenise an example's human side and cut it, by words without a tokenizer; `stop` says whether it was cut."""
-    text = example.human
-    stop: Stop = "eos"
     ids: tuple[int, ...] = ()
     prompt_ids: tuple[int, ...] = ()
     if tokenizer is not None:
         prompt_ids = tuple(tokenizer.encode(example.prompt))
         ids = tuple(continuation_ids(tokenizer, example.prompt, prompt_ids, example.human))
-        if max_new_tokens is not None and len(ids) > max_new_tokens:
-            ids, stop = ids[:max_new_tokens], "length"
-            text = continuation_text(tokenizer, prompt_ids, ids)
-    elif max_new_tokens is not None and (cut := first_words(text, max_new_tokens)) != text:
-        text, stop = cut, "length"
+    text, ids, cut = cut_continuation(tokenizer, prompt_ids, example.human, ids, max_new_tokens)
+    stop: Stop = "length" if cut else "eos"
     return Row(example.prompt, prompt_ids, Generation(example.id, 0, text, ids, stop, float("nan")))
 
 

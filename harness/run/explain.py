@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from openended.harness.io import write_text
+from openended.harness.record import EXPLAIN
 from openended.harness.rows import Rows
 from openended.harness.run.artefacts import load_result_arrays
 from openended.harness.run.measure import Measured
 from openended.harness.run.steps import Source
 from openended.harness.types import Json
 
-EXPLAIN = "explain.jsonl"
 _NAMED = 20  # texts of a line
 
 Names = Mapping[str, Sequence[str]]

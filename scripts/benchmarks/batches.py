@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks._work import Work
 
 from openended.harness.decoding.base import Decoder
 from openended.harness.decoding.loop import Prompt, generate
@@ -22,6 +21,7 @@ from openended.harness.decoding.truncation import Greedy, Nucleus
 from openended.harness.models.forward import ForwardRow, Pool
 from openended.harness.models.forward import run as forward
 from openended.harness.models.transformers import LanguageModel, ModelSpec, TextTokenizer
+from scripts.benchmarks._work import Work
 
 MEAN = 24
 """Tokens of a text that ends at random."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks._work import Work
 
 from openended.harness.decoding.base import Decoder, QDecoder
 from openended.harness.decoding.loop import Prompt, generate
@@ -25,6 +24,7 @@ from openended.harness.types import Ragged
 from openended.metrics.eps_ppl import eps_ppl
 from openended.metrics.jensen_shannon import jensen_shannon
 from openended.metrics.sparsemax_score import sparsemax_score
+from scripts.benchmarks._work import Work
 
 ROWS, PROMPT, NEW = 64, 35, 128
 VOCAB, LENGTH = 50257, 1024

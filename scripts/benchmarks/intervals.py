@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from benchmarks._work import Work
 
 from openended.harness.contract import Features, Metric
 from openended.harness.registry import members
 from openended.harness.resampling import Plan
+from scripts.benchmarks._work import Work
 
 N = 2000
 Data = tuple[Metric, Features, Any]

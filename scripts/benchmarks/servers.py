@@ -10,12 +10,11 @@ import threading
 import time
 from typing import Any
 
-from benchmarks._work import Work
-
 from openended.harness.decoding.base import Prompt
 from openended.harness.decoding.truncation import Nucleus
 from openended.harness.models.openai import ServerSpec
 from openended.harness.models.servers.backend import ServerBackend
+from scripts.benchmarks._work import Work
 
 ROWS, AT_ONCE, NEW, STEP = 512, 64, 128, 0.01
 """Texts, places of the server, tokens of a text, seconds of a token."""

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks._work import Work, max_gap
 from numpy.typing import NDArray
 
 from openended.harness.types import Ragged
@@ -24,6 +23,7 @@ from openended.metrics.distinct_n import distinct_n
 from openended.metrics.repetition import diversity, loop_rate, seq_rep_n
 from openended.metrics.self_bleu import bleu_by_text, self_bleu
 from openended.metrics.zipf import zipf_coefficient
+from scripts.benchmarks._work import Work, max_gap
 
 VOCABULARY = 50_257
 TEXTS, TOKENS = 5_000, 500

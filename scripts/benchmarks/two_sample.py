@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks._work import Work, max_gap
 from numpy.typing import NDArray
+
+from scripts.benchmarks._work import Work, max_gap
 
 Pair = tuple[NDArray[Any], NDArray[Any]]
 MAUVE_VALUES = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")

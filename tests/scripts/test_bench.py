@@ -30,7 +30,7 @@ def measured(bench, seconds, result=None):
 
 
 def test_a_row_says_ratio_memory_and_agreement(bench):
-    from benchmarks._work import max_gap
+    from scripts.benchmarks._work import max_gap
 
     line = bench.row(
         work(bench, name="sum", against="peer", at_least=3, agree=max_gap, peer=len, peer_share=0.1),

@@ -12,11 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hydra.core.plugins import Plugins
-from hydra.plugins.launcher import Launcher
-from hydra.plugins.sweeper import Sweeper
-from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from openended.harness.errors import DataError, HarnessError, StoreError
 from openended.harness.exitcodes import one_line
@@ -25,7 +21,7 @@ from openended.harness.hydra_app.plan import plan_jobs
 from openended.harness.hydra_app.search.ending import searched_of, write_search
 from openended.harness.hydra_app.search.options import Options, options_of
 from openended.harness.hydra_app.search.study import Searching, finished
-from openended.harness.hydra_app.sweeper import PLUGINS
+from openended.harness.hydra_app.sweeper import PLUGINS, Launching
 from openended.harness.io import write_json
 from openended.harness.record import GRID, read_record
 
@@ -38,23 +34,15 @@ Setting = tuple["Trial", dict[str, str]]
 Values = tuple[float, ...]
 
 
-class OptunaSweeper(Sweeper):  # type: ignore[misc]
+class OptunaSweeper(Launching):
     """Searches for the best settings; Hydra makes it of `conf/hydra/sweeper/optuna.yaml`."""
 
     __module__ = PLUGINS
 
     def __init__(self, **_: Any) -> None:  # noqa: ANN401
-        # The options are read with the rest of the configuration, by `options_of`.
-        self._config = OmegaConf.create()
-        self._launcher: Launcher | None = None
+        # The options are read by `options_of`.
+        super().__init__()
         self._jobs = 0
-
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Make the launcher."""
-        self._config = config
-        self._launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=hydra_context, task_function=task_function, config=config
-        )
 
     def sweep(self, arguments: list[str]) -> Any:  # noqa: ANN401, ARG002 - the arguments are in the configuration too
         """Try settings until there are as many as asked for; with `plan_only` none, but print what they would take.
@@ -143,13 +131,10 @@ class OptunaSweeper(Sweeper):  # type: ignore[misc]
 
     def _run(self, jobs: list[list[str]]) -> list[Mapping[str, Any]]:
         """Launch jobs; returns what each wrote of itself, in their order."""
-        if self._launcher is None:
-            raise RuntimeError("sweep before setup")
         if not jobs:
             return []
         first, self._jobs = self._jobs, self._jobs + len(jobs)
-        for one in self._launcher.launch(jobs, initial_job_idx=first):
-            _ = one.return_value  # raises what a job raised
+        self.launched(jobs, first)
         found = read_jobs(Path(self._config.hydra.sweep.dir))
         if len(found) != self._jobs:
             raise StoreError(f"{self._config.hydra.sweep.dir}/jobs: expected {self._jobs} files, found {len(found)}")

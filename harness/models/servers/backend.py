@@ -22,10 +22,10 @@ from openended.harness.models.servers.belief import Belief
 from openended.harness.models.servers.client import Client, at_once
 from openended.harness.models.servers.exchange import Exchange
 from openended.harness.models.servers.replies import finished
-from openended.harness.models.servers.requests import Ask, Speech, beyond
+from openended.harness.models.servers.requests import Ask, Speech
 from openended.harness.models.servers.sampling import Sampling, sampling_of
 from openended.harness.models.servers.scoring import Certified, listed_for, put_certified, put_losses, read_rows
-from openended.harness.models.tokenizer import TextTokenizer, load_tokenizer
+from openended.harness.models.tokenizer import TextTokenizer, lead_before, load_tokenizer
 from openended.harness.rng import derive_seed
 from openended.harness.types import Generation, NextToken, Ragged
 
@@ -87,8 +87,7 @@ class ServerBackend:
 
     def lead(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> tuple[int, ...]:
         """Return the beginning-of-text token, unless a text has it already or the model reads none."""
-        first = self.tokenizer.lead if self.tokenizer is not None else ()
-        return () if tuple(ids[: len(first)]) == first else first
+        return lead_before(self.belief.lead, ids)
 
     def provenance(self) -> dict[str, Any]:
         """Return who answered and what the probe found."""
@@ -115,7 +114,7 @@ class ServerBackend:
             raise SpecError(f"model {self.spec.title}: no words for {decoder.title}")
 
         async def work(server: Exchange) -> None:
-            longest = max((len(beyond(self.lead(p.token_ids), p.token_ids)) for p in prompts), default=0)
+            longest = max((len(self.lead(p.token_ids)) + len(p.token_ids) for p in prompts), default=0)
             decoder.plan_check(self.belief.context, max_new_tokens, longest)
             one = partial(
                 self._text, server, sampling, seed=seed, least=min_new_tokens, most=max_new_tokens, emit=emit,
@@ -137,7 +136,7 @@ class ServerBackend:
         emit: Callable[[list[Generation]], None],
         advance: Advance,
     ) -> None:
-        ids = beyond(self.lead(prompt.token_ids), prompt.token_ids) if self.tokenizer is not None else ()
+        ids = (*self.lead(prompt.token_ids), *prompt.token_ids) if self.tokenizer is not None else ()
         if self.tokenizer is not None and not ids:
             ids = (self.start_id,)
         text = prompt.text
@@ -206,7 +205,7 @@ class ServerBackend:
         del batch_size
         for decoder in decoders:
             self.spec.demand("next_token", decoder)
-        heads = [beyond(self.lead(row), row.tolist()) or (self.start_id,) for row in prompts]
+        heads = [(*self.lead(row), *row.tolist()) or (self.start_id,) for row in prompts]
         rows = [(*head, *tail.tolist()) for head, tail in zip(heads, continuations, strict=True)]
         size = len(continuations.values)
         tables = [Certified(d, size, self.vocab_size, self.speech.end_ids, min_new_tokens) for d in decoders]
@@ -265,8 +264,7 @@ class ServerBackend:
         async def main() -> None:
             async with self.client() as client:
                 alive = await self.belief.of(client, self.speech, decoder)
-                lead = self.tokenizer.lead if self.tokenizer is not None else ()
-                await work(Exchange(client, self.speech, alive, self.tokenizer, lead))
+                await work(Exchange(client, self.speech, alive, self.tokenizer, self.belief.lead))
 
         with start_blocking_portal() as portal:
             portal.call(main)

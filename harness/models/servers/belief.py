@@ -38,7 +38,8 @@ class Belief:
     def __init__(self, spec: ServerSpec, tokenizer: TextTokenizer | None, vocab_size: int) -> None:
         self.spec, self.vocab_size = spec, vocab_size
         self.tokenizer: Tokenizer | None = tokenizer
-        self._lead = tokenizer.lead if tokenizer is not None else ()
+        self.lead = tokenizer.lead if tokenizer is not None else ()
+        """What the model reads before every text."""
         self.facts: dict[int, Facts] = {}
         """Number of an endpoint → what it told of itself."""
         self._reports: dict[str, ProbeReport] = {}
@@ -78,7 +79,7 @@ class Belief:
         return places
 
     async def _probe(self, client: Client, speech: Speech, place: int, decoder: Decoder | None) -> ProbeReport:
-        server = Exchange(client, speech, [place], self.tokenizer, self._lead)
+        server = Exchange(client, speech, [place], self.tokenizer, self.lead)
         probe = Probe(server, self.tokenizer, self.vocab_size, decoder, self.facts[place].context)
         return await probe.run()
 

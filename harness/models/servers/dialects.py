@@ -32,8 +32,6 @@ class Dialect:
     """`min_new_tokens` that it keeps: any; 0 or all (it can forbid the end of text altogether); none but 0."""
     takes_ids: bool = True
     """Prompts may be token ids."""
-    gives_ids: bool = False
-    """Replies hold the ids of the tokens."""
     listed: int = 0
     """Most probable tokens that a reply lists with their log-probabilities, as servers can be set to; 0: none."""
     keyed_by_text: bool = False
@@ -60,18 +58,18 @@ DIALECTS: dict[str, Dialect] = {
         Dialect(
             name="vllm", truncations=frozenset({"top_k", "top_p", "min_p"}),
             penalties=frozenset({"repetition_penalty"}), sampler="penalties, temperature, min_p, top_k, top_p",
-            shortest="any", gives_ids=True, listed=10_000, echoes=True, copies=True, hint=_VLLM_HINT,
+            shortest="any", listed=10_000, echoes=True, copies=True, hint=_VLLM_HINT,
         ),
         Dialect(
             name="sglang", truncations=frozenset({"top_k", "top_p", "min_p"}),
-            sampler="temperature, top_k, top_p, min_p", shortest="any", gives_ids=True, listed=10_000,
+            sampler="temperature, top_k, top_p, min_p", shortest="any", listed=10_000,
             keyed_by_text=True, echoes=True,
             hint="start it with --sampling-defaults openai, and with --enable-deterministic-inference for seeds",
         ),
         Dialect(
             name="llama_cpp", truncations=frozenset({"top_k", "top_p", "min_p", "typical_p", "n_sigma"}),
             penalties=frozenset({"repetition_penalty"}), orders=frozenset({"before", "after"}),
-            sampler="as `samplers` says, in each request", shortest="all", gives_ids=True, listed=10_000, seed_bits=31,
+            sampler="as `samplers` says, in each request", shortest="all", listed=10_000, seed_bits=31,
             hint="start llama-server without sampling flags (--top-k, --temp, --samplers …), one build for all slots",
         ),
         Dialect(

@@ -12,7 +12,8 @@ from openended.harness.errors import DataError
 from openended.harness.models.servers.client import Client, at_once
 from openended.harness.models.servers.dialects import Dialect
 from openended.harness.models.servers.replies import Listing, Token, choices, drawn, ids_of, listings, text_of
-from openended.harness.models.servers.requests import Ask, Speech, beyond
+from openended.harness.models.servers.requests import Ask, Speech
+from openended.harness.models.tokenizer import lead_before
 
 COPIES = 256
 """Draws of one request, at most."""
@@ -54,7 +55,10 @@ class Exchange:
 
     def read(self, text: str) -> tuple[int, ...]:
         """Return the tokens of a text as the model is to read them; none without a tokenizer."""
-        return beyond(self.lead, self.tokenizer.encode(text)) if self.tokenizer is not None else ()
+        if self.tokenizer is None:
+            return ()
+        ids = self.tokenizer.encode(text)
+        return (*lead_before(self.lead, ids), *ids)
 
     async def send(self, ask: Ask, places: Sequence[int] | None = None) -> Any:  # noqa: ANN401 - JSON
         """Ask, and return the JSON that comes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,9 +176,3 @@ _WORDS: dict[str, Callable[[Speech, Ask], Body]] = {
     "vllm": _vllm, "sglang": _sglang, "llama_cpp": _llama_cpp, "tgi": _tgi, "transformers": _transformers,
     "openai": _openai,
 }  # fmt: skip
-
-
-def beyond(lead: Sequence[int], ids: Sequence[int]) -> tuple[int, ...]:
-    """Return ids with the beginning-of-text token before them, unless it is there already."""
-    head = tuple(lead)
-    return tuple(ids) if tuple(ids[: len(head)]) == head else (*head, *ids)

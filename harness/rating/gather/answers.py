@@ -1,4 +1,4 @@
-"""AnswerChoice files: read, sealed, and checked against the key; what is wrong with one is said, never passed over."""
+"""Answer files: read, sealed, and checked against the key; what is wrong with one is said, never passed over."""
 
 from __future__ import annotations
 

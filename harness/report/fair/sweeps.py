@@ -57,6 +57,11 @@ def is_gap(item: Folded) -> bool:
     return item.direction == "match_human" or target_of(item.direction) is not None
 
 
+def printed_as(item: Folded) -> tuple[str, str]:
+    """Return the title and the direction of what is printed: of the distance where there is something to be near."""
+    return (f"|Δ {item.title}|", "lower") if is_gap(item) else (item.title, item.direction)
+
+
 def curves_of(items: Sequence[Folded], pair: tuple[str, str]) -> tuple[list[BestOfN], list[str]]:
     """Return the curve of every decoder with a sweep, and the names of those that have none."""
     made, without = [], []

@@ -9,18 +9,17 @@ from collections import Counter
 from collections.abc import Sequence
 
 from openended.harness.errors import DataError
-from openended.harness.report.fair.sweeps import SweepOf, chosen, cost_of, curves_of, is_gap, sweeps_of
+from openended.harness.report.fair.sweeps import SweepOf, chosen, cost_of, curves_of, is_gap, printed_as, sweeps_of
 from openended.harness.report.read.fold import Folded, fold
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.read.searched import dominates
-from openended.harness.report.read.systems import System, systems_of
+from openended.harness.report.read.systems import Pair, System, values_of, with_both
 from openended.harness.report.tables.about import about_of
-from openended.harness.report.tables.paired import compare, holm
+from openended.harness.report.tables.paired import compare, holm_of
 from openended.harness.report.tables.selection import check_signatures, slug, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 
-Pair = tuple[str, str]
 QUALITY_DIVERSITY: tuple[tuple[Pair, Pair], ...] = (
     (("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy")),
     (("knn_precision_recall", "precision"), ("knn_precision_recall", "recall")),
@@ -65,8 +64,7 @@ def fair_tables(results: Results, layout: Layout, name: str) -> list[Table]:
 def _tables(results: Results, items: Sequence[Folded], layout: Layout, stem: str) -> list[Table]:
     pairs = wanted(items, layout)
     for pair in pairs:
-        own = [i for i in items if i.system == "model" and (i.metric, i.key) == pair]
-        check_signatures(pair[0], own, stem, layout.allow)
+        check_signatures(pair[0], values_of(items, *pair), stem, layout.allow)
     out = [table for pair in pairs if (table := _best_of_n(items, pair, stem)) is not None]
     out += [
         t for pair in QUALITY_DIVERSITY if set(pair) <= set(pairs) and (t := _pareto(items, pair, stem)) is not None
@@ -75,23 +73,15 @@ def _tables(results: Results, items: Sequence[Folded], layout: Layout, stem: str
     return out + ([counts] if counts is not None else [])
 
 
-def _first(items: Sequence[Folded], pair: Pair) -> Folded:
-    return next(i for i in items if i.system == "model" and (i.metric, i.key) == pair)
-
-
-def _titled(item: Folded) -> str:
-    return f"|Δ {item.title}|" if is_gap(item) else item.title
-
-
 def _best_of_n(items: Sequence[Folded], pair: Pair, stem: str) -> Table | None:
     """A row a decoder; a column an N, as many as the smallest sweep has settings."""
     curves, without = curves_of(items, pair)
     if not curves:
         return None
-    first, most = _first(items, pair), min(c.settings for c in curves)
+    first, most = values_of(items, *pair)[0], min(c.settings for c in curves)
     shown = sorted({n for n in SHOWN if n <= most} | {most})
     fresh = any(math.isfinite(c.fresh[0]) for c in curves)
-    direction = "higher" if first.direction == "higher" else "lower"
+    title, direction = printed_as(first)
     columns = [Column("", "settings", "settings", "none", 0)]
     blocks = [[Cell(c.settings, decimals=0) for c in curves]]
     for n in shown:
@@ -107,8 +97,7 @@ def _best_of_n(items: Sequence[Folded], pair: Pair, stem: str) -> Table | None:
     rows = [TableRow(c.name, "model", tuple(b[i] for b in blocks)) for i, c in enumerate(curves)]
     remarks = [_DRAWN, _FRESH if fresh else _SEEN]
     remarks += [f"Without a sweep of two settings: {', '.join(without)}."] if without else []
-    title = f"Best of N settings: {_titled(first)}"
-    name = f"{stem}-best-{slug(pair[1])}"
+    name, title = f"{stem}-best-{slug(pair[1])}", f"Best of N settings: {title}"
     return Table(name, title, tuple(columns), tuple(rows), tuple(remarks), head="Decoder", show_seeds=False)
 
 
@@ -127,8 +116,7 @@ def _bold(cells: Sequence[Cell], direction: str) -> list[Cell]:
 
 def _pareto(items: Sequence[Folded], pairs: tuple[Pair, Pair], stem: str) -> Table | None:
     """A row a setting; says which are beaten in both values, and by which setting that is beaten by none."""
-    both = [(s, s.value(*pairs[0]), s.value(*pairs[1])) for s in systems_of(items)]
-    known = [(s, (a, b)) for s, a, b in both if a and b and math.isfinite(a.mean + b.mean)]
+    known = [(s, (a, b)) for s, a, b in with_both(items, *pairs)]
     costs: list[list[float]] = []
     for _, values in known:
         rules = [cost_of(v, items) for v in values]
@@ -140,14 +128,14 @@ def _pareto(items: Sequence[Folded], pairs: tuple[Pair, Pair], stem: str) -> Tab
     by = [next((i for i in _front(costs) if dominates(costs[i], own)), None) for own in costs]
     columns, blocks = [], []
     for place, pair in enumerate(pairs):
-        first = _first(items, pair)
+        first = values_of(items, *pair)[0]
         cells = [Cell(_printed(v[place], cost_of(v[place], items)), v[place].sd, v[place].seeds) for _, v in known]
-        direction = "lower" if is_gap(first) else first.direction
-        columns.append(Column(*pair, _titled(first), direction, column_decimals(cells), first.signature, is_gap(first)))
+        title, direction = printed_as(first)
+        columns.append(Column(*pair, title, direction, column_decimals(cells), first.signature, is_gap(first)))
         blocks.append(cells)
     columns.append(Column("", "pareto", "beaten by", "none"))
-    blocks.append([Cell(words="none (Pareto)" if i is None else _plain(known[i][0])) for i in by])
-    rows = [TableRow(_plain(s), "model", tuple(b[i] for b in blocks)) for i, (s, _) in enumerate(known)]
+    blocks.append([Cell(words="none (Pareto)" if i is None else known[i][0].name) for i in by])
+    rows = [TableRow(s.name, "model", tuple(b[i] for b in blocks)) for i, (s, _) in enumerate(known)]
     remark = "Beaten: another setting is at least as good in both values and better in one, by the means over seeds."
     title = "Quality and diversity: what no other setting beats"
     return Table(f"{stem}-pareto-{slug(pairs[0][0])}", title, tuple(columns), tuple(rows), (remark,), show_seeds=False)
@@ -161,31 +149,26 @@ def _front(costs: Sequence[list[float]]) -> list[int]:
     return [i for i, own in enumerate(costs) if not any(dominates(other, own) for other in costs)]
 
 
-def _plain(system: System) -> str:
-    return system.label.replace(r"\$", "$")
-
-
 def _counts(results: Results, items: Sequence[Folded], pairs: Sequence[Pair], stem: str) -> Table | None:
     """Wins, ties and losses of every decoder, each with its chosen setting, against all others; Holm over all tests."""
     sweeps = sweeps_of(items)
     if len(sweeps) < 2:
         return None
     tests = {pair: _tests(results, items, sweeps, pair) for pair in pairs}
-    flat = {(pair, key): p for pair, own in tests.items() for key, (_, p) in own.items() if math.isfinite(p)}
-    corrected = dict(zip(flat, holm(list(flat.values())), strict=True))
+    corrected = holm_of({(pair, key): p for pair, own in tests.items() for key, (_, p) in own.items()})
     columns, blocks = [], []
     for pair in pairs:
         if not tests[pair]:
             continue
         tally = _tally(sweeps, tests[pair], {key: p for (one, key), p in corrected.items() if one == pair})
-        columns.append(Column(*pair, f"{_titled(_first(items, pair))}: win/tie/loss", "none"))
+        columns.append(Column(*pair, f"{printed_as(values_of(items, *pair)[0])[0]}: win/tie/loss", "none"))
         blocks.append([Cell(words=_said(tally[s.name])) for s in sweeps])
     if not columns:
         return None
     rows = [TableRow(s.name, "model", tuple(b[i] for b in blocks)) for i, s in enumerate(sweeps)]
     remarks = (
         _CHOSEN,
-        f"p < {LEVEL:g} after Holm's correction over all {len(flat)} tests of the table; else a tie.",
+        f"p < {LEVEL:g} after Holm's correction over all {len(corrected)} tests of the table; else a tie.",
         _BY,
     )
     title = "Wins, ties and losses"

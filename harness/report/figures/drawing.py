@@ -97,6 +97,11 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
+def read_plain(text: str) -> str:
+    """Return what `plain` was given."""
+    return text.replace(r"\$", "$")
+
+
 def legend_columns(labels: Sequence[str], width: float, most: int) -> int:
     """Return how many columns of a legend fit a width in inches."""
     longest = max((min(len(label), CHARACTERS) for label in labels), default=1)
@@ -108,13 +113,17 @@ def legend_height(labels: Sequence[str], width: float, most: int) -> float:
     return LINE * math.ceil(len(labels) / legend_columns(labels, width, most)) if labels else 0.0
 
 
+def shortened(labels: Sequence[str], most: int) -> list[str]:
+    """Return labels of at most so many characters."""
+    return [label if len(label) <= most else f"{label[: most - 1]}…" for label in labels]
+
+
 def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
     """Put one legend under the whole figure, in as many columns as fit."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         fitting = legend_columns(labels, figure.get_figwidth(), columns)
-        short = [label if len(label) <= CHARACTERS else f"{label[: CHARACTERS - 1]}…" for label in labels]
-        figure.legend(handles, short, loc="outside lower center", ncols=fitting)
+        figure.legend(handles, shortened(labels, CHARACTERS), loc="outside lower center", ncols=fitting)
 
 
 def hide_rest(axes: Sequence[Axes], used: int) -> None:

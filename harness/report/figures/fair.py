@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from openended.harness.report.fair.sweeps import curves_of, is_gap
+from openended.harness.report.fair.sweeps import curves_of, printed_as
 from openended.harness.report.figures.drawing import (
     COLUMN,
     MOST,
@@ -22,8 +22,9 @@ from openended.harness.report.figures.naming import Told, named
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import by_data
+from openended.harness.report.read.systems import by_data, values_of
 from openended.harness.report.tables.selection import wanted
+from openended.harness.report.tables.table import arrow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,11 +64,9 @@ def _figure(items: Sequence[Folded], metrics: Sequence[str]) -> Figure | None:
                 panel.plot(x, curve.seen[:most], color=style["color"], linestyle=":", linewidth=0.7)
             shown = curve.fresh if math.isfinite(curve.fresh[0]) else curve.seen
             panel.plot(x, shown[:most], label=plain(curve.name), **style)
-        first = next(i for i in items if i.system == "model" and (i.metric, i.key) == pair)
-        title = (
-            f"|Δ {first.title}| ↓" if is_gap(first) else f"{first.title} {'↑' if first.direction == 'higher' else '↓'}"
-        )
-        panel.set_title(plain(title))
+        first = values_of(items, *pair)[0]
+        title, direction = printed_as(first)
+        panel.set_title(plain(f"{title} {arrow(direction)}"))
         panel.set_xlabel("settings tried (N)")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     hide_rest(axes, len(pairs))

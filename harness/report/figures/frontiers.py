@@ -22,7 +22,7 @@ from openended.harness.report.figures.labels import Label, place_labels
 from openended.harness.report.figures.naming import Told, named
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.frame import Results
-from openended.harness.report.read.systems import System, human_value, parts_of, systems_of
+from openended.harness.report.read.systems import System, human_value, parts_of, with_both
 from openended.harness.types import F64
 
 if TYPE_CHECKING:
@@ -36,10 +36,7 @@ def precision_recall(results: Results, items: Sequence[Folded]) -> Mapping[str, 
     """Draw precision against recall, with ellipses of two standard deviations over seeds (P&R Fig. 1)."""
     drawn: dict[Told, Figure | None] = {}
     for told, part in parts_of(items, PRECISION_RECALL).items():
-        both = [
-            (s, s.value(PRECISION_RECALL, "recall"), s.value(PRECISION_RECALL, "precision")) for s in systems_of(part)
-        ]
-        known = [(s, x, y) for s, x, y in both if x and y and math.isfinite(x.mean) and math.isfinite(y.mean)][:MOST]
+        known = with_both(part, (PRECISION_RECALL, "recall"), (PRECISION_RECALL, "precision"))[:MOST]
         if known:
             drawn[told] = _precision_recall(known)
     return named("precision_recall", drawn)
@@ -79,8 +76,7 @@ def quality_diversity(results: Results, items: Sequence[Folded]) -> Mapping[str,
     """Draw generation perplexity against entropy; decoders of one kind are joined along their parameter."""
     drawn: dict[Told, Figure | None] = {}
     for told, part in parts_of(items, "gen_ppl").items():
-        both = [(s, s.value("gen_ppl", "gen_ppl"), s.value("gen_ppl", "entropy")) for s in systems_of(part)]
-        known = [(s, x, y) for s, x, y in both if x and y and math.isfinite(x.mean) and math.isfinite(y.mean)]
+        known = with_both(part, ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"))
         if len(known) > 1:
             drawn[told] = _quality_diversity(known, part)
     return named("quality_diversity", drawn)

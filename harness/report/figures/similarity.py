@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.report.figures.drawing import MOST, PAGE, new_figure
+from openended.harness.report.figures.drawing import MOST, PAGE, new_figure, shortened
 from openended.harness.report.figures.naming import named
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.frame import Results
@@ -58,7 +58,7 @@ def _drawn(matrix: F64, labels: Sequence[str]) -> Figure:
     size = min(PAGE, 1.6 + 0.33 * len(labels))
     figure, (panel,) = new_figure(min(PAGE, size + 0.6), size)
     image = panel.imshow(matrix, cmap="viridis")
-    short = [label if len(label) <= CHARACTERS else f"{label[: CHARACTERS - 1]}…" for label in labels]
+    short = shortened(labels, CHARACTERS)
     panel.set_xticks(range(len(short)), short, rotation=90)
     panel.set_yticks(range(len(short)), short)
     panel.grid(visible=False)

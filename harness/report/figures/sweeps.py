@@ -23,7 +23,7 @@ from openended.harness.report.read.axes import by_name, fewest, head_of, is_word
 from openended.harness.report.read.fold import Folded, natural
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import FACTS, human_value
+from openended.harness.report.read.systems import FACTS, human_value, values_of
 from openended.harness.report.tables.selection import slug, wanted
 from openended.harness.report.tables.table import arrow
 from openended.harness.signature import parse_signature
@@ -76,8 +76,7 @@ def sweep(items: Sequence[Folded], axis: str, metrics: Sequence[str] = ()) -> Fi
     """
     panels: list[tuple[tuple[str, str], list[Line]]] = []
     for pair in wanted(items, Layout(metrics=tuple(metrics))):
-        own = [i for i in items if i.system == "model" and (i.metric, i.key) == pair and math.isfinite(i.mean)]
-        lines = list(lines_of(own, axis))
+        lines = list(lines_of([i for i in values_of(items, *pair) if math.isfinite(i.mean)], axis))
         if lines:
             panels.append((pair, lines))
     if not panels:

@@ -18,11 +18,10 @@ from openended.harness.report.findings.values import (
     number,
     rated_values,
     size_of,
-    values_of,
 )
 from openended.harness.report.read.axes import head_of
 from openended.harness.report.read.fold import Folded
-from openended.harness.report.read.systems import human_value, systems_of
+from openended.harness.report.read.systems import human_value, systems_of, values_of
 from openended.harness.report.tables.agreement import turned
 from openended.harness.signature import parse_signature
 

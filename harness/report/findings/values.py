@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from openended.harness.report.read.axes import head_of
 from openended.harness.report.read.fold import Folded
+from openended.harness.report.read.systems import values_of
 from openended.harness.report.tables.agreement import turned
 from openended.harness.signature import parse_signature
 
@@ -41,11 +42,6 @@ class Verdict:
 
 
 Check = Callable[[Sequence[Folded]], Verdict | None]
-
-
-def values_of(items: Sequence[Folded], metric: str, key: str) -> list[Folded]:
-    """Return one value of one metric of every system."""
-    return [i for i in items if i.system == "model" and (i.metric, i.key) == (metric, key)]
 
 
 def grouped(items: Sequence[Folded], *vary: str) -> list[list[Folded]]:

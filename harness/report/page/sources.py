@@ -125,7 +125,7 @@ def _systems(results: Results) -> Iterator[tuple[str, str, tuple[int, ...]]]:
                 told = axis_text(results.runs[at].axes.get("seed")) or "–"
                 runs.setdefault(told if told != "–" else seed if len(item.values) > 1 else told, {})[at] = None
         for seed, places in runs.items():
-            yield system.label.replace(r"\$", "$"), seed, tuple(places)
+            yield system.name, seed, tuple(places)
 
 
 def human_side(run: Run) -> str:

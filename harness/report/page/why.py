@@ -8,12 +8,12 @@ from typing import Any
 
 from openended.harness.errors import DataError
 from openended.harness.io import read_jsonl
+from openended.harness.record import EXPLAIN
 from openended.harness.report.page.sources import Shelf, TextSource
 from openended.harness.signature import parse_signature
 
 log = logging.getLogger(__name__)
 
-EXPLAIN = "explain.jsonl"
 SIDES = ("human", "model")
 Places = Mapping[str, int]
 

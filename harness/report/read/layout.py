@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from openended.harness.contract import Spec
-from openended.harness.errors import SpecError, suggest
+from openended.harness.errors import SpecError, first_line, suggest
+from openended.harness.options import read_options
+from openended.harness.registry import construct
 
 TARGET = "openended.harness.report.read.layout.Layout"
 
@@ -84,19 +86,14 @@ def load_layout(name: str | Path | Layout, **changes: Any) -> Layout:  # noqa: A
     if isinstance(name, Layout):
         return dataclasses.replace(name, **changes)
     text, where = _layout_text(str(name))
-    return layout_of(_parse(text, where), where, changes)
+    return layout_of(read_options(text, where, first_line), where, changes)
 
 
 def layout_of(node: Mapping[str, Any], where: str, changes: Mapping[str, Any] | None = None) -> Layout:
     """Make a layout from a YAML node."""
-    options = {str(k): v for k, v in node.items() if k != "_target_"} | dict(changes or {})
     if node.get("_target_", TARGET) != TARGET:
         raise SpecError(f"{where}: expected _target_ {TARGET}, got {node['_target_']!r}")
-    known = {f.name for f in dataclasses.fields(Layout)}
-    for key in options:
-        if key not in known:
-            raise SpecError(f"{where}: no option {key!r}{suggest(key, known)}")
-    return Layout(**options)
+    return construct(Layout, {**node, **(changes or {})}, where)
 
 
 def _layout_text(name: str) -> tuple[str, str]:
@@ -109,15 +106,3 @@ def _layout_text(name: str) -> tuple[str, str]:
     if name not in known:
         raise SpecError(f"no layout {name!r}{suggest(name, known)}, or the path of a .yaml")
     return (resources.files("openended.conf") / "report" / f"{name}.yaml").read_text(encoding="utf-8"), f"layout {name}"
-
-
-def _parse(text: str, where: str) -> Mapping[str, Any]:
-    import yaml
-
-    try:
-        node = yaml.safe_load(text)
-    except yaml.YAMLError as err:
-        raise SpecError(f"{where}: not YAML ({str(err).splitlines()[0]})") from err
-    if not isinstance(node, Mapping):
-        raise SpecError(f"{where}: expected options, got {type(node).__name__}")
-    return node

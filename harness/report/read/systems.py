@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from openended.harness.errors import SpecError
-from openended.harness.report.figures.drawing import plain
+from openended.harness.report.figures.drawing import plain, read_plain
 from openended.harness.report.read.axes import head_of, of_human, said, telling
 from openended.harness.report.read.fold import Folded, order_key
 from openended.harness.report.read.labels import labels_of, varying
 from openended.harness.signature import parse_signature, signature_difference
 
+Pair = tuple[str, str]
 # Fields of a signature that are about the data, not the metric's options: the axes say them.
 FACTS = (
     "n", "model", "length", "min_new_tokens", "task", "texts", "scorer", "tokens", "embedder", "judgments", "raters",
@@ -23,7 +25,13 @@ class System:
     """One setting (task × model × decoder × …) over its seeds."""
 
     label: str
+    """As a figure takes it; see `drawing.plain`."""
     items: tuple[Folded, ...]
+
+    @property
+    def name(self) -> str:
+        """The label as tables and files show it."""
+        return read_plain(self.label)
 
     def value(self, metric: str, key: str) -> Folded | None:
         """Return one of its values, or nothing if there is none.
@@ -48,6 +56,17 @@ def systems_of(items: Iterable[Folded]) -> list[System]:
         groups.setdefault(tuple(item.axes.values()), []).append(item)
     labels = labels_of([g[0] for g in groups.values()])
     return [System(plain(label), tuple(g)) for label, g in zip(labels, groups.values(), strict=True)]
+
+
+def values_of(items: Iterable[Folded], metric: str, key: str) -> list[Folded]:
+    """Return one value of one metric of every system."""
+    return [i for i in items if i.system == "model" and (i.metric, i.key) == (metric, key)]
+
+
+def with_both(items: Iterable[Folded], one: Pair, other: Pair) -> list[tuple[System, Folded, Folded]]:
+    """Return the systems that have two values, with both: each a metric and the key of its value."""
+    both = [(s, s.value(*one), s.value(*other)) for s in systems_of(items)]
+    return [(s, a, b) for s, a, b in both if a and b and math.isfinite(a.mean) and math.isfinite(b.mean)]
 
 
 def same_data(human: Folded, item: Folded) -> bool:

@@ -11,13 +11,12 @@ from openended.harness.report.read.axes import head_of, said, telling
 from openended.harness.report.read.fold import Folded, fold, natural
 from openended.harness.report.read.frame import Results, filtered
 from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import System, human_value, systems_of, variants
+from openended.harness.report.read.systems import Pair, System, human_value, systems_of, values_of, variants
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
 
-Pair = tuple[str, str]
 Make = Callable[[Sequence[Folded], Layout, str, str], Table]
 FEW = "Fewer than three systems have both values, or one of them is the same for all."
 ORIENTED = (
@@ -221,7 +220,7 @@ def _title(items: Iterable[Folded], pair: Pair) -> str:
 
 
 def _signature(items: Iterable[Folded], pair: Pair) -> str:
-    return next((i.signature for i in items if (i.metric, i.key) == pair and i.system == "model"), "")
+    return next((i.signature for i in values_of(items, *pair)), "")
 
 
 def stars(p_value: float) -> str:

@@ -32,6 +32,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -43,6 +44,7 @@ from openended.harness.resampling import LEVEL, Replicates, combined
 from openended.harness.rng import stream
 from openended.harness.types import F64, I64
 
+K = TypeVar("K")
 DRAWS = 10_000
 MOST_EXACT = 14  # seeds or examples for which all 2ⁿ sign patterns are counted
 LEAST_SEEDS = 6  # 2 / 2⁶ = 0.03: with fewer no p-value below 0.05 is possible, and the others would pay for the test
@@ -100,8 +102,7 @@ def pair_tests(results: Results, metric: str, key: str, systems: Sequence[System
         test = compare(results, items, a, b, (metric, key))
         if test is not None:
             found.append((a.label, b.label, test))
-    known = {i: t.p_value for i, (_, _, t) in enumerate(found) if math.isfinite(t.p_value)}
-    corrected = dict(zip(known, holm(list(known.values())), strict=True))
+    corrected = holm_of({i: t.p_value for i, (_, _, t) in enumerate(found)})
     return [
         PairTest(a, b, t.difference, t.low, t.high, t.p_value, corrected.get(i, math.nan), t.over, t.n, t.nearer)
         for i, (a, b, t) in enumerate(found)
@@ -118,7 +119,7 @@ def compare(
     human = human_value(items, a) if a.direction == "match_human" else None
     if a.direction == "match_human" and (human is None or not math.isfinite(human.mean)):
         return None
-    test = _over_examples(results, a, b, pair) or _over_draws(results, a, b) or _over_seeds(a, b, human)
+    test = _over_examples(results, a, b, pair) or _over_draws(results, a, b) or _over_seeds(a, b)
     if human is None:
         return test
     away = abs(a.mean - human.mean) - abs(b.mean - human.mean)
@@ -142,13 +143,12 @@ def _over_draws(results: Results, a: Folded, b: Folded) -> Tested | None:
     return Tested(a.mean - b.mean, both.p_value(a.mean - b.mean), "draws", both.draws.size, made.low, made.high)
 
 
-def _over_seeds(a: Folded, b: Folded, human: Folded | None) -> Tested:
+def _over_seeds(a: Folded, b: Folded) -> Tested:
     """Pair by seed; a system without seeds has the same value for each."""
     left, right = _by_seed(a, b), _by_seed(b, a)
     seeds = [s for s in left if s in right and math.isfinite(left[s]) and math.isfinite(right[s])]
     apart = np.array([left[s] - right[s] for s in seeds])
     p_value = sign_flip_p(apart, a.metric, a.key) if len(seeds) >= LEAST_SEEDS else math.nan
-    del human
     return Tested(a.mean - b.mean, p_value, "seeds", len(seeds))
 
 
@@ -244,6 +244,16 @@ def sign_flip_p(differences: F64, *names: str, draws: int = DRAWS) -> float:
         signs = rng.integers(0, 2, size=(min(block, draws - start), len(values)), dtype=np.int8) * 2.0 - 1.0
         hits += int((np.abs(signs @ values) >= target).sum())
     return (hits + 1) / (draws + 1)
+
+
+def holm_of(p_values: Mapping[K, float]) -> dict[K, float]:
+    """Correct the p-values of tests by Holm's method; those that are not finite are left out.
+
+    >>> holm_of({"a": 0.01, "b": math.nan, "c": 0.04})
+    {'a': 0.02, 'c': 0.04}
+    """
+    known = {test: p for test, p in p_values.items() if math.isfinite(p)}
+    return dict(zip(known, holm(list(known.values())), strict=True))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

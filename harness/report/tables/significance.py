@@ -9,9 +9,9 @@ from openended.harness.errors import SpecError, suggest
 from openended.harness.report.read.fold import Folded, fold
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import System, systems_of
+from openended.harness.report.read.systems import System, systems_of, values_of
 from openended.harness.report.tables.agreement import stars
-from openended.harness.report.tables.paired import LEAST_SEEDS, Tested, compare, holm
+from openended.harness.report.tables.paired import LEAST_SEEDS, Tested, compare, holm_of
 from openended.harness.report.tables.selection import check_signatures, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
 
@@ -33,7 +33,7 @@ def significance(results: Results, baseline: str) -> list[Table]:
     """
     items = fold(results)
     systems = systems_of(items)
-    labels = {s.label.replace(r"\$", "$"): s for s in systems}
+    labels = {s.name: s for s in systems}
     if baseline not in labels:
         raise SpecError(f"no system {baseline!r}{suggest(baseline, labels)}")
     others = [s for label, s in labels.items() if label != baseline]
@@ -41,12 +41,9 @@ def significance(results: Results, baseline: str) -> list[Table]:
         raise SpecError(f"there is no system beside {baseline!r} to compare with")
     pairs = wanted(items, Layout())
     for pair in pairs:
-        check_signatures(
-            pair[0], [i for i in items if i.system == "model" and (i.metric, i.key) == pair], "significance"
-        )
+        check_signatures(pair[0], values_of(items, *pair), "significance")
     tests = {(s.label, p): compare(results, items, s, labels[baseline], p) for s in others for p in pairs}
-    known = {k: t.p_value for k, t in tests.items() if t is not None and math.isfinite(t.p_value)}
-    corrected = dict(zip(known, holm(list(known.values())), strict=True))
+    corrected = holm_of({k: t.p_value for k, t in tests.items() if t is not None})
     return [
         _differences(items, others, pairs, tests, corrected, baseline),
         _p_values(items, others, pairs, corrected, baseline),
@@ -67,13 +64,13 @@ def _differences(
     columns, blocks = [], []
     for pair in pairs:
         cells = [_cell(tests[s.label, pair], corrected.get((s.label, pair), math.nan)) for s in others]
-        first = next(i for i in items if i.system == "model" and (i.metric, i.key) == pair)
+        first = values_of(items, *pair)[0]
         gap = first.direction == "match_human"
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
         direction = "lower" if gap else "none" if target_of(first.direction) is not None else first.direction
         columns.append(Column(*pair, title, direction, column_decimals(cells), first.signature, gap))
         blocks.append(cells)
-    rows = [TableRow(s.label.replace(r"\$", "$"), "model", tuple(b[i] for b in blocks)) for i, s in enumerate(others)]
+    rows = [TableRow(s.name, "model", tuple(b[i] for b in blocks)) for i, s in enumerate(others)]
     seeds = sorted({t.n for t in tests.values() if t is not None and t.over == "seeds" and math.isfinite(t.p_value)})
     remarks = [
         f"Difference from {baseline}; Δ|Δ| is the difference of the distances to the human value.",
@@ -113,6 +110,6 @@ def _p_values(
     for s in others:
         cells = [corrected.get((s.label, p), math.nan) for p in pairs]
         made = tuple(Cell(c) if math.isfinite(c) else Cell(note=UNTESTED) for c in cells)
-        rows.append(TableRow(s.label.replace(r"\$", "$"), "model", made))
+        rows.append(TableRow(s.name, "model", made))
     remarks = ("p-values after Holm's correction over all cells.",)
     return Table("significance-p", f"p-values against {baseline}", columns, tuple(rows), remarks, show_seeds=False)

@@ -7,10 +7,9 @@ import math
 
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
+from openended.harness.report.tables.agreement import FEW
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-
-FEW = "Fewer than three systems have both values, or one of them is the same for all."
 
 
 def variant_tables(results: Results, layout: Layout, name: str) -> list[Table]:

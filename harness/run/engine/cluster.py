@@ -97,7 +97,7 @@ class Actors:
         self._ray, self.actors, self._deaths, self._option = ray, actors, deaths, option
         self.idle: deque[int] = deque()
         self.coming = {self._call(who): who for who in range(len(actors))}
-        """WorkerAnswer that is waited for → the worker, of those that are started."""
+        """Answer that is waited for → the worker, of those that are started."""
 
     def map(self, calls: Sequence[Sequence[Any]], lost: Callable[[int, int, str], None]) -> Iterator[tuple[int, Any]]:
         """Let actors do the calls; yields (number of the call, answer or `Dead`) as they come, each once.

@@ -72,7 +72,7 @@ class Worker:
         self._known: set[ModelElsewhere] = set()
 
     def ready(self) -> int:
-        """WorkerAnswer, with the number of this process, as soon as the worker can."""
+        """Answer, with the number of this process, as soon as the worker can."""
         return os.getpid()
 
     def do(self, task: str, arguments: Sequence[Any]) -> WorkerAnswer:

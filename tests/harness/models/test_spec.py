@@ -17,7 +17,7 @@ from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.models.tokenizer import load_tokenizer, tokenizer_digest
 from openended.harness.registry import build, members
 from openended.harness.signature import digest
-from tests.helpers import tiny_model
+from tests.helpers import copy_without, tiny_model
 
 ROOT = Path(__file__).parents[3]
 
@@ -26,14 +26,6 @@ ROOT = Path(__file__).parents[3]
 def folder(tmp_path_factory):
     """A tiny model folder: GPT-2 shape, byte-level tokenizer."""
     return tiny_model(tmp_path_factory.mktemp("models") / "tiny")
-
-
-def copy_without(folder: Path, tmp_path: Path, *names: str) -> ModelSpec:
-    target = tmp_path / "partial"
-    shutil.copytree(folder, target)
-    for name in names:
-        (target / name).unlink()
-    return ModelSpec(path=str(target))
 
 
 def test_title_and_context(folder):

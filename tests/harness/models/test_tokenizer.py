@@ -21,6 +21,7 @@ from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import (
     continuation_ids,
     continuation_text,
+    lead_before,
     load_tokenizer,
     pair_ids,
     tokenizer_digest,
@@ -132,6 +133,11 @@ def test_the_begin_token_is_an_option_whose_default_is_the_tokenizers(spec, tmp_
     assert load_tokenizer(chosen).lead == lead
     assert tokenizer_digest(chosen) == tokenizer_digest(made)  # the rows' ids are the same
     assert (chosen.identity() == made.identity()) == (option is None)
+
+
+def test_the_begin_token_stands_once():
+    for ids in ((2, 3), (1, 2, 3)):
+        assert (*lead_before((1,), ids), *ids) == (1, 2, 3)
 
 
 def test_no_begin_token_is_an_error(spec, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,21 +10,13 @@ from openended.harness.errors import DataError
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.models.transformers import load_model
-from tests.helpers import tiny_model
+from tests.helpers import copy_without, tiny_model
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A tiny model folder: GPT-2 shape, byte-level tokenizer."""
     return tiny_model(tmp_path_factory.mktemp("models") / "tiny")
-
-
-def copy_without(folder: Path, tmp_path: Path, *names: str) -> ModelSpec:
-    target = tmp_path / "partial"
-    shutil.copytree(folder, target)
-    for name in names:
-        (target / name).unlink()
-    return ModelSpec(path=str(target))
 
 
 def test_load_encode_and_decode(folder):

@@ -52,7 +52,7 @@ def wanted(key, sheet, seed):
 
 
 def answer(page, key, choices, how):
-    """AnswerChoice the item on the screen."""
+    """Answer the item on the screen."""
     assert page.locator("#next").is_disabled()
     for place, (name, number) in enumerate(choices.items()):
         if how == "keys":

@@ -20,7 +20,7 @@ from openended.harness.decoding.truncation import (
     Typical,
 )
 from openended.harness.models.servers.dialects import DIALECTS, refusal, shortest_refusal
-from openended.harness.models.servers.requests import Ask, Speech, beyond
+from openended.harness.models.servers.requests import Ask, Speech
 from openended.harness.models.servers.sampling import NEUTRAL, Sampling, decoders_with, sampling_of
 
 ASK = Ask(ids=(5, 6), text="of a", max_tokens=9, seed=2**62 + 7)
@@ -137,4 +137,3 @@ def test_shortest_texts():
     assert shortest_refusal(DIALECTS["llama_cpp"], 9, 9) is None
     assert "expected 0, or max_new_tokens" in str(shortest_refusal(DIALECTS["llama_cpp"], 3, 9))
     assert shortest_refusal(DIALECTS["openai"], 9, 9) == "the dialect openai knows no min_new_tokens=9; expected 0"
-    assert beyond((1,), (2, 3)) == (1, 2, 3) == beyond((1,), (1, 2, 3))
