@@ -53,8 +53,8 @@ class Replicates:
 
     draws: F64
     """Shape (1, R): bootstrap; shape (2, R): the two halves of each split."""
-    noise: float = 0.0
-    """Variance that the value has beside its texts: of clustering seeds, of drawn subsets."""
+    repeats: F64 = field(default_factory=lambda: np.zeros(0))
+    """The value with each seed of the metric (clusterings, subsets), of which it is the mean, shape (S,)."""
     share: float = 1.0
     """Share of the prompts in a draw of a subsample; 1: another kind of draw."""
 
@@ -72,13 +72,18 @@ class Replicates:
         return "subsample" if self.share < 1 else METHODS[len(self.draws)]
 
     @property
+    def noise(self) -> float:
+        """Variance that the value has beside its texts; two values of the same seeds share some of it."""
+        return float(np.var(self.repeats, ddof=1)) / len(self.repeats) if len(self.repeats) > 1 else 0.0
+
+    @property
     def freedom(self) -> int:
         """Degrees of freedom of the standard error."""
         return max(int(self.draws.shape[1]) - 1, 1)
 
     def map(self, of: Callable[[F64], F64]) -> Replicates:
         """Return the draws of a function of the value."""
-        return Replicates(of(self.draws), self.noise, self.share)
+        return Replicates(of(self.draws), of(self.repeats), self.share)
 
     def deviations(self) -> F64:
         """Return draws of the value's error, shape (R,), whose standard deviation is the standard error."""
@@ -135,12 +140,15 @@ class Interval:
 
 
 def combined(weights: Sequence[float], parts: Sequence[Replicates]) -> Replicates | None:
-    """Return the draws of a weighted sum of values; None if their draws are not of one kind."""
-    if not parts or len({p.draws.shape for p in parts}) > 1:
+    """Return the draws of a weighted sum of values; None if their draws are not of one kind.
+
+    Draws and repeats are taken side by side: they are of the same prompts and of the same seeds of the metric.
+    """
+    repeats = [w * p.repeats for w, p in zip(weights, parts, strict=True) if len(p.repeats)]
+    if not parts or len({p.draws.shape for p in parts}) > 1 or len({len(r) for r in repeats}) > 1:
         return None
     draws = reduce(np.add, [w * p.draws for w, p in zip(weights, parts, strict=True)])
-    noise = math.fsum(w * w * p.noise for w, p in zip(weights, parts, strict=True))
-    return Replicates(draws, noise, parts[0].share)
+    return Replicates(draws, reduce(np.add, repeats) if repeats else np.zeros(0), parts[0].share)
 
 
 @dataclass(frozen=True, slots=True)

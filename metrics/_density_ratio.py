@@ -37,8 +37,8 @@ OwnPoint = Literal["counted", "left_out"]
 _BLOCK = 512  # rows of a table of distances at a time
 _TIE = 1e-10  # squared distances this near, as a share of the largest norm, are one distance
 _KDE_DIMS = 50  # ours
-_WIDTHS = np.geomspace(0.1, 2.0, 10)  # ours; of whitened rows, whose standard deviation is 1
-_JUDGED = 1000  # texts whose left-out likelihood chooses the width
+_WIDTHS = np.geomspace(0.1, 4.0, 12)  # ours; in standard deviations of a component, their mean square
+_JUDGED = 1000  # texts whose left-out sides choose the width
 _FOLDS = 5  # ours
 _PENALTY = 1.0  # ours: C of the classifier
 _MOST_ODDS = 20.0  # ours: the classifier's log-odds are cut here
@@ -136,30 +136,46 @@ def _nearest_counts(table: F64, both: Pooled, others: int) -> F64:
 
 
 def kde_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
-    """Compare sums of Gaussian kernels around the rows of each side; one width, by the left-out likelihood of all.
+    """Compare sums of Gaussian kernels around the rows of each side, of the one width that tells the sides apart best.
 
     A text's density is that of the texts of other prompts: its own kernel, or that of the other side's text for the
-    same prompt, would outweigh them all.
+    same prompt, would outweigh them all. The width with the least log-loss of the left-out texts' sides is taken: that
+    loss bounds the divergence that the ratios stand for, where the width of the likeliest density sees no difference at
+    all in many dimensions.
     """
-    both = _projected(human, model, 1.0, most=_KDE_DIMS, whiten=True)
+    both = _projected(human, model, 1.0, most=_KDE_DIMS)
+    spread = float(np.sqrt(np.mean(np.var(both.rows, axis=0))))
+    both = Pooled(both.rows / (spread if spread > 0 else 1.0), both.n_human)
     group = _group_of(both, settings)
     order = np.argsort(np.einsum("ij,ij->i", both.rows, both.rows), kind="stable")
     judged = order[:: -(-len(order) // _JUDGED)]
     gaps = _squares(both.rows[judged], both.rows)
     gaps[group[judged, None] == group] = np.inf
-    dim = both.rows.shape[1]
-    if not np.isfinite(gaps).any(axis=1).all():
+    if not all(np.isfinite(gaps[:, side]).any(axis=1).all() for side in both.sides):
         raise UndefinedMetric("kde needs texts of other prompts than the one that is judged")
-    likelihoods = [float(np.sum(_log_sums(gaps, width))) - len(judged) * dim * np.log(width) for width in _WIDTHS]
-    width = float(_WIDTHS[int(np.argmax(likelihoods))])
-    logs = np.empty((len(both.rows), 2))
+    is_human = judged < both.n_human
+    losses = [_side_loss(_kernel_odds(gaps, both, group, judged, width), is_human) for width in _WIDTHS]
+    width = float(_WIDTHS[int(np.argmin(losses))])
+    found = np.empty(len(both.rows))
     for start, table in _distances(both.rows, group):
-        for column, side in enumerate(both.sides):
-            logs[start : start + len(table), column] = _log_sums(table[:, side], width)
+        rows = np.arange(start, start + len(table))
+        found[rows] = _kernel_odds(table, both, group, rows, width)
+    return found
+
+
+def _kernel_odds(squares: F64, both: Pooled, group: I64, rows: I64, width: float) -> F64:
+    """Log of the mean kernel of human texts over that of model texts at some rows; those of their prompts left out."""
+    logs = np.empty((len(rows), 2))
     for column, side in enumerate(both.sides):
         own = np.bincount(group[side], minlength=int(group.max()) + 1)
-        logs[:, column] -= np.log(side.stop - side.start - own[group])
+        logs[:, column] = _log_sums(squares[:, side], width) - np.log(side.stop - side.start - own[group[rows]])
     return np.asarray(logs[:, 0] - logs[:, 1])
+
+
+def _side_loss(odds: F64, is_human: NDArray[np.bool_]) -> float:
+    """Mean log-loss of telling the sides by these log-odds; both sides weigh the same."""
+    losses = np.logaddexp(0, np.where(is_human, -odds, odds))
+    return float(sum(losses[side].mean() for side in (is_human, ~is_human) if side.any()))
 
 
 def _log_sums(squares: F64, width: float) -> F64:
@@ -213,9 +229,9 @@ def _log_density(fit: F64, at: F64) -> F64:
     return np.asarray(-0.5 * np.sum(apart**2, axis=0) - np.sum(np.log(np.diag(factor))))
 
 
-def _projected(human: Floats, model: Floats, share: float, *, most: int | None, whiten: bool = False) -> Pooled:
+def _projected(human: Floats, model: Floats, share: float, *, most: int | None) -> Pooled:
     """Joint PCA of unscaled rows, in float64."""
-    projection = fit_pca([human, model], share=share, rows="none", whiten=whiten)
+    projection = fit_pca([human, model], share=share, rows="none")
     rows = np.empty((len(human) + len(model), min(projection.axes.shape[1], most or projection.axes.shape[1])))
     axes = projection.axes[:, : rows.shape[1]]
     at = 0

@@ -136,8 +136,8 @@ class Quantized(TwoSample):
         """Keep the cells of the human and the model side, and their number, of each clustering for the draws."""
         features.model.memo["cells", self, features.human] = list(cells)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
-        """Count the cells of halves, with the clusterings of all texts; their spread is noise beside."""
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
+        """Count the cells of halves, with the clusterings of all texts; what each clustering gave stands beside."""
         kept: list[tuple[I64, I64, int]] = features.model.memo["cells", self, features.human]
         ours, theirs = self.halves(features, plan)
         sums: dict[str, F64] = {}
@@ -145,10 +145,8 @@ class Quantized(TwoSample):
             p, q = half_histograms(human, ours, buckets), half_histograms(model, theirs, buckets)
             for name, draws in self.draws(p, q, len(human), len(model)).items():
                 sums[name] = sums.get(name, 0.0) + draws / len(kept)
-        return {
-            name: Replicates(draws.reshape(2, -1), result.sd.get(name, 0.0) ** 2 / len(kept))
-            for name, draws in sums.items()
-        }
+        runs: Mapping[str, F64] = features.model.memo["runs", self, features.human]
+        return {name: Replicates(draws.reshape(2, -1), runs[name]) for name, draws in sums.items() if name in runs}
 
     def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:  # noqa: ARG002
         """Return the values of each pair of rows of human and model histograms.
@@ -180,6 +178,7 @@ class Quantized(TwoSample):
             arrays: As in `result`.
         """
         stacked = {name: np.array([values[name] for values in tables]) for name in tables[0]}
+        features.model.memo["runs", self, features.human] = stacked
         return self.result(
             features,
             primary,

@@ -28,7 +28,7 @@ import numpy as np
 from openended.harness.contract import Direction, Features, Scope
 from openended.harness.registry import register
 from openended.harness.resampling import Plan, Replicates
-from openended.harness.types import Floats, MetricResult
+from openended.harness.types import F64, Floats, MetricResult
 from openended.metrics._choices import check_choice
 from openended.metrics._embeddings import check_range, check_sides
 from openended.metrics._gaussians import Shrinkage, cross_root_trace, gaussian
@@ -75,6 +75,8 @@ class Extrapolated(Values):
     """Mean over draws."""
     spread: float
     """Standard deviation over draws, NaN for one; of one set of texts: it says nothing of another set."""
+    at_zero: tuple[float, ...]
+    """The value of each draw."""
 
 
 def frechet_infinity(
@@ -125,7 +127,9 @@ def frechet_infinity(
         parts = [(_thinned(human, share, rng), _thinned(model, share, rng)) for share in shares[:-1]]
         distances = [*(_distance(*part, shrinkage) for part in parts), whole]
         at_zero[i] = np.polyfit(1 / shares, distances, 1)[1]
-    return Extrapolated(float(at_zero.mean()), float(at_zero.std(ddof=1)) if draws > 1 else float("nan"))
+    return Extrapolated(
+        float(at_zero.mean()), float(at_zero.std(ddof=1)) if draws > 1 else float("nan"), tuple(at_zero.tolist())
+    )
 
 
 def _least_share(n: int, dim: int) -> float:  # of the texts, that the extrapolation starts from
@@ -208,6 +212,7 @@ class Frechet(TwoSample):
                 seed=self.seed,
             )
             values["frechet_infinity"] = found.frechet_infinity
+            features.model.memo["at_zero", self, features.human] = np.array(found.at_zero)
             if self.draws > 1:
                 sd["frechet_infinity"] = found.spread
             smallest = round(least * _least_share(least, dim))
@@ -224,6 +229,6 @@ class Frechet(TwoSample):
         out = {"frechet": made}
         if "frechet_infinity" in result.values:
             # Less the bias it is the same distance: what one text adds is the same, but for the draws of the subsets.
-            noise = result.sd.get("frechet_infinity", 0.0) ** 2 / self.draws
-            out["frechet_infinity"] = Replicates(made.draws, noise)
+            at_zero: F64 = features.model.memo["at_zero", self, features.human]
+            out["frechet_infinity"] = Replicates(made.draws, at_zero)
         return out

@@ -197,7 +197,7 @@ def _drawn(metric: Metric, values: Mapping[str, float], made: Mapping[str, Repli
     """Return the fields of a result that hold the draws and the intervals of the values that have them."""
     sound = {k: r for k, r in made.items() if math.isfinite(values.get(k, math.nan)) and np.isfinite(r.draws).all()}
     draws = {k: r.draws for k, r in sound.items()}
-    draws |= {f"noise/{k}": np.array([r.noise]) for k, r in sound.items() if r.noise > 0}
+    draws |= {f"repeats/{k}": r.repeats for k, r in sound.items() if len(r.repeats) > 1}
     intervals = {k: asdict(r.interval(values[k], metric.bounds)) for k, r in sound.items()}
     return {"draws": draws, "intervals": intervals}
 

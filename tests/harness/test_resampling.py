@@ -69,8 +69,11 @@ def test_a_difference_of_two_systems_is_drawn_as_one(plan):
     both = combined((1.0, -1.0), (left, right))
     assert both.std_error() == pytest.approx((a - b).std(ddof=1) / math.sqrt(300), rel=0.2)
     assert both.std_error() < left.std_error() / 3
-    noisy = combined((1.0, -1.0), (Replicates(left.draws, 0.01), Replicates(right.draws, 0.02)))
-    assert noisy.noise == pytest.approx(0.03)
+    first, second = np.array([1.0, 2.0, 4.0]), np.array([1.1, 2.0, 3.9])
+    noisy = combined((1.0, -1.0), (Replicates(left.draws, first), Replicates(right.draws, second)))
+    assert noisy.noise == pytest.approx(0.01 / 3)  # of (-.1, 0, .1): the seeds are shared, so is what they bring
+    assert combined((1.0, -1.0), (Replicates(left.draws, first), right)).noise == pytest.approx((7 / 3) / 3)
+    assert combined((1.0, -1.0), (Replicates(left.draws, first), Replicates(right.draws, second[:2]))) is None
     assert combined((1.0, -1.0), (left, halves_of(plan, a))) is None
 
 

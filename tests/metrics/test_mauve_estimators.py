@@ -73,12 +73,18 @@ def test_the_ends_are_exact():
     assert apart.area == pytest.approx(1 / 252, abs=1e-4)  # 1 / C(10, 5)
 
 
-@pytest.mark.parametrize("name", ["knn", "classifier", "gaussian"])
+@pytest.mark.parametrize("name", ALL)
 def test_shifts_have_their_closed_form(ladder, name):
-    # The own point counted takes .03 from knn at δ = 1, on top of a sample's noise of .02.
-    tolerance = 0.07 if name == "knn" else 0.05
+    """Against the true ratios at the same rows: 2,000 of them move the area of the truth itself by .03 (one sd)."""
     for shift in (0.5, 1.0, 2.0):
-        assert ladder[name][shift].mauve == pytest.approx(TRUTH[shift][0], abs=tolerance), shift
+        human, model = normal(2000, seed=1)[:, 0], normal(2000, shift=shift, seed=2)[:, 0]
+        exact = frontier_scores(
+            *(shift**2 / 2 - shift * side for side in (human, model)), scaling_factor=5.0, points=25, curve="uniform"
+        )
+        assert exact.area == pytest.approx(TRUTH[shift][0], abs=0.09)
+        # Kernels of one width blur the sides into each other: too high by .065 at δ = 1 in the mean of eight draws.
+        tolerance = 0.08 if name == "kde" else 0.05
+        assert ladder[name][shift].mauve == pytest.approx(exact.area, abs=tolerance), shift
         assert ladder[name][shift].frontier_integral == pytest.approx(TRUTH[shift][2], abs=0.03), shift
 
 
@@ -140,8 +146,15 @@ def test_one_source_in_unequal_numbers_is_still_one_source(name):
     human, model = normal(2000, seed=9), normal(1000, seed=10)
     assert mauve(human=human, model=model, estimator=name).mauve > 0.97
     moved = mauve(human=human, model=normal(1000, shift=1.0, seed=10), estimator=name).mauve
-    # The sample's own noise is .04; kernels blur the sides into each other.
-    assert moved == pytest.approx(TRUTH[1.0][0], abs=0.2 if name == "kde" else 0.08)
+    # The sample's own noise is .04, and kernels blur.
+    assert moved == pytest.approx(TRUTH[1.0][0], abs=0.14 if name == "kde" else 0.08)
+
+
+def test_kernels_see_a_shift_in_fifty_dimensions():
+    """The likeliest width is blind here (every divergence is clipped to 0); the one that tells the sides apart is not."""
+    human, same, moved = normal(1000, d=50, seed=1), normal(1000, d=50, seed=2), normal(1000, d=50, shift=2.0, seed=2)
+    assert mauve(human=human, model=same, estimator="kde").mauve > 0.98
+    assert TRUTH[2.0][0] < mauve(human=human, model=moved, estimator="kde").mauve < 0.6
 
 
 @pytest.mark.parametrize("name", ["kde", "classifier", "left_out"])

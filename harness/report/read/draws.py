@@ -24,11 +24,11 @@ def draws_of(results: Results, item: Folded) -> Replicates | None:
             arrays = results.arrays(at, artefact)
             if f"draws/{item.key}" not in arrays:
                 return None
-            noise = arrays.get(f"draws/noise/{item.key}", np.zeros(1))
+            repeats = np.asarray(arrays.get(f"draws/repeats/{item.key}", ()), dtype=np.float64)
             told = [row.intervals.get(item.key, {}) for row in _rows(results.runs[at].results, item, artefact)]
             share = SHARE if told and told[0].get("method") == "subsample" else 1.0
             values = np.asarray(arrays[f"draws/{item.key}"], dtype=np.float64)
-            parts.append(Replicates(values, float(noise[0]), share))
+            parts.append(Replicates(values, repeats, share))
         return combined([1 / len(parts)] * len(parts), parts) if parts else None
 
     # Where the values come from says which seeds they are of: some of a system's have other draws than all of them.
