@@ -4,8 +4,8 @@ A *prompt* is what is drawn: all samples of an example go together, and so does 
 
 - `bootstrap`: each prompt gets a Poisson(1) weight; for means and ratios of sums, where a text may count twice.
 - `subsample`: random subsets of nine tenths of the prompts, spread by the exact factor for a mean; for statistics that
-  depend on n itself, as Self-BLEU does on the number of references, of which halves would know too little. Of half of
-  the prompts for what neighbours decide (k-NN precision and recall): few removed texts would spread it too far, and the
+  depend on n itself, as Self-BLEU does on the number of references, of which halves would know too little. Of three
+  fifths for what neighbours decide (k-NN precision and recall): few removed texts would spread it too far, and the
   covariance of halves misses what only two near texts of one half make together.
 - `halves`: the prompts are split into two halves, each once; for statistics in which a text that is drawn twice would
   cheat (clusters, numbers of different n-grams). A half has n / 2 texts, so its value has another mean and

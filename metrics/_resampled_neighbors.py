@@ -37,7 +37,7 @@ def knn_draws(
     k: int,
     closed: bool,
 ) -> dict[str, F64]:
-    """Return the four values of each subset of about half of the points, each of shape (subsets,).
+    """Return the four values of each subset of half of the points or more, each of shape (subsets,).
 
     A radius is the distance to the k-th neighbour in the subset. NaN where it has too few points.
     """
@@ -78,7 +78,7 @@ def _inside(
 
 def _neighbours(own: PreparedPoints, other: PreparedPoints, k: int) -> _Neighbours:
     n = len(own.fast)
-    # About half of them are in a subset; fewer than k are for a point in ten thousand.
+    # Half of them or more are in a subset; fewer than k are for a point in ten thousand.
     kept = min(n - 1, 2 * k + math.ceil(6 * math.sqrt(k)) + 8)
     index, squared = np.empty((n, kept), dtype=np.int64), np.empty((n, kept), dtype=np.float32)
     for start, table, slack in distance_tables(own, own):

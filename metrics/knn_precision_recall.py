@@ -37,7 +37,7 @@ from openended.metrics._two_sample import TwoSample
 
 RowScale = Literal["with_pca", "l2", "none"]
 
-_SHARE = 0.5  # of the prompts in a subset
+_SHARE = 0.6  # of the prompts in a subset
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -170,11 +170,10 @@ class KnnPrecisionRecall(TwoSample):
         return self.result(features, "precision", dict(_shares(counts, self.k)), notes=notes, arrays=missed)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
-        """Take subsets of half of the prompts, with radii of their own.
+        """Take subsets of three fifths of the prompts, with radii of their own.
 
-        A subset's value is spread as far as a statistic of neighbours is among subsets of half: a removed text makes
-        its neighbours' balls larger, so few removed texts would spread it too far, and the covariance of two halves
-        misses what only two near texts of one half make together.
+        A removed text makes its neighbours' balls larger, so few removed texts would spread the values too far, and the
+        covariance of two halves misses what only two near texts of one half make together.
         """
         ours, theirs = (plan.subsets(self.sorted_ids(side), _SHARE) for side in (features.human, features.model))
         found = knn_draws(*self._points(features), ours, theirs, k=self.k, closed=self.closed)
