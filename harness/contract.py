@@ -63,7 +63,7 @@ class Spec:
 class Need:
     """One kind of feature that a metric asks for.
 
-    `tokens` → `Ragged` int64; `texts` → list of str; `stops` → bool array, true where the length limit was hit;
+    `tokens` → `Ragged` of integers; `texts` → list of str; `stops` → bool array, true where the length limit was hit;
     `embeddings` → float32 (n, d); `token_nll` → `Ragged` float64, nats; `next_token` → `NextToken`;
     `judgments` → `openended.metrics._judgments.Judgments`.
     """
@@ -90,7 +90,7 @@ class Side:
         return len(self.ids)
 
     def tokens(self, need: Need) -> Ragged:
-        """Token ids (or ids of whitespace words), int64."""
+        """Token ids (or ids of whitespace words), integers."""
         return self._get(need, Ragged)
 
     def token_nll(self, need: Need) -> Ragged:

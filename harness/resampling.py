@@ -4,9 +4,11 @@ A *prompt* is what is drawn: all samples of an example go together, and so does 
 
 - `bootstrap`: each prompt gets a Poisson(1) weight; for means and ratios of sums, where a text may count twice.
 - `subsample`: random subsets of nine tenths of the prompts, spread by the exact factor for a mean; for statistics that
-  depend on n itself, as Self-BLEU does on the number of references, of which halves would know too little.
+  depend on n itself, as Self-BLEU does on the number of references, of which halves would know too little. Of half of
+  the prompts for what neighbours decide (k-NN precision and recall): few removed texts would spread it too far, and the
+  covariance of halves misses what only two near texts of one half make together.
 - `halves`: the prompts are split into two halves, each once; for statistics in which a text that is drawn twice would
-  cheat (clusters, neighbours, numbers of different n-grams). A half has n / 2 texts, so its value has another mean and
+  cheat (clusters, numbers of different n-grams). A half has n / 2 texts, so its value has another mean and
   another spread; but two halves share no text. Where V is the value averaged over all halves, the covariance of the
   two halves of a split is, given the texts, *exactly* minus the variance of V in expectation, for any statistic: the
   halves are independent, so 0 = Cov = E[Cov given the texts] + Var(V). No power of n has to be assumed.

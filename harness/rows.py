@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,12 +179,18 @@ class Rows:
     @property
     def prompts(self) -> list[str]:
         """Prompt of each row."""
-        return list(self._table["prompt"].to_pylist())
+        return list(self.each("prompt"))
 
     @property
     def texts(self) -> list[str]:
         """Continuation of each row."""
-        return list(self._table["text"].to_pylist())
+        return list(self.each("text"))
+
+    def each(self, column: Literal["example_id", "prompt", "text"]) -> Iterator[str]:
+        """Yield a column row by row, a bounded number in memory."""
+        for chunk in self._table[column].chunks:
+            for start in range(0, len(chunk), _CHUNK):
+                yield from chunk.slice(start, _CHUNK).to_pylist()
 
     @cached_property
     def prompt_ids(self) -> Ragged:
@@ -199,7 +205,10 @@ class Rows:
     @property
     def stops(self) -> NDArray[np.bool_]:
         """True where the row hit the length limit."""
-        return np.array([stop == "length" for stop in self._table["stop"].to_pylist()], dtype=bool)
+        import pyarrow.compute as pc
+
+        cut: NDArray[np.bool_] = pc.equal(self._table["stop"], "length").to_numpy()
+        return cut.astype(bool)
 
     def __iter__(self) -> Iterator[Row]:
         for batch in _open(self.path):

@@ -47,9 +47,9 @@ def corpus_entropy(index: NgramIndex, order: int) -> float:
 def entropy_by_text(index: NgramIndex, order: int) -> F64:
     """Entropy of the n-grams of each text, shape (n,), nats; NaN for texts shorter than `order`."""
     weighted = np.zeros(len(index))
-    for text, times in index.run_lengths(order):
-        count = times.astype(np.float64)
-        np.add.at(weighted, text, count * np.log(count))  # one after the other, so that no cut moves a bit
+    for runs in index.run_blocks(order):
+        count = runs.count.astype(np.float64)
+        np.add.at(weighted, runs.text, count * np.log(count))  # one after the other, so that no cut moves a bit
     size = index.sizes(order).astype(np.float64)
     size[size == 0] = np.nan
     return np.maximum(np.log(size) - weighted / size, 0.0)
@@ -57,7 +57,8 @@ def entropy_by_text(index: NgramIndex, order: int) -> F64:
 
 def self_repetition_by_text(index: NgramIndex, order: int) -> F64:
     """Self-repetition of each text, shape (n,), nats."""
-    runs = index.runs(order)
-    holders = np.diff(runs.first, append=len(runs.text))
-    shared = np.bincount(runs.text, weights=holders[runs.group] - 1, minlength=len(index))
+    shared = np.zeros(len(index))
+    for runs in index.run_blocks(order):
+        holders = np.diff(runs.first, append=len(runs.text))
+        shared += np.bincount(runs.text, weights=holders[runs.group] - 1, minlength=len(index))
     return np.log1p(shared)

@@ -131,37 +131,33 @@ class NgramIndex:
         self._repeats[order] = out
         return out
 
-    def run_lengths(self, order: int) -> Iterator[tuple[NDArray[np.int32], I64]]:
-        """Yield (text, occurrences there) of `runs`, in their order, a bounded number at a time; nothing is kept."""
-        if order in self._runs:
-            yield self._runs[order].text, self._runs[order].count.astype(np.int64)
+    def run_blocks(self, order: int) -> Iterator[Runs]:
+        """Yield `runs` in parts of neighbouring n-grams, numbered from 0 in each; of a large corpus nothing is kept."""
+        starts = self.level(order).starts
+        if order in self._runs or starts[-1] <= CHUNK:
+            yield self.runs(order)
             return
-        level = self.level(order)
-        for low, high in blocks(level.starts, CHUNK):
-            first, last = level.starts[low], level.starts[high]
-            text = self.text_of[level.positions[first:last]]
-            new = np.ones(len(text), dtype=np.bool_)
-            new[1:] = text[1:] != text[:-1]
-            new[level.starts[low:high] - first] = True
-            begin = np.flatnonzero(new)
-            yield text[begin], np.diff(begin, append=len(text))
+        for low, high in blocks(starts, CHUNK):
+            yield self._runs_of(order, low, high)
 
     def runs(self, order: int) -> Runs:
         """Return the occurrences of an order by (n-gram, text); kept for the next metric that asks."""
         if order not in self._runs:
-            level = self.level(order)
-            text = self.text_of[level.positions]
-            new = np.ones(len(text), dtype=np.bool_)
-            new[1:] = text[1:] != text[:-1]
-            new[level.starts[:-1]] = True
-            begin = np.flatnonzero(new)
-            count = np.diff(begin, append=len(text)).astype(np.int32)
-            number = np.cumsum(new) - 1
-            first = number[level.starts[:-1]]
-            per_group = np.diff(first, append=len(begin))
-            group = np.repeat(np.arange(len(first), dtype=np.int32), per_group)
-            self._runs[order] = Runs(text[begin], count, first, group)
+            self._runs[order] = self._runs_of(order, 0, len(self.level(order).starts) - 1)
         return self._runs[order]
+
+    def _runs_of(self, order: int, low: int, high: int) -> Runs:
+        level = self.level(order)
+        starts = level.starts[low:high] - level.starts[low]
+        text = self.text_of[level.positions[level.starts[low] : level.starts[high]]]
+        new = np.ones(len(text), dtype=np.bool_)
+        new[1:] = text[1:] != text[:-1]
+        new[starts] = True
+        begin = np.flatnonzero(new)
+        count = np.diff(begin, append=len(text)).astype(np.int32)
+        first = np.searchsorted(begin, starts)
+        group = np.repeat(np.arange(high - low, dtype=np.int32), np.diff(first, append=len(begin)))
+        return Runs(text[begin], count, first, group)
 
 
 Sequences: TypeAlias = NgramIndex | Ragged | Sequence[str] | Sequence[Sequence[Hashable]] | Sequence[NDArray[Any]]

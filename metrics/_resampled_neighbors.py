@@ -1,7 +1,8 @@
-"""k-NN precision and recall of many halves of the texts, from the neighbours found among all texts."""
+"""k-NN precision and recall of many subsets of the texts, from the neighbours found among all texts."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +10,6 @@ from numpy.typing import NDArray
 
 from openended.harness.types import F64, I64
 from openended.metrics._neighbors import PreparedPoints, distance_tables
-
-_MORE = 2  # times k, and 16: neighbours kept, of which about half are in a half
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,33 +31,28 @@ class _Neighbours:
 def knn_draws(
     human: PreparedPoints,
     model: PreparedPoints,
-    human_halves: NDArray[np.bool_],
-    model_halves: NDArray[np.bool_],
+    human_subsets: NDArray[np.bool_],
+    model_subsets: NDArray[np.bool_],
     *,
     k: int,
     closed: bool,
 ) -> dict[str, F64]:
-    """Return the four values of both halves of each split, each of shape (2, splits).
+    """Return the four values of each subset of about half of the points, each of shape (subsets,).
 
-    A radius is the distance to the neighbour of half the rank, rounded up, in the half: with half of the points the
-    balls keep their size. NaN where a half has too few points.
+    A radius is the distance to the k-th neighbour in the subset. NaN where it has too few points.
     """
-    whole, k = k, (k + 1) // 2
-    ours, theirs = _neighbours(human, model, whole), _neighbours(model, human, whole)
-    out = {name: np.full((2, len(human_halves)), np.nan) for name in ("precision", "recall", "density", "coverage")}
-    for split in range(len(human_halves)):
-        for half in (0, 1):
-            in_human = human_halves[split] ^ bool(half)
-            in_model = model_halves[split] ^ bool(half)
-            sizes = np.count_nonzero(in_human), np.count_nonzero(in_model)
-            if min(sizes) <= k:
-                continue
-            holder, held = _inside(ours, in_human, in_model, k, closed)
-            out["precision"][half, split] = _covered(held, len(in_model)) / sizes[1]
-            out["density"][half, split] = len(held) / (k * sizes[1])
-            out["coverage"][half, split] = _covered(holder, len(in_human)) / sizes[0]
-            _, held = _inside(theirs, in_model, in_human, k, closed)
-            out["recall"][half, split] = _covered(held, len(in_human)) / sizes[0]
+    ours, theirs = _neighbours(human, model, k), _neighbours(model, human, k)
+    out = {name: np.full(len(human_subsets), np.nan) for name in ("precision", "recall", "density", "coverage")}
+    for number, (in_human, in_model) in enumerate(zip(human_subsets, model_subsets, strict=True)):
+        sizes = np.count_nonzero(in_human), np.count_nonzero(in_model)
+        if min(sizes) <= k:
+            continue
+        holder, held = _inside(ours, in_human, in_model, k, closed)
+        out["precision"][number] = _covered(held, len(in_model)) / sizes[1]
+        out["density"][number] = len(held) / (k * sizes[1])
+        out["coverage"][number] = _covered(holder, len(in_human)) / sizes[0]
+        _, held = _inside(theirs, in_model, in_human, k, closed)
+        out["recall"][number] = _covered(held, len(in_human)) / sizes[0]
     return out
 
 
@@ -71,7 +65,7 @@ def _covered(points: I64, n: int) -> int:
 def _inside(
     near: _Neighbours, own: NDArray[np.bool_], other: NDArray[np.bool_], k: int, closed: bool
 ) -> tuple[I64, I64]:
-    """Return the pairs (ball, point of the other side in it) of a half."""
+    """Return the pairs (ball, point of the other side in it) of a subset."""
     rank = np.cumsum(own[near.index], axis=1, dtype=np.int16)
     place = np.argmax(rank >= k, axis=1)
     place[rank[:, -1] < k] = near.index.shape[1] - 1  # the last one kept, for a point in ten thousand
@@ -84,7 +78,8 @@ def _inside(
 
 def _neighbours(own: PreparedPoints, other: PreparedPoints, k: int) -> _Neighbours:
     n = len(own.fast)
-    kept = min(n - 1, _MORE * k + 16)
+    # About half of them are in a subset; fewer than k are for a point in ten thousand.
+    kept = min(n - 1, 2 * k + math.ceil(6 * math.sqrt(k)) + 8)
     index, squared = np.empty((n, kept), dtype=np.int64), np.empty((n, kept), dtype=np.float32)
     for start, table, slack in distance_tables(own, own):
         rows = np.arange(len(table))

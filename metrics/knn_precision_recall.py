@@ -37,6 +37,8 @@ from openended.metrics._two_sample import TwoSample
 
 RowScale = Literal["with_pca", "l2", "none"]
 
+_SHARE = 0.5  # of the prompts in a subset
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KnnResult(Values):
@@ -168,10 +170,15 @@ class KnnPrecisionRecall(TwoSample):
         return self.result(features, "precision", dict(_shares(counts, self.k)), notes=notes, arrays=missed)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
-        """Take the radii among the texts of halves, from the neighbours among all."""
-        ours, theirs = self.halves(features, plan)
+        """Take subsets of half of the prompts, with radii of their own.
+
+        A subset's value is spread as far as a statistic of neighbours is among subsets of half: a removed text makes
+        its neighbours' balls larger, so few removed texts would spread it too far, and the covariance of two halves
+        misses what only two near texts of one half make together.
+        """
+        ours, theirs = (plan.subsets(self.sorted_ids(side), _SHARE) for side in (features.human, features.model))
         found = knn_draws(*self._points(features), ours, theirs, k=self.k, closed=self.closed)
-        return {name: Replicates(draws) for name, draws in found.items()}
+        return {name: Replicates.of_subsamples(draws, _SHARE) for name, draws in found.items()}
 
     def _points(self, features: Features) -> tuple[PreparedPoints, PreparedPoints]:
         """Return both sides ready for distances; made once for the values and their draws."""

@@ -35,7 +35,7 @@ from openended.harness.registry import register
 from openended.harness.resampling import SHARE, Plan, Replicates
 from openended.harness.rng import stream
 from openended.harness.types import F64, I64, MetricResult
-from openended.metrics._ngrams import NgramIndex, Sequences, index_of
+from openended.metrics._ngrams import NgramIndex, Runs, Sequences, index_of
 from openended.metrics._resampled_ngrams import found_draws
 from openended.metrics._text import TextMetric, check_orders
 
@@ -122,9 +122,16 @@ def _bleu(index: NgramIndex, highest: int, is_reference: NDArray[np.bool_]) -> F
 
 def _found(index: NgramIndex, order: int, is_reference: NDArray[np.bool_]) -> I64:
     """N-grams of each text found in the other references, clipped, shape (n,)."""
-    runs = index.runs(order)
-    if not len(runs.text):
-        return np.zeros(len(index), dtype=np.int64)
+    out = np.zeros(len(index), dtype=np.int64)
+    for runs in index.run_blocks(order):
+        if len(runs.text):
+            limit = np.minimum(runs.count, _limits(runs, is_reference))
+            out += np.bincount(runs.text, weights=limit, minlength=len(index)).astype(np.int64)
+    return out
+
+
+def _limits(runs: Runs, is_reference: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """The largest count of each run's n-gram in a reference other than the run's text, shape (runs,)."""
     count = np.where(is_reference[runs.text], runs.count, 0)
     largest = np.maximum.reduceat(count, runs.first)
     at_top = count == largest[runs.group]
@@ -133,9 +140,9 @@ def _found(index: NgramIndex, order: int, is_reference: NDArray[np.bool_]) -> I6
     holder = np.minimum.reduceat(np.where(at_top, place, len(count)), runs.first)
     count[holder] = 0
     second = np.maximum.reduceat(count, runs.first)
-    limit = largest[runs.group]
+    limit: NDArray[np.int32] = largest[runs.group]
     limit[holder] = second
-    return np.bincount(runs.text, weights=np.minimum(runs.count, limit), minlength=len(index)).astype(np.int64)
+    return limit
 
 
 def _brevity(lengths: I64, is_reference: NDArray[np.bool_]) -> F64:

@@ -7,7 +7,7 @@ how many were is returned.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -211,22 +211,25 @@ def _embed(
     causal = spec.kind == "causal"
     before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
     special = len(before) + len(after)
-    rows = joined(prompts, continuations)
-    if causal:
-        rows = [forward.as_ids(np.concatenate([lm.lead(row), row])) for row in rows]
-    longest = max((len(row) for row in rows), default=0) + special
+
+    def read() -> Iterator[I64]:
+        for row in joined(prompts, continuations):
+            yield forward.as_ids(np.concatenate([lm.lead(row), row])) if causal else row
+
+    lengths = np.fromiter((len(row) + special for row in read()), dtype=np.int64)
+    longest = int(lengths.max(initial=special))
     cuts = tuple(longest if limit is None else limit for limit in limits)
     room = max(cuts, default=0) - special
     if room < 1:
         raise SpecError(f"embedder.max_length: expected more than the {special} special tokens, got {max(cuts)}")
     jobs = []
-    for i, row in enumerate(rows):
+    for i, row in enumerate(read()):
         ids = row[:room] if causal else np.concatenate([before, row[:room], after]).astype(np.int64)
         ids = ids if len(ids) else np.array([lm.start_id])
         jobs.append(ForwardRow(i, ids, len(ids)))
     pool = Pool(spec.layer, spec.pooling, cuts, causal=causal)
-    lm.forward(jobs, rows=len(rows), pool=pool, nll=None, batch_size=batch_size, advance=advance)
-    return embedded(lm, pool, np.array([len(row) + special for row in rows]), limits)
+    lm.forward(jobs, rows=len(jobs), pool=pool, nll=None, batch_size=batch_size, advance=advance)
+    return embedded(lm, pool, lengths, limits)
 
 
 def embedded(lm: LanguageModel, pool: Pool, lengths: I64, limits: Sequence[int | None]) -> list[Embedded]:
@@ -240,9 +243,10 @@ def embedded(lm: LanguageModel, pool: Pool, lengths: I64, limits: Sequence[int |
     return [Embedded(v, c) for v, c in zip(vectors, cut, strict=True)]
 
 
-def joined(prompts: Ragged, continuations: Ragged) -> list[I64]:
-    """Prompt + continuation, row by row."""
+def joined(prompts: Ragged, continuations: Ragged) -> Iterator[I64]:
+    """Yield prompt + continuation, row by row: of a million texts a list would fill a gigabyte."""
     if len(prompts) != len(continuations):
         raise ValueError(f"{len(prompts)} prompts, {len(continuations)} continuations: the rows must pair")
     pairs = zip(prompts, continuations, strict=True)
-    return [forward.as_ids(np.concatenate([prompt, continuation])) for prompt, continuation in pairs]
+    for prompt, continuation in pairs:
+        yield forward.as_ids(np.concatenate([prompt, continuation]))

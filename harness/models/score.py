@@ -92,7 +92,7 @@ def embed_and_nll(
         raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {spec.kind!r}")
     limit = spec.limit(lm.context_length)
     jobs, out = scoring_rows(lm, prompts, continuations, include_prompt=include_prompt, bos=False)
-    lengths = np.array([len(lm.lead(row)) + len(row) for row in joined(prompts, continuations)])
+    lengths = np.fromiter((len(lm.lead(row)) + len(row) for row in joined(prompts, continuations)), dtype=np.int64)
     pool = forward.Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
     lm.forward(jobs, rows=len(out), pool=pool, nll=out.values, batch_size=batch_size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")

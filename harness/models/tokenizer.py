@@ -117,9 +117,9 @@ def tokenizer_digest(spec: ModelSpec) -> str:
 
 
 def word_ids(texts: Iterable[str]) -> Ragged:
-    """Return ids of whitespace words, numbered by first occurrence over all texts; dense, from 0."""
+    """Return ids of whitespace words, numbered by first occurrence over all texts; dense, from 0; int32."""
     known: dict[str, int] = {}
-    return Ragged.from_rows(([known.setdefault(w, len(known)) for w in text.split()] for text in texts), np.int64)
+    return Ragged.from_rows(([known.setdefault(w, len(known)) for w in text.split()] for text in texts), np.int32)
 
 
 def first_words(text: str, most: int) -> str:
@@ -132,14 +132,15 @@ def first_words(text: str, most: int) -> str:
     return text if len(ends) <= most else text[: ends[most - 1]]
 
 
-def token_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
+def token_ids(tokenizer: Tokenizer, texts: Iterable[str]) -> Ragged:
     """Return token ids of texts, no special tokens added."""
     inner = getattr(tokenizer, "inner", None)
     batch = getattr(inner, "encode_batch_fast", None)
     if batch is None or getattr(tokenizer, "pieces", None) is not None:
         return Ragged.from_rows((tokenizer.encode(text) for text in texts), np.int64)
-    parts = (texts[i : i + _TOKENIZE] for i in range(0, len(texts), _TOKENIZE))
-    rows = (np.asarray(e.ids, np.int64) for part in parts for e in batch(list(part), add_special_tokens=False))
+    left = iter(texts)
+    parts = iter(lambda: list(islice(left, _TOKENIZE)), [])
+    rows = (np.asarray(e.ids, np.int64) for part in parts for e in batch(part, add_special_tokens=False))
     return Ragged.from_rows(rows, np.int64)
 
 
@@ -193,7 +194,7 @@ def cut_continuation(
     return continuation_text(tokenizer, before, ids[:most]), ids[:most], True
 
 
-def pair_ids(tokenizer: Tokenizer, prompts: Sequence[str], texts: Sequence[str]) -> tuple[Ragged, Ragged]:
+def pair_ids(tokenizer: Tokenizer, prompts: Sequence[str], texts: Iterable[str]) -> tuple[Ragged, Ragged]:
     """Return token ids of prompts and of the texts that continue them."""
     before = token_ids(tokenizer, prompts)
     if getattr(tokenizer, "byte_level", True):

@@ -22,7 +22,7 @@ from openended.harness.run.artefacts import HUMAN_ROWS
 from openended.harness.run.judges import TOY, counts_tokens, cut_by_words, is_toy, tokens_fact
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Source
-from openended.harness.signature import IDENTITY, canonical, digest
+from openended.harness.signature import IDENTITY, canonical, digest, digest_of_columns
 from openended.harness.store import Entry
 from openended.harness.types import Json
 
@@ -102,7 +102,7 @@ def texts_digest(human: Entry | None) -> str | None:
 @lru_cache(maxsize=64)
 def _texts_digest(path: Path, content: str) -> str:  # noqa: ARG001 - part of the cache's key
     rows = Rows(path)
-    return digest([list(rows.ids), rows.prompts, rows.texts])
+    return digest_of_columns(rows.each(name) for name in ("example_id", "prompt", "text"))
 
 
 def axes(

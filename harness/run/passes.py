@@ -5,7 +5,7 @@ Nothing here knows keys or the store; `openended.harness.run.featurize` decides 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,14 +46,14 @@ class Passes:
 
     def words(self, source: Source, scope: Scope) -> Ragged:
         """Return ids of whitespace words."""
-        return word_ids(texts_of(source, scope))
+        return word_ids(each_text(source, scope))
 
     def tokens(self, spec: ModelSpec, source: Source, scope: Scope) -> Ragged:
         """Return token ids under a model's tokenizer."""
         tokenizer = self.session.tokenizer(spec)
         if scope == "continuation":
-            return pair_ids(tokenizer, Rows(source.path).prompts, Rows(source.path).texts)[1]
-        return token_ids(tokenizer, texts_of(source, scope))
+            return pair_ids(tokenizer, Rows(source.path).prompts, Rows(source.path).each("text"))[1]
+        return token_ids(tokenizer, each_text(source, scope))
 
     def score_and_embed(
         self,
@@ -127,7 +127,7 @@ class Passes:
             raise SpecError(f"model {spec.title}: it has no tokenizer to score with")
         if source.tokenizer == tokenizer_digest(cuts):
             return _prompts(source, spec), rows.token_ids
-        return pair_ids(self.session.tokenizer(cuts), rows.prompts, rows.texts)
+        return pair_ids(self.session.tokenizer(cuts), rows.prompts, rows.each("text"))
 
     def _progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
         return progress(title, total, unit="texts", enabled=self.runtime.progress)
@@ -135,10 +135,15 @@ class Passes:
 
 def texts_of(source: Source, scope: Scope) -> list[str]:
     """Return a source's texts, with their prompts if the scope says so."""
+    return list(each_text(source, scope))
+
+
+def each_text(source: Source, scope: Scope) -> Iterator[str]:
+    """Yield what `texts_of` holds, a bounded number of texts in memory."""
     rows = Rows(source.path)
     if scope == "continuation":
-        return rows.texts
-    return [a + b for a, b in zip(rows.prompts, rows.texts, strict=True)]
+        return rows.each("text")
+    return (a + b for a, b in zip(rows.each("prompt"), rows.each("text"), strict=True))
 
 
 def own_tokens(source: Source, scope: Scope) -> Ragged:

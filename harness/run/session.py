@@ -76,7 +76,7 @@ class Session(LoadedModels):
 
     def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
         """Return a model: in this process, or with `runtime.engine=ray` what sends rows to the workers that hold it."""
-        if runtime.engine != "ray":
+        if not runtime.spread:
             return super().model(spec, runtime)
         if isinstance(spec, ModelSpec):
             return self._spread(spec, runtime)
@@ -85,9 +85,9 @@ class Session(LoadedModels):
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
         """Return what `features.embed` needs."""
-        if runtime.engine == "ray" and spec.kind == "masked":
+        if runtime.spread and spec.kind == "masked":
             return self._spread(spec, runtime)
-        if runtime.engine == "ray" and spec.kind == "sentence":
+        if runtime.spread and spec.kind == "sentence":
             self.warn_once(
                 f"embedder {spec.title}: a sentence encoder batches its texts itself and runs in one process"
             )

@@ -52,10 +52,11 @@ class Runtime(Spec):
     """Finished generations are written at least this often: what a kill can cost."""
     threads: int | None = None
     """CPU threads of the numerical libraries; null leaves them as they are."""
-    engine: Literal["local", "ray"] = "local"
-    """Who runs the models: this process, or workers on the GPUs and machines of a Ray cluster (extra `ray`)."""
+    engine: Literal["local", "ray"] | None = None
+    """Who runs the models: this process, or workers on the GPUs and machines of a Ray cluster (extra `ray`); null: ray
+    where one of the next three options is given."""
     workers: int | None = None
-    """Workers of the engine `ray`, each with its own copy of the models; null: one a GPU; else one a machine."""
+    """Workers of the engine `ray`, each with its own copy of the models; null: one a GPU, else one a machine."""
     gpus_per_worker: float | None = None
     """GPUs of each; a part of one is shared. null: 1 where the cluster has GPUs, else 0."""
     ray_address: str | None = None
@@ -70,6 +71,15 @@ class Runtime(Spec):
     progress: bool = True
     """Progress bars."""
 
+    @property
+    def spread(self) -> bool:
+        """True where workers run the models."""
+        return self.engine == "ray" if self.engine is not None else bool(self._of_workers())
+
+    def _of_workers(self) -> list[str]:
+        """The options about workers that are given."""
+        return [name for name in ("workers", "gpus_per_worker", "ray_address") if getattr(self, name) is not None]
+
     def check(self) -> None:
         """Sizes and counts are positive."""
         self.require(self.batch_size >= 1, "batch_size", "1 or more")
@@ -80,8 +90,10 @@ class Runtime(Spec):
         whole = self.device_map is None or self.device == "auto"
         self.require(whole, "device_map", "null where a device is given (device=auto leaves the choice)")
         self.require(self.threads is None or self.threads >= 1, "threads", "1 or more, or null")
-        if self.engine == "ray":
+        if self.spread:
             self._check_ray()
+        elif given := self._of_workers():
+            self.require(False, given[0], "null with engine=local, which has no workers (engine=ray has)")
 
     def _check_ray(self) -> None:
         self.require(self.workers is None or self.workers >= 1, "workers", "1 or more, or null")

@@ -150,14 +150,36 @@ def test_ids_beyond_int64_do_not_wrap():
 
 
 @pytest.mark.parametrize("chunk", [1 << 4, 1 << 20])
-def test_run_lengths_are_those_of_the_runs_however_they_are_cut(chunk, monkeypatch):
+def test_blocks_of_runs_are_the_runs_however_they_are_cut(chunk, monkeypatch):
     from openended.metrics import _ngrams
 
     monkeypatch.setattr(_ngrams, "CHUNK", chunk)
     rng = np.random.default_rng(3)
     rows = Ragged.from_rows((rng.integers(0, 5, n) for n in rng.integers(0, 30, 40)), np.int64)
     for order in (1, 2, 3):
-        parts = list(_ngrams.NgramIndex(rows).run_lengths(order))
+        parts = list(_ngrams.NgramIndex(rows).run_blocks(order))
         runs = _ngrams.NgramIndex(rows).runs(order)
-        assert np.array_equal(np.concatenate([text for text, _ in parts]), runs.text)
-        assert np.array_equal(np.concatenate([count for _, count in parts]), runs.count)
+        assert (len(parts) == 1) == (chunk > 16), "a small corpus is one block"
+        for name in ("text", "count"):
+            assert np.array_equal(np.concatenate([getattr(part, name) for part in parts]), getattr(runs, name))
+        before = np.cumsum([0, *(len(part.text) for part in parts)])
+        assert np.array_equal(np.concatenate([part.first + n for part, n in zip(parts, before)]), runs.first)
+        groups = np.cumsum([0, *(len(part.first) for part in parts)])
+        assert np.array_equal(np.concatenate([part.group + n for part, n in zip(parts, groups)]), runs.group)
+
+
+@pytest.mark.parametrize("chunk", [1 << 4, 1 << 20])
+def test_no_statistic_depends_on_how_runs_are_cut(chunk, monkeypatch):
+    from openended.metrics import _ngrams
+    from openended.metrics._ngram_statistics import self_repetition_by_text
+    from openended.metrics.self_bleu import bleu_by_text
+
+    rng = np.random.default_rng(4)
+    rows = Ragged.from_rows((rng.integers(0, 5, n) for n in rng.integers(0, 30, 40)), np.int64)
+    whole = _ngrams.NgramIndex(rows)
+    want = [bleu_by_text(whole, 4), bleu_by_text(whole, 4, num_references=9), self_repetition_by_text(whole, 2)]
+    monkeypatch.setattr(_ngrams, "CHUNK", chunk)
+    cut = _ngrams.NgramIndex(rows)
+    made = [bleu_by_text(cut, 4), bleu_by_text(cut, 4, num_references=9), self_repetition_by_text(cut, 2)]
+    for one, other in zip(made, want, strict=True):
+        assert np.array_equal(one, other)

@@ -10,7 +10,8 @@ by a double click may load scripts from its folder, but may not fetch.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +49,16 @@ def _parts(shelf: Shelf, contents: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     ends: dict[str, TokenEnds | None] = {}
     for number, source in enumerate(shelf.sources):
         nll = token_nll(source)
-        values, texts = values_of(source, nll), source.rows.texts
+        values = values_of(source, nll)
         head = _head(source, shelf, places[source.side], values)
         contents["values"] |= {n: [v.title, v.direction] for n, v in values.items()}
         yield f"source-{number}", head
-        letters = _letters(source, texts, nll, ends)
-        for part, start in enumerate(range(0, len(texts), PART)):
-            shown: dict[str, Any] = {"text": texts[start : start + PART]}
+        letters, texts = _letters(source, nll, ends), source.rows.each("text")
+        for part in range(-(-len(source.rows) // PART)):
+            shown: dict[str, Any] = {"text": list(islice(texts, PART))}
             if letters is not None:
-                shown |= {name: column[start : start + PART] for name, column in letters.items()}
+                told = list(islice(letters, PART))
+                shown |= {"tokens": [tokens for tokens, _ in told], "surprise": [surprise for _, surprise in told]}
             yield f"texts-{number}-{part}", shown
         contents["sources"].append(
             {"system": source.system, "side": source.side, "seed": source.seed, "n": len(source.rows),
@@ -83,9 +85,9 @@ def _head(source: TextSource, shelf: Shelf, places: Mapping[str, int], values: d
 
 
 def _letters(
-    source: TextSource, texts: Sequence[str], nll: Ragged | None, ends: dict[str, TokenEnds | None]
-) -> dict[str, list[str]] | None:
-    """Return where the tokens of each text end and how surprising they are, a letter each; None where none is known."""
+    source: TextSource, nll: Ragged | None, ends: dict[str, TokenEnds | None]
+) -> Iterator[tuple[str, str]] | None:
+    """Tell of each text where its tokens end and how surprising they are, a letter each; None where none is known."""
     if nll is None:
         return None
     run = source.results.runs[source.runs[0]]
@@ -95,20 +97,20 @@ def _letters(
     finder = ends[scorer]
     if finder is None:
         return None
-    told: list[tuple[str, str]] = []
-    for text, ids, own in zip(texts, source.rows.token_ids, nll, strict=True):
-        lengths = finder.lengths(text, ids.tolist(), len(own))
-        told.append((coded(lengths, own) if lengths is not None else None) or ("", ""))
-    if not any(tokens for tokens, _ in told):
-        return None
-    return {"tokens": [tokens for tokens, _ in told], "surprise": [surprise for _, surprise in told]}
+
+    def told() -> Iterator[tuple[str, str]]:
+        for text, ids, own in zip(source.rows.each("text"), source.rows.token_ids, nll, strict=True):
+            lengths = finder.lengths(text, ids.tolist(), len(own))
+            yield (coded(lengths, own) if lengths is not None else None) or ("", "")
+
+    return told() if any(tokens for tokens, _ in told()) else None
 
 
 def fits_inside(shelf: Shelf) -> bool:
     """Say whether the texts are few enough to stand in the page itself."""
     if sum(len(s.rows) for s in shelf.sources) > INLINE_TEXTS:
         return False
-    texts = sum(len(t) for s in shelf.sources for t in s.rows.texts)
+    texts = sum(len(t) for s in shelf.sources for t in s.rows.each("text"))
     return texts + sum(len(p) for side in shelf.sides for p in side.prompts.values()) <= INLINE_CHARACTERS
 
 

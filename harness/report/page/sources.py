@@ -70,7 +70,7 @@ def collect(reports: Sequence[tuple[str, Results]]) -> Shelf:
             if made is None:
                 continue
             human = rows_of_run(results, run, "human")
-            known = {i: p for rows in (human, made) if rows for i, p in zip(rows.ids, rows.prompts, strict=True)}
+            known = {i: p for rows in (human, made) if rows for i, p in zip(rows.ids, rows.each("prompt"), strict=True)}
             key = _side_key(run, known, sides, shared=len(reports) > 1)
             side = sides.setdefault(key, TextSide(axis_text(run.axes.get("task")) or "texts"))
             place = list(sides).index(key)

@@ -31,7 +31,7 @@ class TextValue:
 def values_of(source: TextSource, nll: Ragged | None) -> dict[str, TextValue]:
     """Return name → what is known of each text of a source by itself; `nll` is what `token_nll` found."""
     n = len(source.rows)
-    words = np.array([len(text.split()) for text in source.rows.texts], dtype=np.float64)
+    words = np.fromiter((len(text.split()) for text in source.rows.each("text")), dtype=np.float64)
     made = {"words": TextValue("words", "match_human", words)}
     if nll is not None:
         whole = np.concatenate([[0.0], np.cumsum(nll.values, dtype=np.float64)])
@@ -112,7 +112,7 @@ def _vectors(source: TextSource, at: int, role: str) -> Floats | None:
 
 def _array(source: TextSource, at: int, name: str, file: str) -> NDArray[Any] | None:
     path = feature_file(source.results, source.results.runs[at], name, file)
-    return np.load(path, allow_pickle=False) if path is not None else None
+    return np.load(path, mmap_mode="r", allow_pickle=False) if path is not None else None
 
 
 def rounded(values: Mapping[str, TextValue]) -> dict[str, list[float | None]]:

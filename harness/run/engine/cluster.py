@@ -202,7 +202,10 @@ class Cluster:
         nodes = nodes_of(ray)
         gpus, self.count, cpus = _shares(runtime, nodes)
         device = "cpu" if not gpus and runtime.device == "auto" else runtime.device
-        own = replace(runtime, engine="local", device=device, threads=cpus, progress=False)
+        own = replace(
+            runtime, engine="local", workers=None, gpus_per_worker=None, ray_address=None, device=device, threads=cpus,
+            progress=False,
+        )  # fmt: skip
         actor = ray.remote(Worker).options(num_cpus=cpus, num_gpus=gpus, max_restarts=-1)
         actors = [actor.remote(own) for _ in range(self.count)]
         self.pool = Actors(ray, actors, deaths=DEATHS, option="runtime.engine=ray")

@@ -181,8 +181,16 @@ def test_gpus_that_are_not_there():
 def test_options_that_are_none(option, value):
     with pytest.raises(SpecError, match=rf"runtime\.{option}: expected"):
         Runtime(engine="ray", **{option: value})
-    if option != "device":
-        assert getattr(Runtime(**{option: value}), option) == value, "unread where the engine is local"
+
+
+@pytest.mark.parametrize("given", [{"workers": 8}, {"gpus_per_worker": 0.5}, {"ray_address": "auto"}])
+def test_an_option_about_workers_asks_for_them(given):
+    (option,) = given
+    assert Runtime(**given).spread
+    assert Runtime(engine="ray").spread
+    assert not Runtime().spread
+    with pytest.raises(SpecError, match=rf"runtime\.{option}: expected null with engine=local"):
+        Runtime(engine="local", **given)
 
 
 def test_without_ray_one_line_says_what_to_install(monkeypatch):
@@ -190,8 +198,9 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
     with pytest.raises(MissingExtra, match=r"ray is not installed; pip install 'openended\[ray\]'"):
         engine.load_ray()
     monkeypatch.setattr("openended.harness.run.settings.find_spec", lambda _: None)
-    with pytest.raises(MissingExtra, match=r"pip install 'openended\[ray\]'"):
-        Runtime(engine="ray")
+    for asked in ({"engine": "ray"}, {"workers": 8}):
+        with pytest.raises(MissingExtra, match=r"pip install 'openended\[ray\]'"):
+            Runtime(**asked)
     Runtime()
 
 
