@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings, settings_from
 from openended.harness.store import Store
-from tests.helpers import tiny_model
+from tests.helpers import tiny_model, write_jsonl
 
 FACTS = ("manifest.json",)  # hold times
 
@@ -31,7 +30,7 @@ class World:
         self.folder = folder
         tiny_model(folder / "model")
         rows = ({"prompt": f"Number {i} is", "human": f" a number {i * i} of this kind."} for i in range(60))
-        (folder / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_jsonl(folder / "own.jsonl", rows)
 
     def settings(self, out: str, *more: str) -> Settings:
         """The run's settings, with its outputs in a folder of the world."""

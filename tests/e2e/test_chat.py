@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from pathlib import Path
@@ -24,6 +23,7 @@ from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from
 from openended.harness.run.steps import Source, Steps
 from openended.harness.store import Store
+from tests.helpers import write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
 TEMPLATE = (
@@ -54,7 +54,7 @@ def settings(folder: Path, model: str, *overrides: str) -> Any:
         for i in range(6)
     ]
     path = folder / "own.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(path, rows)
     small = [
         "num_examples=5",
         "max_new_tokens=12",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from
 from openended.harness.store import Store
+from tests.helpers import write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-m" not in bundled_models(), reason="the bundled model is not there")
 LENGTHS = (6, 12, 24)
@@ -34,7 +34,7 @@ def settings(folder: Path, *overrides: str) -> Any:
         for i in range(16)
     ]
     path = folder / "own.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(path, rows)
     words = [
         "task=jsonl",
         "judge=docs-m",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from
 from openended.harness.store import Store
-from tests.helpers import tiny_model
+from tests.helpers import tiny_model, write_jsonl
 
 TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a while in the warm sun of the afternoon. "
 Pair = tuple[list[str], list[str]]
@@ -29,8 +28,7 @@ Pair = tuple[list[str], list[str]]
 
 def jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+    return write_jsonl(path, rows)
 
 
 def webtext(folder: Path) -> list[str]:

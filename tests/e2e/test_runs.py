@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from openended.harness.rows import Rows
-from tests.helpers import ROOT, openended
+from tests.helpers import ROOT, openended, write_jsonl
 
 WORDS = (
     "the of a to and in is for that this with as be are by on not or from at it an if which can will array value "
@@ -34,8 +34,7 @@ def texts(tmp_path_factory) -> Path:
         rows.append(
             {"id": f"e{i:03d}", "prompt": " ".join(words[: 5 + i % 4]), "human": " " + " ".join(words[9:]) + "."}
         )
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_jsonl(path, rows)
 
 
 def small(texts: Path, *more: str) -> list[str]:

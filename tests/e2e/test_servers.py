@@ -14,7 +14,7 @@ import pytest
 
 from openended.harness.signature import parse_signature
 from tests.harness.models.servers.fake import ID, KEY, Fake, Fault, served
-from tests.helpers import openended
+from tests.helpers import openended, write_jsonl
 
 WORDS = (
     "task=jsonl", "task.path=own.jsonl", "judge=none", "num_examples=8", "max_new_tokens=6", "decoder=nucleus",
@@ -28,7 +28,7 @@ def folder(tmp_path) -> Path:
     rows = [
         {"prompt": f"Return {i} and", "human": f" raise an error if {i} is too large." * (1 + i % 2)} for i in range(16)
     ]
-    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "own.jsonl", rows)
     return tmp_path
 
 

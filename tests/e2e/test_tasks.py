@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,14 @@ from openended.harness.run.pipeline import plan, run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from
 from openended.harness.store import Store
+from tests.helpers import write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
 TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a while in the warm sun of the afternoon. "
 
 
 def jsonl(path: Path, rows: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+    return write_jsonl(path, rows)
 
 
 def webtext(folder: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,13 @@ import pytest
 
 from openended.harness.errors import DataError, SpecError
 from openended.tasks.biographies import Biographies
+from tests.helpers import write_jsonl
 
 
 def file(tmp_path: Path, count: int = 12, words: int = 100) -> str:
     path = tmp_path / "bio.jsonl"
     rows = [{"title": f"Person {i}", "content": f"Person {i} was " + "born " * (words - 3)} for i in range(count)]
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+    write_jsonl(path, rows)
     return str(path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from openended.harness.errors import DataError, SpecError
 from openended.harness.record import RunRecord, save_record
 from openended.tasks.creative import Creative
+from tests.helpers import write_jsonl
 
 
 def read(**options: Any) -> list[Any]:
@@ -38,7 +38,7 @@ def test_the_instruction_is_the_users_turn() -> None:
 
 
 def reference(path: Path, rows: list[dict[str, Any]]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write_jsonl(path, rows)
     return str(path)
 
 

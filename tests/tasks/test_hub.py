@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from openended.harness.errors import DataError, SpecError
 from openended.tasks.hub import Hub
+from tests.helpers import write_jsonl
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -22,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     place.mkdir()
     rows = [{"key": f"k{i}", "text": f"one two three four {i}", "q": f"Q{i}", "a": f" A{i}"} for i in range(20)]
     rows += [{"key": "k20", "text": None, "q": "Q", "a": None}, {"key": "k21", "text": "one", "q": None, "a": "A"}]
-    (place / "test.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    write_jsonl(place / "test.jsonl", rows)
     return str(place)
 
 

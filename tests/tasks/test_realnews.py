@@ -11,6 +11,7 @@ import pytest
 
 from openended.harness.errors import DataError, SpecError
 from openended.tasks.realnews import RealNews, metadata_prompt
+from tests.helpers import write_jsonl
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "realnews"
 
@@ -25,8 +26,7 @@ def grover(number: int, label: str = "human", **more: Any) -> dict[str, Any]:
 
 def file(tmp_path: Path, rows: list[Any], name: str = "generator=mega~dataset=p0.94.jsonl") -> Path:
     path = tmp_path / name
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
-    return path
+    return write_jsonl(path, rows)
 
 
 def test_prompt_is_the_metadata_in_grovers_order() -> None:

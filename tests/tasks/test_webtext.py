@@ -13,6 +13,7 @@ import pytest
 
 from openended.harness.errors import DataError, SpecError
 from openended.tasks.webtext import WebText, gpt2_output
+from tests.helpers import write_jsonl
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -35,8 +36,7 @@ def record(number: int, text: Any, **more: Any) -> dict[str, Any]:
 
 def file(tmp_path: Path, rows: list[Any], name: str = "webtext.test.jsonl") -> Path:
     path = tmp_path / name
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
-    return path
+    return write_jsonl(path, rows)
 
 
 DOC = "One two three.\n\nFour five six seven eight nine ten eleven twelve."

@@ -11,13 +11,13 @@ import pytest
 from openended.harness.commands.score import named
 from openended.harness.errors import SpecError
 from tests.harness.test_api import GREEDY, HUMAN, NUCLEUS
-from tests.helpers import openended
+from tests.helpers import openended, write_jsonl
 
 
 @pytest.fixture
 def folder(tmp_path):
     for name, field, texts in (("human", "story", HUMAN), ("greedy", "generated_text", GREEDY)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({field: t}) + "\n" for t in texts))
+        write_jsonl(tmp_path / f"{name}.jsonl", ({field: t} for t in texts))
     (tmp_path / "nucleus").mkdir()
     for number, text in enumerate(NUCLEUS):
         (tmp_path / "nucleus" / f"{number:03d}.txt").write_text(text)

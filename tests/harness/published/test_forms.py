@@ -9,12 +9,12 @@ import pytest
 
 from openended.harness.errors import DataError
 from openended.harness.published.forms import read_generations, split_member
+from tests.helpers import write_jsonl
 
 
 def written(folder: Path, *rows: object) -> Path:
     path = folder / "texts.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_jsonl(path, rows)
 
 
 @pytest.mark.parametrize("field", ["text", "generation", "gen_text", "completion"])

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from openended.harness.errors import DataError
 from openended.harness.published.loose import import_loose
+from tests.helpers import write_jsonl
 
 NAME = "texts/{:06d}".format
 
 
 def written(folder, *rows):
     path = folder / "a.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_jsonl(path, rows)
 
 
 def taken(*asked, **options):

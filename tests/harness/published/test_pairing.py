@@ -18,6 +18,7 @@ from openended.harness.published import sources
 from openended.harness.published.pickles import read_plain_pickle
 from openended.harness.rows import Row, write_rows
 from openended.harness.types import Generation
+from tests.helpers import write_jsonl
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 NAN = float("nan")
@@ -48,8 +49,7 @@ def prompts(tmp_path: Path) -> Path:
 
 def lines(tmp_path: Path, rows: list[Any], name: str = "g.jsonl") -> Path:
     path = tmp_path / name
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
-    return path
+    return write_jsonl(path, rows)
 
 
 def taken(*asked: Any) -> tuple[list[Row], list[str]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from openended.harness.run.settings import Settings, settings_from
+from tests.helpers import write_jsonl
 
 # Model under test, scorer and embedder are one model.
 ONE_MODEL = ("model=docs-s", "scorer.path=bundled:docs-s", "embedder.path=bundled:docs-s")
@@ -21,7 +21,7 @@ def settings(folder: Path, *overrides: str) -> Settings:
         for i in range(16)
     ]
     path = folder / "own.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(path, rows)
     words = ["task=jsonl", "judge=docs-m", f"task.path={path}", "num_examples=8", "max_new_tokens=12", "decoder=greedy"]
     with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose("config", overrides=[*words, f"outputs_dir={folder / 'out'}", *overrides])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from openended.harness.run.session import Session
 from openended.harness.signature import parse_signature
 from openended.harness.store import Store
 from tests.harness.run.small import settings
+from tests.helpers import write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
 
@@ -75,7 +75,7 @@ def test_several_samples_need_as_many_more_human_texts(tmp_path: Path) -> None:
 def test_a_file_with_several_texts_a_prompt_has_no_ceiling(tmp_path: Path) -> None:
     path = tmp_path / "theirs.jsonl"
     lines = [{"id": i, "sample": s, "text": f" raise {s} of {i} errors"} for i in range(8) for s in range(2)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_jsonl(path, lines)
     made = settings(tmp_path, "metric=[frechet]", f"generations={path}")
     record = read_record(run(made, Session(Store(tmp_path / "out/store"))).folder)
     assert ceiling(record).notes[0].endswith("as a system has, 16; 8 were to spare")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Source, Steps
 from openended.harness.store import Store
 from tests.harness.run.small import settings
+from tests.helpers import write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
 Start = Callable[..., tuple[Settings, Steps]]
@@ -114,7 +114,7 @@ def test_a_decoder_that_still_needs_a_number_waits_even_where_the_prompts_are_th
 
 
 def texts(path: Path, *rows: str) -> str:
-    path.write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
+    write_jsonl(path, ({"text": row} for row in rows))
     return f"generations={path}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from dataclasses import replace
@@ -21,6 +20,7 @@ from openended.harness.signature import parse_signature
 from openended.harness.store import Store
 from tests.conf.test_compose import config
 from tests.harness.run.small import settings
+from tests.helpers import write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
 NOBODY = ("scorer=auto", "embedder=auto")  # as where no judge is named
@@ -96,7 +96,7 @@ def test_without_a_scorer_the_tokens_are_those_of_the_model_under_test(tmp_path:
 def imported(folder: Path) -> str:
     path = folder / "theirs.jsonl"
     lines = [{"id": i, "text": f" one two three four five six seven {i}"} for i in range(8)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_jsonl(path, lines)
     return f"generations={path}"
 
 
@@ -160,7 +160,7 @@ def test_texts_far_from_the_scorers_domain_are_told_aloud_once(
     caplog.set_level(logging.WARNING)
     path = tmp_path / "odd.jsonl"
     lines = [{"prompt": f"{i}", "human": " Zwölf Boxkämpfer jagen Viktor quer über den großen Deich"} for i in range(8)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_jsonl(path, lines)
     session = Session(Store(tmp_path / "out/store"))
     for decoder in ("greedy", "nucleus"):
         words = (f"task.path={path}", "metric=[gen_ppl]", f"decoder={decoder}")

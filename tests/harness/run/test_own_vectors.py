@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -14,12 +12,13 @@ from openended.harness.run.session import Session
 from openended.harness.run.steps import Steps
 from openended.harness.store import Store
 from tests.harness.run.small import settings
+from tests.helpers import write_jsonl
 
 
 @pytest.fixture
 def given(tmp_path):
     for name, n in (("h", 6), ("m", 5)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": f"{name} {i}"}) + "\n" for i in range(n)))
+        write_jsonl(tmp_path / f"{name}.jsonl", ({"text": f"{name} {i}"} for i in range(n)))
         np.save(tmp_path / f"{name}.npy", np.arange(n * 2, dtype=np.float64).reshape(n, 2))
 
     def make(*words):

@@ -18,6 +18,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from openended.harness.models.openai import ServerSpec
+from openended.harness.models.servers.backend import ServerBackend
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import LanguageModel, load_model
 
@@ -272,3 +274,9 @@ def served(*fakes: Fake) -> Iterator[list[str]]:
             s.should_exit = s.force_exit = True
         for thread in threads:
             thread.join(5)
+
+
+def server(fake: Fake | None = None, **options: Any) -> ServerBackend:
+    """Return the bundled model behind such a server, which is not probed unless asked."""
+    spec = ServerSpec(**{"path": ID, "base_url": "http://fake", "tokenizer": f"bundled:{ID}", "probe": False} | options)
+    return ServerBackend(spec, transport=within(fake or Fake()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +15,10 @@ from openended.harness.errors import DataError, SpecError
 from openended.harness.models.backend import Backend
 from openended.harness.models.embedder import EmbedderSpec, embed
 from openended.harness.models.local import TransformersBackend
-from openended.harness.models.openai import ServerSpec
-from openended.harness.models.servers.backend import ServerBackend
 from openended.harness.models.spec import ModelSpec
 from openended.harness.types import Generation
 from openended.metrics.mauve import mauve
-from tests.harness.models.servers.fake import ID, Fake, Fault, log_softmax, logits, within
+from tests.harness.models.servers.fake import ID, Fake, Fault, log_softmax, logits, server
 from tests.helpers import ragged
 
 STARTS = ("The name of the", "Return a", "If the value is", "A list of", "This function", "Raised when")
@@ -32,11 +29,6 @@ def local() -> TransformersBackend:
     made = ModelSpec(path=f"bundled:{ID}").load()
     assert isinstance(made, TransformersBackend)
     return made
-
-
-def server(fake: Fake | None = None, **options: Any) -> ServerBackend:
-    spec = ServerSpec(**{"path": ID, "base_url": "http://fake", "tokenizer": f"bundled:{ID}", "probe": False} | options)
-    return ServerBackend(spec, transport=within(fake or Fake()))
 
 
 def write(

@@ -9,11 +9,9 @@ from openended.harness.decoding.base import QDecoder
 from openended.harness.decoding.truncation import Ancestral, Epsilon, Greedy, MinP, Nucleus, Temperature, TopK, Typical
 from openended.harness.errors import DataError, SpecError, UndefinedMetric
 from openended.harness.models.local import TransformersBackend
-from openended.harness.models.openai import ServerSpec
-from openended.harness.models.servers.backend import ServerBackend
 from openended.harness.models.spec import ModelSpec
 from openended.harness.types import Ragged
-from tests.harness.models.servers.fake import ID, Fake, Fault, within
+from tests.harness.models.servers.fake import ID, Fake, Fault, server
 from tests.helpers import ragged
 
 
@@ -22,11 +20,6 @@ def local() -> TransformersBackend:
     made = ModelSpec(path=f"bundled:{ID}").load()
     assert isinstance(made, TransformersBackend)
     return made
-
-
-def server(fake: Fake | None = None, **options) -> ServerBackend:
-    spec = ServerSpec(**{"path": ID, "base_url": "http://fake", "tokenizer": f"bundled:{ID}", "probe": False} | options)
-    return ServerBackend(spec, transport=within(fake or Fake()))
 
 
 @pytest.fixture(scope="module")

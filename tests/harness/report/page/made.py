@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -14,6 +13,7 @@ from tokenizers import Tokenizer
 from openended.harness.rows import Row, write_rows
 from openended.harness.types import Generation, Ragged
 from tests.harness.report.synthetic import result, seal, write_run
+from tests.helpers import write_jsonl
 
 HOSTILE = [
     " <script>globalThis.ran = 1</script><img src=x onerror='globalThis.ran = 2'>",
@@ -118,4 +118,4 @@ def _explain(run: Path, count: int) -> None:
     missed = {"kind": "missed", "side": "human", "count": 12, "texts": ["docs/000009#0"]}
     ratio = {"kind": "ratio", "side": "model", "texts": ["docs/000010#0"], "log_ratio": [-2.5]}
     lines = [{**head, **one} for one in (cell, missed, ratio)]
-    (run / "explain.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    write_jsonl(run / "explain.jsonl", lines)

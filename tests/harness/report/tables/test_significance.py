@@ -16,7 +16,7 @@ from openended.harness.errors import SpecError
 from openended.harness.report.read.frame import read_results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.tables.agreement import stars
-from openended.harness.report.tables.paired import by_prompt, holm, sign_flip_p
+from openended.harness.report.tables.paired import by_prompt, holm, holm_of, sign_flip_p
 from openended.harness.report.tables.significance import UNTESTED, significance
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.types import Ragged
@@ -61,6 +61,10 @@ def test_holm_is_the_definition(p_values):
         assert corrected >= expected[p] - 1e-12
         assert corrected >= p
     assert [c for _, c in sorted(zip(p_values, got, strict=True))] == sorted(got)
+
+
+def test_what_has_no_p_value_does_not_count_for_the_correction():
+    assert holm_of({"a": 0.01, "b": np.nan, "c": 0.04}) == {"a": 0.02, "c": 0.04}
 
 
 def test_stars():
