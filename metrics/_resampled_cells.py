@@ -100,8 +100,9 @@ def mauve_draws(
     Args:
         p: Human histograms, shape (rows, cells).
         q: Model histograms, shape (rows, cells).
-        n_human: Texts behind a row of p.
-        n_model: Texts behind a row of q.
+        n_human: Texts of the whole human side, of which a row of p is a half: what `kt` and `laplace` add stays the
+            same share of it; the other rules look at the counts of the half itself.
+        n_model: Texts of the whole model side.
         lambdas: Mixture weights of the errors.
         smoothing: Of the histograms; the starred values have `kt`.
         scaling_factor: c.
@@ -109,9 +110,12 @@ def mauve_draws(
         curve: How its weights are spaced.
     """
     p_star, q_star = smoothed(p, n_human), smoothed(q, n_model)
-    if smoothing != "none":
-        p = np.stack([smoothed(row, round(n_human / 2), smoothing) for row in p])
-        q = np.stack([smoothed(row, round(n_model / 2), smoothing) for row in q])
+    if smoothing == "kt":
+        p, q = p_star, q_star
+    elif smoothing != "none":
+        part = 1 if smoothing == "laplace" else 2
+        p = np.stack([smoothed(row, round(n_human / part), smoothing) for row in p])
+        q = np.stack([smoothed(row, round(n_model / part), smoothing) for row in q])
     p_kl, q_kl = (p_star, q_star) if smoothing == "none" else (p, q)
     middle = (p + q) / 2
     js = (kl(p, middle) + kl(q, middle)) / 2

@@ -106,6 +106,23 @@ def test_histograms_of_many_halves_have_the_values_of_each():
                 assert made[key][row] == pytest.approx(value, rel=0.01 if key in ("f8", "f1_8") else 1e-9), key
 
 
+@pytest.mark.parametrize(
+    ("smoothing", "whole"), [("kt", 25), ("laplace", 25), ("braess_sauer", 50), ("good_turing", 50)]
+)
+def test_smoothed_halves_are_smoothed_as_their_own_counts_are(smoothing, whole):
+    """The rules that look at counts see those of the half; what the others add is told by a number of texts."""
+    rng = np.random.default_rng(1)
+    human, model = rng.integers(0, 7, 50), rng.integers(0, 5, 50)
+    halves = Plan(8).halves([str(i) for i in range(50)])
+    p, q = half_histograms(human, halves, 8), half_histograms(model, halves, 8)
+    options = {"lambdas": (), "scaling_factor": 5.0, "points": 25, "curve": "uniform"}
+    made = mauve_draws(p, q, whole, whole, smoothing=smoothing, **options)
+    for row, inside in ((0, halves[0]), (5, ~halves[1])):
+        want = mauve_of_cells(human=human[inside], model=model[inside], num_buckets=8, smoothing=smoothing)
+        assert made["mauve"][row] == pytest.approx(want.mauve)
+        assert made["js"][row] == pytest.approx(want.js)
+
+
 def test_influences_are_derivatives_by_the_share_of_a_text():
     """Twice the same text in m copies of a side: a step of the share of that text, whose slope the influence is."""
     rng = np.random.default_rng(0)
