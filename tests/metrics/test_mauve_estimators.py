@@ -11,10 +11,13 @@ import pytest
 
 from openended.harness.contract import Features, Side
 from openended.harness.errors import SpecError, UndefinedMetric
+from openended.metrics._correlation import rank_correlation
 from openended.metrics._density_ratio import RatioSettings, log_ratios
 from openended.metrics._frontier import RatioMeans, frontier_scores
 from openended.metrics.mauve import Mauve, mauve
 from tests.helpers import features
+from tests.metrics.test_mauve import clusters
+from tests.metrics.test_quantizers import CODED
 
 ALL = ("knn", "kde", "classifier", "gaussian")
 TRUTH = {0.0: (1.0, 1.0, 0.0), 0.5: (0.951, 0.739, 0.0406), 1.0: (0.632, 0.328, 0.1514), 2.0: (0.105, 0.034, 0.4705)}
@@ -168,6 +171,23 @@ def test_texts_of_one_prompt_do_not_judge_each_other(name):
     seeing = mauve(human=human, model=model, groups=(ids, ids), **options)
     assert seeing.js >= blind.js
     assert seeing.mauve < 0.97  # N(0, 9.09) against a mean of 1.8: a shift of .6
+
+
+@pytest.fixture(scope="module")
+def systems():
+    """Human rows around 24 centres, systems that know 2, 5, … of them, and their scores by k-means."""
+    human = clusters(400, 24, centres=24)
+    models = [clusters(400, known, seed=known, centres=24) for known in range(2, 25, 3)]
+    return human, models, [mauve(human=human, model=rows, restarts=2).mauve for rows in models]
+
+
+@pytest.mark.parametrize("options", [{"quantizer": q} for q in CODED] + [{"estimator": e} for e in ALL], ids=str)
+def test_systems_stand_in_the_order_that_k_means_has(systems, options):
+    """Pillutla et al. 2021, section 4.2: the quantizers' rankings agree."""
+    human, models, expected = systems
+    scores = [mauve(human=human, model=rows, **options).mauve for rows in models]
+    # An estimator holds several of these systems for people's own text, and their order is chance.
+    assert rank_correlation(expected, scores) >= (0.95 if "quantizer" in options else 0.9)
 
 
 def test_ties_do_not_prefer_a_side():
