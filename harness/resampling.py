@@ -79,9 +79,20 @@ class Replicates:
         return float(np.var(self.repeats, ddof=1)) / len(self.repeats) if len(self.repeats) > 1 else 0.0
 
     @property
-    def freedom(self) -> int:
-        """Degrees of freedom of the standard error."""
-        return max(int(self.draws.shape[1]) - 1, 1)
+    def freedom(self) -> float:
+        """Degrees of freedom of the standard error, after Satterthwaite 1946: those of the sum of its parts."""
+        parts, whole = [(self.noise, len(self.repeats) - 1)], self.std_error() ** 2
+        if len(self.draws) == 1:
+            parts.append((float(np.var(self.draws[0], ddof=1)), self.draws.shape[1] - 1))
+        else:
+            parts += [(part, self.draws.shape[1] - 1) for part in self._halves()]
+        spread = math.fsum(part**2 / degrees for part, degrees in parts if part > 0)
+        return max(whole**2 / spread, 1.0) if spread > 0 else max(float(self.draws.shape[1]) - 1, 1.0)
+
+    def _halves(self) -> tuple[float, float]:
+        """Variance of half the difference of two halves, and of the mean of the two."""
+        half, other = self.draws
+        return float(np.mean(((half - other) / 2) ** 2)), float(np.var((half + other) / 2, ddof=1))
 
     def map(self, of: Callable[[F64], F64]) -> Replicates:
         """Return the draws of a function of the value."""
@@ -101,9 +112,7 @@ class Replicates:
         """Standard error of the value; NaN if a draw has no value."""
         if len(self.draws) == 1:
             return math.sqrt(float(np.var(self.draws[0], ddof=1)) + self.noise)
-        half, other = self.draws
-        apart = float(np.mean(((half - other) / 2) ** 2))
-        together = float(np.var((half + other) / 2, ddof=1))
+        apart, together = self._halves()
         return math.sqrt(max(apart - together, _FLOOR * apart) + self.noise)
 
     def interval(self, value: float, bounds: Sequence[float] = (-math.inf, math.inf), level: float = LEVEL) -> Interval:

@@ -90,6 +90,21 @@ def test_intervals_end_at_the_bounds_and_p_values_are_those_of_t(plan):
     assert float(np.std(drawn.deviations(), ddof=0)) == pytest.approx(drawn.std_error())
 
 
+def test_degrees_of_freedom_are_those_of_all_parts():
+    """Satterthwaite: (sum of v)^2 / sum of v^2 / degrees; the parts of halves are subtracted, so that few are left."""
+    rng = np.random.default_rng(0)
+    alone = Replicates(rng.normal(size=(1, 200)))
+    assert alone.freedom == pytest.approx(199)
+    a, b = float(np.var(alone.draws[0], ddof=1)), 2.0 / 3
+    seeds = Replicates(
+        alone.draws, np.array([0.0, 2.0, np.sqrt(3) + 1]) / np.std([0.0, 2.0, np.sqrt(3) + 1], ddof=1) * np.sqrt(2)
+    )
+    assert seeds.freedom == pytest.approx((a + b) ** 2 / (a**2 / 199 + b**2 / 2))
+    assert 1 < seeds.freedom < 30
+    both, own = rng.normal(size=100), rng.normal(size=(2, 100))
+    assert Replicates(own).freedom < Replicates(np.stack([both, -both])).freedom == pytest.approx(99)
+
+
 def test_too_few_prompts_are_not_drawn(plan):
     assert plan.enough(IDS[:10])
     assert not plan.enough([IDS[0]] * 50)
