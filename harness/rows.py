@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,7 +186,11 @@ class Rows:
         """Continuation of each row."""
         return list(self.each("text"))
 
-    def each(self, column: Literal["example_id", "prompt", "text"]) -> Iterator[str]:
+    @overload
+    def each(self, column: Literal["token_ids"]) -> Iterator[list[int]]: ...
+    @overload
+    def each(self, column: Literal["example_id", "prompt", "text"]) -> Iterator[str]: ...
+    def each(self, column: str) -> Iterator[Any]:
         """Yield a column row by row, a bounded number in memory."""
         for chunk in self._table[column].chunks:
             for start in range(0, len(chunk), _CHUNK):

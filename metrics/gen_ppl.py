@@ -37,6 +37,7 @@ from openended.harness.resampling import Plan, Replicates
 from openended.harness.types import F64, MetricResult, Ragged
 from openended.metrics._choices import check_choice
 from openended.metrics._ngram_statistics import entropy_by_text, mean_of
+from openended.metrics._sequences import CHUNK, blocks
 from openended.metrics._text import corpus_of
 
 Average = Literal["micro", "macro"]
@@ -90,9 +91,11 @@ def _sums(token_nll: Ragged | Sequence[Any], compat: Compat) -> tuple[F64, F64]:
     if np.isnan(values).any():
         row = int(np.searchsorted(rows.offsets, np.flatnonzero(np.isnan(values))[0], side="right")) - 1
         raise ValueError(f"token_nll: text {row} has a NaN")
-    text = np.repeat(np.arange(len(rows)), rows.lengths)
-    begin, end = rows.offsets[0], rows.offsets[-1]
-    total: F64 = np.bincount(text, weights=values[begin:end], minlength=len(rows)).astype(np.float64)
+    total: F64 = np.zeros(len(rows))
+    for low, high in blocks(rows.offsets, CHUNK):
+        text = np.repeat(np.arange(high - low), rows.lengths[low:high])
+        part = values[rows.offsets[low] : rows.offsets[high]]
+        total[low:high] = np.bincount(text, weights=part, minlength=high - low)
     count: F64 = rows.lengths.astype(np.float64)
     if compat == "mauve_experiments":
         count[count > 0] += 1.0

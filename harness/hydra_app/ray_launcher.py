@@ -20,7 +20,7 @@ from openended.harness.hydra_app.launchers import GridLauncher, lose, work
 from openended.harness.hydra_app.orphans import Parent, this_process
 from openended.harness.hydra_app.sweeper import PLUGINS
 from openended.harness.hydra_app.trust import TRUST
-from openended.harness.run.engine.cluster import Actors, Dead, join, nodes_of
+from openended.harness.run.engine.cluster import Actors, Dead, join, nodes_of, say_room
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,8 @@ class Ray(GridLauncher):
         gpus = self.gpus
         if gpus is None:
             gpus = 1.0 if any(node.get("GPU") for node in nodes) else 0.0
-        for name, amount in {"CPU": float(self.cpus), "GPU": gpus, **self.resources}.items():
+        needs = {"CPU": float(self.cpus), "GPU": gpus, **self.resources}
+        for name, amount in needs.items():
             most = max((node.get(name, 0.0) for node in nodes), default=0.0)
             if most < amount:
                 raise SpecError(f"hydra.launcher: each worker needs {amount:g} {name}, no node has more than {most:g}")
@@ -131,4 +132,5 @@ class Ray(GridLauncher):
             for who in range(self.processes)
         ]
         log.info("workers    %d of %d CPUs and %g GPUs; logs in %s", self.processes, self.cpus, gpus, folder)
+        say_room(nodes, self.processes, needs)
         return Actors(ray, actors, deaths=TRIES, option="hydra/launcher=ray")

@@ -7,7 +7,7 @@ how many were is returned.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -211,21 +211,18 @@ def _embed(
     causal = spec.kind == "causal"
     before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
     special = len(before) + len(after)
-
-    def read() -> Iterator[I64]:
-        for row in joined(prompts, continuations):
-            yield forward.as_ids(np.concatenate([lm.lead(row), row])) if causal else row
-
-    lengths = np.fromiter((len(row) + special for row in read()), dtype=np.int64)
+    rows = read_rows(prompts, continuations, lm.lead if causal else lambda _: ())
+    lengths = rows.lengths + special
     longest = int(lengths.max(initial=special))
     cuts = tuple(longest if limit is None else limit for limit in limits)
     room = max(cuts, default=0) - special
     if room < 1:
         raise SpecError(f"embedder.max_length: expected more than the {special} special tokens, got {max(cuts)}")
+    if special:
+        rows = Ragged.from_rows((np.concatenate([before, row[:room], after]) for row in rows), rows.values.dtype)
     jobs = []
-    for i, row in enumerate(read()):
-        ids = row[:room] if causal else np.concatenate([before, row[:room], after]).astype(np.int64)
-        ids = ids if len(ids) else np.array([lm.start_id])
+    for i, row in enumerate(rows):
+        ids = row[: room + special] if len(row) else np.array([lm.start_id])
         jobs.append(ForwardRow(i, ids, len(ids)))
     pool = Pool(spec.layer, spec.pooling, cuts, causal=causal)
     lm.forward(jobs, rows=len(jobs), pool=pool, nll=None, batch_size=batch_size, advance=advance)
@@ -243,10 +240,13 @@ def embedded(lm: LanguageModel, pool: Pool, lengths: I64, limits: Sequence[int |
     return [Embedded(v, c) for v, c in zip(vectors, cut, strict=True)]
 
 
-def joined(prompts: Ragged, continuations: Ragged) -> Iterator[I64]:
-    """Yield prompt + continuation, row by row: of a million texts a list would fill a gigabyte."""
+def read_rows(prompts: Ragged, continuations: Ragged, lead: Callable[[I64], Sequence[int]]) -> Ragged:
+    """Put what stands before a text, its prompt and its continuation together, row by row.
+
+    All rows lie in one array: as arrays of their own those of a million texts would leave gigabytes in small pieces.
+    """
     if len(prompts) != len(continuations):
         raise ValueError(f"{len(prompts)} prompts, {len(continuations)} continuations: the rows must pair")
-    pairs = zip(prompts, continuations, strict=True)
-    for prompt, continuation in pairs:
-        yield forward.as_ids(np.concatenate([prompt, continuation]))
+    whole = (forward.as_ids(np.concatenate(pair)) for pair in zip(prompts, continuations, strict=True))
+    kept = np.result_type(prompts.values, continuations.values)
+    return Ragged.from_rows((np.concatenate([lead(row), row]) for row in whole), kept)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from openended.harness.models.transformers import LanguageModel
 
 Pooling = Literal["last", "first", "mean"]
+Integers = NDArray[np.signedinteger[Any]]
 Advance = Callable[[int], None]
 # Logits held at once, in numbers: 64 MiB of float32.
 _LOGITS = 1 << 24
@@ -37,7 +38,7 @@ class ForwardRow:
 
     row: int
     """The row of the vectors that the sequence begins; -1 where it is a later window of a long text."""
-    ids: I64
+    ids: Integers
     first: int
     """Tokens from here on are scored, from the ones before them; `len(ids)`: none is."""
     out: int = 0
@@ -168,7 +169,7 @@ def _score(
         return
     rows = np.concatenate([np.full(len(job.ids) - job.first, i) for i, job in scored])
     places = np.concatenate([np.arange(job.first - 1, len(job.ids) - 1) for _, job in scored])
-    golds = np.concatenate([job.ids[job.first :] for _, job in scored])
+    golds = as_ids(np.concatenate([job.ids[job.first :] for _, job in scored]))
     where = np.concatenate([np.arange(job.out, job.out + len(job.ids) - job.first) for _, job in scored])
     at = (torch.from_numpy(rows).to(lm.device), torch.from_numpy(places).to(lm.device))
     gold = torch.from_numpy(golds).to(lm.device)

@@ -12,7 +12,7 @@ import numpy as np
 from openended.harness.errors import DataError, SpecError
 from openended.harness.models import forward
 from openended.harness.models.backend import Embedded
-from openended.harness.models.embedder import EmbedderSpec, embedded, joined
+from openended.harness.models.embedder import EmbedderSpec, embedded, read_rows
 from openended.harness.models.finite import check_finite
 from openended.harness.types import F64, I64, Ragged
 
@@ -92,7 +92,7 @@ def embed_and_nll(
         raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {spec.kind!r}")
     limit = spec.limit(lm.context_length)
     jobs, out = scoring_rows(lm, prompts, continuations, include_prompt=include_prompt, bos=False)
-    lengths = np.fromiter((len(lm.lead(row)) + len(row) for row in joined(prompts, continuations)), dtype=np.int64)
+    lengths = read_rows(prompts, continuations, lm.lead).lengths
     pool = forward.Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
     lm.forward(jobs, rows=len(out), pool=pool, nll=out.values, batch_size=batch_size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
@@ -103,23 +103,20 @@ def scoring_rows(
     lm: Reader, prompts: Ragged, continuations: Ragged, *, include_prompt: bool, bos: bool
 ) -> tuple[list[forward.ForwardRow], Ragged]:
     """Return the sequences to run and the array that their scores fill."""
-    rows = joined(prompts, continuations)
+    rows = read_rows(prompts, continuations, lambda row: lm.lead(row) or ((lm.start_id,) if bos else ()))
+    first = rows.lengths - continuations.lengths - (prompts.lengths if include_prompt else 0)
+    first = np.maximum(first, 1)
+    offsets = np.concatenate([[0], np.cumsum(np.maximum(rows.lengths - first, 0))]).astype(np.int64)
     jobs: list[forward.ForwardRow] = []
-    counts = []
-    total = 0
-    for i, (row, prompt) in enumerate(zip(rows, prompts.lengths, strict=True)):
-        lead = lm.lead(row) or ((lm.start_id,) if bos else ())
-        ids = forward.as_ids(np.concatenate([lead, row]))
-        first = max(1, len(lead) + (0 if include_prompt else int(prompt)))
-        counts.append(max(0, len(ids) - first))
-        jobs += _windows(i, ids if len(ids) else np.array([lm.start_id]), first, total, lm.context_length)
-        total += counts[-1]
-    offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+    for i, ids in enumerate(rows):
+        read = ids if len(ids) else np.array([lm.start_id])
+        jobs += _windows(i, read, int(first[i]), int(offsets[i]), lm.context_length)
+    total = int(offsets[-1])
     values: F64 = np.full(total, np.nan)
     return jobs, Ragged(values, offsets)
 
 
-def _windows(row: int, ids: I64, first: int, out: int, context: int | None) -> list[forward.ForwardRow]:
+def _windows(row: int, ids: forward.Integers, first: int, out: int, context: int | None) -> list[forward.ForwardRow]:
     """Cut a sequence into windows of the context; each later window scores what the ones before have not."""
     if context is None or len(ids) <= context:
         return [forward.ForwardRow(row, ids, min(first, len(ids)), out)]

@@ -97,7 +97,9 @@ class Session(LoadedModels):
         from openended.harness.run.engine.cluster import Cluster
         from openended.harness.run.engine.spread import spread
 
-        shape = replace(runtime, batch_size=1, feature_batch_size=1, flush_seconds=0.0, locking=True, progress=False)
+        shape = replace(
+            runtime, engine="ray", batch_size=1, feature_batch_size=1, flush_seconds=0.0, locking=True, progress=False
+        )
         if self._workers is None or self._workers[0] != shape:
             self._models.clear()
             self._workers = None  # the old ones end before others begin

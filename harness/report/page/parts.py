@@ -99,8 +99,8 @@ def _letters(
         return None
 
     def told() -> Iterator[tuple[str, str]]:
-        for text, ids, own in zip(source.rows.each("text"), source.rows.token_ids, nll, strict=True):
-            lengths = finder.lengths(text, ids.tolist(), len(own))
+        for text, ids, own in zip(source.rows.each("text"), source.rows.each("token_ids"), nll, strict=True):
+            lengths = finder.lengths(text, ids, len(own))
             yield (coded(lengths, own) if lengths is not None else None) or ("", "")
 
     return told() if any(tokens for tokens, _ in told()) else None

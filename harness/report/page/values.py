@@ -34,11 +34,20 @@ def values_of(source: TextSource, nll: Ragged | None) -> dict[str, TextValue]:
     words = np.fromiter((len(text.split()) for text in source.rows.each("text")), dtype=np.float64)
     made = {"words": TextValue("words", "match_human", words)}
     if nll is not None:
-        whole = np.concatenate([[0.0], np.cumsum(nll.values, dtype=np.float64)])
-        sums = whole[nll.offsets[1:]] - whole[nll.offsets[:-1]]
-        mean = np.divide(sums, nll.lengths, out=np.full(n, np.nan), where=nll.lengths > 0)
+        mean = np.divide(_sums(nll), nll.lengths, out=np.full(n, np.nan), where=nll.lengths > 0)
         made["nll"] = TextValue("surprise (nats a token)", "match_human", mean)
     return made | _of_metrics(source, n)
+
+
+def _sums(rows: Ragged) -> F64:
+    """Sum of each row, as differences of the running sum of all; a bounded number of values at a time."""
+    sums, so_far = np.empty(len(rows)), 0.0
+    for start in range(0, len(rows), ROWS):
+        ends = rows.offsets[start : start + ROWS + 1]
+        running = np.cumsum(np.concatenate([[so_far], rows.values[ends[0] : ends[-1]]]), dtype=np.float64)
+        sums[start : start + ROWS] = np.diff(running[ends - ends[0]])
+        so_far = running[-1]
+    return sums
 
 
 def _of_metrics(source: TextSource, n: int) -> dict[str, TextValue]:

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -211,6 +211,7 @@ class Cluster:
         self.pool = Actors(ray, actors, deaths=DEATHS, option="runtime.engine=ray")
         where = runtime.ray_address or "this machine"
         log.info("workers    %d of %d CPUs and %g GPUs on %s (%d nodes)", self.count, cpus, gpus, where, len(nodes))
+        say_room(nodes, self.count, {"CPU": cpus, "GPU": gpus})
 
     def map(self, task: str, chunks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
         """Do `task` with each chunk's arguments; yields (number of the chunk, answer) as they come, each once.
@@ -237,6 +238,14 @@ class Cluster:
 def nodes_of(ray: Any) -> list[dict[str, float]]:  # noqa: ANN401
     """Resources of each node that lives: `CPU`, `GPU` and what the cluster calls its own."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def say_room(nodes: Sequence[Mapping[str, float]], count: int, needs: Mapping[str, float]) -> None:
+    """Say that some of `count` workers will wait, where the nodes that there are have no room for what all need."""
+    asked = {name: amount for name, amount in needs.items() if amount}
+    room = sum(int(min(node.get(name, 0.0) // amount for name, amount in asked.items())) for node in nodes)
+    if room < count:
+        log.warning("the cluster has room for %d of %d workers now; the others wait for more of it", room, count)
 
 
 def _shares(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> tuple[float, int, int]:

@@ -9,6 +9,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from openended.harness.report.build import make_tables
+from openended.harness.report.page import values
 from openended.harness.report.page.parts import as_json, fits_inside, parts_of
 from openended.harness.report.page.sources import collect
 from openended.harness.report.page.stories import Stories
@@ -18,6 +19,7 @@ from openended.harness.report.page.why import reasons_of
 from openended.harness.report.read.frame import read_results
 from openended.harness.report.read.layout import Layout
 from openended.harness.report.tables.latex import to_latex
+from openended.harness.types import Ragged
 from tests.harness.report.page.made import COUNT, HOSTILE, TOKENIZER, make_report, text_of
 
 
@@ -117,3 +119,10 @@ def test_a_cells_story_has_signature_seeds_and_latex(results):
     assert told["settings"][cell["settings"]]["decoder"] == "nucleus"
     assert row["latex"].endswith(r"\\")
     assert row["latex"] in to_latex(table)
+
+
+def test_sums_of_rows_do_not_depend_on_how_many_are_read_at_once(monkeypatch):
+    monkeypatch.setattr(values, "ROWS", 3)
+    rows = Ragged.from_rows([[0.1, 0.7], [], [0.3], [], [1e9, 0.2, 0.4], [0.5], []], np.float64)
+    running = np.concatenate([[0.0], np.cumsum(rows.values)])
+    assert values._sums(rows).tolist() == np.diff(running[rows.offsets]).tolist()

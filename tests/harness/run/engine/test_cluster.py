@@ -16,16 +16,18 @@ import pytest
 from openended.harness.decoding.base import Prompt
 from openended.harness.decoding.truncation import Nucleus
 from openended.harness.errors import DataError, MissingExtra, SpecError
+from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import bundled_models
 from openended.harness.run.engine import cluster as engine
 from openended.harness.run.engine.cluster import Cluster, _shares
 from openended.harness.run.engine.spread import spread
+from openended.harness.run.parts import Parts
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Runtime
 from openended.harness.store import Store
 from tests.harness.run.small import ONE_MODEL, settings
-from tests.helpers import ROOT
+from tests.helpers import ROOT, ragged
 
 pytest.importorskip("ray", reason="Ray is not installed (extra `ray`)")
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
@@ -73,34 +75,76 @@ def test_a_run_leaves_the_bytes_of_one_process(local, session, tmp_path):
     assert cluster_of(session).count == 3
 
 
-def test_any_number_of_workers_one_killed_in_the_middle_and_one_mistake(session, caplog):
+PROMPTS = [Prompt(f"t/{i:02d}", 0, tuple(range(5, 9 + i % 3))) for i in range(12)]
+BEFORE = ragged([prompt.token_ids for prompt in PROMPTS])
+AFTER = ragged([range(7, 12 + i) for i in range(12)])
+
+
+def generated(lm, then=None) -> list:
+    made: list = []
+    options = {"seed": 1, "max_new_tokens": 8, "batch_size": 1}
+    lm.generate(PROMPTS, Nucleus(p=0.9), emit=made.extend, advance=then, **options)
+    return sorted(made, key=lambda g: g.example_id)
+
+
+def featurized(lm, then=None) -> list[bytes]:
+    (vectors, _), nll = lm.states_and_score(
+        BEFORE, AFTER, EmbedderSpec(path="bundled:docs-s"), include_prompt=True, batch_size=2, advance=then
+    )
+    return [vectors.tobytes(), nll.values.tobytes()]
+
+
+def teacher_forced(lm, then=None) -> list[bytes]:
+    (stats,) = lm.next_token(BEFORE, AFTER, [Nucleus(p=0.9)], batch_size=2, advance=then)
+    return [getattr(stats, name).tobytes() for name in ("gold_prob", "sum_sq", "support", "argmax")]
+
+
+def test_any_number_of_workers_and_one_killed_in_the_middle(session, caplog):
     """All with the workers of the test before: to start one is what takes long."""
     cluster = cluster_of(session)
-    spec = settings_model()
-    prompts = [Prompt(f"t/{i:02d}", 0, tuple(range(5, 9 + i % 3))) for i in range(12)]
-    want: list = []
-    options = {"seed": 1, "max_new_tokens": 8, "batch_size": 2}
-    spec.load().generate(prompts, Nucleus(p=0.9), emit=want.extend, **options)
-    want.sort(key=lambda g: g.example_id)
+    here, there = settings_model().load(), spread(cluster, settings_model())
+    tasks = {"generate": generated, "forward": featurized, "next_token": teacher_forced}
+    want = {name: task(here) for name, task in tasks.items()}
     cluster.pool.wait(3)
     resting = [cluster.pool.idle.popleft(), cluster.pool.idle.popleft()]
     for number in (1, 2):
         cluster.count = number
-        assert texts(cluster, spec, prompts, options) == want, number
+        assert {name: task(there) for name, task in tasks.items()} == want, number
         cluster.pool.idle.append(resting.pop())
-    cluster.pool.wait(3)
-    cluster.count, killed = 3, []
+    cluster.count = 3
+    for name in ("forward", "generate"):
+        cluster.pool.wait(3)
+        killed: list[int] = []
 
-    def kill_one(_: object) -> None:
-        busy = set(range(3)) - set(cluster.pool.idle)
-        if not killed and busy:
-            killed.append(busy.pop())
-            engine.load_ray().kill(cluster.pool.actors[killed[0]], no_restart=False)
+        def kill_one(_: object, killed: list[int] = killed) -> None:
+            busy = set(range(3)) - set(cluster.pool.idle) - set(cluster.pool.coming.values())
+            if not killed and busy:
+                killed.append(busy.pop())
+                engine.load_ray().kill(cluster.pool.actors[killed[0]], no_restart=False)
 
-    with caplog.at_level(logging.WARNING):
-        assert texts(cluster, spec, prompts, {**options, "batch_size": 1}, kill_one) == want
-    assert len(killed) == 1
-    assert [r.message for r in caplog.records if f"worker {killed[0]} died while it did generate" in r.message]
+        with caplog.at_level(logging.WARNING):
+            assert tasks[name](there, kill_one) == want[name]
+        assert [r.message for r in caplog.records if f"worker {killed[0]} died while it did {name}" in r.message]
+
+
+def test_a_driver_that_is_interrupted_goes_on_from_its_parts(local, session, tmp_path, monkeypatch, caplog):
+    chosen = settings(
+        tmp_path, *WORDS, "runtime.workers=3", "runtime.flush_seconds=0", f"task.path={local / 'own.jsonl'}"
+    )
+    session.store, add = Store(chosen.outputs_dir / "store"), Parts.add
+
+    def add_and_end(parts: Parts, rows: list) -> None:
+        add(parts, rows)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Parts, "add", add_and_end)
+    with pytest.raises(KeyboardInterrupt):
+        run(chosen, session)
+    monkeypatch.undo()
+    with caplog.at_level(logging.INFO):
+        run(chosen, session)
+    assert "going on after" in caplog.text
+    assert stored(tmp_path) == stored(local)
 
 
 def test_what_a_worker_refuses_is_told_as_if_it_were_here(session):
@@ -135,17 +179,6 @@ def settings_model():
     return ModelSpec(path="bundled:docs-s")
 
 
-def texts(cluster: Cluster, spec, prompts, options, then=lambda _: None) -> list:
-    made: list = []
-
-    def emit(rows) -> None:
-        made.extend(rows)
-        then(rows)
-
-    spread(cluster, spec).generate(prompts, Nucleus(p=0.9), emit=emit, **options)
-    return sorted(made, key=lambda g: g.example_id)
-
-
 @pytest.mark.parametrize(
     ("options", "nodes", "want"),
     [
@@ -164,6 +197,16 @@ def texts(cluster: Cluster, spec, prompts, options, then=lambda _: None) -> list
 )
 def test_what_each_worker_gets(options, nodes, want):
     assert _shares(Runtime(engine="ray", **options), nodes) == want
+
+
+@pytest.mark.parametrize(
+    ("count", "needs", "room"),
+    [(2, {"CPU": 1, "GPU": 1.0}, 2), (8, {"CPU": 1, "GPU": 1.0}, 3), (8, {"CPU": 1, "GPU": 0.5}, 6), (4, {"CPU": 4, "GPU": 0.0}, 3)],
+)  # fmt: skip
+def test_more_workers_than_the_cluster_has_room_for_are_told(count, needs, room, caplog):
+    engine.say_room([{"CPU": 8.0, "GPU": 2.0}, {"CPU": 4.0, "GPU": 1.0}, {}], count, needs)
+    said = f"room for {room} of {count} workers now" in caplog.text
+    assert said == (room < count)
 
 
 def test_gpus_that_are_not_there():
@@ -205,7 +248,10 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
 
 
 def test_ray_is_imported_only_when_asked_for():
-    code = "import sys; from openended.harness.run import pipeline, session; print('ray' in sys.modules)"
+    code = (
+        "import sys; from openended.harness.run import pipeline, session; from openended.harness.run.engine import spread; "
+        "from openended.harness.hydra_app import ray_launcher; import hydra_plugins.openended; print('ray' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "False"
 
