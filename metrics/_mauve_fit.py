@@ -66,19 +66,19 @@ def sample_notes(n_human: int, n_model: int, buckets: int) -> list[str]:
     return notes
 
 
-def ratio_notes(estimator: str, clipped: int, ceiling: float, *, counted: bool) -> list[str]:
+def ratio_notes(estimator: str, clipped: float, ceiling: float, *, counted: bool) -> list[str]:
     """Say how far an estimate of density ratios can be believed.
 
     Args:
         estimator: Its name.
-        clipped: Means that fell outside their range.
+        clipped: Share of the means that fell outside their range.
         ceiling: About the mid-point of identical sides with the own point counted.
         counted: Whether it was.
     """
     notes = []
     if clipped:
         notes.append(
-            f"clipped: {clipped} means of {estimator} fell outside their range; "
+            f"clipped: {'most' if clipped >= 0.5 else 'some'} means of {estimator} fell outside their range; "
             "the sides look alike to it, or it cannot see how they differ; read js beside the area"
         )
     if estimator == "knn" and counted:

@@ -75,8 +75,8 @@ class MauveResult(Values):
     """Jensen-Shannon divergence, the mid-point of the frontier, nats, in [0, ln 2]."""
     mid_point: float
     """Rectangle under the mid-point of the curve, exp(-2 c js), in [0, 1]."""
-    clipped: int
-    """Means of an estimator that fell outside their range; 0 for cells."""
+    clipped: float
+    """Share of an estimator's means that fell outside their range; 0 for cells."""
 
 
 def mauve_of_cells(
@@ -140,7 +140,7 @@ def mauve_of_ratios(
         num_buckets=0,
         js=scores.js,
         mid_point=float(np.exp(-2 * scaling_factor * scores.js)),
-        clipped=scores.clipped,
+        clipped=scores.clipped / scores.means,
     )
 
 

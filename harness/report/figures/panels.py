@@ -83,7 +83,7 @@ def _panel(panel: Axes, pair: tuple[str, str], systems: Sequence[System], part: 
         panel.axvline(human_mean, color=HUMAN_COLOUR, linestyle="--", linewidth=0.9)
     first = next((v for _, v in known), None)
     title = f"{first.title} {arrow(first.direction)}".rstrip() if first is not None else ""
-    panel.set_title("\n".join(filter(None, (title, plain(told)))))
+    panel.set_title("\n".join(filter(None, (title, plain(told.replace(", ", "\n"))))))
     panel.grid(visible=True, axis="both")
     panel.tick_params(axis="y", length=0)
     panel.margins(x=0.12)

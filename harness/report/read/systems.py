@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from openended.harness.errors import SpecError
+from openended.harness.registry import members
 from openended.harness.report.figures.drawing import plain, read_plain
 from openended.harness.report.read.axes import head_of, of_human, said, telling
 from openended.harness.report.read.fold import Folded, order_key
 from openended.harness.report.read.labels import labels_of, varying
-from openended.harness.signature import parse_signature, signature_difference
+from openended.harness.signature import parse_signature, render, signature_difference
 
 Pair = tuple[str, str]
 # Fields of a signature that are about the data, not the metric's options: the axes say them.
@@ -115,15 +117,32 @@ def variants(items: Sequence[Folded], metric: str) -> dict[str, list[Folded]]:
     """Group one metric's items by its own options.
 
     Returns:
-        The options in which the groups differ (empty for one group) → the items of the metric.
+        What is said of the options in which the groups differ (see `told_options`; empty for one group) → the items.
     """
     own = [i for i in items if i.metric == metric]
-    fields = {i.signature: {k: v for k, v in parse_signature(i.signature).items() if k not in FACTS} for i in own}
-    differ = differing([fields[i.signature] for i in own if i.system == "model"])
+    options = own_options(own)
     groups: dict[str, list[Folded]] = {}
     for item in own:
-        groups.setdefault(", ".join(f"{k}={fields[item.signature].get(k)}" for k in differ), []).append(item)
+        groups.setdefault(told_options(metric, options[item.signature]), []).append(item)
     return groups
+
+
+def own_options(items: Sequence[Folded]) -> dict[str, dict[str, str]]:
+    """Return signature → the metric's own options in which the systems' values differ."""
+    fields = {i.signature: {k: v for k, v in parse_signature(i.signature).items() if k not in FACTS} for i in items}
+    differ = differing([fields[i.signature] for i in items if i.system == "model"])
+    return {signature: {k: own.get(k, "none") for k in differ} for signature, own in fields.items()}
+
+
+def told_options(metric: str, options: Mapping[str, str]) -> str:
+    """Return `option=value, …`, those at the metric's default left out, of which the first is told where all are.
+
+    Different options are told differently.
+    """
+    known = members("metric").get(metric)  # a plugin's may not be installed here
+    usual = {f.name: render(f.default) for f in dataclasses.fields(known)} if known is not None else {}
+    words = {k: f"{k}={v}" for k, v in options.items()}
+    return ", ".join([w for k, w in words.items() if options[k] != usual.get(k)] or list(words.values())[:1])
 
 
 def parts_of(items: Sequence[Folded], metric: str) -> dict[tuple[str, str], list[Folded]]:

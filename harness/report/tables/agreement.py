@@ -11,7 +11,15 @@ from openended.harness.report.read.axes import head_of, said, telling
 from openended.harness.report.read.fold import Folded, fold, natural
 from openended.harness.report.read.frame import Results, filtered
 from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import Pair, System, human_value, systems_of, values_of, variants
+from openended.harness.report.read.systems import (
+    Pair,
+    System,
+    human_value,
+    own_options,
+    systems_of,
+    told_options,
+    values_of,
+)
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.systems import value_tables
@@ -79,11 +87,13 @@ def embedder_tables(results: Results, layout: Layout, name: str) -> list[Table]:
 def _by_options(results: Results, metrics: Sequence[str]) -> Iterator[tuple[str, Results]]:
     """Yield (options, runs) of the first metric that was measured under several; everything where none was."""
     for metric in metrics:
-        found = [told for told in variants(fold(results), metric) if told]
-        if found:
-            for told in found:
-                where = dict(part.split("=", 1) for part in told.split(", "))
-                yield told, filtered(results, {f"{metric}.{option}": value for option, value in where.items()})
+        own = [i for i in fold(results) if i.metric == metric]
+        options = own_options(own)
+        found = {tuple(options[i.signature].items()): None for i in own if i.system == "model"}
+        if len(found) > 1:
+            for where in found:
+                part = filtered(results, {f"{metric}.{option}": value for option, value in where})
+                yield told_options(metric, dict(where)), part
             return
     yield "", results
 
