@@ -63,7 +63,8 @@ def join(address: str | None, option: str, *, cpus: int | None = None) -> Any:  
     words: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     if address is None:
         most = max(os.cpu_count() or 1, cpus or 1)
-        words |= {"num_cpus": most, "include_dashboard": False, "object_store_memory": _STORE}
+        # `local`: without an address Ray joins what RAY_ADDRESS or the last cluster of this machine names.
+        words |= {"address": "local", "num_cpus": most, "include_dashboard": False, "object_store_memory": _STORE}
     else:
         words["address"] = address
     ours = signal.getsignal(signal.SIGTERM)

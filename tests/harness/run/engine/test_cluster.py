@@ -53,10 +53,10 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
     """Three workers, on a cluster of this test's own."""
-    ray = engine.load_ray()
-    ray.init(
-        num_cpus=3, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False, logging_level="error"
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "_STORE", 80 << 20)
+        patch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # a cluster that somebody named is not the one of this machine alone
+        ray = engine.join(None, "runtime.ray_address", cpus=3)
     yield Session(Store(Path(os.devnull)))
     ray.shutdown()
 
