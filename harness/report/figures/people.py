@@ -44,6 +44,7 @@ _WHY = (
     "1 the same order, 0 unrelated, −1 the opposite order, which is agreement where one metric is better when high and "
     "the other when low. –: fewer than five systems have both values, too few to tell."
 )
+_LONG = 28  # letters of a metric's name in a line
 _DRAWS = 20
 _MANY = 2000  # examples: above, the stability curves take too long for a report
 
@@ -236,13 +237,20 @@ def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
 
     shared = _shared(values)
     matrix = np.where(shared >= LEAST_SYSTEMS, correlation_matrix(values), np.nan)
-    size = min(PAGE, max(COLUMN, 1.6 + 0.34 * len(values)))
-    figure, (panel,) = new_figure(size, size)
+    # Long names would leave no room for the cells: the columns then have the numbers of the rows.
+    numbered = max(map(len, values)) > _LONG
+    names = ["\n".join(textwrap.wrap(plain(name), _LONG)) for name in values]
+    height = min(PAGE, max(COLUMN, 1.6 + 0.34 * len(values)))
+    width = min(PAGE, height + 0.055 * _LONG) if numbered else height
+    figure, (panel,) = new_figure(width, height)
     image = panel.imshow(np.ma.masked_invalid(matrix), cmap="RdBu", vmin=-1, vmax=1)
     panel.grid(visible=False)
-    names = [plain(name) for name in values]
-    panel.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
-    panel.set_yticks(range(len(names)), names)
+    if numbered:
+        panel.set_xticks(range(len(names)), [str(i + 1) for i in range(len(names))])
+        panel.set_yticks(range(len(names)), [f"{name}  {i + 1}" for i, name in enumerate(names)])
+    else:
+        panel.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
+        panel.set_yticks(range(len(names)), names)
     for (i, j), value in np.ndenumerate(matrix):
         text = "–" if math.isnan(value) else f"{value:.2f}"
         ink = "white" if abs(value) > 0.6 else "black"
@@ -250,7 +258,7 @@ def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
     counts = sorted({int(n) for n in shared[np.isfinite(matrix)]})
     over = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else "".join(map(str, counts))
     figure.colorbar(image, ax=panel, shrink=0.7, label=f"Spearman's ρ over {over} systems")
-    figure.supxlabel("\n".join(textwrap.wrap(_WHY, round(size * 20))), fontsize=5.5)
+    figure.supxlabel("\n".join(textwrap.wrap(_WHY, round(width * 20))), fontsize=5.5)
     return figure
 
 

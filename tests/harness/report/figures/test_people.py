@@ -82,6 +82,10 @@ def test_stability_and_agreement(rated, tmp_path):
     assert table.axes[1].get_ylabel() == "Spearman's ρ over 5 systems"
     assert "fewer than five" in table.get_supxlabel().replace("\n", " ")
     save(table, tmp_path, "agreement")
+    long = {f"MAUVE (quantizer={name}, num_buckets=125)": values[name] for name in values}
+    (rows, _) = agreement_map(long).axes
+    assert [t.get_text() for t in rows.get_xticklabels()] == ["1", "2", "3", "4"]
+    assert rows.get_yticklabels()[1].get_text().replace("\n", " ") == "MAUVE (quantizer=b, num_buckets=125)  2"
 
 
 def test_the_agreement_map_needs_five_systems(tmp_path):
