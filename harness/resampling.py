@@ -3,10 +3,10 @@
 A *prompt* is what is drawn: all samples of an example go together, and so does its human text. Three kinds of draws:
 
 - `bootstrap`: each prompt gets a Poisson(1) weight; for means and ratios of sums, where a text may count twice.
-- `subsample`: random subsets of nine tenths of the prompts, spread by the exact factor for a mean; for statistics that
-  depend on n itself, as Self-BLEU does on the number of references, of which halves would know too little. Of three
-  fifths for what neighbours decide (k-NN precision and recall): few removed texts would spread it too far, and the
-  covariance of halves misses what only two near texts of one half make together.
+- `subsample`: random subsets of nine tenths of the prompts (Zipf: three quarters), spread by the exact factor for a
+  mean; for statistics that depend on n itself, as Self-BLEU does on the number of references, of which halves would
+  know too little. k-NN precision and recall take subsets of three fifths: few removed texts would spread them too far,
+  and the covariance of halves misses what only two near texts of one half make together.
 - `halves`: the prompts are split into two halves, each once; for statistics in which a text that is drawn twice would
   cheat (clusters, numbers of different n-grams). A half has n / 2 texts, so its value has another mean and
   another spread; but two halves share no text. Where V is the value averaged over all halves, the covariance of the
@@ -80,7 +80,11 @@ class Replicates:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of the standard error, after Satterthwaite 1946: those of the sum of its parts."""
+        """Degrees of freedom of what is random in the draws and seeds themselves (the texts have more).
+
+        After Satterthwaite 1946: those of a sum of variances. Those of halves are of both parts of their covariance,
+        also where the floor is taken.
+        """
         parts, whole = [(self.noise, len(self.repeats) - 1)], self.std_error() ** 2
         if len(self.draws) == 1:
             parts.append((float(np.var(self.draws[0], ddof=1)), self.draws.shape[1] - 1))
@@ -156,7 +160,7 @@ def combined(weights: Sequence[float], parts: Sequence[Replicates]) -> Replicate
     Draws and repeats are taken side by side: they are of the same prompts and of the same seeds of the metric.
     """
     repeats = [w * p.repeats for w, p in zip(weights, parts, strict=True) if len(p.repeats)]
-    if not parts or len({p.draws.shape for p in parts}) > 1 or len({len(r) for r in repeats}) > 1:
+    if not parts or len({(p.draws.shape, p.method) for p in parts}) > 1 or len({len(r) for r in repeats}) > 1:
         return None
     draws = reduce(np.add, [w * p.draws for w, p in zip(weights, parts, strict=True)])
     return Replicates(draws, reduce(np.add, repeats) if repeats else np.zeros(0), parts[0].share)
@@ -212,6 +216,11 @@ class Plan:
             self._made[key] = made
         found: NDArray[Any] = self._made[key][:, row]
         return found
+
+    def share(self, ids: Ids, share: float) -> float:
+        """Return the share of the prompts that a subset has, which is a whole number of them."""
+        prompts = len(set(ids))
+        return round(share * prompts) / prompts
 
     def sums(self, ids: Ids, rows: ArrayLike) -> F64:
         """Return the weighted sums of the rows' columns, shape (count, columns); rows of shape (rows, columns)."""

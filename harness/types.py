@@ -154,7 +154,7 @@ class MetricResult:
     intervals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name → the fields of its `Interval`; not of every value."""
     draws: Mapping[str, F64] = field(default_factory=dict)
-    """Name → draws of the value, and `repeats/<name>` its value with each seed of the metric; see `Replicates`."""
+    """Name → draws of the value; `repeats/<name>`, `share/<name>` → the other fields of its `Replicates`."""
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())

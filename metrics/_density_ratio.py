@@ -3,7 +3,7 @@
 | estimator | how | cannot see |
 | --- | --- | --- |
 | `knn` | texts of each side among the nearest neighbours | a shift along one of many directions |
-| `kde` | Gaussian kernels of one width, the own text left out | what the leading 50 components do not hold |
+| `kde` | Gaussian kernels of one width, the own prompt's texts left out | what the leading 50 components do not hold |
 | `classifier` | log-odds of a linear classifier on held-out texts | sides of one mean and different spread |
 | `gaussian` | two Gaussians, fitted to the other half of the texts | all beyond 10 components and two moments |
 
@@ -37,7 +37,7 @@ OwnPoint = Literal["counted", "left_out"]
 _BLOCK = 512  # rows of a table of distances at a time
 _TIE = 1e-10  # squared distances this near, as a share of the largest norm, are one distance
 _KDE_DIMS = 50  # ours
-_WIDTHS = np.geomspace(0.1, 4.0, 12)  # ours; in standard deviations of a component, their mean square
+_WIDTHS = np.geomspace(0.1, 4.0, 12)  # ours; times the root mean square of the components
 _JUDGED = 1000  # texts whose left-out sides choose the width
 _FOLDS = 5  # ours
 _PENALTY = 1.0  # ours: C of the classifier
@@ -139,9 +139,8 @@ def kde_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     """Compare sums of Gaussian kernels around the rows of each side, of the one width that tells the sides apart best.
 
     A text's density is that of the texts of other prompts: its own kernel, or that of the other side's text for the
-    same prompt, would outweigh them all. The width with the least log-loss of the left-out texts' sides is taken: that
-    loss bounds the divergence that the ratios stand for, where the width of the likeliest density sees no difference at
-    all in many dimensions.
+    same prompt, would outweigh them all. Taken is the width by which left-out texts are best told apart (least log-loss
+    of their sides). The width of the likeliest density sees no difference at all in many dimensions.
     """
     both = _projected(human, model, 1.0, most=_KDE_DIMS)
     spread = float(np.sqrt(np.mean(np.var(both.rows, axis=0))))

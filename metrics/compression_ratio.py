@@ -28,7 +28,7 @@ from openended.harness.types import MetricResult
 
 _WINDOW = 1 << 15  # bytes that DEFLATE looks back
 _BLOCKS = 100  # of texts, for the interval
-_LEAST = 5  # prompts in a block: smaller ones add less than what a window hides
+_LEAST = 5  # prompts in a block, where there are ten blocks: smaller ones add less than what a window hides
 _GZIP = 16 + zlib.MAX_WBITS  # zlib's way to ask for a gzip frame
 
 
@@ -104,7 +104,7 @@ class CompressionRatio(Metric):
         """
         texts, ids = features.model.texts(self.needs()[0]), features.model.ids
         names, prompt = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)
-        block = prompt * min(_BLOCKS, max(1, len(names) // _LEAST)) // len(names)
+        block = prompt * min(_BLOCKS, max(10, len(names) // _LEAST), len(names)) // len(names)
         before, after, window = [], [], b""
         for number in range(int(block.max()) + 1):
             own = "\n".join(texts[i] for i in np.flatnonzero(block == number)).encode("utf-8", "surrogatepass") + b"\n"

@@ -175,9 +175,10 @@ class KnnPrecisionRecall(TwoSample):
         A removed text makes its neighbours' balls larger, so few removed texts would spread the values too far, and the
         covariance of two halves misses what only two near texts of one half make together.
         """
-        ours, theirs = (plan.subsets(self.sorted_ids(side), _SHARE) for side in (features.human, features.model))
+        ids = [self.sorted_ids(side) for side in (features.human, features.model)]
+        ours, theirs = (plan.subsets(own, _SHARE) for own in ids)
         found = knn_draws(*self._points(features), ours, theirs, k=self.k, closed=self.closed)
-        return {name: Replicates.of_subsamples(draws, _SHARE) for name, draws in found.items()}
+        return {name: Replicates.of_subsamples(draws, plan.share(ids[1], _SHARE)) for name, draws in found.items()}
 
     def _points(self, features: Features) -> tuple[PreparedPoints, PreparedPoints]:
         """Return both sides ready for distances; made once for the values and their draws."""

@@ -166,7 +166,7 @@ class Mauve(Quantized):
     """MAUVE of the model's texts against the human ones, averaged over clustering seeds."""
 
     name: ClassVar[str] = "mauve"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     direction: ClassVar[Direction] = "higher"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     titles: ClassVar[Mapping[str, str]] = TITLES

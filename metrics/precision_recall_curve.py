@@ -89,7 +89,7 @@ class PrecisionRecallCurve(Quantized):
     """F8 and F1/8 of the precision-recall curve, averaged over clustering seeds."""
 
     name: ClassVar[str] = "precision_recall_curve"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     direction: ClassVar[Direction] = "higher"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     titles: ClassVar[Mapping[str, str]] = {"f8": "F8", "f1_8": "F1/8"}

@@ -222,9 +222,10 @@ class Repetition(TextMetric):
         out = dict(super().replicates(features, result, plan))
         out.pop("self_repetition", None)
         corpus, halves = self.drawn_texts(features, plan)
-        subsets = plan.subsets(np.asarray(features.model.ids, dtype=np.str_)[corpus.kept], SHARE)
+        ids = np.asarray(features.model.ids, dtype=np.str_)[corpus.kept]
+        subsets = plan.subsets(ids, SHARE)
         own = shared_draws(corpus.index, self.self_repetition_order, subsets, np.log1p)
-        out["self_repetition"] = Replicates.of_subsamples(own, SHARE)
+        out["self_repetition"] = Replicates.of_subsamples(own, plan.share(ids, SHARE))
         pooled = self.variant_index(features, "without_last") if self.simctg else corpus.index
         rep = {n: repeat_draws(pooled, n, halves) for n in {*self.orders, *_DIVERSITY_ORDERS}}
         out |= {f"rep_{n}": Replicates(rep[n]) for n in self.orders}

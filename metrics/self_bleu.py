@@ -211,7 +211,8 @@ class SelfBleu(TextMetric):
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
         """Score the texts of subsets against each other; the brevity penalty is that of all texts."""
         corpus = self.corpus(features)
-        subsets = plan.subsets(np.asarray(features.model.ids, dtype=np.str_)[corpus.kept], SHARE)
+        ids = np.asarray(features.model.ids, dtype=np.str_)[corpus.kept]
+        subsets = plan.subsets(ids, SHARE)
         index, n = corpus.index, len(corpus.index)
         pool = np.ones(n, dtype=np.bool_)
         if self.num_references is not None and self.num_references < n - 1:
@@ -220,7 +221,8 @@ class SelfBleu(TextMetric):
         scored = np.zeros(n)
         scored[drawn_hypotheses(n, self.num_hypotheses, self.seed)] = 1.0
         table = _subset_means(index, max(self.orders), subsets, pool, scored)
-        return {f"self_bleu_{order}": Replicates.of_subsamples(table[order - 1], SHARE) for order in self.orders}
+        share = plan.share(ids, SHARE)
+        return {f"self_bleu_{order}": Replicates.of_subsamples(table[order - 1], share) for order in self.orders}
 
 
 def _subset_means(

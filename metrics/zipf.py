@@ -127,10 +127,11 @@ class Zipf(TextMetric):
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
         """Fit the line to the frequencies of subsets."""
         corpus = self.corpus(features)
-        subsets = plan.subsets(np.asarray(features.model.ids, dtype=np.str_)[corpus.kept], _SHARE)
+        ids = np.asarray(features.model.ids, dtype=np.str_)[corpus.kept]
+        subsets = plan.subsets(ids, _SHARE)
 
         def slope(frequencies: NDArray[np.int32]) -> float:
             return fitted(*rank_points(top_frequencies(frequencies, self.max_rank), self.definition))
 
         draws = frequency_draws(corpus.index, subsets, slope)
-        return {"zipf": Replicates.of_subsamples(draws, _SHARE)}
+        return {"zipf": Replicates.of_subsamples(draws, plan.share(ids, _SHARE))}

@@ -31,7 +31,7 @@ from openended.metrics._two_sample import TwoSample
 log = logging.getLogger(__name__)
 
 System = Literal["human", "model", "ceiling"]
-RESAMPLING_VERSION = 1  # raised when draws are made differently; enters the keys of results that have any
+RESAMPLING_VERSION = 2  # raised when draws are made differently; enters the keys of results that have any
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,10 @@ def with_intervals(metric: Metric, features: Features, result: MetricResult, pla
         log.warning("metric %s: %s", metric.name, said)
         log.debug("%s", "".join(traceback.format_exception(err)))
         return replace(result, notes=(*result.notes, said))
-    return replace(result, **_drawn(metric, result.values, made))
+    drawn = _drawn(metric, result.values, made)
+    without = [k for k in made if math.isfinite(result.values.get(k, math.nan)) and k not in drawn["intervals"]]
+    notes = [f"no interval of {', '.join(without)}: a draw of so few texts has no value"] if without else []
+    return replace(result, **drawn, notes=(*result.notes, *notes))
 
 
 def _drawn(metric: Metric, values: Mapping[str, float], made: Mapping[str, Replicates]) -> dict[str, Any]:
@@ -198,6 +201,7 @@ def _drawn(metric: Metric, values: Mapping[str, float], made: Mapping[str, Repli
     sound = {k: r for k, r in made.items() if math.isfinite(values.get(k, math.nan)) and np.isfinite(r.draws).all()}
     draws = {k: r.draws for k, r in sound.items()}
     draws |= {f"repeats/{k}": r.repeats for k, r in sound.items() if len(r.repeats) > 1}
+    draws |= {f"share/{k}": np.array([r.share]) for k, r in sound.items() if r.share < 1}
     intervals = {k: asdict(r.interval(values[k], metric.bounds)) for k, r in sound.items()}
     return {"draws": draws, "intervals": intervals}
 

@@ -101,8 +101,12 @@ def test_degrees_of_freedom_are_those_of_all_parts():
     )
     assert seeds.freedom == pytest.approx((a + b) ** 2 / (a**2 / 199 + b**2 / 2))
     assert 1 < seeds.freedom < 30
-    both, own = rng.normal(size=100), rng.normal(size=(2, 100))
-    assert Replicates(own).freedom < Replicates(np.stack([both, -both])).freedom == pytest.approx(99)
+    # Halves whose difference outweighs their mean: A - T is the variance, A and T are what is estimated.
+    one, both = rng.normal(size=100), 0.3 * rng.normal(size=100)
+    halves = Replicates(np.stack([both + one, both - one]), np.array([0.0, 0.1]))
+    a, t, n = float(np.mean(one**2)), float(np.var(both, ddof=1)), 0.005 / 2
+    assert halves.std_error() ** 2 == pytest.approx(a - t + n)
+    assert halves.freedom == pytest.approx((a - t + n) ** 2 / ((a**2 + t**2) / 99 + n**2 / 1))
 
 
 def test_too_few_prompts_are_not_drawn(plan):

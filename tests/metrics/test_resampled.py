@@ -8,11 +8,13 @@ import pytest
 from openended.harness.contract import Features, Side
 from openended.harness.registry import members
 from openended.harness.resampling import SHARE, Plan
+from openended.harness.run.measure import with_intervals
 from openended.harness.types import Ragged
 from openended.metrics._mauve_scores import histogram_values, mauve_of_cells
 from openended.metrics._resampled_cells import half_histograms, mauve_draws
 from openended.metrics._resampled_moments import frechet_influence, vendi_influence
 from openended.metrics._sequences import selected
+from openended.metrics.compression_ratio import CompressionRatio
 from openended.metrics.distinct_n import DistinctN
 from openended.metrics.entropy import Entropy
 from openended.metrics.kid import Kid
@@ -121,6 +123,17 @@ def test_smoothed_halves_are_smoothed_as_their_own_counts_are(smoothing, whole):
         want = mauve_of_cells(human=human[inside], model=model[inside], num_buckets=8, smoothing=smoothing)
         assert made["mauve"][row] == pytest.approx(want.mauve)
         assert made["js"][row] == pytest.approx(want.js)
+
+
+@pytest.mark.parametrize("n", [10, 16, 34])
+@pytest.mark.parametrize("metric", [CompressionRatio(), KnnPrecisionRecall(k=9), Zipf(), SelfBleu()], ids=repr)
+def test_few_texts_have_an_interval_or_a_word_about_it(metric, n):
+    (features,) = draw(np.random.default_rng(0), n, metric, MODEL)
+    result = metric.compute(features)
+    made = with_intervals(metric, features, result, Plan(40))
+    without = set(result.values) - set(made.intervals)
+    assert all(any(name in note for note in made.notes) for name in without)
+    assert not without or any("no interval of" in note for note in made.notes)
 
 
 def test_influences_are_derivatives_by_the_share_of_a_text():

@@ -10,7 +10,7 @@ import numpy as np
 from openended.harness.record import ResultRow
 from openended.harness.report.read.fold import Folded
 from openended.harness.report.read.frame import Results
-from openended.harness.resampling import SHARE, Interval, Replicates, combined
+from openended.harness.resampling import Interval, Replicates, combined
 
 
 def draws_of(results: Results, item: Folded) -> Replicates | None:
@@ -25,8 +25,7 @@ def draws_of(results: Results, item: Folded) -> Replicates | None:
             if f"draws/{item.key}" not in arrays:
                 return None
             repeats = np.asarray(arrays.get(f"draws/repeats/{item.key}", ()), dtype=np.float64)
-            told = [row.intervals.get(item.key, {}) for row in _rows(results.runs[at].results, item, artefact)]
-            share = SHARE if told and told[0].get("method") == "subsample" else 1.0
+            share = float(arrays.get(f"draws/share/{item.key}", np.ones(1))[0])
             values = np.asarray(arrays[f"draws/{item.key}"], dtype=np.float64)
             parts.append(Replicates(values, repeats, share))
         return combined([1 / len(parts)] * len(parts), parts) if parts else None

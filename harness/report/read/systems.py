@@ -135,7 +135,7 @@ def own_options(items: Sequence[Folded]) -> dict[str, dict[str, str]]:
 
 
 def told_options(metric: str, options: Mapping[str, str]) -> str:
-    """Return `option=value, …`, those at the metric's default left out, of which the first is told where all are.
+    """Return `option=value, …`, those at the metric's default left out; if all are, the first is told.
 
     Different options are told differently.
     """

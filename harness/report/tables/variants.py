@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.layout import Layout
@@ -35,7 +36,8 @@ def _agreement(table: Table) -> Table:
             found = rank_correlation(*zip(*both, strict=True)) if len(both) > 2 else math.nan
             cells.append(Cell(found) if math.isfinite(found) else Cell(note=FEW))
         rows.append(TableRow(column.title, "metric", tuple(cells)))
-    columns = tuple(Column(c.metric, c.key, _short(c.title), "none", 3) for c in table.columns)
+    shorts = _short([c.title for c in table.columns])
+    columns = tuple(Column(c.metric, c.key, name, "none", 3) for c, name in zip(table.columns, shorts, strict=True))
     remark = f"Spearman's ρ over {len(systems)} systems, the human side left out; the values as they are printed above."
     return Table(
         f"{table.name}-agreement", f"{table.title}: agreement of rankings", columns, tuple(rows), (remark,),
@@ -43,7 +45,11 @@ def _agreement(table: Table) -> Table:
     )  # fmt: skip
 
 
-def _short(title: str) -> str:
-    """Return the options alone, without the metric's name and the options' own."""
-    told = title.partition("(")[2].rpartition(")")[0]
-    return ", ".join(part.partition("=")[2] for part in told.split(", ")) or title
+def _short(titles: Sequence[str]) -> list[str]:
+    """Return the options alone, without the metric's name; where all titles tell the same ones, their values alone."""
+    told = [[part.partition("=") for part in t.partition("(")[2].rpartition(")")[0].split(", ")] for t in titles]
+    alike = len({tuple(name for name, _, _ in parts) for parts in told}) == 1
+    return [
+        ", ".join(value if alike else f"{name}{is_}{value}" for name, is_, value in parts) or title
+        for title, parts in zip(titles, told, strict=True)
+    ]

@@ -244,9 +244,16 @@ def nodes_of(ray: Any) -> list[dict[str, float]]:  # noqa: ANN401
 def say_room(nodes: Sequence[Mapping[str, float]], count: int, needs: Mapping[str, float]) -> None:
     """Say that some of `count` workers will wait, where the nodes that there are have no room for what all need."""
     asked = {name: amount for name, amount in needs.items() if amount}
-    room = sum(int(min(node.get(name, 0.0) // amount for name, amount in asked.items())) for node in nodes)
+    room = sum(min(_room(node.get(name, 0.0), amount) for name, amount in asked.items()) for node in nodes)
     if room < count:
         log.warning("the cluster has room for %d of %d workers now; the others wait for more of it", room, count)
+
+
+def _room(have: float, amount: float) -> int:
+    """Return how many find room; a part of a GPU lies on one GPU, and 0.2 goes five times into it."""
+    if amount < 1:
+        return int(have) * int(1 / amount + 1e-9)
+    return int(have / amount + 1e-9)
 
 
 def _shares(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> tuple[float, int, int]:
@@ -260,7 +267,7 @@ def _shares(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> tuple[float,
         raise SpecError(f"runtime.gpus_per_worker: expected at most the cluster's {gpus:g} GPUs, got {each:g}")
     if runtime.device == "cuda" and not each:
         raise SpecError("runtime.device=cuda: the workers have no GPU; set runtime.gpus_per_worker=1")
-    count = runtime.workers or (int(sum(node.get("GPU", 0.0) // each for node in nodes)) if each else len(nodes))
+    count = runtime.workers or (sum(_room(node.get("GPU", 0.0), each) for node in nodes) if each else len(nodes))
     count = max(count, 1)
     if runtime.threads is not None or each:
         return each, count, runtime.threads or 1

@@ -31,6 +31,17 @@ def test_every_set_of_options_is_a_column(tables):
     assert len([row for row in scores.rows if row.system == "model"]) == 3
 
 
+def test_options_at_their_default_are_not_told_and_no_two_columns_read_alike(tmp_path):
+    for rank, decoder in enumerate(("greedy", "ancestral", "nucleus")):
+        for options in ("quantizer:kmeans|neighbors:50", "quantizer:drmm|neighbors:50", "quantizer:kmeans|neighbors:7"):
+            lines = [result("model", "mauve", {"mauve": rank / 4}, direction="higher", options=f"|{options}")]
+            write_run(tmp_path, decoder, 0, results=lines, experiment=options.replace("|", "-").replace(":", "-"))
+    scores, agreement = variant_tables(read_results([tmp_path]), load_layout("variants"), "results")
+    told = ["neighbors=7", "quantizer=drmm", "quantizer=kmeans"]
+    assert [c.title for c in scores.columns] == [f"MAUVE ({options})" for options in told]
+    assert [c.title for c in agreement.columns] == told
+
+
 def test_rankings_are_correlated_with_each_other(tables):
     _, agreement = tables
     found = {row.label: [c.value for c in row.cells] for row in agreement.rows}

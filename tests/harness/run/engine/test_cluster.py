@@ -190,6 +190,8 @@ def settings_model():
         ({}, [{"CPU": 8.0}, {"CPU": 8.0}], (0, 2, 8)),
         ({}, [{"CPU": 8.0, "GPU": 4.0}, {"CPU": 8.0, "GPU": 2.0}], (1, 6, 1)),
         ({"gpus_per_worker": 0.5}, [{"CPU": 8.0, "GPU": 1.0}], (0.5, 2, 1)),
+        ({"gpus_per_worker": 0.2}, [{"CPU": 8.0, "GPU": 1.0}], (0.2, 5, 1)),
+        ({"gpus_per_worker": 0.6}, [{"CPU": 8.0, "GPU": 2.0}], (0.6, 2, 1)),  # no part of a GPU spans two
         ({"gpus_per_worker": 2.0}, [{"CPU": 8.0, "GPU": 3.0}, {"CPU": 8.0, "GPU": 2.0}], (2, 2, 1)),
         ({"device": "cpu"}, [{"CPU": 8.0, "GPU": 4.0}], (0, 1, 8)),
         ({"gpus_per_worker": 0.0}, [{"CPU": 8.0, "GPU": 4.0}], (0, 1, 8)),
