@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from openended.harness.contract import Features, Side
 from openended.harness.registry import members
-from openended.harness.resampling import SHARE, Plan
+from openended.harness.resampling import SHARE, Plan, combined
 from openended.harness.run.measure import with_intervals
 from openended.harness.types import Ragged
 from openended.metrics._mauve_scores import histogram_values, mauve_of_cells
@@ -19,12 +21,14 @@ from openended.metrics.distinct_n import DistinctN
 from openended.metrics.entropy import Entropy
 from openended.metrics.kid import Kid
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall
+from openended.metrics.mauve import Mauve
 from openended.metrics.repetition import Repetition
 from openended.metrics.self_bleu import SelfBleu
 from openended.metrics.vendi import vendi
 from openended.metrics.zipf import Zipf
 from scripts.coverage import samples_of, simulate
 from scripts.worlds import MODEL, draw
+from tests.metrics.test_mauve import clusters
 
 N = 60
 METRICS = members("metric")
@@ -123,6 +127,27 @@ def test_smoothed_halves_are_smoothed_as_their_own_counts_are(smoothing, whole):
         want = mauve_of_cells(human=human[inside], model=model[inside], num_buckets=8, smoothing=smoothing)
         assert made["mauve"][row] == pytest.approx(want.mauve)
         assert made["js"][row] == pytest.approx(want.js)
+
+
+@pytest.mark.parametrize(("cluster_fit", "narrower"), [("pair", 3), ("joint", 10)])
+def test_a_difference_is_far_narrower_than_two_intervals(cluster_fit, narrower):
+    """Two systems that write nearly the same texts for the same prompts, with the same clustering seeds."""
+    human, first = clusters(300, 12), clusters(300, 9, seed=1)
+    second = first + 0.05 * np.random.default_rng(2).normal(size=first.shape).astype(np.float32)
+    ids = tuple(f"t/{i:03d}" for i in range(300))
+    spec, plan = Mauve(restarts=2, clustering_seeds=3, cluster_fit=cluster_fit), Plan()
+    (need,) = spec.needs()
+    reference = Side("human", ids, {need: human})
+    systems = [Side(name, ids, {need: rows}) for name, rows in (("a", first), ("b", second))]
+    found = []
+    for side in systems:
+        given_ = Features(reference, side, {}, systems)
+        result = spec.compute(given_)
+        found.append(spec.replicates(given_, result, plan)["mauve"])
+        assert found[-1].repeats.mean() == pytest.approx(result.values["mauve"])
+        assert found[-1].noise == pytest.approx(result.sd["mauve"] ** 2 / 3)
+    apart = math.hypot(*(one.std_error() for one in found))
+    assert combined((1.0, -1.0), found).std_error() < apart / narrower
 
 
 @pytest.mark.parametrize("n", [10, 16, 34])
