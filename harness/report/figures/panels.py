@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PER_ROW = 4
+_WIDE, _SMALL = 22, 6.5  # letters beyond which a title touches the next one, and the size that it has then
 
 
 def metric_panels(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
@@ -83,7 +84,10 @@ def _panel(panel: Axes, pair: tuple[str, str], systems: Sequence[System], part: 
         panel.axvline(human_mean, color=HUMAN_COLOUR, linestyle="--", linewidth=0.9)
     first = next((v for _, v in known), None)
     title = f"{first.title} {arrow(first.direction)}".rstrip() if first is not None else ""
-    panel.set_title("\n".join(filter(None, (title, plain(told.replace(", ", "\n"))))))
+    lines = list(filter(None, (title, *plain(told).split(", "))))
+    heading = panel.set_title("\n".join(lines))
+    if max(map(len, lines), default=0) > _WIDE:
+        heading.set_fontsize(_SMALL)
     panel.grid(visible=True, axis="both")
     panel.tick_params(axis="y", length=0)
     panel.margins(x=0.12)

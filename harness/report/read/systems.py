@@ -11,7 +11,7 @@ from openended.harness.errors import SpecError
 from openended.harness.registry import members
 from openended.harness.report.figures.drawing import plain, read_plain
 from openended.harness.report.read.axes import head_of, of_human, said, telling
-from openended.harness.report.read.fold import Folded, order_key
+from openended.harness.report.read.fold import Folded, natural, order_key
 from openended.harness.report.read.labels import labels_of, varying
 from openended.harness.signature import parse_signature, render, signature_difference
 
@@ -124,7 +124,7 @@ def variants(items: Sequence[Folded], metric: str) -> dict[str, list[Folded]]:
     groups: dict[str, list[Folded]] = {}
     for item in own:
         groups.setdefault(told_options(metric, options[item.signature]), []).append(item)
-    return groups
+    return dict(sorted(groups.items(), key=lambda group: natural(group[0])))
 
 
 def own_options(items: Sequence[Folded]) -> dict[str, dict[str, str]]:
