@@ -217,10 +217,10 @@ class Plan:
         found: NDArray[Any] = self._made[key][:, row]
         return found
 
-    def share(self, ids: Ids, share: float) -> float:
-        """Return the share of the prompts that a subset has, which is a whole number of them."""
+    def of_subsets(self, ids: Ids, share: float, draws: F64) -> Replicates:
+        """Return the values of `subsets`, shape (count,), as draws: a subset has a whole number of prompts."""
         prompts = len(set(ids))
-        return round(share * prompts) / prompts
+        return Replicates.of_subsamples(draws, round(share * prompts) / prompts)
 
     def sums(self, ids: Ids, rows: ArrayLike) -> F64:
         """Return the weighted sums of the rows' columns, shape (count, columns); rows of shape (rows, columns)."""

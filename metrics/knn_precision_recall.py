@@ -178,7 +178,7 @@ class KnnPrecisionRecall(TwoSample):
         ids = [self.sorted_ids(side) for side in (features.human, features.model)]
         ours, theirs = (plan.subsets(own, _SHARE) for own in ids)
         found = knn_draws(*self._points(features), ours, theirs, k=self.k, closed=self.closed)
-        return {name: Replicates.of_subsamples(draws, plan.share(ids[1], _SHARE)) for name, draws in found.items()}
+        return {name: plan.of_subsets(ids[1], _SHARE, draws) for name, draws in found.items()}
 
     def _points(self, features: Features) -> tuple[PreparedPoints, PreparedPoints]:
         """Return both sides ready for distances; made once for the values and their draws."""

@@ -225,7 +225,7 @@ class Repetition(TextMetric):
         ids = np.asarray(features.model.ids, dtype=np.str_)[corpus.kept]
         subsets = plan.subsets(ids, SHARE)
         own = shared_draws(corpus.index, self.self_repetition_order, subsets, np.log1p)
-        out["self_repetition"] = Replicates.of_subsamples(own, plan.share(ids, SHARE))
+        out["self_repetition"] = plan.of_subsets(ids, SHARE, own)
         pooled = self.variant_index(features, "without_last") if self.simctg else corpus.index
         rep = {n: repeat_draws(pooled, n, halves) for n in {*self.orders, *_DIVERSITY_ORDERS}}
         out |= {f"rep_{n}": Replicates(rep[n]) for n in self.orders}

@@ -221,8 +221,7 @@ class SelfBleu(TextMetric):
         scored = np.zeros(n)
         scored[drawn_hypotheses(n, self.num_hypotheses, self.seed)] = 1.0
         table = _subset_means(index, max(self.orders), subsets, pool, scored)
-        share = plan.share(ids, SHARE)
-        return {f"self_bleu_{order}": Replicates.of_subsamples(table[order - 1], share) for order in self.orders}
+        return {f"self_bleu_{order}": plan.of_subsets(ids, SHARE, table[order - 1]) for order in self.orders}
 
 
 def _subset_means(

@@ -134,4 +134,4 @@ class Zipf(TextMetric):
             return fitted(*rank_points(top_frequencies(frequencies, self.max_rank), self.definition))
 
         draws = frequency_draws(corpus.index, subsets, slope)
-        return {"zipf": Replicates.of_subsamples(draws, plan.share(ids, _SHARE))}
+        return {"zipf": plan.of_subsets(ids, _SHARE, draws)}

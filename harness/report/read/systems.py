@@ -127,9 +127,9 @@ def variants(items: Sequence[Folded], metric: str) -> dict[str, list[Folded]]:
     return dict(sorted(groups.items(), key=lambda group: natural(group[0])))
 
 
-def own_options(items: Sequence[Folded]) -> dict[str, dict[str, str]]:
-    """Return signature → the metric's own options in which the systems' values differ."""
-    fields = {i.signature: {k: v for k, v in parse_signature(i.signature).items() if k not in FACTS} for i in items}
+def own_options(items: Sequence[Folded], aside: Sequence[str] = FACTS) -> dict[str, dict[str, str]]:
+    """Return signature → the fields in which the systems' values differ, those in `aside` left out."""
+    fields = {i.signature: {k: v for k, v in parse_signature(i.signature).items() if k not in aside} for i in items}
     differ = differing([fields[i.signature] for i in items if i.system == "model"])
     return {signature: {k: own.get(k, "none") for k in differ} for signature, own in fields.items()}
 

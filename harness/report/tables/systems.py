@@ -13,7 +13,7 @@ from openended.harness.report.read.fold import Folded, fold, natural, order_key
 from openended.harness.report.read.frame import Results
 from openended.harness.report.read.labels import labels_of, varying
 from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import differing, human_value, same_data, told_options
+from openended.harness.report.read.systems import differing, human_value, own_options, same_data, told_options
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
 from openended.harness.report.tables.intervals import shown_interval
@@ -154,11 +154,8 @@ class _ValueTable:
         models = [i for i in own if i.system == "model"]
         if self.layout.differing == "refuse":
             return [("", own)]
-        signatures = list(dict.fromkeys(i.signature for i in models))
-        fields = {s: parse_signature(s) for s in signatures}
-        differ = differing(list(fields.values()))
-        names = {s: told_options(pair[0], {k: fields[s].get(k, "none") for k in differ}) for s in signatures}
-        order = sorted(signatures, key=lambda s: natural(names[s]))
+        names = {s: told_options(pair[0], differ) for s, differ in own_options(models, aside=()).items()}
+        order = sorted(names, key=lambda s: natural(names[s]))
         return [(names[s], [i for i in own if i.signature == s or i.system == "ceiling"]) for s in order]
 
     def _column(
