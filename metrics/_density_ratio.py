@@ -152,23 +152,25 @@ def kde_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     gaps[group[judged, None] == group] = np.inf
     if not all(np.isfinite(gaps[:, side]).any(axis=1).all() for side in both.sides):
         raise UndefinedMetric("kde needs texts of other prompts than the one that is judged")
+    own = [np.bincount(group[side], minlength=int(group.max()) + 1)[group] for side in both.sides]
+    others = np.log([side.stop - side.start - count for side, count in zip(both.sides, own, strict=True)])
     is_human = judged < both.n_human
-    losses = [_side_loss(_kernel_odds(gaps, both, group, judged, width), is_human) for width in _WIDTHS]
+    losses = [_side_loss(_kernel_odds(gaps, both, others[:, judged], width), is_human) for width in _WIDTHS]
     width = float(_WIDTHS[int(np.argmin(losses))])
     found = np.empty(len(both.rows))
     for start, table in _distances(both.rows, group):
-        rows = np.arange(start, start + len(table))
-        found[rows] = _kernel_odds(table, both, group, rows, width)
+        rows = slice(start, start + len(table))
+        found[rows] = _kernel_odds(table, both, others[:, rows], width)
     return found
 
 
-def _kernel_odds(squares: F64, both: Pooled, group: I64, rows: I64, width: float) -> F64:
-    """Log of the mean kernel of human texts over that of model texts at some rows; those of their prompts left out."""
-    logs = np.empty((len(rows), 2))
-    for column, side in enumerate(both.sides):
-        own = np.bincount(group[side], minlength=int(group.max()) + 1)
-        logs[:, column] = _log_sums(squares[:, side], width) - np.log(side.stop - side.start - own[group[rows]])
-    return np.asarray(logs[:, 0] - logs[:, 1])
+def _kernel_odds(squares: F64, both: Pooled, others: F64, width: float) -> F64:
+    """Log of the mean kernel of human texts over that of model texts at some rows, from their squared distances to all.
+
+    `others` is the log of the number of texts of other prompts on each side, shape (2, rows).
+    """
+    p, q = (_log_sums(squares[:, side], width) - count for side, count in zip(both.sides, others, strict=True))
+    return np.asarray(p - q)
 
 
 def _side_loss(odds: F64, is_human: NDArray[np.bool_]) -> float:
