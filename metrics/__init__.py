@@ -21,7 +21,7 @@ class _Metric(ModuleType):
 
     def __call__(self, **words: Any) -> Any:  # noqa: ANN401 - of `openended.measure`
         # By name, for the metrics know nothing of the harness's runs.
-        return import_module("openended.harness.api").measure(self.__name__.rpartition(".")[2], **words)
+        return import_module("openended.harness.app.api").measure(self.__name__.rpartition(".")[2], **words)
 
 
 class _Metrics(ModuleType):

@@ -22,17 +22,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.contract import Features, Metric, Need
-from openended.harness.errors import UndefinedMetric
-from openended.harness.registry import register
-from openended.harness.types import F64, HUMAN, MetricResult
-from openended.metrics._comparisons import Comparisons, TieRule, Wins, count_wins, is_matrix, read_comparisons
-from openended.metrics._judgment_metric import JudgmentMetric, file_features, judgments_of
-from openended.metrics._judgments import Empty
-from openended.metrics._layouts import kind_of, places
-from openended.metrics._raters import with_raters
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Features, Metric, Need
+from openended.harness.core.registry import register
+from openended.harness.core.types import F64, HUMAN, MetricResult
 from openended.metrics._result import Values
-from openended.metrics._rows import FileRow
+from openended.metrics.judgments.comparisons import Comparisons, TieRule, Wins, count_wins, is_matrix, read_comparisons
+from openended.metrics.judgments.layouts import kind_of, places
+from openended.metrics.judgments.metric import JudgmentMetric, file_features, judgments_of
+from openended.metrics.judgments.raters import with_raters
+from openended.metrics.judgments.ratings import Empty
+from openended.metrics.judgments.rows import FileRow
 
 PAIRS = Need("judgments", by="pairs")
 

@@ -16,10 +16,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from openended.harness.contract import Scope
-from openended.harness.registry import register
-from openended.harness.types import F64, Floats
-from openended.metrics._within import Prompts, WithinPrompt, cosines, off_diagonal, prompts_of
+from openended.harness.core.metric import Scope
+from openended.harness.core.registry import register
+from openended.harness.core.types import F64, Floats
+from openended.metrics.families.within_prompt import Prompts, WithinPrompt, cosines, off_diagonal, prompts_of
 
 
 def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:

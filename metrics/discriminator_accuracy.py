@@ -23,15 +23,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.contract import Direction, Features, Scope
-from openended.harness.errors import UndefinedMetric
-from openended.harness.registry import register
-from openended.harness.resampling import Plan, Replicates
-from openended.harness.rng import stream
-from openended.harness.types import I64, Floats, MetricResult
-from openended.metrics._embeddings import check_sides, in_range
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Direction, Features, Scope
+from openended.harness.core.registry import register
+from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.rng import stream
+from openended.harness.core.types import I64, Floats, MetricResult
+from openended.metrics._embeddings.blocks import check_sides, in_range
 from openended.metrics._result import Values
-from openended.metrics._two_sample import TwoSample
+from openended.metrics.families.two_sample import TwoSample
 
 _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
 

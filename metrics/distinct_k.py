@@ -23,12 +23,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Family, Features, Need, Scope
-from openended.harness.errors import DataError
-from openended.harness.registry import register
-from openended.harness.types import F64, Floats, MetricResult
-from openended.metrics._rows import ReadsFile, read_rows
-from openended.metrics._within import Prompts, WithinPrompt, cosines, over_prompts, prompts_of
+from openended.harness.core.errors import DataError
+from openended.harness.core.metric import Family, Features, Need, Scope
+from openended.harness.core.registry import register
+from openended.harness.core.types import F64, Floats, MetricResult
+from openended.metrics.families.within_prompt import Prompts, WithinPrompt, cosines, over_prompts, prompts_of
+from openended.metrics.judgments.rows import ReadsFile, read_rows
 
 Partition = Literal["exact", "threshold", "file"]
 _FILE = Need("judgments", by="file")

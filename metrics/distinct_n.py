@@ -27,16 +27,16 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.contract import Features, Resampling
-from openended.harness.errors import UndefinedMetric
-from openended.harness.registry import register
-from openended.harness.resampling import Plan, Replicates
-from openended.harness.types import F64, MetricResult
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Features, Resampling
+from openended.harness.core.registry import register
+from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.types import F64, MetricResult
 from openended.metrics._choices import check_choice
-from openended.metrics._ngram_statistics import distinct_by_text, mean_of, simctg_percent
-from openended.metrics._ngrams import NgramIndex, Sequences, index_of
-from openended.metrics._resampled_ngrams import repeat_draws, totals, type_draws
-from openended.metrics._text import TextMetric, check_orders, defined, missing_note, variant_of
+from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
+from openended.metrics._ngrams.resampled_counts import repeat_draws, totals, type_draws
+from openended.metrics._ngrams.statistics import distinct_by_text, mean_of, simctg_percent
+from openended.metrics.families.text import TextMetric, check_orders, defined, missing_note, variant_of
 
 Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
 _RESHAPED = {"simctg": "without_last", "ngd": "joined"}

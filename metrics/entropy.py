@@ -18,16 +18,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from openended.harness.contract import Features, Resampling
-from openended.harness.errors import UndefinedMetric
-from openended.harness.registry import register
-from openended.harness.resampling import Plan, Replicates
-from openended.harness.types import MetricResult
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Features, Resampling
+from openended.harness.core.registry import register
+from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.types import MetricResult
 from openended.metrics._choices import check_choice
-from openended.metrics._ngram_statistics import corpus_entropy, entropy_by_text, mean_of
-from openended.metrics._ngrams import NgramIndex, Sequences, index_of
-from openended.metrics._resampled_ngrams import entropy_draws
-from openended.metrics._text import TextMetric, check_orders, defined, missing_note
+from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
+from openended.metrics._ngrams.resampled_counts import entropy_draws
+from openended.metrics._ngrams.statistics import corpus_entropy, entropy_by_text, mean_of
+from openended.metrics.families.text import TextMetric, check_orders, defined, missing_note
 
 Average = Literal["corpus", "texts"]
 

@@ -25,17 +25,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from openended.harness.contract import Direction, Features, Scope
-from openended.harness.registry import register
-from openended.harness.resampling import Plan, Replicates
-from openended.harness.types import F64, Floats, MetricResult
+from openended.harness.core.metric import Direction, Features, Scope
+from openended.harness.core.registry import register
+from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.types import F64, Floats, MetricResult
 from openended.metrics._choices import check_choice
-from openended.metrics._embeddings import check_range, check_sides
-from openended.metrics._gaussians import Shrinkage, cross_root_trace, gaussian
-from openended.metrics._pca import project_pair
-from openended.metrics._resampled_moments import frechet_influence
+from openended.metrics._embeddings.blocks import check_range, check_sides
+from openended.metrics._embeddings.gaussians import Shrinkage, cross_root_trace, gaussian
+from openended.metrics._embeddings.pca import project_pair
+from openended.metrics._embeddings.resampled_moments import frechet_influence
 from openended.metrics._result import Values
-from openended.metrics._two_sample import TwoSample
+from openended.metrics.families.two_sample import TwoSample
 
 _FEWEST = 20  # texts a side for an extrapolation: a tenth of them must have a variance
 

@@ -30,15 +30,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.contract import Direction, Features, Metric, Need, Resampling
-from openended.harness.errors import UndefinedMetric
-from openended.harness.registry import register
-from openended.harness.resampling import Plan, Replicates
-from openended.harness.types import F64, MetricResult, Ragged
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Direction, Features, Metric, Need, Resampling
+from openended.harness.core.registry import register
+from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.types import F64, MetricResult, Ragged
 from openended.metrics._choices import check_choice
-from openended.metrics._ngram_statistics import entropy_by_text, mean_of
-from openended.metrics._sequences import CHUNK, blocks
-from openended.metrics._text import corpus_of
+from openended.metrics._ngrams.sequences import CHUNK, blocks
+from openended.metrics._ngrams.statistics import entropy_by_text, mean_of
+from openended.metrics.families.text import corpus_of
 
 Average = Literal["micro", "macro"]
 Compat = Literal["none", "mauve_experiments"]

@@ -31,19 +31,19 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.contract import Direction, Features, Metric, Need
-from openended.harness.registry import register
-from openended.harness.types import F64, HUMAN, MetricResult
+from openended.harness.core.metric import Direction, Features, Metric, Need
+from openended.harness.core.registry import register
+from openended.harness.core.types import F64, HUMAN, MetricResult
 from openended.metrics._choices import check_choice
-from openended.metrics._huse_join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, join
-from openended.metrics._huse_knn import Ties, VoteTie
-from openended.metrics._huse_stability import affordable, agreement, bootstrap_huse
-from openended.metrics._huse_statistic import HusePoints, Rule, huse_of
-from openended.metrics._judgment_metric import JudgmentMetric, file_features, judgments_of
-from openended.metrics._judgments import LOG_PROB, Empty, Judgments, are_ratings, read_judgments
-from openended.metrics._raters import with_raters
+from openended.metrics._huse.join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, join
+from openended.metrics._huse.nearest_neighbors import Ties, VoteTie
+from openended.metrics._huse.stability import affordable, agreement, bootstrap_huse
+from openended.metrics._huse.statistic import HusePoints, Rule, huse_of
 from openended.metrics._result import Values
-from openended.metrics._rows import FileRow
+from openended.metrics.judgments.metric import JudgmentMetric, file_features, judgments_of
+from openended.metrics.judgments.raters import with_raters
+from openended.metrics.judgments.ratings import LOG_PROB, Empty, Judgments, are_ratings, read_judgments
+from openended.metrics.judgments.rows import FileRow
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

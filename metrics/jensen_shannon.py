@@ -18,11 +18,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.contract import Direction, Features
-from openended.harness.registry import register
-from openended.harness.types import F64, MetricResult
+from openended.harness.core.metric import Direction, Features
+from openended.harness.core.registry import register
+from openended.harness.core.types import F64, MetricResult
 from openended.metrics._choices import check_choice
-from openended.metrics._teacher_forced import TeacherForced, mean_by_row, probabilities
+from openended.metrics.families.teacher_forced import TeacherForced, mean_by_row, probabilities
 
 Base = Literal["e", "2"]
 

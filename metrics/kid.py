@@ -23,14 +23,14 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.contract import Direction, Features, Scope
-from openended.harness.registry import register
-from openended.harness.resampling import Plan, Replicates
-from openended.harness.types import F64, Floats, MetricResult
-from openended.metrics._embeddings import check_range, check_sides
-from openended.metrics._resampled_moments import kid_draws
+from openended.harness.core.metric import Direction, Features, Scope
+from openended.harness.core.registry import register
+from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.types import F64, Floats, MetricResult
+from openended.metrics._embeddings.blocks import check_range, check_sides
+from openended.metrics._embeddings.resampled_moments import kid_draws
 from openended.metrics._result import Values
-from openended.metrics._two_sample import TwoSample
+from openended.metrics.families.two_sample import TwoSample
 
 _BLOCK = 1024
 

@@ -23,17 +23,17 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Direction, Features, Scope
-from openended.harness.registry import register
-from openended.harness.resampling import Plan, Replicates
-from openended.harness.types import Floats, MetricResult
+from openended.harness.core.metric import Direction, Features, Scope
+from openended.harness.core.registry import register
+from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.types import Floats, MetricResult
 from openended.metrics._choices import check_choice
-from openended.metrics._embeddings import Rows, blocks, check_sides
-from openended.metrics._neighbors import Counts, PreparedPoints, count_balls, prepare, radii
-from openended.metrics._pca import project_pair
-from openended.metrics._resampled_neighbors import knn_draws
+from openended.metrics._embeddings.blocks import Rows, blocks, check_sides
+from openended.metrics._embeddings.neighbors import Counts, PreparedPoints, count_balls, prepare, radii
+from openended.metrics._embeddings.pca import project_pair
+from openended.metrics._embeddings.resampled_neighbors import knn_draws
 from openended.metrics._result import Values
-from openended.metrics._two_sample import TwoSample
+from openended.metrics.families.two_sample import TwoSample
 
 RowScale = Literal["with_pca", "l2", "none"]
 

@@ -18,12 +18,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Direction, Features, Metric, Need, Resampling, Scope, Unit
-from openended.harness.errors import UndefinedMetric
-from openended.harness.registry import register
-from openended.harness.resampling import Plan, Replicates
-from openended.harness.types import I64, MetricResult
-from openended.metrics._sequences import rows_of
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Direction, Features, Metric, Need, Resampling, Scope, Unit
+from openended.harness.core.registry import register
+from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.types import I64, MetricResult
+from openended.metrics._ngrams.sequences import rows_of
 
 
 def length_statistics(sequences: object) -> dict[str, float]:

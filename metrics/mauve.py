@@ -12,12 +12,12 @@ the function takes rows as they come, the metric sorts them by example id.
 
 Variants in use: the paper's experiments take the weights on an angular grid (`curve: angular`, differs by at most
 .0005); other packages leave out the normalisation or take k = 500 at any n. `*_star` values come from histograms with
-half a count added to each cell (`smoothing: kt`, see `openended.metrics._smoothing`).
+half a count added to each cell (`smoothing: kt`, see `openended.metrics._mauve.smoothing`).
 
 Summaries of one frontier: `area` (MAUVE), `mid_point` (the rectangle exp(-2 c JS) under the curve's mid-point), `js`
 (the divergence there, nats), `integral` (frontier integral, in [0, 1]).
 
-Estimators: `cells`, or one of density ratios (`openended.metrics._density_ratio`): `knn` loses shifts along one of many
+Estimators: `cells`, or one of density ratios (`metrics._mauve.density_ratio`): `knn` loses shifts along one of many
 directions, and with its own point counted (`self: counted`) identical sides have a mid-point of about exp(-c / k), .905
 at k = 50; `classifier` is linear and cannot tell sides of one mean and another spread apart; `gaussian` sees ten
 components and two moments and is not robust; `kde` sees fifty components. They are second opinions: their scale is not
@@ -38,17 +38,19 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.contract import Direction, Features, Scope
-from openended.harness.registry import register
-from openended.harness.resampling import Plan, Replicates
-from openended.harness.types import F64, I64, Floats, MetricResult
+from openended.harness.core.metric import Direction, Features, Scope
+from openended.harness.core.registry import register
+from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.types import F64, I64, Floats, MetricResult
 from openended.metrics._choices import check_choice
-from openended.metrics._density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
-from openended.metrics._embeddings import check_sides
-from openended.metrics._explain import telling_cells, telling_ratios
-from openended.metrics._histograms import Curve
-from openended.metrics._mauve_fit import ClusterFit, clusterer, ratio_notes, sample_notes
-from openended.metrics._mauve_scores import (
+from openended.metrics._embeddings.blocks import check_sides
+from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
+from openended.metrics._mauve.explain import telling_cells, telling_ratios
+from openended.metrics._mauve.fit import ClusterFit, clusterer, ratio_notes, sample_notes
+from openended.metrics._mauve.histograms import Curve
+from openended.metrics._mauve.quantizers import Buckets, QuantizerName, counts_seen_cells, fit_quantizer
+from openended.metrics._mauve.resampled_cells import mauve_draws, ratio_draws, without_gaps
+from openended.metrics._mauve.scores import (
     DIRECTIONS,
     TITLES,
     MauveResult,
@@ -57,10 +59,8 @@ from openended.metrics._mauve_scores import (
     mauve_of_ratios,
     ratio_values,
 )
-from openended.metrics._quantizers import Buckets, QuantizerName, counts_seen_cells, fit_quantizer
-from openended.metrics._resampled_cells import mauve_draws, ratio_draws, without_gaps
-from openended.metrics._smoothing import Smoothing
-from openended.metrics._two_sample import Quantized
+from openended.metrics._mauve.smoothing import Smoothing
+from openended.metrics.families.two_sample import Quantized
 
 Summary = Literal["area", "mid_point", "js", "integral"]
 

@@ -16,13 +16,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from openended.harness.contract import Direction, Features, Resampling
-from openended.harness.errors import UndefinedMetric
-from openended.harness.registry import register
-from openended.harness.types import F64, MetricResult, Ragged
-from openended.metrics._sequences import rows_of
-from openended.metrics._text import TextMetric, check_orders
-from openended.metrics._within import Prompts, over_prompts, prompts_of
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Direction, Features, Resampling
+from openended.harness.core.registry import register
+from openended.harness.core.types import F64, MetricResult, Ragged
+from openended.metrics._ngrams.sequences import rows_of
+from openended.metrics.families.text import TextMetric, check_orders
+from openended.metrics.families.within_prompt import Prompts, over_prompts, prompts_of
 
 
 def ngram_diversity(

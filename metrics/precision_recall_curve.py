@@ -19,14 +19,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from openended.harness.contract import Direction, Features, Scope
-from openended.harness.registry import register
-from openended.harness.types import F64, MetricResult
-from openended.metrics._histograms import best_f, histogram, precision_recall
-from openended.metrics._quantizers import Buckets, QuantizerName
-from openended.metrics._resampled_cells import best_fs
+from openended.harness.core.metric import Direction, Features, Scope
+from openended.harness.core.registry import register
+from openended.harness.core.types import F64, MetricResult
+from openended.metrics._mauve.histograms import best_f, histogram, precision_recall
+from openended.metrics._mauve.quantizers import Buckets, QuantizerName
+from openended.metrics._mauve.resampled_cells import best_fs
 from openended.metrics._result import Values
-from openended.metrics._two_sample import Quantized
+from openended.metrics.families.two_sample import Quantized
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -17,10 +17,18 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Direction, Features, Scope
-from openended.harness.registry import register
-from openended.harness.types import F64, Floats, MetricResult
-from openended.metrics._within import Prompts, WithinPrompt, cosines, off_diagonal, over_prompts, prompts_of, unit_rows
+from openended.harness.core.metric import Direction, Features, Scope
+from openended.harness.core.registry import register
+from openended.harness.core.types import F64, Floats, MetricResult
+from openended.metrics.families.within_prompt import (
+    Prompts,
+    WithinPrompt,
+    cosines,
+    off_diagonal,
+    over_prompts,
+    prompts_of,
+    unit_rows,
+)
 
 
 def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: float = 0.8) -> dict[str, float]:

@@ -20,10 +20,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.contract import Direction, Features
-from openended.harness.registry import register
-from openended.harness.types import I64, MetricResult, NextToken, Ragged
-from openended.metrics._teacher_forced import TeacherForced, mean_by_row
+from openended.harness.core.metric import Direction, Features
+from openended.harness.core.registry import register
+from openended.harness.core.types import I64, MetricResult, NextToken, Ragged
+from openended.metrics.families.teacher_forced import TeacherForced, mean_by_row
 
 
 def distance_back(candidates: I64, gold: I64, offsets: I64, context: Ragged) -> I64:

@@ -31,23 +31,23 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Features, Resampling
-from openended.harness.errors import UndefinedMetric
-from openended.harness.registry import register
-from openended.harness.resampling import SHARE, Plan, Replicates
-from openended.harness.types import MetricResult
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Features, Resampling
+from openended.harness.core.registry import register
+from openended.harness.core.resampling import SHARE, Plan, Replicates
+from openended.harness.core.types import MetricResult
 from openended.metrics._choices import check_choice
-from openended.metrics._loops import ends_in_loop
-from openended.metrics._ngram_statistics import (
+from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
+from openended.metrics._ngrams.loops import ends_in_loop
+from openended.metrics._ngrams.resampled_counts import repeat_draws, shared_draws
+from openended.metrics._ngrams.statistics import (
     distinct_by_text,
     mean_of,
     pooled_repeats,
     self_repetition_by_text,
     simctg_percent,
 )
-from openended.metrics._ngrams import NgramIndex, Sequences, index_of
-from openended.metrics._resampled_ngrams import repeat_draws, shared_draws
-from openended.metrics._text import TextMetric, check_orders, missing_note, variant_of
+from openended.metrics.families.text import TextMetric, check_orders, missing_note, variant_of
 
 Average = Literal["texts", "pooled", "simctg"]
 _DIVERSITY_ORDERS = (2, 3, 4)  # Su et al. 2022

@@ -29,15 +29,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.contract import Features, Resampling
-from openended.harness.errors import UndefinedMetric
-from openended.harness.registry import register
-from openended.harness.resampling import SHARE, Plan, Replicates
-from openended.harness.rng import stream
-from openended.harness.types import F64, I64, MetricResult
-from openended.metrics._ngrams import NgramIndex, Runs, Sequences, index_of
-from openended.metrics._resampled_ngrams import found_draws
-from openended.metrics._text import TextMetric, check_orders
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Features, Resampling
+from openended.harness.core.registry import register
+from openended.harness.core.resampling import SHARE, Plan, Replicates
+from openended.harness.core.rng import stream
+from openended.harness.core.types import F64, I64, MetricResult
+from openended.metrics._ngrams.index import NgramIndex, Runs, Sequences, index_of
+from openended.metrics._ngrams.resampled_counts import found_draws
+from openended.metrics.families.text import TextMetric, check_orders
 
 _SHOWN = 4  # the order that tables show: Pillutla et al. 2021
 _EPSILON = 0.1  # smoothing method1: Chen and Cherry 2014, as in NLTK

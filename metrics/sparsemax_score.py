@@ -19,11 +19,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.contract import Direction, Features
-from openended.harness.errors import UndefinedMetric
-from openended.harness.registry import register
-from openended.harness.types import MetricResult
-from openended.metrics._teacher_forced import TeacherForced, mean_by_row, probabilities
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Direction, Features
+from openended.harness.core.registry import register
+from openended.harness.core.types import MetricResult
+from openended.metrics.families.teacher_forced import TeacherForced, mean_by_row, probabilities
 
 
 def sparsemax_score(gold_prob: ArrayLike, sum_sq: ArrayLike) -> float:

@@ -21,12 +21,12 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling, Scope, Side
-from openended.harness.errors import UndefinedMetric
-from openended.harness.registry import register
-from openended.harness.types import F64, Floats, MetricResult
-from openended.metrics._embeddings import check_side
-from openended.metrics._within import unit_rows
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Direction, Family, Features, Metric, Need, Resampling, Scope, Side
+from openended.harness.core.registry import register
+from openended.harness.core.types import F64, Floats, MetricResult
+from openended.metrics._embeddings.blocks import check_side
+from openended.metrics.families.within_prompt import unit_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

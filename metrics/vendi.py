@@ -21,14 +21,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Direction, Features, Scope
-from openended.harness.errors import UndefinedMetric
-from openended.harness.registry import register
-from openended.harness.resampling import Plan, Replicates
-from openended.harness.types import F64, Floats, MetricResult
-from openended.metrics._embeddings import blocks, check_side
-from openended.metrics._resampled_moments import vendi_influence
-from openended.metrics._two_sample import TwoSample
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Direction, Features, Scope
+from openended.harness.core.registry import register
+from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.types import F64, Floats, MetricResult
+from openended.metrics._embeddings.blocks import blocks, check_side
+from openended.metrics._embeddings.resampled_moments import vendi_influence
+from openended.metrics.families.two_sample import TwoSample
 
 
 def vendi(embeddings: Floats, *, order: float = 1.0) -> float:

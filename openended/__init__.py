@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from openended import metrics as metrics
-    from openended.harness.api import evaluate as evaluate
-    from openended.harness.api import measure as measure
-    from openended.harness.evaluation import Evaluation as Evaluation
+    from openended.harness.app.api import evaluate as evaluate
+    from openended.harness.app.api import measure as measure
+    from openended.harness.app.evaluation import Evaluation as Evaluation
 
 __version__ = "0.1.0"
 __all__ = ["Evaluation", "__version__", "evaluate", "measure", "metrics"]
 
 _HOMES = {
-    "Evaluation": "openended.harness.evaluation",
-    "evaluate": "openended.harness.api",
-    "measure": "openended.harness.api",
+    "Evaluation": "openended.harness.app.evaluation",
+    "evaluate": "openended.harness.app.api",
+    "measure": "openended.harness.app.api",
 }
 
 

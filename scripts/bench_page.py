@@ -16,12 +16,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from openended.harness.record import SCHEMA
+from openended.harness.core.signature import digest
+from openended.harness.core.types import Generation
 from openended.harness.report import build_report
-from openended.harness.rows import Row, write_rows
-from openended.harness.signature import digest
-from openended.harness.store import write_manifest
-from openended.harness.types import Generation
+from openended.harness.storage.record import SCHEMA
+from openended.harness.storage.rows import Row, write_rows
+from openended.harness.storage.store import write_manifest
 
 WORDS = [f"{a}{b}" for a in "ba de ki lo mu na pe ro su ti".split() for b in "ck ld m nd r s t x".split()]
 

@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.contract import Metric
-from openended.harness.errors import UndefinedMetric
-from openended.harness.registry import members
-from openended.harness.resampling import Plan, Replicates, combined
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Metric
+from openended.harness.core.registry import members
+from openended.harness.core.resampling import Plan, Replicates, combined
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 

@@ -23,9 +23,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from openended.harness.io import read_json  # noqa: E402
-from openended.harness.rows import Rows  # noqa: E402
-from openended.harness.types import F64  # noqa: E402
+from openended.harness.core.io import read_json  # noqa: E402
+from openended.harness.core.types import F64  # noqa: E402
+from openended.harness.storage.rows import Rows  # noqa: E402
 from openended.metrics.frechet import frechet_distance  # noqa: E402
 from openended.metrics.knn_precision_recall import knn_precision_recall  # noqa: E402
 from openended.metrics.mauve import mauve  # noqa: E402

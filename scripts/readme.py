@@ -16,9 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from openended.harness.contract import Metric  # noqa: E402
-from openended.harness.decoding.base import SamplingDecoder  # noqa: E402
-from openended.harness.registry import members  # noqa: E402
+from openended.harness.core.metric import Metric  # noqa: E402
+from openended.harness.core.registry import members  # noqa: E402
+from openended.harness.decoders.base import SamplingDecoder  # noqa: E402
 
 
 def first_sentence(thing: object) -> str:

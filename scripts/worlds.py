@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.contract import Features, Metric, Side
-from openended.harness.types import F64, I64, NextToken, Ragged
+from openended.harness.core.metric import Features, Metric, Side
+from openended.harness.core.types import F64, I64, NextToken, Ragged
 
 VOCABULARY, TOPICS, DIMENSIONS = 3000, 12, 12
 

@@ -6,11 +6,11 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
-from openended.harness.contract import Task
-from openended.harness.errors import DataError
-from openended.harness.io import file_digest
-from openended.harness.signature import digest
-from openended.harness.types import SourceFile
+from openended.harness.core.errors import DataError
+from openended.harness.core.io import file_digest
+from openended.harness.core.signature import digest
+from openended.harness.core.task import Task
+from openended.harness.core.types import SourceFile
 from openended.tasks.download import Remote, fetch, refuse_missing, verify
 
 

@@ -6,7 +6,8 @@ import re
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from openended.harness.contract import Spec, Tokenizer
+from openended.harness.core.spec import Spec
+from openended.harness.core.task import Tokenizer
 
 PromptUnit = Literal["tokens", "words"]
 _WORD = re.compile(r"\S+")

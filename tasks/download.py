@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from openended.harness.errors import DataError, SpecError
-from openended.harness.io import read_json, write_json
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.io import read_json, write_json
 from openended.harness.models.hub import OURS, switched_off
 
 log = logging.getLogger(__name__)

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.contract import Features, Metric, Need, Side
+from openended.harness.core.metric import Features, Metric, Need, Side
+from openended.harness.core.types import Ragged
 from openended.harness.models.spec import ModelSpec
-from openended.harness.types import Ragged
 
 ROOT = Path(__file__).parents[1]
 
@@ -93,7 +93,7 @@ def openended(*words: str, cwd: Path, verbose: bool = True) -> subprocess.Comple
 
     A test that kills, interrupts or counts processes, or that asks what is imported, needs a process of its own.
     """
-    from openended.harness.cli import main
+    from openended.harness.app.cli import main
 
     out, err = io.StringIO(), io.StringIO()
     code = 0

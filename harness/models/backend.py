@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.contract import Spec, Tokenizer
-from openended.harness.errors import SpecError
-from openended.harness.types import Generation, Json, NextToken, Ragged
+from openended.harness.core.errors import SpecError
+from openended.harness.core.spec import Spec
+from openended.harness.core.task import Tokenizer
+from openended.harness.core.types import Generation, Json, NextToken, Ragged
 
 if TYPE_CHECKING:
-    from openended.harness.decoding.base import Decoder, Prompt, QDecoder
+    from openended.harness.core.runtime import DeviceMap
+    from openended.harness.decoders.base import Decoder, Prompt, QDecoder
     from openended.harness.models.embedder import EmbedderSpec
-    from openended.harness.models.placement import DeviceMap
     from openended.harness.models.spec import ModelSpec
 
 Ability = Literal["generate", "score", "next_token", "states"]

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from openended.harness.errors import DataError, first_line
-from openended.harness.models.bounded import SECONDS, bounded
+from openended.harness.core.errors import DataError, first_line
+from openended.harness.core.signature import digest
+from openended.harness.core.types import Json
+from openended.harness.models.isolated_process import SECONDS, bounded
 from openended.harness.models.tokenizer import own_tokenizer
-from openended.harness.signature import digest
-from openended.harness.types import Json
 
 if TYPE_CHECKING:
     from openended.harness.models.spec import ModelSpec

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.contract import Spec
-from openended.harness.errors import DataError, MissingExtra, SpecError, first_line
+from openended.harness.core.errors import DataError, MissingExtra, SpecError, first_line
+from openended.harness.core.spec import Spec
+from openended.harness.core.types import I64, Json, Ragged
 from openended.harness.models import forward
 from openended.harness.models.backend import Embedded
+from openended.harness.models.check_finite import check_finite
 from openended.harness.models.files import digests, sentence_files
-from openended.harness.models.finite import check_finite
 from openended.harness.models.forward import Advance, ForwardRow, Pool, Pooling
-from openended.harness.types import I64, Json, Ragged
 
 if TYPE_CHECKING:
+    from openended.harness.core.causal_model import CausalModel
     from openended.harness.models.spec import ModelSpec
-    from openended.harness.models.transformers import LanguageModel
 
 log = logging.getLogger(__name__)
 # Texts handed to a batch tokenizer at once: bounds its memory.
@@ -136,7 +136,7 @@ def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: A
 
 
 def embed(
-    lm: LanguageModel,
+    lm: CausalModel,
     spec: EmbedderSpec,
     prompts: Ragged,
     continuations: Ragged,
@@ -162,7 +162,7 @@ def embed(
 
 
 def embed_lengths(
-    lm: LanguageModel,
+    lm: CausalModel,
     spec: EmbedderSpec,
     prompts: Ragged,
     continuations: Ragged,
@@ -199,7 +199,7 @@ def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch
 
 
 def _embed(
-    lm: LanguageModel,
+    lm: CausalModel,
     spec: EmbedderSpec,
     prompts: Ragged,
     continuations: Ragged,
@@ -229,7 +229,7 @@ def _embed(
     return embedded(lm, pool, lengths, limits)
 
 
-def embedded(lm: LanguageModel, pool: Pool, lengths: I64, limits: Sequence[int | None]) -> list[Embedded]:
+def embedded(lm: CausalModel, pool: Pool, lengths: I64, limits: Sequence[int | None]) -> list[Embedded]:
     """Take the vectors of a pass, checked; `lengths` are those of the texts before they were cut."""
     if empty := int((lengths == 0).sum()):
         log.warning("%d of %d texts have no token; the start token stands for each", empty, len(lengths))

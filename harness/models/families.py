@@ -12,14 +12,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from openended.harness.errors import DataError, first_line
-from openended.harness.models.finite import broken
+from openended.harness.core.errors import DataError, first_line
+from openended.harness.models.check_finite import broken
 from openended.harness.models.memory import out_of_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.models.transformers import LanguageModel
+    from openended.harness.core.causal_model import CausalModel
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def rescaled(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
     return logits / division if isinstance(division, (int, float)) else logits
 
 
-def settle(lm: LanguageModel, make: Callable[[Kind], Stepper]) -> Kind:
+def settle(lm: CausalModel, make: Callable[[Kind], Stepper]) -> Kind:
     """Return how the model is run step by step: the first way that agrees with its full pass; found out once.
 
     Args:
@@ -122,7 +122,7 @@ def settle(lm: LanguageModel, make: Callable[[Kind], Stepper]) -> Kind:
     return kind
 
 
-def _settled(lm: LanguageModel, make: Callable[[Kind], Stepper]) -> Kind:
+def _settled(lm: CausalModel, make: Callable[[Kind], Stepper]) -> Kind:
     family = str(lm.model.config.model_type)
     ids, whole = _whole(lm)
     reasons = []
@@ -148,7 +148,7 @@ def _settled(lm: LanguageModel, make: Callable[[Kind], Stepper]) -> Kind:
     raise DataError(f"model {lm.spec.title}: the family {family} cannot be run from left to right: {reasons[-1]}")
 
 
-def _whole(lm: LanguageModel) -> tuple[Tensor, Tensor]:
+def _whole(lm: CausalModel) -> tuple[Tensor, Tensor]:
     """Some tokens (1, t), and the logits of the model's own pass over them (t, V), float32."""
     import torch
 
@@ -163,7 +163,7 @@ def _whole(lm: LanguageModel) -> tuple[Tensor, Tensor]:
     return ids, whole
 
 
-def departure(lm: LanguageModel, runner: Stepper, ids: Tensor, whole: Tensor) -> float:
+def departure(lm: CausalModel, runner: Stepper, ids: Tensor, whole: Tensor) -> float:
     """How far logits of single steps are from those of one pass: their distance over the spread of the pass's logits.
 
     Float32 answers for the worst position; in half precision a position may be off by what rounding does to a

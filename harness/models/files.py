@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from openended.harness.errors import DataError
-from openended.harness.io import file_digest, read_json
-from openended.harness.types import Json
+from openended.harness.core.errors import DataError
+from openended.harness.core.io import file_digest, read_json
+from openended.harness.core.types import Json
 
 INDEX = "model.safetensors.index.json"
 WEIGHTS = ("model.safetensors", INDEX)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.errors import SpecError
+from openended.harness.core.errors import SpecError
+from openended.harness.core.types import F64, I64
 from openended.harness.models.families import body_of
 from openended.harness.models.memory import in_batches
-from openended.harness.types import F64, I64
 
 if TYPE_CHECKING:
     import torch
 
-    from openended.harness.models.transformers import LanguageModel
+    from openended.harness.core.causal_model import CausalModel
 
 Pooling = Literal["last", "first", "mean"]
 Integers = NDArray[np.signedinteger[Any]]
@@ -59,7 +59,7 @@ class Pool:
 
 
 def run(
-    lm: LanguageModel,
+    lm: CausalModel,
     jobs: Sequence[ForwardRow],
     *,
     rows: int,
@@ -98,7 +98,7 @@ def run(
         in_batches(lengths, batch_size, step, advance)
 
 
-def _pad(lm: LanguageModel, batch: Sequence[ForwardRow], *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def _pad(lm: CausalModel, batch: Sequence[ForwardRow], *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
     filler = max(getattr(lm.model.config, "pad_token_id", None) or 0, 0)  # -1 in some configs: none
@@ -112,7 +112,7 @@ def _pad(lm: LanguageModel, batch: Sequence[ForwardRow], *, causal: bool) -> tup
 
 
 def _forward(
-    lm: LanguageModel, ids: torch.Tensor, mask: torch.Tensor, layer: int, *, causal: bool, body: bool
+    lm: CausalModel, ids: torch.Tensor, mask: torch.Tensor, layer: int, *, causal: bool, body: bool
 ) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor | None]:
     """Return ((last states, states of `layer`), logits where the whole model ran)."""
     model = body_of(lm.model) if body and causal else lm.model.base_model if body else lm.model
@@ -159,7 +159,7 @@ def _keep_vectors(pool: Pool, states: torch.Tensor, batch: Sequence[ForwardRow],
 
 
 def _score(
-    lm: LanguageModel, states: torch.Tensor, logits: torch.Tensor | None, batch: Sequence[ForwardRow], nll: F64
+    lm: CausalModel, states: torch.Tensor, logits: torch.Tensor | None, batch: Sequence[ForwardRow], nll: F64
 ) -> None:
     """Write -log p of the scored tokens; logits are made for them alone, a bounded number at a time."""
     import torch
@@ -184,7 +184,7 @@ def _score(
         nll[where[part]] = losses.cpu().numpy()
 
 
-def _head_is_plain(lm: LanguageModel) -> bool:
+def _head_is_plain(lm: CausalModel) -> bool:
     """Say whether logits are the output layer on the last states: some models scale or cap them afterwards."""
     import torch
 

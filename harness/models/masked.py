@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from openended.harness.errors import DataError, first_line
+from openended.harness.core.errors import DataError, first_line
 from openended.harness.models.weights import check_weights
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from openended.harness.types import I64
+from openended.harness.core.types import I64
 
 log = logging.getLogger(__name__)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from openended.harness.errors import MissingExtra
+from openended.harness.core.errors import MissingExtra
 
 if TYPE_CHECKING:
     import torch
-
-DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 
 
 def require_accelerate() -> None:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from openended.harness.errors import DataError, SpecError
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.types import F64, I64, Ragged
 from openended.harness.models import forward
 from openended.harness.models.backend import Embedded
+from openended.harness.models.check_finite import check_finite
 from openended.harness.models.embedder import EmbedderSpec, embedded, read_rows
-from openended.harness.models.finite import check_finite
-from openended.harness.types import F64, I64, Ragged
 
 if TYPE_CHECKING:
-    from openended.harness.models.transformers import LanguageModel
+    from openended.harness.core.causal_model import CausalModel
 
 
 class Reader(Protocol):
@@ -39,7 +39,7 @@ class Reader(Protocol):
 
 
 def token_nll(
-    lm: LanguageModel,
+    lm: CausalModel,
     prompts: Ragged,
     continuations: Ragged,
     *,
@@ -74,7 +74,7 @@ def token_nll(
 
 
 def embed_and_nll(
-    lm: LanguageModel,
+    lm: CausalModel,
     spec: EmbedderSpec,
     prompts: Ragged,
     continuations: Ragged,

@@ -10,7 +10,7 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
-from openended.harness.io import read_json
+from openended.harness.core.io import read_json
 from openended.harness.models.files import INDEX, WEIGHTS
 from openended.harness.models.hub import offline
 from openended.harness.models.spec import ModelSpec

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from openended.harness.errors import DataError, first_line
-from openended.harness.io import read_json
+from openended.harness.core.errors import DataError, first_line
+from openended.harness.core.io import read_json
+from openended.harness.core.registry import register
+from openended.harness.core.types import Json
 from openended.harness.models.backend import Ability, BackendSpec
 from openended.harness.models.families import refusal
 from openended.harness.models.files import TOKENIZERS, WEIGHTS, digests, model_files
 from openended.harness.models.hub import offline
-from openended.harness.registry import register
-from openended.harness.types import Json
 
 if TYPE_CHECKING:
-    from openended.harness.decoding.base import Decoder
+    from openended.harness.decoders.base import Decoder
 
 BUNDLED = "bundled:"
 _NO_HUB = "not in the local cache and the hub is off or out of reach"
@@ -43,7 +43,7 @@ class ModelSpec(BackendSpec):
     """A causal language model by Hugging Face hub id, by folder, or one that comes with the harness."""
 
     name: ClassVar[str] = "transformers"
-    loader: ClassVar[str] = "openended.harness.models.local:load_backend"
+    loader: ClassVar[str] = "openended.harness.backends.transformers:load_backend"
 
     path: str
     """Hub id (`gpt2-large`), folder, or `bundled:docs-s`."""

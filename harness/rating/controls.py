@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.errors import DataError, suggest
+from openended.harness.core.errors import DataError, suggest
 from openended.harness.rating.protocol import AnswerChoice, StudyProtocol
-from openended.metrics._rows import read_rows
+from openended.metrics.judgments.rows import read_rows
 
 
 @dataclass(frozen=True, slots=True)

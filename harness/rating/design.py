@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from openended.harness.errors import SpecError
+from openended.harness.core.errors import SpecError
+from openended.harness.core.rng import stream
 from openended.harness.rating.controls import Control
 from openended.harness.rating.protocol import StudyProtocol
 from openended.harness.rating.texts import Material
-from openended.harness.rng import stream
 
 CONTROL = "control/"
 """Begins the example of a control item."""

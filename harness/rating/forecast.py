@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.errors import UndefinedMetric
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.rng import stream
+from openended.harness.core.types import F64, HUMAN
 from openended.harness.rating.design import StudyDesign
 from openended.harness.rating.protocol import StudyProtocol
 from openended.harness.rating.simulate import forecast_raters
-from openended.harness.rng import stream
-from openended.harness.types import F64, HUMAN
 from openended.metrics.bradley_terry import bradley_terry
 from openended.metrics.huse import huse
 

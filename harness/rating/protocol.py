@@ -9,12 +9,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from openended.harness.contract import Spec
-from openended.harness.errors import DataError, SpecError, suggest
-from openended.harness.exitcodes import one_line
-from openended.harness.options import check_options, fitted, read_options
-from openended.harness.signature import canonical
-from openended.harness.types import Json
+from openended.harness.core.errors import DataError, SpecError, suggest
+from openended.harness.core.exit_codes import one_line
+from openended.harness.core.options import check_options, fitted, read_options
+from openended.harness.core.signature import canonical
+from openended.harness.core.spec import Spec
+from openended.harness.core.types import Json
 
 Outcome = Literal["a", "b", "tie"]
 _MOST_KEYS = 9  # answers are given by the keys 1 to 9

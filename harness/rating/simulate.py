@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.io import write_json
+from openended.harness.core.io import write_json
+from openended.harness.core.rng import stream
+from openended.harness.rating.collect.answers import seal_of
 from openended.harness.rating.design import RatingTask
-from openended.harness.rating.gather.answers import seal_of
 from openended.harness.rating.key import StudyKey
 from openended.harness.rating.protocol import AnswerChoice, StudyProtocol
 from openended.harness.rating.sheet import FORM
-from openended.harness.rng import stream
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,18 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from openended.harness.errors import DataError, SpecError
-from openended.harness.io import open_text
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.io import open_text
+from openended.harness.core.types import HUMAN
 from openended.harness.models.tokenizer import first_words
 from openended.harness.rating.protocol import StudyProtocol
-from openended.harness.report.grids import asked
-from openended.harness.report.page.sources import FILES
-from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import Results, Run, read_results
-from openended.harness.report.read.stored import stored_file
-from openended.harness.report.read.systems import systems_of
-from openended.harness.rows import Rows
-from openended.harness.types import HUMAN
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import Results, Run, read_results
+from openended.harness.results.grids import asked
+from openended.harness.results.stored import ROW_FILES, stored_file
+from openended.harness.results.systems import systems_of
+from openended.harness.storage.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ def _runs(results: Results) -> Iterator[tuple[str, Run]]:
 def _file_of(results: Results, run: Run, stages: Sequence[str]) -> Path | None:
     names = ((name.partition(":")[0], artefact) for name, artefact in run.inputs.items())
     stage, artefact = next(((s, a) for s, a in names if s in stages), ("", ""))
-    return stored_file(run.store, artefact, FILES.get(stage, ""), results.damaged)
+    return stored_file(run.store, artefact, ROW_FILES.get(stage, ""), results.damaged)
 
 
 def _take(path: Path, player: str, prompts: dict[str, str], found: dict[str, dict[str, str]], run: Run) -> int:

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.errors import SpecError
-from openended.harness.io import write_text
-from openended.harness.report.read.layout import Layout, layout_of, load_layout
-from openended.harness.report.swap import swapped_in
+from openended.harness.core.errors import SpecError
+from openended.harness.core.io import write_text
+from openended.harness.core.text import plain_line
+from openended.harness.report.atomic_folder import swapped_in
 from openended.harness.report.tables.table import Table
-from openended.harness.text import plain_line
+from openended.harness.results.layout import Layout, layout_of, load_layout
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from openended.harness.report.read.frame import Results
+    from openended.harness.results.frame import Results
 
 log = logging.getLogger(__name__)
 
@@ -99,9 +99,9 @@ def build_report(
         HarnessError: If there are no runs, a record is broken, a layout or published table is unknown, or values of
             different signatures would stand in one column.
     """
-    from openended.harness.report.read.frame import read_results, write_frame
     from openended.harness.report.tables.abilities import ability_tables
     from openended.harness.report.tables.about import told
+    from openended.harness.results.frame import read_results, write_frame
 
     layouts = _layouts(layout, options)
     results = read_results(paths, where)
@@ -151,9 +151,9 @@ def _layouts(
 
 def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of one layout."""
-    from openended.harness.report.fair.tables import fair_tables
     from openended.harness.report.findings.judge import findings_tables
     from openended.harness.report.tables.agreement import correlation_tables, embedder_tables, spread_tables
+    from openended.harness.report.tables.fair import fair_tables
     from openended.harness.report.tables.selection import NotComparableError, select
     from openended.harness.report.tables.systems import value_tables
     from openended.harness.report.tables.variants import variant_tables

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness import terminal
-from openended.harness.errors import SpecError
-from openended.harness.exitcodes import code_of
+from openended.harness.core import terminal
+from openended.harness.core.errors import SpecError
+from openended.harness.core.exit_codes import code_of
 
 if TYPE_CHECKING:
     from openended.harness.report.build import Report
@@ -30,7 +30,7 @@ Examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
-    from openended.harness.report.read.layout import layout_names
+    from openended.harness.results.layout import layout_names
 
     made = argparse.ArgumentParser(
         prog="openended-report",
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> None:
     from openended.harness.report import build_report
-    from openended.harness.report.grids import asked
+    from openended.harness.results.grids import asked
 
     if args.side_by_side:
         _show(_side_by_side(args), args)
@@ -101,8 +101,8 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _side_by_side(args: argparse.Namespace) -> Report:
-    from openended.harness.report.grids import asked
     from openended.harness.report.side_by_side import build_side_by_side
+    from openended.harness.results.grids import asked
 
     wanted = [asked([path], Path(args.outputs)) for path in args.paths]
     names = [one.name for one in wanted]

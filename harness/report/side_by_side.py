@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from openended.harness.errors import SpecError
+from openended.harness.core.errors import SpecError
+from openended.harness.core.signature import signature_difference
+from openended.harness.report.atomic_folder import swapped_in
 from openended.harness.report.build import FILES, Report, write_table
-from openended.harness.report.read.axes import in_order
-from openended.harness.report.read.fold import Folded, fold
-from openended.harness.report.read.frame import Results, read_results
-from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import human_value, systems_of
-from openended.harness.report.read.tidy import INTERNAL
-from openended.harness.report.swap import swapped_in
 from openended.harness.report.tables.about import listed
 from openended.harness.report.tables.selection import wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
-from openended.harness.signature import signature_difference
+from openended.harness.results.axes import in_order
+from openended.harness.results.fold import Folded, fold
+from openended.harness.results.frame import Results, read_results
+from openended.harness.results.layout import Layout
+from openended.harness.results.systems import human_value, systems_of
+from openended.harness.results.tidy import INTERNAL
 
 JOIN = " · "  # between a report's name and a system's
 MISSING = "Not in this report."

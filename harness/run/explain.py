@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.io import write_text
-from openended.harness.record import EXPLAIN
-from openended.harness.rows import Rows
-from openended.harness.run.artefacts import load_result_arrays
+from openended.harness.core.io import write_text
+from openended.harness.core.types import Json
+from openended.harness.run.artifact_files import load_result_arrays
+from openended.harness.run.artifacts import Source
 from openended.harness.run.measure import Measured
-from openended.harness.run.steps import Source
-from openended.harness.types import Json
+from openended.harness.storage.record import EXPLAIN
+from openended.harness.storage.rows import Rows
 
 _NAMED = 20  # texts of a line
 

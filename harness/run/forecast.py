@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import cast
 
+from openended.harness.core.signature import canonical, digest
 from openended.harness.models.backend import BackendSpec
 from openended.harness.models.sizes import ModelSize, model_size
 from openended.harness.models.spec import ModelSpec
+from openended.harness.run.artifacts import Planned
 from openended.harness.run.pipeline import Outcome
 from openended.harness.run.rates import Rates, Sure
 from openended.harness.run.settings import Settings
-from openended.harness.run.steps import Planned
-from openended.harness.signature import canonical, digest
 
 PASSES = {"score": "scorer", "embed": "embedder", "next_token": "model"}  # stage → whose model reads the texts
 # Bytes a token of generations and scores, and a text of embeddings, as the store keeps them: texts and ids, float64,
@@ -76,7 +77,7 @@ class Forecast:
         roles: dict[str, BackendSpec | None] = {"model": s.model if s.generations is None else None, "scorer": s.scorer}
         roles["embedder"] = s.embedder.model_spec() if s.embedder is not None else None
         if s.decoder is not None and s.generations is None:
-            roles |= dict(s.decoder.companions())
+            roles |= cast("dict[str, BackendSpec]", dict(s.decoder.companions()))
         used = {need.by for metric in s.metrics for need in metric.needs()} | {"model"}
         used |= {"embedder"} if any(n.kind == "embeddings" for m in s.metrics for n in m.needs()) else set()
         for role, spec in roles.items():

@@ -7,16 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from openended.harness.decoding.base import Decoder
-from openended.harness.errors import SpecError
+from openended.harness.core.errors import SpecError
+from openended.harness.core.progress import progress
+from openended.harness.core.signature import canonical, digest
+from openended.harness.decoders.base import Decoder
 from openended.harness.models.spec import ModelSpec
-from openended.harness.progress import progress
-from openended.harness.rows import write_rows
-from openended.harness.run import artefacts as stages
-from openended.harness.run.examples import Drawn, tokenizer_of
+from openended.harness.run import artifact_files as stages
+from openended.harness.run.artifacts import Source, Steps
+from openended.harness.run.dataset import Drawn, tokenizer_of
 from openended.harness.run.settings import Settings
-from openended.harness.run.steps import Source, Steps
-from openended.harness.signature import canonical, digest
+from openended.harness.storage.rows import write_rows
 
 
 def generate(settings: Settings, steps: Steps, drawn: Drawn, decoder: Decoder | None) -> Source:
@@ -71,13 +71,14 @@ def generate(settings: Settings, steps: Steps, drawn: Drawn, decoder: Decoder | 
 
 def take_in(settings: Settings, steps: Steps, drawn: Drawn) -> Source:
     """Take the generations of a file, or of a system that the task itself holds, as the system under test."""
-    from openended.harness.published.loose import import_loose
-    from openended.harness.published.pairing import import_rows, import_texts
-    from openended.harness.published.sources import file_fingerprint, resolve
+    from openended.harness.imported.pairing import import_rows, import_texts
+    from openended.harness.imported.sources import file_fingerprint
+    from openended.harness.imported.unpaired import import_loose
+    from openended.tasks.published_generations import find_generations
 
     name, length = str(settings.generations), settings.max_new_tokens
     own = settings.task.own_system(name)
-    found = None if own else steps.ask(lambda: resolve(name, fetch=not steps.plan_only))
+    found = None if own else steps.ask(lambda: find_generations(name, fetch=not steps.plan_only))
     path = found or Path(name)
     if own is not None:
         file = digest([drawn.fingerprint, name]) if drawn.fingerprint else None

@@ -11,20 +11,21 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from openended.harness.contract import Metric, Need, Spec
-from openended.harness.decoding.base import Decoder
-from openended.harness.io import file_digest
+from openended.harness.core.io import file_digest
+from openended.harness.core.metric import Metric, Need
+from openended.harness.core.signature import IDENTITY, canonical, digest, digest_of_columns
+from openended.harness.core.spec import Spec
+from openended.harness.core.types import Json
+from openended.harness.decoders.base import Decoder
+from openended.harness.imported.files import kind_of
 from openended.harness.models.backend import BackendSpec
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.published.files import kind_of
-from openended.harness.rows import Rows
-from openended.harness.run.artefacts import HUMAN_ROWS
-from openended.harness.run.judges import TOY, counts_tokens, cut_by_words, is_toy, tokens_fact
+from openended.harness.run.artifact_files import HUMAN_ROWS
+from openended.harness.run.artifacts import Source
+from openended.harness.run.scoring_models import TOY, counts_tokens, cut_by_words, is_toy, tokens_fact
 from openended.harness.run.settings import Settings
-from openended.harness.run.steps import Source
-from openended.harness.signature import IDENTITY, canonical, digest, digest_of_columns
-from openended.harness.store import Entry
-from openended.harness.types import Json
+from openended.harness.storage.rows import Rows
+from openended.harness.storage.store import Entry
 
 SHORT = 6  # hexadecimal digits of a digest in a signature, for people
 LONG = 12  # of a digest in an axis
@@ -180,12 +181,13 @@ def _options(role: str, spec: Spec, without: Iterable[str] = ()) -> dict[str, Js
 
 def _generations(s: Settings, fingerprint: str | None) -> str:
     """Digest of the imported texts, wherever their file lies."""
-    from openended.harness.published.sources import file_fingerprint, resolve
+    from openended.harness.imported.sources import file_fingerprint
+    from openended.tasks.published_generations import find_generations
 
     name = str(s.generations)
     if s.task.own_system(name) is not None:
         return digest([fingerprint, name])
-    return file_fingerprint(resolve(name, fetch=False))
+    return file_fingerprint(find_generations(name, fetch=False))
 
 
 def _short(text: str | None) -> str | None:

@@ -7,19 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from openended.harness.errors import DataError, UndefinedMetric
-from openended.harness.registry import members
-from openended.harness.run import artefacts as stages
+from openended.harness.core.errors import DataError, UndefinedMetric
+from openended.harness.core.registry import members
+from openended.harness.core.signature import canonical
+from openended.harness.run import artifact_files as stages
+from openended.harness.run.artifacts import Steps
 from openended.harness.run.identity import columns_fact
 from openended.harness.run.measure import Measured, judgments_digest
 from openended.harness.run.pipeline import Outcome, write_record
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.harness.run.steps import Steps
-from openended.harness.signature import canonical
-from openended.metrics._judgment_metric import JudgmentMetric
-from openended.metrics._raters import SIMULATED
-from openended.metrics._rows import read_rows
+from openended.metrics.judgments.metric import JudgmentMetric
+from openended.metrics.judgments.raters import SIMULATED
+from openended.metrics.judgments.rows import read_rows
 
 
 def fed_by_file(settings: Settings, overrides: Sequence[str]) -> Settings:

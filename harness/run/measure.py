@@ -12,21 +12,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from openended.harness.contract import Features, Metric, Need
-from openended.harness.errors import DataError, HarnessError, UndefinedMetric, first_line
-from openended.harness.io import file_digest
-from openended.harness.record import ResultRow
-from openended.harness.resampling import MOST, Plan, Replicates
-from openended.harness.rows import Rows
-from openended.harness.run import artefacts as stages
-from openended.harness.run.featurize import Featurizer
+from openended.harness.core.errors import DataError, HarnessError, UndefinedMetric, first_line
+from openended.harness.core.io import file_digest
+from openended.harness.core.metric import Features, Metric, Need
+from openended.harness.core.resampling import MOST, Plan, Replicates
+from openended.harness.core.signature import canonical, digest, signature
+from openended.harness.core.types import HUMAN, MetricResult
+from openended.harness.run import artifact_files as stages
+from openended.harness.run.artifacts import Source
+from openended.harness.run.features import Featurizer
 from openended.harness.run.identity import facts
-from openended.harness.run.steps import Source
-from openended.harness.signature import canonical, digest, signature
-from openended.harness.types import HUMAN, MetricResult
-from openended.metrics._raters import SIMULATED
-from openended.metrics._rows import ReadsFile
-from openended.metrics._two_sample import TwoSample
+from openended.harness.storage.record import ResultRow
+from openended.harness.storage.rows import Rows
+from openended.metrics.families.two_sample import TwoSample
+from openended.metrics.judgments.raters import SIMULATED
+from openended.metrics.judgments.rows import ReadsFile
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """What featurize does with models: each function passes one model over one source.
 
-Nothing here knows keys or the store; `openended.harness.run.featurize` decides what has to be made.
+Nothing here knows keys or the store; `openended.harness.run.features` decides what has to be made.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.contract import Scope
-from openended.harness.decoding.base import QDecoder
-from openended.harness.errors import SpecError
+from openended.harness.core.errors import SpecError
+from openended.harness.core.metric import Scope
+from openended.harness.core.progress import progress
+from openended.harness.core.types import Ragged
+from openended.harness.decoders.base import QDecoder
 from openended.harness.models.backend import BackendSpec, Embedded
 from openended.harness.models.embedder import EmbedderSpec, embed, embed_lengths, embed_texts
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import pair_ids, token_ids, tokenizer_digest, word_ids
-from openended.harness.progress import progress
-from openended.harness.rows import Rows, join_ragged
-from openended.harness.run import artefacts as stages
+from openended.harness.run import artifact_files as stages
+from openended.harness.run.artifacts import Build, Source
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.harness.run.steps import Build, Source
-from openended.harness.types import Ragged
+from openended.harness.storage.rows import Rows, join_ragged
 
 if TYPE_CHECKING:
     from openended.harness.models.backend import Backend

@@ -10,27 +10,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from openended.harness.contract import Metric, Need
-from openended.harness.decoding.base import Decoder
-from openended.harness.errors import DataError
-from openended.harness.io import to_json
-from openended.harness.provenance import git_state, hardware, package_versions
-from openended.harness.record import RunRecord, read_record, save_record
-from openended.harness.rows import Rows
-from openended.harness.run.examples import Drawn, draw
+from openended.harness.core.errors import DataError
+from openended.harness.core.io import to_json
+from openended.harness.core.metric import Metric, Need
+from openended.harness.core.signature import canonical, digest
+from openended.harness.core.text import shareable
+from openended.harness.core.types import Json, Ragged
+from openended.harness.decoders.base import Decoder
+from openended.harness.run.artifacts import Planned, Source, Steps
+from openended.harness.run.dataset import Drawn, draw
 from openended.harness.run.explain import write_explanations
-from openended.harness.run.featurize import FOR_DECODER, Featurizer
+from openended.harness.run.features import FOR_DECODER, Featurizer
 from openended.harness.run.generate import generate, take_in
 from openended.harness.run.identity import axes
-from openended.harness.run.judges import human_need, out_of_domain, remarks
 from openended.harness.run.measure import Measure, Measured, System, needs_of_texts
+from openended.harness.run.scoring_models import human_need, out_of_domain, remarks
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.harness.run.steps import Planned, Source, Steps
-from openended.harness.signature import canonical, digest
-from openended.harness.store import Entry
-from openended.harness.text import shareable
-from openended.harness.types import Json, Ragged
+from openended.harness.storage.provenance import git_state, hardware, package_versions
+from openended.harness.storage.record import RunRecord, read_record, save_record
+from openended.harness.storage.rows import Rows
+from openended.harness.storage.store import Entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from openended.harness.errors import DataError, HarnessError
-from openended.harness.io import read_json
+from openended.harness.core.errors import DataError, HarnessError
+from openended.harness.core.io import read_json
+from openended.harness.core.signature import digest
 from openended.harness.models.backend import BackendSpec
 from openended.harness.models.sizes import model_size
 from openended.harness.models.spec import BUNDLED, ModelSpec, bundled_models
-from openended.harness.signature import digest
-from openended.harness.store import MANIFEST
+from openended.harness.storage.store import MANIFEST
 
 Sure = Literal["measured", "scaled", "unknown"]
 MOST = 2000  # entries of a stage that are read

@@ -8,18 +8,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.contract import Side, Tokenizer
+from openended.harness.core.metric import Side
+from openended.harness.core.runtime import Runtime
+from openended.harness.core.signature import digest
+from openended.harness.core.task import Tokenizer
+from openended.harness.models.loaded import LoadedModels
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import load_tokenizer, tokenizer_digest
-from openended.harness.run.loaded import LoadedModels
-from openended.harness.run.settings import Runtime
-from openended.harness.signature import digest
-from openended.harness.store import Store
+from openended.harness.storage.store import Store
 
 if TYPE_CHECKING:
+    from openended.harness.backends.ray.cluster import Cluster
     from openended.harness.models.backend import Backend, BackendSpec
     from openended.harness.models.embedder import EmbedderSpec
-    from openended.harness.run.engine.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -94,8 +95,8 @@ class Session(LoadedModels):
         return super().embedder(spec, runtime)
 
     def _spread(self, spec: ModelSpec | EmbedderSpec, runtime: Runtime) -> Backend:
-        from openended.harness.run.engine.cluster import Cluster
-        from openended.harness.run.engine.spread import spread
+        from openended.harness.backends.ray.backend import spread
+        from openended.harness.backends.ray.cluster import Cluster
 
         shape = replace(
             runtime, engine="ray", batch_size=1, feature_batch_size=1, flush_seconds=0.0, locking=True, progress=False

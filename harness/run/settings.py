@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
-from openended.harness.contract import Metric, Spec, Task
-from openended.harness.decoding.base import Decoder
-from openended.harness.errors import MissingExtra, SpecError, suggest
+from openended.harness.core.errors import SpecError, suggest
+from openended.harness.core.metric import Metric
+from openended.harness.core.registry import build, construct
+from openended.harness.core.resampling import COUNT
+from openended.harness.core.runtime import Runtime
+from openended.harness.core.signature import canonical
+from openended.harness.core.spec import Spec
+from openended.harness.core.task import Task
+from openended.harness.core.types import Json
+from openended.harness.decoders.base import Decoder
 from openended.harness.models.backend import BackendSpec
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.placement import DeviceMap
 from openended.harness.models.spec import BUNDLED, ModelSpec
-from openended.harness.registry import build, construct
-from openended.harness.resampling import COUNT
-from openended.harness.signature import canonical
-from openended.harness.types import Json
 
 AUTO = "auto"  # path of a judge that is chosen by the task
 HOME = "docs"  # the task that the bundled models were trained for, and judge
@@ -28,84 +28,6 @@ _JUDGE = f"{BUNDLED}docs-m"
 # Config keys of the tree that are not settings of a run: Hydra's own composition.
 _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
 _NAME = "name"  # of the runs; becomes `experiment`
-
-
-_ADDRESS = re.compile(r"(?!.*://)\S+:\d{1,5}")
-_DEVICE = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d{1,3})?")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Runtime(Spec):
-    """How a run is carried out; can change no number, so it enters no key."""
-
-    name: ClassVar[str] = "runtime"
-
-    device: str = "auto"
-    """`auto` (cuda, then mps, then cpu), `cpu`, `mps`, `cuda` or `cuda:<number>`."""
-    device_map: DeviceMap | None = None
-    """Spreads each causal model over all devices by accelerate (extra `large`), for models that no device holds."""
-    batch_size: int = 64
-    """Rows generated at a time; halved when memory runs out."""
-    feature_batch_size: int = 64
-    """Rows embedded or scored at a time on an accelerator; on a CPU their number is fixed, see `passes.CPU_ROWS`."""
-    flush_seconds: float = 3.0
-    """Finished generations are written at least this often: what a kill can cost."""
-    threads: int | None = None
-    """CPU threads of the numerical libraries; null leaves them as they are."""
-    engine: Literal["local", "ray"] | None = None
-    """Who runs the models: this process, or workers on the GPUs and machines of a Ray cluster (extra `ray`); null: ray
-    where one of the next three options is given."""
-    workers: int | None = None
-    """Workers of the engine `ray`, each with its own copy of the models; null: one a GPU, else one a machine."""
-    gpus_per_worker: float | None = None
-    """GPUs of each; a part of one is shared. null: 1 where the cluster has GPUs, else 0."""
-    ray_address: str | None = None
-    """The cluster: `auto` (the one that this machine is part of), `host:port`, or null: one on this machine alone."""
-    keep_models: int = 4
-    """Models kept loaded between the jobs of one process: as many as a run has at most (under test, scorer, embedder,
-    amateur). The jobs of one model stand side by side in a grid, so none is loaded twice."""
-    locking: bool = True
-    """File locks in the store; switch off on file systems that have none."""
-    on_error: Literal["continue", "stop"] = "continue"
-    """What a grid does after a job failed."""
-    progress: bool = True
-    """Progress bars."""
-
-    @property
-    def spread(self) -> bool:
-        """True where workers run the models."""
-        return self.engine == "ray" if self.engine is not None else bool(self._of_workers())
-
-    def _of_workers(self) -> list[str]:
-        """The options about workers that are given."""
-        return [name for name in ("workers", "gpus_per_worker", "ray_address") if getattr(self, name) is not None]
-
-    def check(self) -> None:
-        """Sizes and counts are positive."""
-        self.require(self.batch_size >= 1, "batch_size", "1 or more")
-        self.require(self.feature_batch_size >= 1, "feature_batch_size", "1 or more")
-        self.require(self.keep_models >= 1, "keep_models", "1 or more")
-        self.require(self.flush_seconds >= 0, "flush_seconds", "0 or more")
-        self.require(bool(_DEVICE.fullmatch(self.device)), "device", "auto, cpu, mps, cuda or cuda:<number>")
-        whole = self.device_map is None or self.device == "auto"
-        self.require(whole, "device_map", "null where a device is given (device=auto leaves the choice)")
-        self.require(self.threads is None or self.threads >= 1, "threads", "1 or more, or null")
-        if self.spread:
-            self._check_ray()
-        elif given := self._of_workers():
-            self.require(False, given[0], "null with engine=local, which has no workers (engine=ray has)")
-
-    def _check_ray(self) -> None:
-        self.require(self.workers is None or self.workers >= 1, "workers", "1 or more, or null")
-        gpus = self.gpus_per_worker
-        fits = gpus is None or 0 <= gpus < 1 or gpus == int(gpus) >= 1
-        self.require(fits, "gpus_per_worker", "a whole number, a part of 1, or null")
-        self.require(":" not in self.device, "device", "auto, cpu or cuda with engine=ray, which gives out the GPUs")
-        address = self.ray_address
-        named = address is None or address == "auto" or bool(_ADDRESS.fullmatch(address))
-        self.require(named, "ray_address", "auto, host:port or null")
-        if find_spec("ray") is None:
-            raise MissingExtra("ray", "ray")
 
 
 @dataclass(frozen=True, kw_only=True)

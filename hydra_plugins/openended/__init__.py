@@ -1,9 +1,9 @@
 """Where Hydra looks for what this project adds to it: re-exports only."""
 
-from openended.harness.hydra_app.launchers import Joblib, Submitit
-from openended.harness.hydra_app.plugins import OtherPackages
-from openended.harness.hydra_app.ray_launcher import Ray
-from openended.harness.hydra_app.search.sweeper import OptunaSweeper
-from openended.harness.hydra_app.sweeper import Union
+from openended.harness.app.hydra.launchers import Joblib, Submitit
+from openended.harness.app.hydra.plugins import OtherPackages
+from openended.harness.app.hydra.ray_launcher import Ray
+from openended.harness.app.hydra.search.sweeper import OptunaSweeper
+from openended.harness.app.hydra.sweeper import Union
 
 __all__ = ["Joblib", "OptunaSweeper", "OtherPackages", "Ray", "Submitit", "Union"]

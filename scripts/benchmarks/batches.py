@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from openended.harness.decoding.base import Decoder
-from openended.harness.decoding.loop import Prompt, generate
-from openended.harness.decoding.truncation import Greedy, Nucleus
+from openended.harness.decoders.base import Decoder
+from openended.harness.decoders.sampling import Greedy, Nucleus
+from openended.harness.generation.generate import Prompt, generate
 from openended.harness.models.forward import ForwardRow, Pool
 from openended.harness.models.forward import run as forward
 from openended.harness.models.transformers import LanguageModel, ModelSpec, TextTokenizer

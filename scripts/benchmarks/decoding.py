@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from openended.harness.decoding.base import Decoder, QDecoder
-from openended.harness.decoding.loop import Prompt, generate
-from openended.harness.decoding.search import Beam
-from openended.harness.decoding.statistics import LogitChunk, QTable, TextPosition
-from openended.harness.decoding.teacher import CHUNK_CPU, _score_all
-from openended.harness.decoding.truncation import Ancestral, Greedy, Nucleus, TopK
+from openended.harness.core.types import Ragged
+from openended.harness.decoders.base import Decoder, QDecoder
+from openended.harness.decoders.q_statistics import LogitChunk, QTable, TextPosition
+from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, TopK
+from openended.harness.generation.beam_search import Beam
+from openended.harness.generation.generate import Prompt, generate
+from openended.harness.generation.teacher_forcing import CHUNK_CPU, _score_all
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import LanguageModel, load_model
-from openended.harness.types import Ragged
 from openended.metrics.eps_ppl import eps_ppl
 from openended.metrics.jensen_shannon import jensen_shannon
 from openended.metrics.sparsemax_score import sparsemax_score

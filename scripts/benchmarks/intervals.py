@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.contract import Features, Metric
-from openended.harness.registry import members
-from openended.harness.resampling import Plan
+from openended.harness.core.metric import Features, Metric
+from openended.harness.core.registry import members
+from openended.harness.core.resampling import Plan
 from scripts.benchmarks._work import Work
 
 N = 2000

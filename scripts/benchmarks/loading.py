@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.rows import Rows
-from openended.harness.run import artefacts as stages
+from openended.harness.run import artifact_files as stages
+from openended.harness.storage.rows import Rows
 from openended.tasks.webtext import WebText
 from scripts.benchmarks._work import Work
 

@@ -88,7 +88,7 @@ def systems() -> tuple[np.ndarray, np.ndarray]:
 
 def ours_correlation(data: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
     """Correlate with all orders and no interval."""
-    from openended.metrics._correlation import correlate
+    from openended.metrics.correlation import correlate
 
     found = correlate(*data, draws=0)
     return {"value": found.value, "p": found.p_value}

@@ -71,7 +71,7 @@ def grid_folder() -> str:
 
 def grid(folder: str) -> dict[str, Any]:
     """Run 4 decoders × 3 seeds on `docs` in this process; returns the seconds of the stages and of the whole."""
-    from openended.harness.cli import main
+    from openended.harness.app.cli import main
 
     started = time.perf_counter()
     sys.argv = ["openended", *GRID, f"outputs_dir={folder}"]

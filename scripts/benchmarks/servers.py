@@ -10,10 +10,10 @@ import threading
 import time
 from typing import Any
 
-from openended.harness.decoding.base import Prompt
-from openended.harness.decoding.truncation import Nucleus
-from openended.harness.models.openai import ServerSpec
-from openended.harness.models.servers.backend import ServerBackend
+from openended.harness.backends.openai.backend import ServerBackend
+from openended.harness.backends.openai.spec import ServerSpec
+from openended.harness.decoders.base import Prompt
+from openended.harness.decoders.sampling import Nucleus
 from scripts.benchmarks._work import Work
 
 ROWS, AT_ONCE, NEW, STEP = 512, 64, 128, 0.01

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.types import Ragged
-from openended.metrics._ngram_statistics import corpus_entropy, entropy_by_text, self_repetition_by_text
-from openended.metrics._ngrams import index_of
+from openended.harness.core.types import Ragged
+from openended.metrics._ngrams.index import index_of
+from openended.metrics._ngrams.statistics import corpus_entropy, entropy_by_text, self_repetition_by_text
 from openended.metrics.distinct_n import distinct_n
 from openended.metrics.repetition import diversity, loop_rate, seq_rep_n
 from openended.metrics.self_bleu import bleu_by_text, self_bleu

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.decoding.base import Prompt
-from openended.harness.decoding.truncation import Nucleus
+from openended.harness.backends.ray.backend import SpreadBackend, elsewhere, spread
+from openended.harness.backends.ray.cluster import Cluster
+from openended.harness.core.runtime import Runtime
+from openended.harness.core.types import Generation, Ragged
+from openended.harness.decoders.base import Prompt
+from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec
-from openended.harness.run.engine.cluster import Cluster
-from openended.harness.run.engine.spread import SpreadBackend, elsewhere, spread
-from openended.harness.run.settings import Runtime
-from openended.harness.types import Generation, Ragged
 from scripts.benchmarks._work import Work
 
 MODEL = ModelSpec(path="bundled:docs-m")

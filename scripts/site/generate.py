@@ -13,8 +13,8 @@ from pathlib import Path
 
 import mkdocs_gen_files
 
-from openended.harness.catalogue import choices, own_choices, source
-from openended.harness.registry import members
+from openended.harness.core.catalogue import choices, own_choices, source
+from openended.harness.core.registry import members
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -23,11 +23,11 @@ from typing import Any
 
 from hydra import initialize_config_module
 
-from openended.harness import owner
-from openended.harness.errors import HarnessError
+from openended.harness.core import temporary_files
+from openended.harness.core.errors import HarnessError
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
-from openended.harness.store import Store
+from openended.harness.storage.store import Store
 from tests.campaign.fuzz import one_input
 from tests.campaign.grids import grids
 from tests.campaign.world import Tally, World
@@ -46,7 +46,7 @@ def kills(world: World, count: int, draw: random.Random) -> Tally:
             os.waitpid(child, 0)
             if number % 4 == 3 or number == count - 1:
                 assert world.run(out) == calm, "another result"
-                owner.sweep_once.cache_clear()
+                temporary_files.sweep_once.cache_clear()
                 world.run(out, "seed=1")
                 assert not _litter(world.folder / out), f"litter: {_litter(world.folder / out)}"
                 shutil.rmtree(world.folder / out)
@@ -193,7 +193,7 @@ def _swap(one: Path, other: Path) -> None:
 
 
 def _litter(out: Path) -> list[str]:
-    return [p.name for p in out.rglob("*") if owner.MARK in p.name]
+    return [p.name for p in out.rglob("*") if temporary_files.MARK in p.name]
 
 
 def _seconds(work: Callable[[], Any]) -> float:

@@ -14,19 +14,19 @@ from typing import Any
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 
-from openended.harness.errors import HarnessError
-from openended.harness.exitcodes import one_line
-from openended.harness.hydra_app.job import settings_of
-from openended.harness.hydra_app.show import composing
-from openended.harness.hydra_app.trust import guard
+from openended.harness.app.hydra.job import settings_of
+from openended.harness.app.hydra.show import composing
+from openended.harness.app.hydra.trust import guard
+from openended.harness.core.errors import HarnessError
+from openended.harness.core.exit_codes import one_line
+from openended.harness.imported.formats import read_generations
 from openended.harness.models.spec import ModelSpec
-from openended.harness.published.forms import read_generations
-from openended.harness.record import RunRecord, read_record, save_record
 from openended.harness.run.pipeline import plan
 from openended.harness.run.session import Session
-from openended.harness.store import Store
-from openended.metrics._comparisons import read_comparisons
-from openended.metrics._judgments import read_judgments
+from openended.harness.storage.record import RunRecord, read_record, save_record
+from openended.harness.storage.store import Store
+from openended.metrics.judgments.comparisons import read_comparisons
+from openended.metrics.judgments.ratings import read_judgments
 from openended.tasks.jsonl import JsonLines
 
 VALUES = (

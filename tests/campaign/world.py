@@ -12,12 +12,12 @@ from typing import Any
 from hydra import compose
 from omegaconf import OmegaConf
 
-from openended.harness.io import read_json
+from openended.harness.core.io import read_json
 from openended.harness.report import build_report
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings, settings_from
-from openended.harness.store import Store
+from openended.harness.storage.store import Store
 from tests.helpers import tiny_model, write_jsonl
 
 FACTS = ("manifest.json",)  # hold times

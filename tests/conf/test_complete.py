@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from openended.harness.names import metric_names
-from openended.harness.registry import members
-from openended.harness.signature import canonical
+from openended.harness.core.names import metric_names
+from openended.harness.core.registry import members
+from openended.harness.core.signature import canonical
 
 CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
-CLASSES = {"runtime": "openended.harness.run.settings.Runtime"}  # the one group whose YAML names no class
+CLASSES = {"runtime": "openended.harness.core.runtime.Runtime"}  # the one group whose YAML names no class
 NOTHING = {("scorer", "none"), ("embedder", "none")}
 SETS = ("all", "diversity", "paper", "text", "two_sample")  # of metrics
 FILES = [

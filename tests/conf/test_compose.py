@@ -9,7 +9,7 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from openended.harness.errors import SpecError
+from openended.harness.core.errors import SpecError
 from openended.harness.run.settings import settings_from
 
 CONF = Path(__file__).parents[2] / "conf"

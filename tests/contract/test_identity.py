@@ -8,21 +8,22 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from openended.harness.contract import Spec
-from openended.harness.errors import SpecError
+from openended.harness.backends.openai.spec import ServerSpec
+from openended.harness.core.errors import SpecError
+from openended.harness.core.registry import members
+from openended.harness.core.runtime import Runtime
+from openended.harness.core.signature import signature
+from openended.harness.core.spec import Spec
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.openai import ServerSpec
 from openended.harness.models.transformers import ModelSpec
-from openended.harness.registry import members
-from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import read_results
-from openended.harness.report.read.layout import load_layout
-from openended.harness.report.read.systems import systems_of
 from openended.harness.report.tables.systems import value_tables
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import read_results
+from openended.harness.results.layout import load_layout
+from openended.harness.results.systems import systems_of
 from openended.harness.run.identity import axes
-from openended.harness.run.settings import Runtime, Settings
-from openended.harness.signature import signature
-from openended.harness.store import Recipe
+from openended.harness.run.settings import Settings
+from openended.harness.storage.store import Recipe
 from tests.harness.report.synthetic import result, write_run
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

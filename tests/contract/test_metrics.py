@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import yaml
 
-from openended.harness.contract import Features, Metric, Need, Side
-from openended.harness.errors import SpecError, UndefinedMetric
-from openended.harness.registry import build, members
-from openended.harness.signature import canonical, signature
-from openended.harness.types import NextToken, Ragged
+from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.harness.core.metric import Features, Metric, Need, Side
+from openended.harness.core.registry import build, members
+from openended.harness.core.signature import canonical, signature
+from openended.harness.core.types import NextToken, Ragged
 
 ROOT = Path(__file__).parents[2]
 METRICS = members("metric")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from openended.harness.catalogue import own_choices
-from openended.harness.registry import members
+from openended.harness.core.catalogue import own_choices
+from openended.harness.core.registry import members
 
 DOCS = Path(__file__).parents[2] / "docs"
 METRICS = sorted(set(members("metric")) & set(own_choices("metric")))

@@ -12,17 +12,17 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from openended.harness.contract import Need, Side
-from openended.harness.errors import DataError, SpecError
-from openended.harness.io import read_json
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.io import read_json
+from openended.harness.core.metric import Need, Side
 from openended.harness.models.spec import ModelSpec, bundled_models
-from openended.harness.rows import Rows
-from openended.harness.run import artefacts as stages
+from openended.harness.run import artifact_files as stages
+from openended.harness.run.artifacts import Source, Steps
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from
-from openended.harness.run.steps import Source, Steps
-from openended.harness.store import Store
+from openended.harness.storage.rows import Rows
+from openended.harness.storage.store import Store
 from tests.helpers import write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")

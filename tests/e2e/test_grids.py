@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from openended.harness.errors import SpecError
-from openended.harness.hydra_app import job
+from openended.harness.app.hydra import job
+from openended.harness.core.errors import SpecError
 from tests.helpers import ROOT, openended
 
 LAUNCHERS = {

@@ -10,15 +10,15 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from openended.harness.errors import SpecError
-from openended.harness.io import read_json
+from openended.harness.core.errors import SpecError
+from openended.harness.core.io import read_json
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import bundled_models
 from openended.harness.models.transformers import LanguageModel
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from
-from openended.harness.store import Store
+from openended.harness.storage.store import Store
 from tests.helpers import write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-m" not in bundled_models(), reason="the bundled model is not there")

@@ -11,15 +11,15 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
 
-from openended.harness.errors import SpecError
+from openended.harness.core.errors import SpecError
 from openended.harness.report.build import build_report
-from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import read_results
-from openended.harness.report.read.systems import systems_of
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import read_results
+from openended.harness.results.systems import systems_of
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from
-from openended.harness.store import Store
+from openended.harness.storage.store import Store
 from tests.helpers import tiny_model, write_jsonl
 
 TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a while in the warm sun of the afternoon. "

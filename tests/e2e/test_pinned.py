@@ -52,7 +52,7 @@ def processor() -> dict[str, str]:
 
 def measured(cwd: Path) -> dict[str, Any]:
     """Digest of the texts, and every value of both sides, by decoder."""
-    from openended.harness.rows import Rows
+    from openended.harness.storage.rows import Rows
 
     done = openended("-m", f"decoder={','.join(DECODERS)}", *WORDS, cwd=cwd)
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.rows import Rows
+from openended.harness.storage.rows import Rows
 from tests.helpers import ROOT, openended, write_jsonl
 
 WORDS = (
@@ -249,7 +249,7 @@ def test_failed_jobs_are_told_at_the_end_and_do_not_stop_the_others(tmp_path, te
 def test_help_and_plan_import_nothing_heavy():
     code = (
         "import sys; sys.argv = ['openended', 'plan_only=true', 'task=jsonl', 'task.path=x.jsonl']\n"
-        "from openended.harness.cli import main\n"
+        "from openended.harness.app.cli import main\n"
         "try:\n    main()\nexcept SystemExit as e:\n    pass\n"
         "print([m for m in ('torch', 'transformers', 'datasets', 'faiss', 'sklearn', 'pandas', 'matplotlib') if m in sys.modules])"
     )

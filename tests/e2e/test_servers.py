@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from openended.harness.signature import parse_signature
-from tests.harness.models.servers.fake import ID, KEY, Fake, Fault, served
+from openended.harness.core.signature import parse_signature
+from tests.harness.backends.openai.fake import ID, KEY, Fake, Fault, served
 from tests.helpers import openended, write_jsonl
 
 WORDS = (

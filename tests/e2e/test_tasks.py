@@ -11,14 +11,14 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from openended.harness.errors import DataError, SpecError
-from openended.harness.io import read_json
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.io import read_json
 from openended.harness.models.spec import bundled_models
-from openended.harness.rows import Rows
 from openended.harness.run.pipeline import plan, run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from
-from openended.harness.store import Store
+from openended.harness.storage.rows import Rows
+from openended.harness.storage.store import Store
 from tests.helpers import write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")

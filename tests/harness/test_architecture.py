@@ -42,7 +42,7 @@ MAX_FILE, MAX_FUNCTION = 300, 50
 HEAVY = (
     "torch", "transformers", "hydra", "omegaconf", "datasets", "faiss", "sklearn", "scipy", "pandas", "matplotlib",
 )  # fmt: skip
-KNOW_HYDRA = ("harness.hydra_app", "harness.cli", "harness.report.cli", "harness.finetune")
+KNOW_HYDRA = ("harness.app.hydra", "harness.app.cli", "harness.report.cli", "harness.app.finetune")
 OWN = sorted(p for top in ("harness", "metrics", "tasks") for p in (ROOT / top).rglob("*.py"))
 FILES = OWN + sorted((ROOT / "scripts").rglob("*.py"))
 
@@ -139,7 +139,7 @@ def test_configuration_nodes_stay_in_their_room(module):
 @pytest.mark.parametrize("module", [m for m in MODULES if m.startswith("harness.report")])
 def test_a_report_reads_records_and_never_a_model(module):
     names = imported(MODULES[module])
-    assert not {n for n in names if n.startswith(("harness.models", "harness.decoding", "harness.run", "torch"))}
+    assert not {n for n in names if n.startswith(("harness.models", "harness.decoders", "harness.run", "torch"))}
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)

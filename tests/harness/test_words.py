@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openended.harness.contract import Metric, Spec
-from openended.harness.errors import DataError, SpecError, StoreError
-from openended.harness.io import open_text, read_json, read_jsonl, to_json, write_json, write_text
-from openended.harness.registry import build, construct, members, register
-from openended.harness.rng import derive_seed, row_uniforms
-from openended.harness.rows import join_ragged
-from openended.harness.signature import canonical, parse_signature, signature, signature_difference
-from openended.harness.types import Ragged
+from openended.harness.core.errors import DataError, SpecError, StoreError
+from openended.harness.core.io import open_text, read_json, read_jsonl, to_json, write_json, write_text
+from openended.harness.core.metric import Metric
+from openended.harness.core.registry import build, construct, members, register
+from openended.harness.core.rng import derive_seed, row_uniforms
+from openended.harness.core.signature import canonical, parse_signature, signature, signature_difference
+from openended.harness.core.spec import Spec
+from openended.harness.core.types import Ragged
+from openended.harness.storage.rows import join_ragged
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from openended.harness.contract import Metric
-from openended.harness.types import NextToken, Ragged
+from openended.harness.core.metric import Metric
+from openended.harness.core.types import NextToken, Ragged
 from tests.helpers import features
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from openended.harness.errors import UndefinedMetric
+from openended.harness.core.errors import UndefinedMetric
 from openended.metrics.chamfer import Chamfer, chamfer
 from tests.metrics.within_helpers import check_rows, run, sizes_of, vectors
 from tests.oracles import diversity as oracle

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openended.harness.contract import Need
-from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.harness.core.metric import Need
 from openended.metrics.compression_ratio import CompressionRatio, compression_ratio
 from tests.metrics.text_helpers import run
 

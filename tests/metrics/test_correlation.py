@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.metrics._correlation import (
+from openended.metrics.correlation import (
     agreement_scores,
     correlate,
     correlation_matrix,

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from openended.harness.contract import Features, Side
-from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.harness.core.metric import Features, Side
 from openended.metrics.discriminator_accuracy import (
     DiscriminatorAccuracy,
     _split,

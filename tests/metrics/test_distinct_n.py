@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from openended.harness.errors import SpecError, UndefinedMetric
-from openended.metrics._ngrams import index_of
+from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.metrics._ngrams.index import index_of
 from openended.metrics.distinct_n import DistinctN, distinct_n
 from tests.metrics.text_helpers import CORPORA, IDS, TEXTS, computed, run, streams
 from tests.oracles import text_statistics as slow

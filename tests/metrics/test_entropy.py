@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.metrics.entropy import Entropy, ngram_entropy
 from tests.metrics.text_helpers import TEXTS, run
 from tests.oracles import text_statistics as slow

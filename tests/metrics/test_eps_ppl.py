@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.metrics.eps_ppl import EpsPPL, eps_ppl
 from openended.metrics.ppl import ppl
 from tests.metrics.teacher_helpers import SEEDS, distributions, run, stats_of

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from openended.metrics._explain import telling_cells, telling_ratios
+from openended.metrics._mauve.explain import telling_cells, telling_ratios
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall
 from openended.metrics.mauve import Mauve
 from tests.helpers import features

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.metrics.frechet import Frechet, frechet_distance, frechet_infinity
 from tests.helpers import features
 from tests.oracles import embeddings as oracle
@@ -33,7 +33,7 @@ def test_agrees_with_the_matrix_square_root(seed, n, m, d):
 def test_ledoit_wolf_agrees_with_scikit_learn():
     from sklearn.covariance import ledoit_wolf
 
-    from openended.metrics._gaussians import gaussian
+    from openended.metrics._embeddings.gaussians import gaussian
 
     rows = normal(15, 10) @ normal(10, 10, 1)
     lower = np.tril(gaussian(rows, "ledoit_wolf").lower)
@@ -81,11 +81,11 @@ def test_bad_condition_costs_no_digits(n, condition, near):
 
 
 def test_short_and_exact_ways_agree(monkeypatch):
-    from openended.metrics import _gaussians
+    from openended.metrics._embeddings import gaussians
 
     human, model = normal(300, 40), normal(200, 40, 1, 0.1, 1.5)
     short = frechet_distance(human=human, model=model)
-    monkeypatch.setattr(_gaussians, "_MOST_LOST", -1.0)
+    monkeypatch.setattr(gaussians, "_MOST_LOST", -1.0)
     assert frechet_distance(human=human, model=model) == pytest.approx(short, rel=1e-12)
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.harness.contract import Need
-from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.harness.core.metric import Need
 from openended.metrics.gen_ppl import GenPPL, gen_ppl
 from tests.helpers import ragged
 from tests.metrics.text_helpers import SHARED, needed, run

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.harness.contract import Features, Side
-from openended.harness.errors import DataError, SpecError, UndefinedMetric
+from openended.harness.core.errors import DataError, SpecError, UndefinedMetric
+from openended.harness.core.metric import Features, Side
+from openended.harness.core.types import Ragged
 from openended.harness.report.figures.people import huse_regions
-from openended.harness.types import Ragged
-from openended.metrics._huse_join import NLL, RATINGS, WORDS, Rated
-from openended.metrics._huse_stability import (
+from openended.metrics._huse.join import NLL, RATINGS, WORDS, Rated
+from openended.metrics._huse.stability import (
     affordable,
     agreement,
     bootstrap_huse,
@@ -21,7 +21,7 @@ from openended.metrics._huse_stability import (
     percentiles,
     rater_curve,
 )
-from openended.metrics._huse_statistic import Rule
+from openended.metrics._huse.statistic import Rule
 from openended.metrics.huse import Huse, huse
 from tests.oracles import huse as oracle
 

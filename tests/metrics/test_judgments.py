@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.errors import DataError
-from openended.metrics._comparisons import count_wins, read_comparisons
-from openended.metrics._judgments import read_judgments
+from openended.harness.core.errors import DataError
+from openended.metrics.judgments.comparisons import count_wins, read_comparisons
+from openended.metrics.judgments.ratings import read_judgments
 
 ROOT = Path(__file__).parents[2]
 WIDE = (

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.metrics import kid as module
 from openended.metrics.kid import Kid, kid
 from tests.helpers import features

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from openended.metrics._kmeans import kmeans, nearest
+from openended.metrics._mauve.kmeans import kmeans, nearest
 
 
 def plain(points, centroids):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.harness.contract import Features, Side
-from openended.harness.errors import SpecError, UndefinedMetric
-from openended.metrics import _neighbors
+from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.harness.core.metric import Features, Side
+from openended.metrics._embeddings import neighbors
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall, knn_precision_recall
 from tests.helpers import features
 from tests.oracles import embeddings as oracle
@@ -56,8 +56,8 @@ def test_agrees_with_pairs_at_any_scale_and_offset(case, scale, offset):
 def test_blocks_do_not_matter(monkeypatch):
     human, model = normal(90), normal(70, seed=1)
     whole = knn_precision_recall(human=human, model=model)
-    monkeypatch.setattr(_neighbors, "_BLOCK", 7)
-    monkeypatch.setattr(_neighbors, "_PAIRS", 30)
+    monkeypatch.setattr(neighbors, "_BLOCK", 7)
+    monkeypatch.setattr(neighbors, "_PAIRS", 30)
     assert knn_precision_recall(human=human, model=model) == whole
 
 

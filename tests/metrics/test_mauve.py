@@ -5,19 +5,19 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from openended.harness.contract import Features, Side
-from openended.harness.errors import SpecError, UndefinedMetric
-from openended.metrics._embeddings import check_side
-from openended.metrics._histograms import (
+from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.harness.core.metric import Features, Side
+from openended.metrics._embeddings.blocks import check_side
+from openended.metrics._embeddings.pca import fit_pca
+from openended.metrics._mauve.histograms import (
     curve_area,
     frontier_integral,
     js_divergence,
     kl_divergence,
     mixture_weights,
 )
-from openended.metrics._mauve_scores import mauve_of_cells
-from openended.metrics._pca import fit_pca
-from openended.metrics._smoothing import smoothed
+from openended.metrics._mauve.scores import mauve_of_cells
+from openended.metrics._mauve.smoothing import smoothed
 from openended.metrics.mauve import Mauve, mauve
 from tests.helpers import features
 from tests.oracles import mauve as oracle

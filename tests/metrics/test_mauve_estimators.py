@@ -9,11 +9,11 @@ import math
 import numpy as np
 import pytest
 
-from openended.harness.contract import Features, Side
-from openended.harness.errors import SpecError, UndefinedMetric
-from openended.metrics._correlation import rank_correlation
-from openended.metrics._density_ratio import RatioSettings, log_ratios
-from openended.metrics._frontier import RatioMeans, frontier_scores
+from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.harness.core.metric import Features, Side
+from openended.metrics._mauve.density_ratio import RatioSettings, log_ratios
+from openended.metrics._mauve.frontier import RatioMeans, frontier_scores
+from openended.metrics.correlation import rank_correlation
 from openended.metrics.mauve import Mauve, mauve
 from tests.helpers import features
 from tests.metrics.test_mauve import clusters

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.metrics.distinct_n import distinct_n
 from openended.metrics.ngram_diversity import NgramDiversity, ngram_diversity
 from tests.metrics.within_helpers import check_rows, run, sizes_of, tokens

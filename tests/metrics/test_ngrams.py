@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.harness.types import Ragged
-from openended.metrics import _ngrams, _sequences
-from openended.metrics._ngrams import NgramIndex, index_of
-from openended.metrics._sequences import joined, rows_of, selected, trimmed
+from openended.harness.core.types import Ragged
+from openended.metrics._ngrams import index as ngram_index
+from openended.metrics._ngrams import sequences
+from openended.metrics._ngrams.index import NgramIndex, index_of
+from openended.metrics._ngrams.sequences import joined, rows_of, selected, trimmed
 from tests.helpers import ragged
 from tests.oracles import text_statistics as slow
 
@@ -43,9 +44,9 @@ def test_counts_equal_those_of_dictionaries(texts):
 def test_block_borders_do_not_matter(texts):
     # one group a block and three places a chunk: every border case of the blocked sorts
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_ngrams, "CHUNK", 4)
-        patch.setattr(_sequences, "CHUNK", 4)
-        patch.setattr(_ngrams, "_KEY_BITS", 8)
+        patch.setattr(ngram_index, "CHUNK", 4)
+        patch.setattr(sequences, "CHUNK", 4)
+        patch.setattr(ngram_index, "_KEY_BITS", 8)
         check(texts)
 
 
@@ -151,14 +152,13 @@ def test_ids_beyond_int64_do_not_wrap():
 
 @pytest.mark.parametrize("chunk", [1 << 4, 1 << 20])
 def test_blocks_of_runs_are_the_runs_however_they_are_cut(chunk, monkeypatch):
-    from openended.metrics import _ngrams
 
-    monkeypatch.setattr(_ngrams, "CHUNK", chunk)
+    monkeypatch.setattr(ngram_index, "CHUNK", chunk)
     rng = np.random.default_rng(3)
     rows = Ragged.from_rows((rng.integers(0, 5, n) for n in rng.integers(0, 30, 40)), np.int64)
     for order in (1, 2, 3):
-        parts = list(_ngrams.NgramIndex(rows).run_blocks(order))
-        runs = _ngrams.NgramIndex(rows).runs(order)
+        parts = list(ngram_index.NgramIndex(rows).run_blocks(order))
+        runs = ngram_index.NgramIndex(rows).runs(order)
         assert (len(parts) == 1) == (chunk > 16), "a small corpus is one block"
         for name in ("text", "count"):
             assert np.array_equal(np.concatenate([getattr(part, name) for part in parts]), getattr(runs, name))
@@ -170,16 +170,15 @@ def test_blocks_of_runs_are_the_runs_however_they_are_cut(chunk, monkeypatch):
 
 @pytest.mark.parametrize("chunk", [1 << 4, 1 << 20])
 def test_no_statistic_depends_on_how_runs_are_cut(chunk, monkeypatch):
-    from openended.metrics import _ngrams
-    from openended.metrics._ngram_statistics import self_repetition_by_text
+    from openended.metrics._ngrams.statistics import self_repetition_by_text
     from openended.metrics.self_bleu import bleu_by_text
 
     rng = np.random.default_rng(4)
     rows = Ragged.from_rows((rng.integers(0, 5, n) for n in rng.integers(0, 30, 40)), np.int64)
-    whole = _ngrams.NgramIndex(rows)
+    whole = ngram_index.NgramIndex(rows)
     want = [bleu_by_text(whole, 4), bleu_by_text(whole, 4, num_references=9), self_repetition_by_text(whole, 2)]
-    monkeypatch.setattr(_ngrams, "CHUNK", chunk)
-    cut = _ngrams.NgramIndex(rows)
+    monkeypatch.setattr(ngram_index, "CHUNK", chunk)
+    cut = ngram_index.NgramIndex(rows)
     made = [bleu_by_text(cut, 4), bleu_by_text(cut, 4, num_references=9), self_repetition_by_text(cut, 2)]
     for one, other in zip(made, want, strict=True):
         assert np.array_equal(one, other)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from openended.harness.errors import UndefinedMetric
+from openended.harness.core.errors import UndefinedMetric
 from openended.metrics.ppl import PPL, ppl
 from tests.metrics.teacher_helpers import SEEDS, distributions, run, stats_of
 from tests.oracles import language_model as slow

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.metrics.precision_recall_curve import PrecisionRecallCurve, precision_recall_curve
 from tests.helpers import features
 from tests.oracles import mauve as oracle

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.metrics.prompt_similarity import PromptSimilarity, prompt_similarity
 from tests.metrics.within_helpers import check_rows, run, sizes_of, vectors
 from tests.oracles import diversity as oracle

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from openended.harness.errors import SpecError, UndefinedMetric
-from openended.harness.rng import stream
-from openended.metrics import _lattice
-from openended.metrics._drmm import fit_mixture
-from openended.metrics._lattice import (
+from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.harness.core.rng import stream
+from openended.metrics._mauve import lattice
+from openended.metrics._mauve.drmm import fit_mixture
+from openended.metrics._mauve.lattice import (
     SpreadingNet,
     SpreadingPlan,
     lattice_cells,
@@ -19,8 +19,8 @@ from openended.metrics._lattice import (
     loss_and_slope,
     train_spreading_net,
 )
-from openended.metrics._quantizers import QUANTIZERS, fit_quantizer
-from openended.metrics._residual_kmeans import residual_kmeans
+from openended.metrics._mauve.quantizers import QUANTIZERS, fit_quantizer
+from openended.metrics._mauve.residual_kmeans import residual_kmeans
 from openended.metrics.mauve import Mauve, mauve
 from openended.metrics.precision_recall_curve import PrecisionRecallCurve
 from tests.metrics.test_mauve import clusters
@@ -32,7 +32,7 @@ CODED = ("residual_kmeans", "drmm", "lattice")
 def small_network(monkeypatch):
     """Seconds of training say nothing more than its first steps about what is tested here."""
     plan = SpreadingPlan(hidden=32, epochs=4, batch=64)
-    monkeypatch.setattr(_lattice.train_spreading_net, "__kwdefaults__", {"plan": plan})
+    monkeypatch.setattr(lattice.train_spreading_net, "__kwdefaults__", {"plan": plan})
 
 
 def blobs(*, codes=10, each=3, d=24, noise=0.01):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from openended.harness.errors import UndefinedMetric
+from openended.harness.core.errors import UndefinedMetric
 from openended.metrics.prompt_similarity import prompt_similarity
 from openended.metrics.remote_clique import RemoteClique, remote_clique
 from tests.metrics.within_helpers import check_rows, run, sizes_of, vectors

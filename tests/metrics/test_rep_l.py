@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from openended.harness.errors import SpecError, UndefinedMetric
-from openended.harness.types import NextToken, Ragged
+from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.harness.core.types import NextToken, Ragged
 from openended.metrics.rep_l import RepL, distance_back, rep_l
 from tests.metrics.teacher_helpers import SEEDS, run
 from tests.oracles import language_model as slow

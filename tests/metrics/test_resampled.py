@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from openended.harness.contract import Features, Side
-from openended.harness.registry import members
-from openended.harness.resampling import SHARE, Plan, combined
+from openended.harness.core.metric import Features, Side
+from openended.harness.core.registry import members
+from openended.harness.core.resampling import SHARE, Plan, combined
+from openended.harness.core.types import Ragged
 from openended.harness.run.measure import with_intervals
-from openended.harness.types import Ragged
-from openended.metrics._mauve_scores import histogram_values, mauve_of_cells
-from openended.metrics._resampled_cells import half_histograms, mauve_draws
-from openended.metrics._resampled_moments import frechet_influence, vendi_influence
-from openended.metrics._sequences import selected
+from openended.metrics._embeddings.resampled_moments import frechet_influence, vendi_influence
+from openended.metrics._mauve.resampled_cells import half_histograms, mauve_draws
+from openended.metrics._mauve.scores import histogram_values, mauve_of_cells
+from openended.metrics._ngrams.sequences import selected
 from openended.metrics.compression_ratio import CompressionRatio
 from openended.metrics.distinct_n import DistinctN
 from openended.metrics.entropy import Entropy

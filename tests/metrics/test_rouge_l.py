@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.harness.errors import UndefinedMetric
+from openended.harness.core.errors import UndefinedMetric
 from openended.metrics.rouge_l import RougeL, rouge_l
 from tests.metrics.within_helpers import check_rows, run, sizes_of, tokens
 from tests.oracles import diversity as oracle

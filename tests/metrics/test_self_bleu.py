@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.harness.errors import SpecError, UndefinedMetric
-from openended.metrics._ngrams import index_of
+from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.metrics._ngrams.index import index_of
 from openended.metrics.self_bleu import SelfBleu, bleu_by_text, drawn_hypotheses, self_bleu
 from tests.metrics.text_helpers import CORPORA, IDS, computed, published_words, run
 
@@ -67,7 +67,7 @@ def test_a_pool_gives_every_text_exactly_k_references(texts, k, seed):
         with pytest.raises(ValueError, match="num_references"):
             self_bleu(texts, num_references=k)
         return
-    from openended.harness.rng import stream
+    from openended.harness.core.rng import stream
 
     drawn = stream(seed, "self_bleu", "references").permutation(n)[: k + 1].tolist()
     table = bleu_by_text(index_of(texts), 4, num_references=k, seed=seed)

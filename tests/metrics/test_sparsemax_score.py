@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from openended.harness.errors import UndefinedMetric
+from openended.harness.core.errors import UndefinedMetric
 from openended.metrics.sparsemax_score import SparsemaxScore, sparsemax_score
 from tests.metrics.teacher_helpers import SEEDS, distributions, run, stats_of
 from tests.oracles import language_model as slow

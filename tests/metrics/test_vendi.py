@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.harness.errors import SpecError, UndefinedMetric
-from openended.harness.signature import canonical, signature
+from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.harness.core.signature import canonical, signature
 from openended.metrics.vendi import Vendi, vendi
 from tests.helpers import features
 from tests.oracles import embeddings as oracle

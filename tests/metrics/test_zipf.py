@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.harness.errors import SpecError, UndefinedMetric
+from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.metrics.zipf import Zipf, top_frequencies, zipf_coefficient
 from tests.metrics.text_helpers import CORPORA, IDS, TEXTS, computed, run, streams
 from tests.oracles import text_statistics as slow

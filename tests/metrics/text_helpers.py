@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from openended.harness.contract import Features, Side
-from openended.harness.types import Ragged
+from openended.harness.core.metric import Features, Side
+from openended.harness.core.types import Ragged
 from tests.helpers import ragged
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.contract import Features, Metric, Side
-from openended.harness.resampling import LEAST, Plan
-from openended.harness.types import F64, MetricResult
+from openended.harness.core.metric import Features, Metric, Side
+from openended.harness.core.resampling import LEAST, Plan
+from openended.harness.core.types import F64, MetricResult
 from tests.helpers import ragged
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from openended.harness.types import F64
+from openended.harness.core.types import F64
 
 
 def softmax(logits: F64) -> F64:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from openended.harness.errors import DataError, SpecError
+from openended.harness.core.errors import DataError, SpecError
 from openended.tasks.ag_news import AgNews
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from openended.harness.errors import DataError, SpecError
+from openended.harness.core.errors import DataError, SpecError
 from openended.tasks.biographies import Biographies
 from tests.helpers import write_jsonl
 

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_module
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from openended.harness.registry import members
+from openended.harness.core.registry import members
 from openended.harness.run.settings import settings_from
 
 TASKS = members("task")

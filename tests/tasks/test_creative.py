@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from openended.harness.errors import DataError, SpecError
-from openended.harness.record import RunRecord, save_record
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.storage.record import RunRecord, save_record
 from openended.tasks.creative import Creative
 from tests.helpers import write_jsonl
 

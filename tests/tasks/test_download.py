@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from openended.harness.errors import DataError, SpecError
-from openended.harness.io import read_json, write_json
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.io import read_json, write_json
 from openended.tasks import download
 from openended.tasks.download import Remote, cache_root, fetch, verify
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from openended.harness.errors import DataError, SpecError
-from openended.harness.types import Example
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.types import Example
 from openended.tasks.jsonl import JsonLines
 
 GOOD = [{"id": i, "prompt": f"P{i}", "human": f" h{i}"} for i in range(3)]

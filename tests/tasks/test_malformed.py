@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from openended.harness.contract import Task
-from openended.harness.errors import DataError, HarnessError
-from openended.harness.io import read_json
-from openended.harness.rows import read_examples
-from openended.harness.run.artefacts import EXAMPLES, make_examples
+from openended.harness.core.errors import DataError, HarnessError
+from openended.harness.core.io import read_json
+from openended.harness.core.task import Task
+from openended.harness.run.artifact_files import EXAMPLES, make_examples
+from openended.harness.storage.rows import read_examples
 from openended.tasks.ag_news import AgNews
 from openended.tasks.biographies import Biographies
 from openended.tasks.creative import Creative

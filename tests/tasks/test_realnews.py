@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from openended.harness.errors import DataError, SpecError
+from openended.harness.core.errors import DataError, SpecError
 from openended.tasks.realnews import RealNews, metadata_prompt
 from tests.helpers import write_jsonl
 
@@ -74,9 +74,9 @@ def test_a_split_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 
 def test_its_machine_articles_are_a_ready_system(tmp_path: Path) -> None:
-    from openended.harness.published.pairing import import_rows
-    from openended.harness.rows import Row, write_rows
-    from openended.harness.types import Generation
+    from openended.harness.core.types import Generation
+    from openended.harness.imported.pairing import import_rows
+    from openended.harness.storage.rows import Row, write_rows
 
     path = file(tmp_path, [grover(i, label) for i in range(4) for label in ("human", "machine")])
     examples = sorted(RealNews(path=str(path)).examples(None, Counter()), key=lambda e: e.id)

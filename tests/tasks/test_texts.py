@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from openended.harness.errors import DataError
-from openended.harness.types import Example
+from openended.harness.core.errors import DataError
+from openended.harness.core.types import Example
 from openended.tasks.texts import Texts
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from openended.harness.errors import DataError, SpecError
+from openended.harness.core.errors import DataError, SpecError
 from openended.tasks.webtext import WebText, gpt2_output
 from tests.helpers import write_jsonl
 

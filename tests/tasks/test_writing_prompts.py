@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from openended.harness.errors import DataError, SpecError
-from openended.harness.types import Example
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.types import Example
 from openended.tasks._detokenize import detokenize, strip_tag
 from openended.tasks.writing_prompts import WritingPrompts
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx
 
-from openended.harness.errors import DataError, SpecError
-from openended.harness.models.openai import ServerSpec
-from openended.harness.models.servers.client import Client
-from openended.harness.registry import construct
+from openended.harness.backends.openai.client import Client
+from openended.harness.backends.openai.spec import ServerSpec
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.registry import construct
 
 MOST_TOKENS = 512  # of a reply: an answer to each question, and a word of reasoning before it
 _BACKEND = "openai"

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from openended.harness.errors import DataError
-from openended.harness.io import read_jsonl
+from openended.harness.core.errors import DataError
+from openended.harness.core.io import read_jsonl
 from openended.harness.rating.judging.questions import JudgeQuestion, questions_of, read_reply
 from openended.harness.rating.key import StudyKey
-from openended.metrics._raters import JUDGE
+from openended.metrics.judgments.raters import JUDGE
 
 _FLIPPED = {"a": "b", "b": "a", "tie": "tie"}
 _BLOCK = 64  # questions between two writes of the log

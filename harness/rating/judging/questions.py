@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from openended.harness.core.rng import derive_seed
 from openended.harness.rating.design import RatingTask
 from openended.harness.rating.key import StudyKey
 from openended.harness.rating.protocol import StudyProtocol
-from openended.harness.rng import derive_seed
 
 _SEEDS = 1 << 31  # servers take 32 bits
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from openended.harness.core.rng import stream
 from openended.harness.rating.judging.judge import Judged
 from openended.harness.rating.key import StudyKey
-from openended.harness.rng import stream
 
 _DRAWS = 1000
 

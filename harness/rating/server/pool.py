@@ -17,8 +17,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from openended.harness.errors import DataError
-from openended.harness.rating.gather.answers import valid_choices
+from openended.harness.core.errors import DataError
+from openended.harness.rating.collect.answers import valid_choices
 from openended.harness.rating.key import StudyKey
 
 ANSWERS = "answers.db"

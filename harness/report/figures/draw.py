@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.report.figures.drawing import save, styled
 from openended.harness.report.figures.traced import traced
-from openended.harness.report.read.frame import Results
-from openended.harness.report.read.layout import Layout
+from openended.harness.results.frame import Results
+from openended.harness.results.layout import Layout
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ def draw_all(
         fair: Draw also the curves of this layout.
     """
     from openended.harness.report.figures.fair import best_of_n
-    from openended.harness.report.read.fold import fold
+    from openended.harness.results.fold import fold
 
     items = fold(results)
     paths: list[Path] = []

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from openended.harness.io import replacing
+from openended.harness.core.io import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,16 +90,6 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
         quiet = {"CreationDate": None, "Producer": None, "Creator": None}
         cast("Any", FigureCanvasPdf(figure)).print_pdf(handle, metadata=quiet)
     return [png, pdf]
-
-
-def plain(text: str) -> str:
-    """Return text that is drawn as it stands: dollar signs start no formula."""
-    return text.replace("$", r"\$")
-
-
-def read_plain(text: str) -> str:
-    """Return what `plain` was given."""
-    return text.replace(r"\$", "$")
 
 
 def legend_columns(labels: Sequence[str], width: float, most: int) -> int:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from openended.harness.report.fair.sweeps import curves_of, printed_as
+from openended.harness.core.text import escape_mathtext
+from openended.harness.report.analysis.sweeps import curves_of, printed_as
 from openended.harness.report.figures.drawing import (
     COLUMN,
     MOST,
@@ -16,15 +17,14 @@ from openended.harness.report.figures.drawing import (
     legend_height,
     look,
     new_figure,
-    plain,
 )
 from openended.harness.report.figures.naming import Told, named
-from openended.harness.report.read.fold import Folded
-from openended.harness.report.read.frame import Results
-from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import by_data, values_of
 from openended.harness.report.tables.selection import wanted
 from openended.harness.report.tables.table import arrow
+from openended.harness.results.fold import Folded
+from openended.harness.results.frame import Results
+from openended.harness.results.layout import Layout
+from openended.harness.results.systems import by_data, values_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,10 +63,10 @@ def _figure(items: Sequence[Folded], metrics: Sequence[str]) -> Figure | None:
                 panel.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
                 panel.plot(x, curve.seen[:most], color=style["color"], linestyle=":", linewidth=0.7)
             shown = curve.fresh if math.isfinite(curve.fresh[0]) else curve.seen
-            panel.plot(x, shown[:most], label=plain(curve.name), **style)
+            panel.plot(x, shown[:most], label=escape_mathtext(curve.name), **style)
         first = values_of(items, *pair)[0]
         title, direction = printed_as(first)
-        panel.set_title(plain(f"{title} {arrow(direction)}"))
+        panel.set_title(escape_mathtext(f"{title} {arrow(direction)}"))
         panel.set_xlabel("settings tried (N)")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     hide_rest(axes, len(pairs))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from openended.harness.core.types import F64
 from openended.harness.report.figures.drawing import (
     COLOURS,
     COLUMN,
@@ -20,10 +21,9 @@ from openended.harness.report.figures.drawing import (
 )
 from openended.harness.report.figures.labels import Label, place_labels
 from openended.harness.report.figures.naming import Told, named
-from openended.harness.report.read.fold import Folded
-from openended.harness.report.read.frame import Results
-from openended.harness.report.read.systems import System, human_value, parts_of, with_both
-from openended.harness.types import F64
+from openended.harness.results.fold import Folded
+from openended.harness.results.frame import Results
+from openended.harness.results.systems import System, human_value, parts_of, with_both
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

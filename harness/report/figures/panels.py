@@ -6,14 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from openended.harness.report.figures.drawing import HUMAN_COLOUR, MOST, PAGE, hide_rest, look, new_figure, plain
+from openended.harness.core.text import escape_mathtext
+from openended.harness.report.figures.drawing import HUMAN_COLOUR, MOST, PAGE, hide_rest, look, new_figure
 from openended.harness.report.figures.naming import named
-from openended.harness.report.read.fold import Folded
-from openended.harness.report.read.frame import Results
-from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import System, by_data, human_value, systems_of, variants
 from openended.harness.report.tables.selection import wanted
 from openended.harness.report.tables.table import arrow
+from openended.harness.results.fold import Folded
+from openended.harness.results.frame import Results
+from openended.harness.results.layout import Layout
+from openended.harness.results.systems import System, by_data, human_value, systems_of, variants
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +85,7 @@ def _panel(panel: Axes, pair: tuple[str, str], systems: Sequence[System], part: 
         panel.axvline(human_mean, color=HUMAN_COLOUR, linestyle="--", linewidth=0.9)
     first = next((v for _, v in known), None)
     title = f"{first.title} {arrow(first.direction)}".rstrip() if first is not None else ""
-    lines = list(filter(None, (title, *plain(told).split(", "))))
+    lines = list(filter(None, (title, *escape_mathtext(told).split(", "))))
     heading = panel.set_title("\n".join(lines))
     if max(map(len, lines), default=0) > _WIDE:
         heading.set_fontsize(_SMALL)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from openended.harness.core.signature import parse_signature
+from openended.harness.core.text import escape_mathtext
 from openended.harness.report.figures.drawing import (
     COLOURS,
     COLUMN,
@@ -19,21 +21,19 @@ from openended.harness.report.figures.drawing import (
     legend_below,
     look,
     new_figure,
-    plain,
 )
 from openended.harness.report.figures.naming import named
-from openended.harness.report.read.fold import Folded
-from openended.harness.report.read.frame import Results
-from openended.harness.report.read.systems import System, by_data, parts_of, systems_of, variants
-from openended.harness.signature import parse_signature
+from openended.harness.results.fold import Folded
+from openended.harness.results.frame import Results
+from openended.harness.results.systems import System, by_data, parts_of, systems_of, variants
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from openended.metrics._huse_join import Rated
-    from openended.metrics._huse_knn import Ties, VoteTie
-    from openended.metrics._huse_statistic import HusePoints, Rule
+    from openended.metrics._huse.join import Rated
+    from openended.metrics._huse.nearest_neighbors import Ties, VoteTie
+    from openended.metrics._huse.statistic import HusePoints, Rule
 
 MODEL_COLOUR = COLOURS[0]
 RECALL = ("knn_precision_recall", "recall")  # not its metric's primary value, but its other half
@@ -80,8 +80,8 @@ def _mean(system: System, key: str) -> float:
 
 
 def _huse_of(results: Results, system: System) -> tuple[Figure | None, Figure | None]:
-    from openended.metrics._huse_join import Rated
-    from openended.metrics._huse_statistic import Rule
+    from openended.metrics._huse.join import Rated
+    from openended.metrics._huse.statistic import Rule
 
     value = system.value("huse", "huse")
     stored = results.arrays(*value.sources[0]) if value is not None else {}
@@ -125,7 +125,7 @@ def huse_regions(rated: Rated, rule: Rule) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    from openended.metrics._huse_statistic import HusePoints
+    from openended.metrics._huse.statistic import HusePoints
 
     texts = HusePoints.of(**rated.columns(), rule=rule)
     points, labels = texts.raw, texts.is_model
@@ -191,7 +191,7 @@ def huse_parts(parts: Mapping[str, tuple[float, float]]) -> Figure:
             color="#777777",
         )
     for index, (name, (quality, diversity)) in enumerate(shown.items()):
-        panel.plot(quality, diversity, label=plain(name), **(look(index) | {"linestyle": "none"}))
+        panel.plot(quality, diversity, label=escape_mathtext(name), **(look(index) | {"linestyle": "none"}))
     panel.set(xlim=(bottom, top), ylim=(bottom, top), aspect="equal")
     panel.set_xlabel("HUSE-Q (quality) →")
     panel.set_ylabel("HUSE-D (diversity) →")
@@ -203,7 +203,7 @@ def huse_stability(rated: Rated, rule: Rule, *, draws: int = _DRAWS, seed: int =
     """Draw HUSE against the number of ratings a text and of examples, with intervals of 90 percent (HUSE Fig. 5)."""
     from matplotlib.ticker import MaxNLocator
 
-    from openended.metrics._huse_stability import example_curve, rater_curve
+    from openended.metrics._huse.stability import example_curve, rater_curve
 
     most = int((~np.isnan(rated.ratings)).sum(axis=1).max())
     counts = sorted({c for c in (1, 2, 5, 10, 15, 20, 30, most) if c <= most})
@@ -233,13 +233,13 @@ def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
         values: Metric → one value a system, NaN where it has none. Cells with fewer than `LEAST_SYSTEMS` systems that
             have both values are empty: the smallest two-sided p-value is 2/4! = 0.083 for four, 2/5! = 0.017 for five.
     """
-    from openended.metrics._correlation import correlation_matrix
+    from openended.metrics.correlation import correlation_matrix
 
     shared = _shared(values)
     matrix = np.where(shared >= LEAST_SYSTEMS, correlation_matrix(values), np.nan)
     # Long names would leave no room for the cells: the columns then have the numbers of the rows.
     numbered = max(map(len, values)) > _LONG
-    names = ["\n".join(textwrap.wrap(plain(name), _LONG)) for name in values]
+    names = ["\n".join(textwrap.wrap(escape_mathtext(name), _LONG)) for name in values]
     height = min(PAGE, max(COLUMN, 1.6 + 0.34 * len(values)))
     width = min(PAGE, height + 0.055 * _LONG) if numbered else height
     figure, (panel,) = new_figure(width, height)

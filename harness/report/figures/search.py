@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from openended.harness.core.text import escape_mathtext
 from openended.harness.report.figures.drawing import (
     COLOURS,
     COLUMN,
@@ -15,9 +16,8 @@ from openended.harness.report.figures.drawing import (
     legend_below,
     legend_height,
     new_figure,
-    plain,
 )
-from openended.harness.report.read.searched import Searched, Sought, Tried
+from openended.harness.results.searched import Searched, Sought, Tried
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +75,7 @@ def _history(searched: Searched) -> Figure:
 
 
 def _named(one: Sought) -> str:
-    return plain(f"{one.title} {'↑' if one.direction == 'maximize' else '↓'}")
+    return escape_mathtext(f"{one.title} {'↑' if one.direction == 'maximize' else '↓'}")
 
 
 def _importance(searched: Searched) -> Figure:
@@ -92,9 +92,9 @@ def _importance(searched: Searched) -> Figure:
             [shares.get(n, 0.0) for n in names],
             height=width,
             color=COLOURS[place % len(COLOURS)],
-            label=plain(titles[place]),
+            label=escape_mathtext(titles[place]),
         )
-    panel.set_yticks(range(len(names)), [plain(n) for n in names])
+    panel.set_yticks(range(len(names)), [escape_mathtext(n) for n in names])
     panel.set(xlabel="importance (share)")
     panel.grid(visible=False, axis="y")
     if len(titles) > 1:
@@ -112,7 +112,7 @@ def _parameters(searched: Searched, place: int) -> Figure | None:
     figure, axes = new_figure(COLUMN if columns == 1 else PAGE, 1.8 * rows + 0.1, rows, columns, sharey=True)
     for at, (panel, (name, points)) in enumerate(zip(axes, panels, strict=False)):
         _scatter(panel, [(value, t.values[place]) for value, t in points])
-        panel.set(xlabel=plain(name))
+        panel.set(xlabel=escape_mathtext(name))
         if at % columns == 0:
             panel.set(ylabel=_named(searched.objectives[place]))
     hide_rest(axes, len(panels))
@@ -142,7 +142,7 @@ def _scatter(panel: Axes, points: Sequence[tuple[str, float]]) -> None:
             marker="o",
             color=COLOURS[0],
         )
-        panel.set_xticks(range(len(words)), [plain(w) for w in words], rotation=30 if len(words) > 3 else 0)
+        panel.set_xticks(range(len(words)), [escape_mathtext(w) for w in words], rotation=30 if len(words) > 3 else 0)
         panel.set_xlim(-0.5, len(words) - 0.5)
         return
     panel.plot(known, [y for _, y in points], linestyle="", marker="o", color=COLOURS[0])

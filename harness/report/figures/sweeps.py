@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from openended.harness.core.signature import parse_signature
+from openended.harness.core.text import escape_mathtext
 from openended.harness.report.figures.drawing import (
     COLUMN,
     HUMAN_COLOUR,
@@ -17,16 +19,14 @@ from openended.harness.report.figures.drawing import (
     legend_height,
     look,
     new_figure,
-    plain,
 )
-from openended.harness.report.read.axes import by_name, fewest, head_of, is_word, said, telling
-from openended.harness.report.read.fold import Folded, natural
-from openended.harness.report.read.frame import Results
-from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import FACTS, human_value, values_of
 from openended.harness.report.tables.selection import slug, wanted
 from openended.harness.report.tables.table import arrow
-from openended.harness.signature import parse_signature
+from openended.harness.results.axes import by_name, fewest, head_of, is_word, said, telling
+from openended.harness.results.fold import Folded, natural
+from openended.harness.results.frame import Results
+from openended.harness.results.layout import Layout
+from openended.harness.results.systems import FACTS, human_value, values_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,7 +124,7 @@ def _panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str],
         panel.set_xscale("log")
     panel.set_title(f"{first.title} {arrow(first.direction)}".rstrip())
     short = axis.rpartition(".")[2]
-    panel.set_xlabel(plain(TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))))
+    panel.set_xlabel(escape_mathtext(TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))))
 
 
 def lines_of(items: Sequence[Folded], axis: str) -> Iterator[Line]:
@@ -138,7 +138,7 @@ def lines_of(items: Sequence[Folded], axis: str) -> Iterator[Line]:
     found = sorted(long.items())
     labels = _labels([dict(rest) for rest, _ in found], [next(iter(points.values())) for _, points in found], axis)
     for label, (_, points) in zip(labels, found, strict=True):
-        yield Line(plain(label), tuple(sorted(points.items())))
+        yield Line(escape_mathtext(label), tuple(sorted(points.items())))
 
 
 def _swept(item: Folded, axis: str) -> str:

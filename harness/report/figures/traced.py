@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.report.figures.drawing import read_plain
+from openended.harness.core.text import unescape_mathtext
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,7 +72,7 @@ def _series(line: Line2D) -> dict[str, Any]:
     x, y = (np.asarray(values, dtype=np.float64) for values in (line.get_xdata(), line.get_ydata()))
     known = np.isfinite(x) & np.isfinite(y)
     made = {
-        "label": "" if label.startswith("_") else read_plain(label),
+        "label": "" if label.startswith("_") else unescape_mathtext(label),
         "points": [[_short(a), _short(b)] for a, b in zip(x[known], y[known], strict=True)],
         "colour": _colour(line.get_color()),
         "marker": str(line.get_marker()).replace("None", "").strip(),
@@ -112,14 +112,14 @@ def _scale(axis: Axis, limits: tuple[float, float], kind: str, label: str) -> di
         for place, tick in zip(axis.get_majorticklocs(), axis.get_majorticklabels(), strict=False)
         if low <= place <= high
     ]
-    return {"limits": [_short(v) for v in limits], "kind": kind, "label": read_plain(label), "ticks": ticks}
+    return {"limits": [_short(v) for v in limits], "kind": kind, "label": unescape_mathtext(label), "ticks": ticks}
 
 
 def _plain(text: str) -> str:
     """Write a tick's formula as letters: 10⁻¹."""
     found = _POWER.match(text)
     if found is None:
-        return read_plain(text)
+        return unescape_mathtext(text)
     return (found[1] + (found[2] or "").translate(_RAISED)).replace(r"\times", "×")
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, pairwise
 
+from openended.harness.core.signature import parse_signature
 from openended.harness.report.figures.sweeps import Line, lines_of
 from openended.harness.report.findings.values import (
     Check,
@@ -19,11 +20,10 @@ from openended.harness.report.findings.values import (
     rated_values,
     size_of,
 )
-from openended.harness.report.read.axes import head_of
-from openended.harness.report.read.fold import Folded
-from openended.harness.report.read.systems import human_value, systems_of, values_of
 from openended.harness.report.tables.agreement import turned
-from openended.harness.signature import parse_signature
+from openended.harness.results.axes import head_of
+from openended.harness.results.fold import Folded
+from openended.harness.results.systems import human_value, systems_of, values_of
 
 FAR = 0.5  # "far below": less than half
 CLOSE = 0.25  # "close": a quarter of the way to the other
@@ -144,7 +144,7 @@ def ranking(field: str, metric: str, *keys: str, least: float = ALIKE, axis: str
 
 def _agreement(items: Sequence[Folded], field: str, axis: str) -> tuple[float, int, int] | None:
     """Return (lowest rank correlation, number of values of the field, most systems shared)."""
-    from openended.metrics._correlation import rank_correlation
+    from openended.metrics.correlation import rank_correlation
 
     tables: dict[str, dict[tuple[str, ...], float]] = {}
     for item in items:
@@ -192,7 +192,7 @@ def _lines_over_p(items: Sequence[Folded]) -> list[tuple[str, float, float, floa
 
 def discriminator(items: Sequence[Folded]) -> Verdict | None:
     """Check that MAUVE agrees with the accuracy of a discriminator better than any other metric does."""
-    from openended.metrics._correlation import rank_correlation
+    from openended.metrics.correlation import rank_correlation
 
     target = main_setting(items, "discriminator_accuracy", "accuracy")
     if len(target) < 3:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from openended.harness.report.findings.checks import ALIKE, ALIKE_EMBEDDERS, CLOSE, FAR, STEADY
 from openended.harness.report.findings.claims import CLAIMS
-from openended.harness.report.findings.doubt import AGREE, errors_of, judged
+from openended.harness.report.findings.uncertainty import AGREE, errors_of, judged
 from openended.harness.report.findings.values import Check, Verdict
-from openended.harness.report.read.fold import Folded, fold
-from openended.harness.report.read.frame import Results
-from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import by_data
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+from openended.harness.results.fold import Folded, fold
+from openended.harness.results.frame import Results
+from openended.harness.results.layout import Layout
+from openended.harness.results.systems import by_data
 
 
 def _by_task(results: Results, check: Check, parts: Mapping[str, Sequence[Folded]]) -> Verdict | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from openended.harness.report.read.axes import head_of
-from openended.harness.report.read.fold import Folded
-from openended.harness.report.read.systems import values_of
+from openended.harness.core.signature import parse_signature
 from openended.harness.report.tables.agreement import turned
-from openended.harness.signature import parse_signature
+from openended.harness.results.axes import head_of
+from openended.harness.results.fold import Folded
+from openended.harness.results.systems import values_of
 
 SIZES = ("xs", "s", "small", "base", "m", "medium", "l", "large", "xl", "xxl")
 

@@ -15,11 +15,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from openended.harness.io import write_text
+from openended.harness.core.io import write_text
+from openended.harness.core.types import Ragged
 from openended.harness.report.page.sources import HUMAN, Shelf, TextSource
 from openended.harness.report.page.tokens import TokenEnds, coded, token_ends
 from openended.harness.report.page.values import TextValue, nearest, rounded, token_nll, values_of
-from openended.harness.types import Ragged
 
 PART = 500  # examples, or texts, a part
 INLINE_TEXTS, INLINE_CHARACTERS = 5_000, 1_500_000  # inside the page; more lie beside it

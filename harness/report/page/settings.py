@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from openended.harness.report.read.axes import in_order
-from openended.harness.report.read.frame import Run
 from openended.harness.report.tables.about import listed
+from openended.harness.results.axes import in_order
+from openended.harness.results.frame import Run
 
 
 def settings_of(runs: Sequence[Run]) -> list[tuple[str, str]]:

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from openended.harness.report.read.axes import axis_text, head_of, said, telling
-from openended.harness.report.read.frame import Results, Run
-from openended.harness.report.read.stored import stored_file
-from openended.harness.rows import Rows
+from openended.harness.results.axes import axis_text, head_of, said, telling
+from openended.harness.results.frame import Results, Run
+from openended.harness.results.stored import ROW_FILES, stored_file
+from openended.harness.storage.rows import Rows
 
 HUMAN = "human"
-FILES = {"human": "human.arrow", "generate": "data.arrow", "import": "data.arrow"}  # stage → its rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +114,8 @@ def _human_source(
 
 def _systems(results: Results) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Yield name, seed and runs, in the order of the tables; a system without seeds has the seed `–`."""
-    from openended.harness.report.read.fold import fold
-    from openended.harness.report.read.systems import systems_of
+    from openended.harness.results.fold import fold
+    from openended.harness.results.systems import systems_of
 
     for system in systems_of(fold(results)):
         runs: dict[str, dict[int, None]] = {}
@@ -153,7 +152,7 @@ def rows_of_run(results: Results, run: Run, *stages: str) -> Rows | None:
     stage, artefact = next(
         ((n.partition(":")[0], a) for n, a in run.inputs.items() if n.partition(":")[0] in stages), ("", "")
     )
-    path = stored_file(run.store, artefact, FILES.get(stage, ""), results.damaged)
+    path = stored_file(run.store, artefact, ROW_FILES.get(stage, ""), results.damaged)
     return Rows(path) if path is not None else None
 
 

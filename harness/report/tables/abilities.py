@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from openended.harness.report.read.fold import Folded, fold
-from openended.harness.report.read.frame import Results
+from openended.harness.core.signature import parse_signature
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.signature import parse_signature
+from openended.harness.results.fold import Folded, fold
+from openended.harness.results.frame import Results
 
 METRIC = "bradley_terry"
 Z = 1.959964  # standard normal: 95 % within

@@ -8,10 +8,10 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from openended.harness.report.read.axes import axis_text
-from openended.harness.report.read.fold import Folded, fold, natural
-from openended.harness.report.read.frame import Results, Run
 from openended.harness.report.tables.table import Table
+from openended.harness.results.axes import axis_text
+from openended.harness.results.fold import Folded, fold, natural
+from openended.harness.results.frame import Results, Run
 
 SHOWN = 5  # values that are listed; of more, the first and the last
 COMMANDS = 3  # commands that are listed

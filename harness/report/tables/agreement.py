@@ -6,12 +6,16 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from openended.harness.errors import DataError, SpecError
-from openended.harness.report.read.axes import head_of, said, telling
-from openended.harness.report.read.fold import Folded, fold, natural
-from openended.harness.report.read.frame import Results, filtered
-from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import (
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.report.tables.about import about_of
+from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
+from openended.harness.report.tables.systems import value_tables
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
+from openended.harness.results.axes import head_of, said, telling
+from openended.harness.results.fold import Folded, fold, natural
+from openended.harness.results.frame import Results, filtered
+from openended.harness.results.layout import Layout
+from openended.harness.results.systems import (
     Pair,
     System,
     human_value,
@@ -20,10 +24,6 @@ from openended.harness.report.read.systems import (
     told_options,
     values_of,
 )
-from openended.harness.report.tables.about import about_of
-from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
-from openended.harness.report.tables.systems import value_tables
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
 
 Make = Callable[[Sequence[Folded], Layout, str, str], Table]
 FEW = "Fewer than three systems have both values, or one of them is the same for all."
@@ -39,7 +39,7 @@ def correlation_tables(results: Results, layout: Layout, name: str) -> list[Tabl
 
 
 def _correlation(items: Sequence[Folded], layout: Layout, name: str, title: str) -> Table:
-    from openended.metrics._correlation import correlate
+    from openended.metrics.correlation import correlate
 
     targets = wanted(items, Layout(metrics=layout.targets, companions=False))
     pairs = [p for p in wanted(items, layout) if p not in targets]
@@ -112,7 +112,7 @@ def _of_embedders(results: Results, layout: Layout, name: str) -> list[Table]:
 
 def _embedders(items: Sequence[Folded], layout: Layout, name: str, title: str) -> Table:
     """Correlate every embedder's scores with those of the first one that the systems share."""
-    from openended.metrics._correlation import rank_correlation
+    from openended.metrics.correlation import rank_correlation
 
     pairs = wanted(items, layout)
     own = [i for i in items if i.system == "model" and (i.metric, i.key) in set(pairs)]
@@ -207,7 +207,7 @@ def _turned(system: System, pair: Pair, items: Iterable[Folded]) -> float:
 
 def turned(value: Folded, items: Iterable[Folded]) -> float:
     """Return a value turned so that larger is better: as it is, negated, or minus the distance to its target."""
-    from openended.metrics._correlation import agreement_scores
+    from openended.metrics.correlation import agreement_scores
 
     if not math.isfinite(value.mean):
         return math.nan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from openended.harness.core.text import plain_line
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.text import plain_line
 
 
 def clean_table(table: Table) -> Table:

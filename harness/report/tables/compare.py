@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from openended.harness.errors import SpecError, suggest
-from openended.harness.report.read.fold import Folded, fold
-from openended.harness.report.read.frame import Results
-from openended.harness.report.read.systems import System, human_value, systems_of
+from openended.harness.core.errors import SpecError, suggest
 from openended.harness.report.tables.numbers import decimals
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+from openended.harness.results.fold import Folded, fold
+from openended.harness.results.frame import Results
+from openended.harness.results.systems import System, human_value, systems_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ def _ours(where: Ours, system: System, items: Sequence[Folded]) -> Cell:
 
 def _ranking(triples: Sequence[tuple[Cell, Cell, Cell]]) -> Cell:
     """Return the rank correlation of published and our values."""
-    from openended.metrics._correlation import rank_correlation
+    from openended.metrics.correlation import rank_correlation
 
     both = [(a.value, b.value) for a, b, _ in triples if math.isfinite(a.value) and math.isfinite(b.value)]
     value = rank_correlation(*zip(*both, strict=True)) if len(both) > 2 else math.nan

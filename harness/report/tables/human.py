@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from openended.harness.report.read.fold import Folded
-from openended.harness.report.read.systems import human_value
+from openended.harness.core.signature import parse_signature
 from openended.harness.report.tables.numbers import fixed
 from openended.harness.report.tables.table import Cell, Column
-from openended.harness.signature import parse_signature
+from openended.harness.results.fold import Folded
+from openended.harness.results.systems import human_value
 
 CEILING = "Human ceiling: two disjoint sets of human text against each other"
 UNSHARED = "They share no prompts, while a system and the human text do: a system can come out above."

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from openended.harness.report.read.draws import interval_of
-from openended.harness.report.read.fold import Folded
-from openended.harness.report.read.frame import Results
+from openended.harness.results.draws import interval_of
+from openended.harness.results.fold import Folded
+from openended.harness.results.frame import Results
 
 
 def shown_interval(item: Folded, items: Iterable[Folded], results: Results | None) -> tuple[float, float] | None:

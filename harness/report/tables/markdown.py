@@ -6,10 +6,10 @@ import csv
 import io
 import math
 
+from openended.harness.core.text import csv_cell
 from openended.harness.report.tables.clean import clean_table
 from openended.harness.report.tables.split import pieces
 from openended.harness.report.tables.table import Cell, Column, Table
-from openended.harness.text import csv_cell
 
 WIDTH = 120  # characters of a page
 GAP = 3  # characters between columns

@@ -36,13 +36,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from openended.harness.report.read.draws import draws_of, interval_of
-from openended.harness.report.read.fold import Folded, fold
-from openended.harness.report.read.frame import Results
-from openended.harness.report.read.systems import System, human_value, systems_of
-from openended.harness.resampling import LEVEL, Replicates, combined
-from openended.harness.rng import stream
-from openended.harness.types import F64, I64
+from openended.harness.core.resampling import LEVEL, Replicates, combined
+from openended.harness.core.rng import stream
+from openended.harness.core.types import F64, I64
+from openended.harness.results.draws import draws_of, interval_of
+from openended.harness.results.fold import Folded, fold
+from openended.harness.results.frame import Results
+from openended.harness.results.systems import System, human_value, systems_of
 
 K = TypeVar("K")
 DRAWS = 10_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from openended.harness.report.read.searched import Searched, Sought, Tried
 from openended.harness.report.tables.seeds import half_width, spread
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.results.searched import Searched, Sought, Tried
 
 SHOWN = 5  # settings of the table of the best, for one objective
 _BIASED = (

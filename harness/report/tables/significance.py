@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from openended.harness.errors import SpecError, suggest
-from openended.harness.report.read.fold import Folded, fold
-from openended.harness.report.read.frame import Results
-from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import System, systems_of, values_of
+from openended.harness.core.errors import SpecError, suggest
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.paired import LEAST_SEEDS, Tested, compare, holm_of
 from openended.harness.report.tables.selection import check_signatures, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
+from openended.harness.results.fold import Folded, fold
+from openended.harness.results.frame import Results
+from openended.harness.results.layout import Layout
+from openended.harness.results.systems import System, systems_of, values_of
 
 UNTESTED = (
     f"Not tested: no draws, no values by example, and under {LEAST_SEEDS} seeds no p-value below 0.05 is possible."

@@ -7,20 +7,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from openended.harness.errors import DataError, SpecError
-from openended.harness.report.read.axes import head_of, of_human, said, telling, with_options
-from openended.harness.report.read.fold import Folded, fold, natural, order_key
-from openended.harness.report.read.frame import Results
-from openended.harness.report.read.labels import labels_of, varying
-from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import differing, human_value, own_options, same_data, told_options
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.signature import parse_signature
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
 from openended.harness.report.tables.intervals import shown_interval
 from openended.harness.report.tables.numbers import RULE, printed
 from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
-from openended.harness.signature import parse_signature
+from openended.harness.results.axes import head_of, of_human, said, telling, with_options
+from openended.harness.results.fold import Folded, fold, natural, order_key
+from openended.harness.results.frame import Results
+from openended.harness.results.labels import labels_of, varying
+from openended.harness.results.layout import Layout
+from openended.harness.results.systems import differing, human_value, own_options, same_data, told_options
 
 NOT_HUMAN = {
     "two_sample": "Compares a system with the human text; the human text has no value of its own.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from openended.harness.report.tables.numbers import DASH, decimals, fixed
 
 if TYPE_CHECKING:
-    from openended.harness.report.read.fold import Folded
+    from openended.harness.results.fold import Folded
 
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
 NEAREST = "nearest "

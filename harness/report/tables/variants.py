@@ -6,11 +6,11 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from openended.harness.report.read.frame import Results
-from openended.harness.report.read.layout import Layout
 from openended.harness.report.tables.agreement import FEW
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+from openended.harness.results.frame import Results
+from openended.harness.results.layout import Layout
 
 
 def variant_tables(results: Results, layout: Layout, name: str) -> list[Table]:
@@ -24,7 +24,7 @@ def variant_tables(results: Results, layout: Layout, name: str) -> list[Table]:
 
 def _agreement(table: Table) -> Table:
     """Correlate every column with every one, over the systems that have both."""
-    from openended.metrics._correlation import rank_correlation
+    from openended.metrics.correlation import rank_correlation
 
     systems = [row for row in table.rows if row.system == "model"]
     values = [[row.cells[i].value for row in systems] for i in range(len(table.columns))]

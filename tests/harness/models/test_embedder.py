@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.harness.errors import DataError, MissingExtra, SpecError
+from openended.harness.core.errors import DataError, MissingExtra, SpecError
+from openended.harness.core.types import Ragged
 from openended.harness.models import embedder as f
 from openended.harness.models import score
 from openended.harness.models import tokenizer as tokenizers_
-from openended.harness.types import Ragged
 from tests.helpers import ragged
 
 torch = pytest.importorskip("torch")

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 import torch
 
-from openended.harness.decoding.cache.choose import runner
-from openended.harness.decoding.cache.general import GeneralRunner
-from openended.harness.decoding.contrastive import ContrastiveSearch
-from openended.harness.decoding.loop import Prompt, generate
-from openended.harness.decoding.search import Beam
-from openended.harness.decoding.teacher import next_token_stats
-from openended.harness.decoding.truncation import Ancestral, Greedy
-from openended.harness.errors import DataError
+from openended.harness.core.errors import DataError
+from openended.harness.core.types import Generation
+from openended.harness.decoders.sampling import Ancestral, Greedy
+from openended.harness.generation.beam_search import Beam
+from openended.harness.generation.contrastive import ContrastiveSearch
+from openended.harness.generation.generate import Prompt, generate
+from openended.harness.generation.kv_cache.choose import runner
+from openended.harness.generation.kv_cache.general import GeneralRunner
+from openended.harness.generation.teacher_forcing import next_token_stats
 from openended.harness.models import families
 from openended.harness.models.score import token_nll
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import load_model
-from openended.harness.types import Generation
-from tests.harness.decoding.models import wrap
+from tests.harness.generation.models import wrap
 from tests.harness.models.tiny_families import how, table, tiny_config, tiny_family
 from tests.helpers import ragged, tiny_model
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from openended.harness.errors import DataError
+from openended.harness.core.errors import DataError
 from openended.harness.models.files import INDEX, digests, model_files, sentence_files, tokenizer_files
 
 TOKENIZER = {"tokenizer.json", "merges.txt", "tokenizer_config.json"}

@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.decoding.base import Decoder
-from openended.harness.decoding.loop import Prompt, generate
-from openended.harness.decoding.teacher import next_token_stats
-from openended.harness.errors import MissingExtra, SpecError
+from openended.harness.core.errors import MissingExtra, SpecError
+from openended.harness.core.registry import build
+from openended.harness.core.runtime import Runtime
+from openended.harness.core.types import Generation, Ragged
+from openended.harness.decoders.base import Decoder
+from openended.harness.generation.generate import Prompt, generate
+from openended.harness.generation.teacher_forcing import next_token_stats
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.placement import gather, is_spread
 from openended.harness.models.score import embed_and_nll
 from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.models.transformers import LanguageModel, load_model
-from openended.harness.registry import build
 from openended.harness.run.session import Session
-from openended.harness.run.settings import Runtime
-from openended.harness.store import Store
-from openended.harness.types import Generation, Ragged
+from openended.harness.storage.store import Store
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
 accelerate = pytest.importorskip("accelerate")
@@ -77,7 +77,7 @@ def test_a_spread_model_generates_the_same(whole: LanguageModel, spread: Languag
 
 
 def _target(name: str) -> str:
-    from openended.harness.registry import members
+    from openended.harness.core.registry import members
 
     cls = members("decoder")[name]
     return f"{cls.__module__}.{cls.__qualname__}"

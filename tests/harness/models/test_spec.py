@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from openended.harness.errors import DataError, SpecError
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.registry import build, members
+from openended.harness.core.signature import digest
 from openended.harness.models.backend import BackendSpec
 from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.models.tokenizer import load_tokenizer, tokenizer_digest
-from openended.harness.registry import build, members
-from openended.harness.signature import digest
 from tests.helpers import copy_without, tiny_model
 
 ROOT = Path(__file__).parents[3]
@@ -115,7 +115,7 @@ def test_specs_import_no_torch():
     code = (
         "import sys\n"
         "import openended.harness.models.transformers\n"
-        "from openended.harness.registry import members\n"
+        "from openended.harness.core.registry import members\n"
         "[cls().title for cls in members('decoder').values()]\n"
         "print([m for m in ('torch', 'transformers', 'tokenizers') if m in sys.modules])"
     )

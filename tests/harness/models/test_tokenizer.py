@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.decoding.loop import Prompt, generate
-from openended.harness.decoding.teacher import next_token_stats
-from openended.harness.decoding.truncation import Ancestral, Greedy
-from openended.harness.errors import DataError
+from openended.harness.backends.transformers import TransformersBackend
+from openended.harness.core.errors import DataError
+from openended.harness.core.types import Example, Generation, Ragged
+from openended.harness.decoders.sampling import Ancestral, Greedy
+from openended.harness.generation.generate import Prompt, generate
+from openended.harness.generation.teacher_forcing import next_token_stats
 from openended.harness.models.embedder import EmbedderSpec, embed
-from openended.harness.models.local import TransformersBackend
 from openended.harness.models.score import embed_and_nll, token_nll
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import (
@@ -26,8 +27,7 @@ from openended.harness.models.tokenizer import (
     pair_ids,
     tokenizer_digest,
 )
-from openended.harness.run.artefacts import human_row
-from openended.harness.types import Example, Generation, Ragged
+from openended.harness.run.artifact_files import human_row
 from tests.helpers import ragged, tiny_model
 
 BOS = 1

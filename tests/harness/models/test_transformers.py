@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from openended.harness.errors import DataError
+from openended.harness.core.errors import DataError
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.models.transformers import load_model

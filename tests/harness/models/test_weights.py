@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
-from openended.harness.decoding.adversarial import Adversarial
-from openended.harness.decoding.contrastive import ContrastiveDecoding, ContrastiveSearch
-from openended.harness.decoding.loop import Prompt, generate
-from openended.harness.decoding.search import Beam, BeamSample
-from openended.harness.decoding.teacher import next_token_stats
-from openended.harness.decoding.truncation import Ancestral, Greedy, Nucleus
-from openended.harness.errors import DataError
+from openended.harness.core.errors import DataError
+from openended.harness.core.signature import digest
+from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
+from openended.harness.generation.adversarial import Adversarial
+from openended.harness.generation.beam_search import Beam, BeamSample
+from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
+from openended.harness.generation.generate import Prompt, generate
+from openended.harness.generation.teacher_forcing import next_token_stats
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.masked import load_masked
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import load_model
-from openended.harness.signature import digest
-from tests.harness.decoding.models import gpt2, wrap
+from tests.harness.generation.models import gpt2, wrap
 from tests.helpers import ragged, tiny_model
 
 

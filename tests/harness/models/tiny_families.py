@@ -107,7 +107,7 @@ def tiny_family(kind: str) -> Any:
     from transformers import AutoModelForCausalLM
 
     from openended.harness.models.families import attention
-    from tests.harness.decoding.models import wrap
+    from tests.harness.generation.models import wrap
 
     config = tiny_config(kind)
     cls = AutoModelForCausalLM._model_mapping[type(config)]
@@ -127,8 +127,8 @@ def tiny_family(kind: str) -> Any:
 
 def how(kind: str) -> str:
     """How the family is run: `fixed`, `reread`, or why not."""
-    from openended.harness.decoding.cache.choose import runner
-    from openended.harness.errors import first_line
+    from openended.harness.core.errors import first_line
+    from openended.harness.generation.kv_cache.choose import runner
     from openended.harness.models.families import refusal
 
     reason = refusal({"model_type": kind})

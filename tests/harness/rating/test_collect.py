@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from openended.harness.errors import DataError
-from openended.harness.rating.cli import main
-from openended.harness.rating.commands.words import counted, split_words
-from openended.harness.rating.gather.answers import read_answers, seal_of
-from openended.harness.rating.gather.collect import expand, gather, judgments
-from openended.harness.rating.gather.quality import alphas, quality_lines, raters_of
-from openended.harness.rating.gather.route import by_study
+from openended.harness.core.errors import DataError
+from openended.harness.rating.cli.arguments import counted, split_words
+from openended.harness.rating.cli.main import main
+from openended.harness.rating.collect.answers import read_answers, seal_of
+from openended.harness.rating.collect.by_study import by_study
+from openended.harness.rating.collect.collect import expand, gather, judgments
+from openended.harness.rating.collect.quality import alphas, quality_lines, raters_of
 from openended.harness.rating.simulate import fill_all
-from openended.metrics._comparisons import read_comparisons
-from openended.metrics._judgments import read_judgments
+from openended.metrics.judgments.comparisons import read_comparisons
+from openended.metrics.judgments.ratings import read_judgments
 from tests.harness.rating.studies import PLAYERS, study
 
 STRENGTHS = dict(zip(PLAYERS, (0.8, 0.0, -0.8), strict=True))

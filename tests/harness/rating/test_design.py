@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from openended.harness.errors import DataError, SpecError
+from openended.harness.core.errors import DataError, SpecError
 from openended.harness.rating.controls import read_controls
 from openended.harness.rating.design import design_study, opaque
 from openended.harness.rating.key import find_key, read_key, save_key

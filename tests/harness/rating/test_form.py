@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from openended.harness.rating.gather.collect import gather, judgments
+from openended.harness.rating.collect.collect import gather, judgments
 from openended.harness.rating.sheet import items_of
 from tests.harness.rating.kills import start
 from tests.harness.rating.studies import study

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from openended.harness.errors import DataError, SpecError
-from openended.harness.rating.commands.judge import run
-from openended.harness.rating.gather.collect import gather, judgments, write_judgments
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.rating.cli.judge import run
+from openended.harness.rating.collect.collect import gather, judgments, write_judgments
 from openended.harness.rating.judging.asking import ServerAsker, asker_of
 from openended.harness.rating.judging.calibrate import calibrate, kappa
 from openended.harness.rating.judging.judge import judge_study
@@ -21,8 +21,8 @@ from openended.harness.rating.judging.questions import questions_of, read_reply
 from openended.harness.rating.judging.summary import summary_lines
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.simulate import fill_all
-from openended.metrics._comparisons import read_comparisons
 from openended.metrics.bradley_terry import BradleyTerry
+from openended.metrics.judgments.comparisons import read_comparisons
 from tests.harness.rating.studies import PLAYERS, study
 
 WORTH = (1.0, 0.0, 2.0)  # of the players: the number of a text says whose it is
@@ -219,7 +219,7 @@ def served(server, **options):
 
 @pytest.fixture
 def hurried(monkeypatch):
-    monkeypatch.setattr("openended.harness.models.servers.client.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("openended.harness.backends.openai.client.FIRST_PAUSE", 0.0)
 
 
 @pytest.mark.parametrize(("chat", "path"), [(True, "/v1/chat/completions"), (False, "/v1/completions")])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.errors import DataError, SpecError
-from openended.harness.io import write_text
-from openended.harness.rating.cli import COMMANDS, main
-from openended.harness.rating.commands import collect, make
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.io import write_text
+from openended.harness.rating.cli import collect, make
+from openended.harness.rating.cli.main import COMMANDS, main
 from openended.harness.rating.key import read_key
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.texts import read_material, usable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.errors import SpecError
+from openended.harness.core.errors import SpecError
 from openended.harness.rating.protocol import load_protocol, protocol_names, protocol_of
 
 OWN = """

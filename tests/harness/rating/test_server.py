@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from openended.harness.errors import DataError, MissingExtra, SpecError
-from openended.harness.rating.commands import serve
-from openended.harness.rating.gather.collect import gather, judgments
-from openended.harness.rating.gather.stored import is_database, read_database
+from openended.harness.core.errors import DataError, MissingExtra, SpecError
+from openended.harness.rating.cli import serve
+from openended.harness.rating.collect.collect import gather, judgments
+from openended.harness.rating.collect.stored import is_database, read_database
 from openended.harness.rating.server.limits import RateLimit
 from openended.harness.rating.server.pool import LEASE_SECONDS, ItemPool, Refused
 from tests.harness.rating.kills import campaign, losses
@@ -239,7 +239,7 @@ def test_words_of_the_command(tmp_path, monkeypatch):
     monkeypatch.setattr(serve.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'openended\[rate\]'"):
         serve.work(parse([str(tmp_path)]))
-    assert "uvicorn" not in vars(sys.modules["openended.harness.rating.commands.serve"])
+    assert "uvicorn" not in vars(sys.modules["openended.harness.rating.cli.serve"])
 
 
 def test_a_killed_server_loses_nothing_that_it_acknowledged(tmp_path):

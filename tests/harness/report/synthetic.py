@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.io import to_json
-from openended.harness.record import SCHEMA
-from openended.harness.signature import digest
-from openended.harness.store import write_manifest
+from openended.harness.core.io import to_json
+from openended.harness.core.signature import digest
+from openended.harness.storage.record import SCHEMA
+from openended.harness.storage.store import write_manifest
 
 DECODERS: dict[str, dict[str, Any]] = {
     "greedy": {"title": "greedy", "stochastic": False, "quality": 0.05, "entropy": 2.2, "ppl": 4.1},
@@ -186,8 +186,8 @@ def seal(folder: Path) -> None:
 
 def write_texts(store: Path, key: str, decoder: str, count: int = 6) -> dict[str, str]:
     """Write Arrow streams of a few examples, human rows and generations."""
-    from openended.harness.rows import Row, write_rows
-    from openended.harness.types import Generation
+    from openended.harness.core.types import Generation
+    from openended.harness.storage.rows import Row, write_rows
 
     def rows(kind: str, words: str) -> str:
         name = f"{kind}/{key[:2]}/{key}"

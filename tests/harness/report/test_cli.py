@@ -44,7 +44,7 @@ def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
     assert made == {"decoders.md", "lm.md", "significance.md", "significance-p.md", "compare-mauve2021-table3.md"}
     assert main([str(runs), "--metrics", "mauve,zipf", "--where", "decoder=nucleus", *more]) == 0
     assert "greedy" not in (tmp_path / "tables" / "full.csv").read_text()
-    node = {"_target_": "openended.harness.report.read.layout.Layout", "title": "Mine", "metrics": ["mauve"]}
+    node = {"_target_": "openended.harness.results.layout.Layout", "title": "Mine", "metrics": ["mauve"]}
     report = build_report([runs], tmp_path, figures=False, page=False, **node)  # as a grid calls it
     assert (report.tables[0].name, report.tables[0].title) == ("results", "Mine on docs")
     capsys.readouterr()

@@ -9,7 +9,7 @@ import pytest
 from openended.harness.models.spec import bundled_models
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
-from openended.harness.store import Store
+from openended.harness.storage.store import Store
 from tests.harness.run.small import settings
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")

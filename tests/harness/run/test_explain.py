@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from openended.harness.record import EXPLAIN
-from openended.harness.rows import Row, write_rows
-from openended.harness.run.artefacts import save_result
+from openended.harness.core.types import Generation, MetricResult
+from openended.harness.run.artifact_files import save_result
 from openended.harness.run.explain import write_explanations
 from openended.harness.run.measure import Measured
-from openended.harness.types import Generation, MetricResult
+from openended.harness.storage.record import EXPLAIN
+from openended.harness.storage.rows import Row, write_rows
 from openended.metrics.mauve import Mauve
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from openended.harness.run.artifacts import Planned
 from openended.harness.run.forecast import forecast
 from openended.harness.run.pipeline import Outcome
 from openended.harness.run.rates import Rates
-from openended.harness.run.steps import Planned
 from tests.harness.run.small import settings
 
 PLAN = (

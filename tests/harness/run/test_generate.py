@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from openended.harness.errors import DataError, SpecError
+from openended.harness.core.errors import DataError, SpecError
 from openended.harness.models.spec import bundled_models
-from openended.harness.rows import Rows
-from openended.harness.run.examples import draw
+from openended.harness.run.artifacts import Source, Steps
+from openended.harness.run.dataset import draw
 from openended.harness.run.generate import generate, take_in
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.harness.run.steps import Source, Steps
-from openended.harness.store import Store
+from openended.harness.storage.rows import Rows
+from openended.harness.storage.store import Store
 from tests.harness.run.small import settings
 from tests.helpers import write_jsonl
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from openended.harness.core.registry import members
+from openended.harness.core.types import Generation
 from openended.harness.models.spec import ModelSpec
-from openended.harness.registry import members
-from openended.harness.rows import Row, write_rows
-from openended.harness.run.artefacts import HUMAN_ROWS
+from openended.harness.run.artifact_files import HUMAN_ROWS
+from openended.harness.run.artifacts import Source
 from openended.harness.run.identity import axes, facts
-from openended.harness.run.steps import Source
-from openended.harness.store import Entry
-from openended.harness.types import Generation
+from openended.harness.storage.rows import Row, write_rows
+from openended.harness.storage.store import Entry
 from tests.contract.test_identity import COMMIT, settings
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.errors import DataError, UndefinedMetric
-from openended.harness.record import read_record
+from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.run.judgments import fed_by_file, judged_alone, run_judgments
 from openended.harness.run.session import Session
-from openended.harness.store import Store
+from openended.harness.storage.record import read_record
+from openended.harness.storage.store import Store
 from tests.harness.run.small import settings
 from tests.helpers import openended
 

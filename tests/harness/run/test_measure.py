@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from openended.harness.contract import Features, Metric, Need
-from openended.harness.errors import DataError, UndefinedMetric
-from openended.harness.io import file_digest
+from openended.harness.core.errors import DataError, UndefinedMetric
+from openended.harness.core.io import file_digest
+from openended.harness.core.metric import Features, Metric, Need
+from openended.harness.core.types import MetricResult
 from openended.harness.models.spec import bundled_models
+from openended.harness.run.artifacts import Source, Steps
 from openended.harness.run.measure import Measure, judgments_digest, needs_of_texts
 from openended.harness.run.pipeline import Made, make_texts
 from openended.harness.run.session import Session
-from openended.harness.run.steps import Source, Steps
-from openended.harness.store import Store
-from openended.harness.types import MetricResult
+from openended.harness.storage.store import Store
 from openended.metrics.huse import Huse
 from tests.harness.run.small import settings
 

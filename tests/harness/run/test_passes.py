@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.decoding.truncation import Nucleus
-from openended.harness.errors import SpecError
+from openended.harness.core.errors import SpecError
+from openended.harness.core.types import Generation, Ragged
+from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.models.tokenizer import tokenizer_digest
-from openended.harness.rows import Row, write_rows
-from openended.harness.run import artefacts as stages
+from openended.harness.run import artifact_files as stages
+from openended.harness.run.artifacts import Build, Source
 from openended.harness.run.passes import Passes, own_tokens, texts_of
 from openended.harness.run.session import Session
-from openended.harness.run.steps import Build, Source
-from openended.harness.store import Entry, Store
-from openended.harness.types import Generation, Ragged
+from openended.harness.storage.rows import Row, write_rows
+from openended.harness.storage.store import Entry, Store
 from tests.harness.run.small import settings
 from tests.helpers import ragged
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from openended.harness import store as store_module
-from openended.harness.io import read_json
+from openended.harness.core.io import read_json
 from openended.harness.models.spec import bundled_models
-from openended.harness.record import read_record
 from openended.harness.run.pipeline import plan, run
 from openended.harness.run.session import Session
-from openended.harness.store import Store
+from openended.harness.storage import store as store_module
+from openended.harness.storage.record import read_record
+from openended.harness.storage.store import Store
 from tests.harness.run.small import ONE_MODEL, settings
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.io import write_json
+from openended.harness.core.io import write_json
+from openended.harness.core.signature import digest
 from openended.harness.models.sizes import model_size
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.rates import read_rates
-from openended.harness.signature import digest
 
 SMALL, LARGE = ModelSpec(path="bundled:docs-s"), ModelSpec(path="bundled:docs-m")
 

@@ -6,12 +6,12 @@ import logging
 from pathlib import Path
 from types import SimpleNamespace
 
-from openended.harness.contract import Side
+from openended.harness.core.metric import Side
+from openended.harness.core.runtime import Runtime
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.run.loaded import LoadedModels
+from openended.harness.models.loaded import LoadedModels
 from openended.harness.run.session import _LASTING, Session, Sides
-from openended.harness.run.settings import Runtime
-from openended.harness.store import Store
+from openended.harness.storage.store import Store
 
 
 def test_what_the_last_run_did_not_use_goes() -> None:

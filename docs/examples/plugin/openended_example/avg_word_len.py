@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from openended.harness.contract import Direction, Family, Features, Metric, Need, Resampling
-from openended.harness.errors import UndefinedMetric
-from openended.harness.types import MetricResult
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Direction, Family, Features, Metric, Need, Resampling
+from openended.harness.core.types import MetricResult
 
 
 def avg_word_len(texts: Sequence[str], *, letters_only: bool = False) -> float:

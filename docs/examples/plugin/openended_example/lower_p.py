@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from openended.harness.decoding import rules
-from openended.harness.decoding.base import SamplingDecoder
-from openended.harness.decoding.view import Cut, View
+from openended.harness.decoders import truncation_rules
+from openended.harness.decoders.base import SamplingDecoder
+from openended.harness.decoders.sorted_logits import Cut, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,4 +28,4 @@ class LowerP(SamplingDecoder):
 
     def cut(self, view: View) -> Cut:
         """Keep the nucleus of the lower p."""
-        return rules.nucleus(view, self.p - self.by)
+        return truncation_rules.nucleus(view, self.p - self.by)

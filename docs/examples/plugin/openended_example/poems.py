@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from openended.harness.contract import Task, Tokenizer
-from openended.harness.signature import digest
-from openended.harness.types import Example
+from openended.harness.core.signature import digest
+from openended.harness.core.task import Task, Tokenizer
+from openended.harness.core.types import Example
 
 LINES = (  # William Blake, "The Tyger" and "The Lamb", 1789 and 1794
     "Tyger Tyger, burning bright, in the forests of the night",

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from openended.harness.contract import Features, Side
+from openended.harness.core.metric import Features, Side
 from openended.harness.report.figures import curves, frontiers, panels, sweeps
 from openended.harness.report.figures.draw import draw_all
 from openended.harness.report.figures.drawing import COLOURS, MOST, look, save, styled
-from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import read_results
-from openended.harness.report.read.layout import Layout
 from openended.harness.report.tables.systems import value_tables
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import read_results
+from openended.harness.results.layout import Layout
 from openended.metrics.mauve import Mauve
 from tests.harness.report.synthetic import result, seal, seal_record, stored, write_run
 

@@ -11,8 +11,8 @@ from openended.harness.report.figures import frontiers
 from openended.harness.report.figures.drawing import COLUMN, new_figure, styled
 from openended.harness.report.figures.labels import Label, place_labels
 from openended.harness.report.figures.people import huse_parts
-from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import read_results
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run
 
 

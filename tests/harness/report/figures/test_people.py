@@ -12,10 +12,10 @@ from openended.harness.report.figures.people import (
     huse_stability,
     people_figures,
 )
-from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import read_results
-from openended.metrics._huse_join import Rated
-from openended.metrics._huse_statistic import Rule
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import read_results
+from openended.metrics._huse.join import Rated
+from openended.metrics._huse.statistic import Rule
 from openended.metrics.huse import Huse
 from tests.harness.report.synthetic import result, write_run
 

@@ -7,8 +7,8 @@ import pytest
 
 from openended.harness.report.figures.drawing import styled
 from openended.harness.report.figures.similarity import Compared, matrix_of, system_similarity
-from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import read_results
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import read_results
 from tests.helpers import openended
 
 

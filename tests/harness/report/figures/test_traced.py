@@ -6,8 +6,8 @@ from matplotlib.figure import Figure
 
 from openended.harness.report.figures.draw import draw_all
 from openended.harness.report.figures.traced import traced
-from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import read_results
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import quickstart
 
 

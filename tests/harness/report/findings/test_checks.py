@@ -6,8 +6,8 @@ import pytest
 
 from openended.harness.report.findings.checks import gaps, order, sizes, trend
 from openended.harness.report.findings.claims import CLAIMS
-from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import read_results
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run
 
 

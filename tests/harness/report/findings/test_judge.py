@@ -9,8 +9,8 @@ import pytest
 
 from openended.harness.report.build import make_tables
 from openended.harness.report.findings.judge import findings_tables
-from openended.harness.report.read.frame import read_results
-from openended.harness.report.read.layout import load_layout
+from openended.harness.results.frame import read_results
+from openended.harness.results.layout import load_layout
 from tests.harness.report.synthetic import result, write_run
 
 

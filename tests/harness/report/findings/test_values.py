@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.report.findings.values import by_decoder, main_setting, number, rated_values, size_of
-from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import read_results
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from openended.harness.rows import Row, write_rows
-from openended.harness.types import Generation, Ragged
+from openended.harness.core.types import Generation, Ragged
+from openended.harness.storage.rows import Row, write_rows
 from tests.harness.report.synthetic import result, seal, write_run
 from tests.helpers import write_jsonl
 

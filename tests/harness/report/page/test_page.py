@@ -12,8 +12,8 @@ from openended.harness.report.page.captions import caption_of
 from openended.harness.report.page.page import write_page
 from openended.harness.report.page.settings import settings_of
 from openended.harness.report.page.sources import collect
-from openended.harness.report.read.frame import read_results
-from openended.harness.report.read.layout import Layout
+from openended.harness.results.frame import read_results
+from openended.harness.results.layout import Layout
 from tests.harness.report.synthetic import seal_record, write_run
 
 EVIL = "<script>alert(1)</script>"

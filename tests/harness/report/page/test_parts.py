@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from openended.harness.core.types import Ragged
 from openended.harness.report.build import make_tables
 from openended.harness.report.page import values
 from openended.harness.report.page.parts import as_json, fits_inside, parts_of
@@ -16,10 +17,9 @@ from openended.harness.report.page.stories import Stories
 from openended.harness.report.page.tokens import DIGITS, TokenEnds, coded, token_ends
 from openended.harness.report.page.values import nearest, token_nll, values_of
 from openended.harness.report.page.why import reasons_of
-from openended.harness.report.read.frame import read_results
-from openended.harness.report.read.layout import Layout
 from openended.harness.report.tables.latex import to_latex
-from openended.harness.types import Ragged
+from openended.harness.results.frame import read_results
+from openended.harness.results.layout import Layout
 from tests.harness.report.page.made import COUNT, HOSTILE, TOKENIZER, make_report, text_of
 
 

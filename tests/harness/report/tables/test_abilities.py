@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from openended.harness.report.read.frame import read_results
 from openended.harness.report.tables.abilities import ability_tables
+from openended.harness.results.frame import read_results
 from openended.metrics.bradley_terry import bradley_terry
 from tests.helpers import openended
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 from openended.harness.report.build import build_report
-from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import read_results
-from openended.harness.report.read.layout import Layout
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.systems import value_tables
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import read_results
+from openended.harness.results.layout import Layout
 from tests.harness.report.synthetic import seal_record, write_run
 
 

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from openended.harness.errors import DataError
+from openended.harness.core.errors import DataError
 from openended.harness.report.build import make_tables
-from openended.harness.report.read.frame import read_results
-from openended.harness.report.read.layout import Layout, layout_names, load_layout
+from openended.harness.results.frame import read_results
+from openended.harness.results.layout import Layout, layout_names, load_layout
 from tests.harness.report.synthetic import quickstart, result, write_run
 
 DECODERS = ("greedy", "ancestral", "nucleus", "top_k")

@@ -7,8 +7,7 @@ from importlib import resources
 
 import pytest
 
-from openended.harness.errors import SpecError
-from openended.harness.report.read.frame import read_results
+from openended.harness.core.errors import SpecError
 from openended.harness.report.tables.compare import (
     METRICS,
     NO_RUN,
@@ -17,6 +16,7 @@ from openended.harness.report.tables.compare import (
     comparison,
     read_published,
 )
+from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run
 
 COLUMNS = [

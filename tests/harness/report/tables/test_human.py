@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import read_results
 from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
 from openended.harness.report.tables.table import Column
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from openended.harness.report.read.fold import Folded
 from openended.harness.report.tables.intervals import stated_interval
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+from openended.harness.results.fold import Folded
 
 
 def folded(key, mean, seeds=1, decoder="greedy"):

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from openended.harness.report.findings.doubt import errors_of, judged
+from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.report.findings.uncertainty import errors_of, judged
 from openended.harness.report.findings.values import Verdict
-from openended.harness.report.read.draws import draws_of, interval_of
-from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import read_results
-from openended.harness.report.read.layout import Layout
 from openended.harness.report.tables.paired import pair_tests
 from openended.harness.report.tables.significance import UNSURE, significance
 from openended.harness.report.tables.systems import value_tables
-from openended.harness.resampling import Plan, Replicates
+from openended.harness.results.draws import draws_of, interval_of
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import read_results
+from openended.harness.results.layout import Layout
 from tests.harness.report.synthetic import result, seal, write_run
 
 PROMPTS = [f"p/{i:03d}" for i in range(120)]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from openended.harness.errors import DataError
+from openended.harness.core.errors import DataError
 from openended.harness.report.figures.search import search_figures
-from openended.harness.report.read.searched import Searched, Sought, Tried, read_search, save_search
 from openended.harness.report.tables.search import search_tables
+from openended.harness.results.searched import Searched, Sought, Tried, read_search, save_search
 
 ONE = Searched(
     "s-12",

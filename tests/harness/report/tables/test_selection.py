@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.errors import SpecError
-from openended.harness.report.read.fold import fold
-from openended.harness.report.read.frame import read_results
-from openended.harness.report.read.layout import Layout
-from openended.harness.report.read.systems import human_value, systems_of
+from openended.harness.core.errors import SpecError
 from openended.harness.report.tables.selection import check_signatures, slug, split_items, wanted
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import read_results
+from openended.harness.results.layout import Layout
+from openended.harness.results.systems import human_value, systems_of
 from tests.harness.report.synthetic import result, write_run
 
 

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from openended.harness.contract import Features, Side
-from openended.harness.errors import SpecError
-from openended.harness.report.read.frame import read_results
-from openended.harness.report.read.layout import Layout
+from openended.harness.core.errors import SpecError
+from openended.harness.core.metric import Features, Side
+from openended.harness.core.types import Ragged
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.paired import by_prompt, holm, holm_of, sign_flip_p
 from openended.harness.report.tables.significance import UNTESTED, significance
 from openended.harness.report.tables.systems import value_tables
-from openended.harness.types import Ragged
+from openended.harness.results.frame import read_results
+from openended.harness.results.layout import Layout
 from openended.metrics.gen_ppl import GenPPL
 from tests.harness.report.synthetic import result, seal, seal_record, write_run
 

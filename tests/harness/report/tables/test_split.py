@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from openended.harness.errors import SpecError
-from openended.harness.report.read.layout import Layout
+from openended.harness.core.errors import SpecError
 from openended.harness.report.tables.latex import LINES, to_latex
 from openended.harness.report.tables.markdown import WIDTH, to_markdown
 from openended.harness.report.tables.split import pieces
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+from openended.harness.results.layout import Layout
 
 
 def wide(columns: int, rows: int = 3) -> Table:

@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from openended.harness.errors import DataError, SpecError
-from openended.harness.report.read.frame import read_results
-from openended.harness.report.read.layout import Layout, layout_names, layout_of, load_layout
+from openended.harness.core.errors import DataError, SpecError
 from openended.harness.report.tables.latex import to_latex
 from openended.harness.report.tables.numbers import decimals, fixed, printed
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.report.tables.table import letters
+from openended.harness.results.frame import read_results
+from openended.harness.results.layout import Layout, layout_names, layout_of, load_layout
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy
 from openended.metrics.kid import Kid
 from tests.harness.report.synthetic import result, write_run

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.report.read.frame import read_results
-from openended.harness.report.read.layout import load_layout
 from openended.harness.report.tables.variants import variant_tables
+from openended.harness.results.frame import read_results
+from openended.harness.results.layout import load_layout
 from tests.harness.report.synthetic import result, write_run
 
 SCORES = {"kmeans": (0.1, 0.5, 0.9), "drmm": (0.05, 0.4, 0.7), "lattice": (0.3, 0.2, 0.6)}

@@ -1,0 +1,1 @@
+"""The command line, the Python API, and the Hydra application."""

@@ -1,0 +1,241 @@
+"""Texts in, numbers out, from Python: the same runs as on the command line, without its configuration.
+
+    import openended as oe
+
+    result = oe.evaluate(human=["…"], systems={"greedy": ["…"], "nucleus": "nucleus.jsonl"}, judge="gpt2-large")
+    print(result.table())
+    oe.metrics.zipf(model_texts=["…"], unit="words")
+
+Texts are lists, or files and folders (see `published.files`). What is made is kept under `outputs_dir`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.app.evaluation import Evaluation
+from openended.harness.core.errors import SpecError
+from openended.harness.core.io import replacing, write_text
+from openended.harness.core.metric import Metric
+from openended.harness.core.names import metric_names, names_of, node_of
+from openended.harness.core.registry import build, construct, members
+from openended.harness.core.runtime import Runtime
+from openended.harness.core.signature import digest, digest_bytes
+from openended.harness.core.types import MetricResult
+from openended.harness.models.backend import BackendSpec
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.spec import ModelSpec
+from openended.harness.run.session import Session
+from openended.harness.run.settings import Settings
+from openended.tasks.texts import Texts
+
+TextsOf = str | Path | Sequence[str]
+"""The texts themselves, or the path of a file or folder of them."""
+VectorsOf = str | Path | NDArray[Any]
+"""A row a text, or the path of a `.npy` file of them."""
+
+
+def evaluate(
+    *,
+    human: TextsOf,
+    systems: Mapping[str, TextsOf],
+    metrics: str | Sequence[str | Metric] | None = None,
+    judge: str | None = None,
+    scorer: str | BackendSpec | None = None,
+    embedder: str | EmbedderSpec | None = None,
+    features: Mapping[str, VectorsOf] | None = None,
+    human_field: str | None = None,
+    generations_field: str | None = None,
+    num_examples: int | Literal["all"] = "all",
+    max_new_tokens: int | None = None,
+    experiment: str | None = None,
+    outputs_dir: str | Path = "outputs",
+    device: str = "auto",
+    batch_size: int = 64,
+) -> Evaluation:
+    """Score systems against human texts; nothing is generated, nothing is paired.
+
+    Args:
+        human: The human texts.
+        systems: Name → its texts; any number of each.
+        metrics: Names of metrics or sets (`text`, `two_sample`, `paper`, `all`), or metrics with options of their own;
+            None: all that the given models, or none, can make.
+        judge: A model that scores and embeds: a name (`gpt2-large`, `docs-m`), a hub id or a folder.
+        scorer: In place of the judge: whose likelihood and tokens count.
+        embedder: In place of the judge: whose vectors are compared.
+        features: `human` and each system's name → vectors of your own, in place of an embedder's.
+        human_field: Field of the human file with the text; None: told by its first record.
+        generations_field: The same of the systems' files.
+        num_examples: The first so many texts of each side; all by default.
+        max_new_tokens: Cut every text to so many tokens of the scorer, words without one; None: whole texts.
+        experiment: Names the folder of the runs; None: by the time.
+        outputs_dir: Where everything is kept.
+        device: Of the models: `auto`, or a torch device name.
+        batch_size: Texts embedded or scored at a time.
+
+    Raises:
+        HarnessError: For everything that is about the input; one line.
+    """
+    from openended.harness.run.pipeline import run
+    from openended.harness.storage.folders import check_writable
+
+    outputs = Path(outputs_dir)
+    check_writable(outputs)
+    scoring, embedding = _judges(judge, scorer, embedder)
+    _check_names(systems, features)
+    vectors = {name: str(_vectors_file(value, outputs)) for name, value in (features or {}).items()}
+    shared = {
+        "experiment": experiment or f"score-{datetime.now(UTC):%Y%m%dT%H%M%S}",
+        "task": Texts(path=str(_texts_file(human, outputs)), field=human_field),
+        "model": None, "decoder": None, "scorer": scoring, "embedder": embedding,
+        "metrics": _metrics(metrics, scoring=scoring is not None, embedding=bool(embedding or vectors)),
+        "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
+        "generations_field": generations_field, "judgments": None, "outputs_dir": outputs, "plan_only": False,
+        "runtime": Runtime(device=device, feature_batch_size=batch_size),
+    }  # fmt: skip
+    outcomes = []
+    for name, texts in systems.items():
+        own = {"human": vectors["human"], "model": vectors[name]} if vectors else {}
+        file = str(_texts_file(texts, outputs))
+        settings = Settings(**cast("dict[str, Any]", shared), system=name, generations=file, features=own)
+        outcomes.append(run(settings, _session(outputs.resolve())))
+    failed = dict.fromkeys(reason for outcome in outcomes for reason in outcome.failed)
+    return Evaluation(tuple(outcome.folder for outcome in outcomes), tuple(systems), tuple(failed))
+
+
+def measure(
+    metric: str | Metric,
+    *,
+    model_texts: TextsOf,
+    human_texts: TextsOf | None = None,
+    judge: str | None = None,
+    scorer: str | BackendSpec | None = None,
+    embedder: str | EmbedderSpec | None = None,
+    outputs_dir: str | Path = "outputs",
+    device: str = "auto",
+    **options: Any,  # noqa: ANN401 - of the metric
+) -> MetricResult:
+    """Compute one metric of texts; also `oe.metrics.NAME(model_texts=…, …)`.
+
+    Args:
+        metric: A name, or a metric with its options.
+        model_texts: The texts under test.
+        human_texts: The human texts; a metric of one system needs none.
+        judge: As for `evaluate`; so are `scorer`, `embedder`, `outputs_dir` and `device`.
+        scorer: See `judge`.
+        embedder: See `judge`.
+        outputs_dir: See `judge`.
+        device: See `judge`.
+        options: Options of the metric, by their names.
+
+    Raises:
+        HarnessError: For everything that is about the input; one line.
+    """
+    made = metric if isinstance(metric, Metric) else _metric(metric, options)
+    if human_texts is None and made.sides != "one":
+        raise SpecError(f"{made.name} compares two sides: give human_texts=… beside model_texts=…")
+    result = evaluate(
+        human=model_texts if human_texts is None else human_texts, systems={"model": model_texts}, metrics=[made],
+        judge=judge, scorer=scorer, embedder=embedder, outputs_dir=outputs_dir, device=device,
+    )  # fmt: skip
+    return result.results["model"][made.name]
+
+
+def _metric(name: str, options: Mapping[str, Any]) -> Metric:
+    (known,) = metric_names([name]) if name in members("metric") else (name,)
+    cls = members("metric").get(known)
+    if cls is None:
+        raise SpecError(f"no metric {name!r}; openended.metrics has {', '.join(members('metric'))}")
+    return cast("Metric", construct(cls, options, f"metric.{name}"))
+
+
+def _metrics(asked: str | Sequence[str | Metric] | None, *, scoring: bool, embedding: bool) -> tuple[Metric, ...]:
+    """Make the metrics; None are those that the judges that are there can feed."""
+    if asked is None:
+        made = [_metric(name, {}) for name in metric_names(["all"])]
+        able = {"texts", "stops", *(["token_nll"] if scoring else []), *(["embeddings"] if embedding else [])}
+        fed = [m for m in made if {n.kind for n in m.needs()} <= {*able, "tokens"}]
+        wanted: list[str | Metric] = [m.name for m in fed if m.least_samples == 1]  # files have a text a prompt
+        if not scoring:
+            wanted = [name for name in wanted if name != "gen_ppl"]
+    else:
+        wanted = [asked] if isinstance(asked, str) else list(asked)
+    own = {m.name: m for m in wanted if isinstance(m, Metric)}
+    for name in metric_names([m for m in wanted if isinstance(m, str)]):
+        own.setdefault(name, _metric(name, {}))
+    return tuple(own[name] for name in sorted(own))
+
+
+def _judges(
+    judge: str | None, scorer: str | BackendSpec | None, embedder: str | EmbedderSpec | None
+) -> tuple[BackendSpec | None, EmbedderSpec | None]:
+    """Return scorer and embedder; a name is that of a YAML, anything else a hub id or a folder."""
+    only = (
+        judge is not None and judge in names_of("embedder") and judge not in (*names_of("scorer"), *names_of("model"))
+    )
+    first = scorer if scorer is not None else None if only else judge
+    second = embedder if embedder is not None else judge
+    scoring: BackendSpec | None = first if isinstance(first, BackendSpec) else None
+    if isinstance(first, str):
+        group = next((group for group in ("scorer", "model") if first in names_of(group)), None)
+        node = node_of(group, first) if group else {"path": first}
+        scoring = cast("BackendSpec", build("model", node, "scorer")) if group else ModelSpec(path=first)
+    embedding: EmbedderSpec | None = second if isinstance(second, EmbedderSpec) else None
+    if isinstance(second, str):
+        known = second in names_of("embedder")
+        if known:
+            embedding = construct(EmbedderSpec, node_of("embedder", second), "embedder")
+        elif scoring is not None and second == judge:
+            pick = {name: getattr(scoring, name) for name in ("path", "label", "revision", "dtype")}
+            embedding = EmbedderSpec(**pick)
+        else:
+            embedding = EmbedderSpec(path=second)
+    return scoring, embedding
+
+
+def _check_names(systems: Mapping[str, TextsOf], features: Mapping[str, VectorsOf] | None) -> None:
+    if not systems:
+        raise SpecError("systems: expected at least one, as {'name': texts}")
+    if features:
+        missing = sorted({"human", *systems} - set(features))
+        if missing:
+            raise SpecError(f"features: expected vectors of human and of every system; missing {', '.join(missing)}")
+
+
+def _texts_file(texts: TextsOf, outputs: Path) -> Path:
+    """Return the file of some texts; a list is written down, under the digest of its texts."""
+    if isinstance(texts, (str, Path)):
+        return Path(texts)
+    wrong = next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)
+    if wrong is not None:
+        raise SpecError(f"texts: expected text at place {wrong}, got {type(texts[wrong]).__name__}")
+    path = outputs / "texts" / f"{digest(list(texts))[:16]}.jsonl"
+    if not path.is_file():
+        write_text(path, "".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return path
+
+
+def _vectors_file(vectors: VectorsOf, outputs: Path) -> Path:
+    if isinstance(vectors, (str, Path)):
+        return Path(vectors)
+    array = np.ascontiguousarray(vectors)
+    path = outputs / "texts" / f"{digest_bytes(array.tobytes())[:16]}.npy"
+    with replacing(path, "wb") as handle:
+        np.save(handle, array, allow_pickle=False)
+    return path
+
+
+@lru_cache(maxsize=1)
+def _session(outputs: Path) -> Session:
+    """Keep the last session, so that the next call finds its models loaded."""
+    from openended.harness.storage.store import Store
+
+    return Session(Store(outputs / "store"))

@@ -1,0 +1,96 @@
+"""`openended show RUN`: what a run was, what it measured, and its first texts."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from openended.harness.core.errors import DataError
+from openended.harness.core.exit_codes import code_of
+from openended.harness.storage.record import RECORD, RunRecord, read_record
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; returns one of `exitcodes`."""
+    parser = argparse.ArgumentParser(prog="openended show", description=__doc__)
+    parser.add_argument("run", help="a run's folder, or the end of its name (the 8 letters after the time)")
+    parser.add_argument(
+        "--outputs", default="outputs", metavar="DIR", help="where runs are looked up; default: outputs"
+    )
+    parser.add_argument("--texts", type=int, default=2, metavar="N", help="generated texts to print; default: 2")
+    args = parser.parse_args(words)
+    return code_of("openended show", lambda: _show(args), kept="nothing was changed")
+
+
+def _show(args: argparse.Namespace) -> None:
+    folder = find_run(args.run, Path(args.outputs))
+    for line in shown(folder, args.texts):
+        sys.stdout.write(f"{line}\n")
+
+
+def find_run(word: str, outputs: Path) -> Path:
+    """Return the folder of a run by its path or the end of its name.
+
+    Raises:
+        DataError: If there is none, or several.
+    """
+    path = Path(word)
+    if (path / RECORD).is_file() or path.is_file():
+        return path if path.is_dir() else path.parent
+    found = sorted(p.parent for p in (outputs / "runs").glob(f"*/*/{RECORD}") if p.parent.name.endswith(word))
+    if not found:
+        raise DataError(f"no run {word!r}: expected a folder with {RECORD}, or the end of one's name in {outputs}/runs")
+    if len(found) > 1:
+        raise DataError(f"{len(found)} runs end with {word!r}: {', '.join(map(str, found[:5]))}; give the folder")
+    return found[0]
+
+
+def shown(folder: Path, texts: int) -> Iterator[str]:
+    """Yield what a run's record says, for people."""
+    record = read_record(folder)
+    yield f"run        {folder}"
+    command = " ".join([*(Path(word).name for word in record.command[:1]), *record.command[1:]])
+    yield f"made       {record.created}, by {command}"
+    yield f"system     {_axes(record)}"
+    commit = str(record.git.get("commit") or "an installed package")[:12]
+    changed = ", changed since" if record.git.get("dirty") else ""
+    yield f"code       {commit}{changed}; {record.hardware.get('accelerator') or record.hardware.get('processor')}"
+    yield f"time       {', '.join(f'{stage} {seconds:.1f} s' for stage, seconds in record.timings.items())}"
+    yield from (f"note       {note}" for note in record.notes)
+    for row in record.results:
+        told = ", ".join(f"{key} {_number(value)}" for key, value in row.values.items())
+        reason = f" ({'; '.join(row.notes)})" if row.notes else ""
+        yield f"{row.system:10} {row.metric}: {told}{reason}"
+        yield f"           {row.signature}"
+    yield from _texts(folder, record, texts)
+
+
+def _axes(record: RunRecord) -> str:
+    told = {
+        k: v for k, v in record.axes.items() if v is not None and not k.endswith((".digest", ".texts", ".revision"))
+    }
+    return ", ".join(f"{name}={value}" for name, value in told.items())
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "–"
+
+
+def _texts(folder: Path, record: RunRecord, count: int) -> Iterator[str]:
+    """Yield the first generated texts, where the store still has them."""
+    place = next((p for name, p in record.inputs.items() if name.startswith(("generate:", "import:"))), None)
+    if place is None or record.store is None or count < 1:
+        return
+    file = folder / record.store / place / "data.arrow"
+    if not file.is_file():
+        yield f"texts      gone from the store ({place}); the same command makes them again"
+        return
+    from openended.harness.storage.rows import Rows
+
+    rows = Rows(file)
+    yield f"texts      {len(rows)} in {file.parent}"
+    for name, text in list(zip(rows.ids, rows.texts, strict=True))[:count]:
+        yield f"  {name}: {text!r}"

@@ -1,0 +1,61 @@
+"""`openended status [NAME]`: the grids, how far they are, and why jobs failed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from openended.harness.core.errors import DataError, suggest
+from openended.harness.core.exit_codes import code_of
+from openended.harness.results.grids import GridFolder, grids_of
+
+LAST = 10  # grids that are shown where none is named
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; returns one of `exitcodes`."""
+    parser = argparse.ArgumentParser(prog="openended status", description=__doc__)
+    parser.add_argument("name", nargs="?", help=f"of a grid, or its time; default: the last {LAST} grids")
+    parser.add_argument("--outputs", default="outputs", metavar="DIR", help="where grids are looked up")
+    args = parser.parse_args(words)
+    return code_of("openended status", lambda: _status(args), kept="nothing was changed")
+
+
+def _status(args: argparse.Namespace) -> None:
+    grids = grids_of(Path(args.outputs))
+    if args.name:
+        known = {word for grid in grids for word in (grid.name, grid.folder.name)}
+        if args.name not in known:
+            raise DataError(
+                f"no grid {args.name!r} in {args.outputs}/grids{suggest(args.name, known) if known else ''}"
+            )
+        grids = [grid for grid in grids if args.name in (grid.name, grid.folder.name)]
+    if not grids:
+        sys.stdout.write(f"no grids in {args.outputs}/grids\n")
+    for grid in grids[-LAST:]:
+        for line in told(grid):
+            sys.stdout.write(f"{line}\n")
+
+
+def told(grid: GridFolder) -> Iterator[str]:
+    """Yield how a grid stands: a line, and one for each reason why jobs failed or were skipped."""
+    jobs = grid.jobs()
+    count = Counter(str(job.get("state")) for job in jobs)
+    waiting = max(grid.total - len(jobs), 0)
+    words = [f"{count['done']} of {grid.total} done"]
+    words += [f"{count[state]} {state}" for state in ("failed", "skipped", "running") if count[state]]
+    words += [f"{waiting} not begun"] if waiting else []
+    yield f"{grid.name}  {grid.folder}: {', '.join(words)}"
+    reasons: dict[str, list[str]] = {}
+    for job in jobs:
+        if job.get("state") in ("failed", "skipped"):
+            reasons.setdefault(str(job.get("error", "it never ended")), []).append(str(job.get("job")))
+    for reason, titles in reasons.items():
+        more = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
+        yield f"  {titles[0]}{more}: {reason}"
+    if count["running"]:
+        titles = [str(job.get("job")) for job in jobs if job.get("state") == "running"]
+        yield f"  running, or killed without a word: {'; '.join(titles)}"

@@ -1,0 +1,116 @@
+"""What `evaluate` returns: finished runs, as a table, a frame or a report."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from openended.harness.core.types import MetricResult, Status
+from openended.harness.storage.record import ResultRow, RunRecord, read_record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from openended.harness.report import Report
+    from openended.harness.report.tables.table import Table
+
+
+# One table, whatever the number of each system's texts: where it differs from the human side's, a remark says so.
+TOGETHER: Mapping[str, Any] = {"differing": "refuse", "allow": ("n",)}
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """The scores of some systems against human texts."""
+
+    folders: tuple[Path, ...]
+    """Run folders, one a system; each holds `record.json`."""
+    systems: tuple[str, ...]
+    """Their names, in the same order."""
+    failed: tuple[str, ...] = ()
+    """Metrics whose code raised, and what it said."""
+
+    def __repr__(self) -> str:
+        names = list(dict.fromkeys(row.metric for record in self.records.values() for row in record.results))
+        broken = f"; {len(self.failed)} failed" if self.failed else ""
+        systems = f"{len(self.systems)} system{'s' if len(self.systems) != 1 else ''} ({', '.join(self.systems)})"
+        return (
+            f"<Evaluation: {systems}, {len(names)} metric{'s' if len(names) != 1 else ''} ({', '.join(names)}){broken}>"
+        )
+
+    @cached_property
+    def records(self) -> Mapping[str, RunRecord]:
+        """System → its run's record."""
+        return {name: read_record(folder) for name, folder in zip(self.systems, self.folders, strict=True)}
+
+    @cached_property
+    def results(self) -> Mapping[str, Mapping[str, MetricResult]]:
+        """System → metric → result, without arrays; `human` is the human side by itself."""
+        out: dict[str, dict[str, MetricResult]] = {}
+        for name, record in self.records.items():
+            for row in record.results:
+                if row.system in ("model", "human"):
+                    out.setdefault(name if row.system == "model" else "human", {})[row.metric] = _result(row)
+        return out
+
+    @property
+    def values(self) -> Mapping[str, Mapping[str, float]]:
+        """System → metric → its first value; NaN where it has none."""
+        return {
+            system: {name: one.values.get(one.primary, math.nan) for name, one in metrics.items()}
+            for system, metrics in self.results.items()
+        }
+
+    def table(self, **layout: Any) -> str:  # noqa: ANN401 - options of `Layout`
+        """Return the tables as text.
+
+        Args:
+            layout: Options of a layout, as in `conf/report`: `metrics=("mauve",)`, say.
+        """
+        from rich.console import Console
+
+        from openended.harness.report.tables.console import WIDTH, print_table
+
+        out = io.StringIO()
+        console = Console(file=out, width=WIDTH)
+        for table in self._tables(layout):
+            print_table(table, console)
+            console.print()
+        return out.getvalue()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one row a value, with the settings, the signature, and why there is no value."""
+        from openended.harness.results.frame import read_results
+        from openended.harness.results.tidy import INTERNAL
+
+        return read_results(self.folders).frame.drop(columns=INTERNAL)
+
+    def report(self, path: str | Path, **options: Any) -> Report:  # noqa: ANN401 - of `build_report`
+        """Write tables, figures, the frame and a page into a folder.
+
+        Args:
+            path: The folder.
+            options: As for `openended.harness.report.build_report`.
+        """
+        from openended.harness.report import build_report
+
+        return build_report(self.folders, path, **{"layout": "default", **TOGETHER, **options})
+
+    def _tables(self, options: Mapping[str, Any]) -> list[Table]:
+        from openended.harness.report.build import make_tables
+        from openended.harness.results.frame import read_results
+        from openended.harness.results.layout import load_layout
+
+        return make_tables(read_results(self.folders), load_layout("default", **{**TOGETHER, **options}), "results")
+
+
+def _result(row: ResultRow) -> MetricResult:
+    return MetricResult(
+        row.metric, row.signature, row.primary, row.values, row.n_human, row.n_model,
+        cast("Status", row.status), row.notes, sd=row.sd,
+    )  # fmt: skip

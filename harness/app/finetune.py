@@ -1,0 +1,232 @@
+"""`openended-finetune`: one epoch of a causal model on a task's training texts, as for the stories of the MAUVE paper.
+
+    openended-finetune task=writing_prompts model=gpt2-medium output=outputs/models/gpt2-medium-stories
+
+The paper fine-tunes GPT-2 medium on WritingPrompts for one epoch; the block is its context, 1,024. Batch size and
+learning rate are options, whose defaults are transformers' own (8 sequences a step, AdamW at 5e-5 with linear decay),
+not the paper's. What was used is written beside the weights (`finetune.json`). Documents are joined by the end token
+and cut into blocks; what does not fill the last block is dropped.
+
+An interrupted run goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from hydra.core.hydra_config import HydraConfig
+from numpy.typing import NDArray
+from omegaconf import DictConfig, OmegaConf
+
+from openended.harness.app.cli import start
+from openended.harness.app.hydra.compose import plain
+from openended.harness.app.hydra.show import leave_with_code, set_detail
+from openended.harness.core.errors import DataError, MissingExtra, SpecError
+from openended.harness.core.io import read_json, write_json
+from openended.harness.core.registry import build, construct
+from openended.harness.core.signature import canonical
+from openended.harness.core.spec import Spec
+from openended.harness.core.task import Task, Tokenizer
+from openended.harness.models.loaded import pick_device
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import token_ids
+from openended.harness.models.transformers import LanguageModel, load_model
+
+log = logging.getLogger(__name__)
+_TEXTS = 1024
+_BLOCK = 1024  # GPT-2's context
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneSpec(Spec):
+    """How a model is fine-tuned."""
+
+    group: ClassVar[str] = "finetune"
+    name: ClassVar[str] = "finetune"
+
+    epochs: int = 1  # MAUVE: one epoch
+    block_size: int | None = None  # null: the model's context, at most GPT-2's 1,024
+    batch_size: int = 1  # blocks at once
+    accumulation: int = 8  # batches a step: the effective batch is their product
+    learning_rate: float = 5e-5  # transformers' default for AdamW
+    warmup_steps: int = 0
+    weight_decay: float = 0.0
+    seed: int = 0
+    save_steps: int = 500
+    max_texts: int | None = None  # for a try; null: all
+    dtype: Literal["float32", "bfloat16"] = "float32"  # of the arithmetic; weights stay float32
+
+    def check(self) -> None:
+        """Counts are positive."""
+        for name in ("epochs", "batch_size", "accumulation", "save_steps"):
+            self.require(getattr(self, name) >= 1, name, "1 or more")
+        self.require(self.block_size is None or self.block_size >= 2, "block_size", "2 or more, or null")
+        self.require(self.learning_rate > 0, "learning_rate", "more than 0")
+        self.require(self.max_texts is None or self.max_texts >= 1, "max_texts", "1 or more, or null")
+
+
+def blocks(tokenizer: Tokenizer, texts: Iterable[str], *, end_id: int, size: int) -> NDArray[np.int32]:
+    """Join documents by the end token and cut them into blocks.
+
+    Returns:
+        Shape (blocks, size); what does not fill the last block is dropped.
+    """
+    parts: list[NDArray[np.int32]] = []
+    rest = np.zeros(0, dtype=np.int32)
+    stream = iter(texts)
+    while some := list(islice(stream, _TEXTS)):
+        rows = [np.append(row, end_id).astype(np.int32) for row in token_ids(tokenizer, some)]
+        joined = np.concatenate([rest, *rows])
+        whole = len(joined) // size * size
+        parts.append(joined[:whole].reshape(-1, size))
+        rest = joined[whole:].copy()
+    return np.concatenate(parts) if parts else np.zeros((0, size), dtype=np.int32)
+
+
+def task_texts(task: Task, skipped: Counter[str]) -> Iterator[str]:
+    """Yield whole documents of a task: its own where it has them, else prompt and human side."""
+    documents = getattr(task, "documents", None)
+    if documents is not None:
+        yield from (text for _, text in documents(skipped))
+        return
+    if task.needs_tokenizer():
+        raise SpecError(f"task {task.name}: set task.prompt_unit=words; fine-tuning takes whole documents")
+    yield from (example.prompt + example.human for example in task.examples(None, skipped))
+
+
+def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output: Path, *, device: str) -> Path:
+    """Fine-tune a model and write it as a folder that `model.path` accepts.
+
+    Args:
+        model: The model to begin with.
+        texts: Documents.
+        spec: Options.
+        output: Folder of the result; checkpoints lie in it while training.
+        device: `cpu`, `cuda` or `mps`.
+
+    Raises:
+        DataError: If the texts do not fill one block.
+        MissingExtra: If accelerate is not installed.
+    """
+    try:
+        import accelerate  # noqa: F401
+    except ImportError as err:
+        raise MissingExtra("accelerate", "finetune") from err
+    lm = load_model(model, device=device)
+    size = _block_size(lm, spec)
+    data = blocks(lm.tokenizer, texts, end_id=next(iter(lm.eos_ids), lm.start_id), size=size)
+    if not len(data):
+        raise DataError(f"the texts do not fill one block of {size} tokens; set block_size")
+    log.info("%d blocks of %d tokens", len(data), size)
+    loss = _train(lm, data, spec, output, device)
+    _save(lm, model, spec, output, {"blocks": len(data), "block_size": size, "loss": loss})
+    return output
+
+
+def _block_size(lm: LanguageModel, spec: FinetuneSpec) -> int:
+    context = lm.context_length
+    if spec.block_size is None:
+        return min(_BLOCK, context or _BLOCK)
+    if context is not None and spec.block_size > context:
+        raise SpecError(f"finetune.block_size: expected at most the context, {context}, got {spec.block_size}")
+    return spec.block_size
+
+
+def _train(lm: LanguageModel, data: NDArray[np.int32], spec: FinetuneSpec, output: Path, device: str) -> float:
+    import torch
+    from transformers import Trainer, TrainingArguments
+    from transformers.trainer_utils import get_last_checkpoint
+
+    class Blocks(torch.utils.data.Dataset[dict[str, Any]]):
+        def __len__(self) -> int:
+            return len(data)
+
+        def __getitem__(self, index: int) -> dict[str, Any]:
+            ids = torch.from_numpy(data[index].astype(np.int64))
+            return {"input_ids": ids, "labels": ids.clone()}
+
+    lm.model.requires_grad_(requires_grad=True).train()
+    folder = output / "checkpoints"
+    arguments = TrainingArguments(
+        output_dir=str(folder), num_train_epochs=spec.epochs, per_device_train_batch_size=spec.batch_size,
+        gradient_accumulation_steps=spec.accumulation, learning_rate=spec.learning_rate,
+        warmup_steps=spec.warmup_steps, weight_decay=spec.weight_decay, seed=spec.seed, save_steps=spec.save_steps,
+        save_total_limit=1, logging_steps=50, report_to=[], use_cpu=device == "cpu", bf16=spec.dtype == "bfloat16",
+        dataloader_pin_memory=device.startswith("cuda"), disable_tqdm=not sys.stderr.isatty(),
+    )  # fmt: skip
+    trainer = Trainer(model=lm.model, args=arguments, train_dataset=Blocks())
+    last = get_last_checkpoint(str(folder)) if folder.is_dir() else None
+    return float(trainer.train(resume_from_checkpoint=last).training_loss)
+
+
+def _save(lm: LanguageModel, model: ModelSpec, spec: FinetuneSpec, output: Path, facts: Mapping[str, Any]) -> None:
+    """Write weights, tokenizer and what made them; the checkpoints have done their work."""
+    import shutil
+
+    from transformers import AutoTokenizer
+
+    lm.model.eval().save_pretrained(output)
+    where = str(model.folder or model.path)
+    revision = None if model.folder else model.revision
+    AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False).save_pretrained(output)
+    record = {"model": model.identity(), "finetune": canonical(spec), **facts}
+    write_json(output / "finetune.json", record)
+    shutil.rmtree(output / "checkpoints", ignore_errors=True)
+
+
+def main() -> None:
+    """Run `openended-finetune` with the process's arguments.
+
+    Raises:
+        SystemExit: With one of `exitcodes`, unless all went well.
+    """
+    start("openended-finetune", "finetune", FinetuneJob())
+
+
+class FinetuneJob:
+    """The function that Hydra calls with the composed configuration, `conf/finetune.yaml`."""
+
+    # Hydra reads the name of the function it wraps.
+    __name__ = "openended-finetune"
+    __qualname__ = "openended-finetune"
+    __module__ = "openended.harness.app.finetune"
+
+    def __call__(self, cfg: DictConfig) -> None:
+        """Fine-tune as configured."""
+        hydra = HydraConfig.get()
+        set_detail(verbose=bool(hydra.verbose))
+        leave_with_code("openended-finetune", lambda: _run(cfg, list(hydra.overrides.task), str(hydra.mode)))
+
+
+def _run(cfg: DictConfig, words: Sequence[str], mode: str) -> None:
+    if mode.endswith("MULTIRUN"):
+        raise SpecError("one model a command, got a grid (-m)")
+    own = {f.name for f in dataclasses.fields(FinetuneSpec)}
+    spec = construct(FinetuneSpec, plain(OmegaConf.masked_copy(cfg, sorted(own))), "finetune")
+    output = plain(OmegaConf.masked_copy(cfg, ["output"]))["output"]
+    if not isinstance(output, str):
+        raise SpecError(f"output: expected the folder to write, got {output!r}")
+    node = plain(cfg.task)
+    if "split" in node and not any(word.startswith("task.split=") for word in words):
+        node["split"] = "train"  # a task's own default is the split that models are tested on
+    task = build("task", node)
+    if not isinstance(task, Task):
+        raise SpecError(f"task: {node['_target_']} is no task")
+    model = construct(ModelSpec, plain(cfg.model), "model")
+    task.fetch()
+    skipped: Counter[str] = Counter()
+    texts = islice(task_texts(task, skipped), spec.max_texts)
+    folder = finetune(model, texts, spec, Path(output).expanduser(), device=pick_device(str(cfg.device)))
+    for reason, count in sorted(skipped.items()):
+        log.info("passed over: %d texts, %s", count, reason)
+    loss = read_json(folder / "finetune.json")["loss"]
+    log.info("wrote %s (training loss %.3f); use it with model=folder model.path=%s", folder, loss, folder)

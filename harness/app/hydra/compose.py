@@ -1,0 +1,91 @@
+"""From composed configuration to typed settings, and the name that runs, grid and report have."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra import compose
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, OverrideType
+from omegaconf import DictConfig, OmegaConf
+
+from openended.harness.core.catalogue import GROUPS
+from openended.harness.core.errors import SpecError
+from openended.harness.results.layout import layout_of
+from openended.harness.run.settings import Settings, settings_from
+
+_NAME = re.compile(r"[\w][\w.+=-]*")
+_OF_HYDRA = re.compile(r"hydra\b")
+SINGLE = "default"  # the folder of single runs without a name: each has a folder and a report of its own there
+
+
+def name_of(cfg: DictConfig, hydra: DictConfig, grid: Path | None = None) -> str:
+    """Return the name of runs and report: `name=…`, else the experiment's, else the grid's time.
+
+    Args:
+        cfg: The composed configuration.
+        hydra: Hydra's own part of it.
+        grid: Folder of the grid; None for a single run.
+
+    Raises:
+        SpecError: If the given name does not fit a folder.
+    """
+    given = str(cfg.get("name") or "")
+    if given and not _NAME.fullmatch(given):
+        raise SpecError(f"name: expected letters, digits and . _ - + = without blanks, got {given!r}")
+    chosen = str(hydra.runtime.choices.get("experiment") or "").replace("/", "-")
+    return given or chosen or (grid.name if grid is not None else SINGLE)
+
+
+def settings_of(cfg: DictConfig, name: str) -> Settings:
+    """Return the typed settings of a composed configuration; `name` is that of its runs."""
+    own = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+    return _settings(plain(own), name)
+
+
+def _settings(config: dict[str, Any], name: str) -> Settings:
+    planned = config.get("plan_only")
+    settings = settings_from({**config, "plan_only": True if planned == "json" else planned, "experiment": name})
+    layout_of(settings.report, "report")  # a report that cannot be made is told before the runs, not after them
+    return settings
+
+
+def plain(node: DictConfig | None) -> dict[str, Any]:
+    """Plain containers of a configuration node, interpolations resolved; empty for none."""
+    container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True) if node is not None else {}
+    return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
+
+
+def settings_of_jobs(jobs: Sequence[Sequence[str]]) -> Iterator[Settings]:
+    """Yield the settings of every job of a grid.
+
+    Hydra composes once for each choice of options of the groups; values are then set in a copy, as Hydra sets them: a
+    sweep of a value over a hundred jobs is composed once.
+    """
+    parser = OverridesParser.create()
+    composed: dict[tuple[str, ...], tuple[DictConfig, DictConfig]] = {}
+    for words in jobs:
+        parsed = parser.parse_overrides(list(words))
+        chosen = tuple(str(one.input_line) for one in parsed if not _is_value(one))
+        if chosen not in composed:
+            cfg = compose("config", overrides=list(chosen), return_hydra_config=True)
+            composed[chosen] = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), cfg.hydra
+        own = copy.deepcopy(composed[chosen][0])
+        ConfigLoaderImpl._apply_overrides_to_config([one for one in parsed if _is_value(one)], own)
+        yield _settings(plain(own), name_of(own, composed[chosen][1]))
+
+
+def _is_value(override: Override) -> bool:
+    """True for `key=value` and `group.key=value`: what changes no option of a group, and adds and deletes nothing."""
+    key = str(override.key_or_group)
+    return (
+        override.type == OverrideType.CHANGE
+        and override.package is None
+        and key not in GROUPS
+        and not _OF_HYDRA.match(key)
+    )

@@ -1,0 +1,296 @@
+"""Launchers of a grid beside Hydra's own: `hydra/launcher=joblib` (processes) and `hydra/launcher=submitit` (Slurm).
+
+A worker process keeps its models from job to job: joblib's workers take the next job of the grid when they are free, a
+submitit job takes a run of neighbours. That is why these are not Hydra's plug-ins of the same names, which carry a
+fresh task function to every job and would load every model again for each (and have seen no release since 2022).
+
+A worker is sent one thing, the composed configuration; what it makes it leaves in the store, and how it went in its
+file in the grid's folder. So the results do not depend on the launcher.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from openended.harness.app.hydra.jobfile import JobFile, overview
+from openended.harness.app.hydra.parent_watch import Parent, end_with, this_process
+from openended.harness.app.hydra.show import name_lines
+from openended.harness.app.hydra.sweeper import PLUGINS
+from openended.harness.app.hydra.trust import guard
+from openended.harness.core.errors import MissingExtra, SpecError
+from openended.harness.core.terminal import clean_logs
+
+if TYPE_CHECKING:
+    from openended.harness.app.hydra.job import Job
+
+log = logging.getLogger(__name__)
+
+LOOK = 0.5  # seconds between two looks at the jobs of a cluster
+PATIENCE = 10.0  # seconds that cancelled processes get to end
+Jobs = Sequence[DictConfig]
+_kept: list[Job] = []  # of this worker process: its sessions hold the loaded models
+
+
+def work(configs: Sequence[DictConfig], parent: Parent) -> None:
+    """Run jobs one after the other in a worker, which ends with its parent; how each went is in its `JobFile`."""
+    from openended.harness.app.hydra.job import Job
+
+    end_with(parent)
+    clean_logs()
+    guard()
+    if not _kept:
+        _kept.append(Job())
+    setup_globals()
+    for config in configs:
+        HydraConfig.instance().set_config(config)
+        configure_log(config.hydra.job_logging, config.hydra.verbose)
+        name_lines(JobFile(config.hydra).title)
+        _kept[0](config)
+
+
+def work_quietly(configs: Sequence[DictConfig], parent: Parent) -> None:
+    """Run jobs in a worker that shares the terminal: Ctrl-C is for the parent, which ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    work(configs, parent)
+
+
+class GridLauncher(Launcher):  # type: ignore[misc]
+    """What the launchers share: composing the jobs, and what to do about those whose process died."""
+
+    def __init__(self, processes: int, least: int = 1, option: str = "processes") -> None:
+        if processes < least:
+            raise SpecError(f"hydra.launcher.{option}: expected {least} or more, got {processes}")
+        self.processes = processes
+        self._context: HydraContext | None = None
+        self._config = OmegaConf.create()
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:  # noqa: ARG002
+        """Keep what composes a job. The task function stays here: workers have their own."""
+        self._context, self._config = hydra_context, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Run all jobs and return when the last has ended.
+
+        Raises:
+            MissingExtra: If the engine is not installed.
+        """
+        setup_globals()
+        configure_log(self._config.hydra.job_logging, self._config.hydra.verbose)
+        Path(self._config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)
+        configs = [self._compose(words, initial_job_idx + i) for i, words in enumerate(job_overrides)]
+        try:
+            self._run(configs)
+        finally:
+            configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
+        # A failed job is told by the grid's end, as with Hydra's own launcher; None raises nothing here.
+        return [JobReturn(overrides=words, status=JobStatus.COMPLETED, _return_value=None) for words in job_overrides]
+
+    def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:
+        if self._context is None:
+            raise RuntimeError("launch before setup")
+        config: DictConfig = self._context.config_loader.load_sweep_config(self._config, list(overrides))
+        with open_dict(config):
+            config.hydra.job.id = config.hydra.job.num = number
+            config.runtime.progress = False  # bars of several processes would overwrite each other
+        return config
+
+    @abstractmethod
+    def _run(self, configs: Sequence[DictConfig]) -> None:
+        """Run the jobs; returns when each has a final state."""
+
+
+class Joblib(GridLauncher):
+    """Processes on this machine, by joblib (its `loky` workers).
+
+    Raises:
+        SpecError: If `processes` is not accepted.
+    """
+
+    __module__ = PLUGINS
+
+    def __init__(self, processes: int) -> None:
+        # joblib's one process would be this one, which must outlive its jobs.
+        super().__init__(processes, least=2)
+
+    def _run(self, configs: Sequence[DictConfig]) -> None:
+        from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+        left, again = list(configs), list[DictConfig]()
+        while left:
+            try:
+                self._pool(left)
+                left = []
+            except TerminatedWorkerError:
+                left, killed = _after_a_kill(left)
+                again += killed
+        # Alone, so that a job that only ran beside a greedy one is not lost with it.
+        for config in again:
+            log.warning("%s: its process was killed (out of memory?); trying it once more", JobFile(config.hydra).title)
+            try:
+                self._pool([config])
+            except TerminatedWorkerError:
+                lose([config], "its process was killed twice (out of memory?)")
+
+    def _pool(self, configs: Sequence[DictConfig]) -> None:
+        from joblib import Parallel, delayed
+
+        pool = Parallel(n_jobs=self.processes, backend="loky", batch_size=1)
+        pool(delayed(work_quietly)([config], this_process()) for config in configs)
+
+
+def _after_a_kill(configs: Sequence[DictConfig]) -> tuple[list[DictConfig], list[DictConfig]]:
+    """Return the jobs that had not begun, and those that ran when a worker was killed."""
+    states = [(config, JobFile(config.hydra).state) for config in configs]
+    running = [config for config, state in states if state == "running"]
+    waiting = [config for config, state in states if state is None]
+    return (waiting, running) if running else ([], waiting)
+
+
+class Submitit(GridLauncher):
+    """Jobs of a cluster (Slurm), or processes on this machine, by submitit.
+
+    Args:
+        processes: Into how many cluster jobs the grid is cut, each a run of neighbouring jobs of the grid.
+        cluster: `slurm`, `local`, or `auto`: slurm where there is one.
+        folder: Where submitit keeps its logs.
+        parameters: What submitit's executor takes (`timeout_min`, `gpus_per_node`, `slurm_partition`, …); null is not
+            given.
+
+    Raises:
+        SpecError: If `cluster` or `processes` is not accepted.
+    """
+
+    __module__ = PLUGINS
+
+    def __init__(self, processes: int, cluster: str, folder: str, parameters: Mapping[str, Any]) -> None:
+        super().__init__(processes)
+        if cluster not in ("auto", "slurm", "local"):
+            raise SpecError(f"hydra.launcher.cluster: expected auto, slurm or local, got {cluster!r}")
+        self.cluster = None if cluster == "auto" else cluster
+        self.folder = folder
+        self.parameters = {str(k): v for k, v in parameters.items() if v is not None}
+
+    def _run(self, configs: Sequence[DictConfig]) -> None:
+        try:
+            import submitit
+        except ImportError as err:
+            raise MissingExtra("submitit", "slurm") from err
+        executor = submitit.AutoExecutor(folder=self.folder, cluster=self.cluster)
+        try:
+            executor.update_parameters(**self.parameters)
+        except (NameError, TypeError, ValueError) as err:
+            raise SpecError(f"hydra.launcher.parameters: {err}") from err
+        left = self._round(executor, list(runs_of_neighbours(configs, self.processes)))
+        if left:
+            log.warning("%d processes were killed, or ran out of time; trying their jobs once more", len(left))
+            left = self._round(executor, [part for part, _ in left])
+        for part, said in left:
+            lose(part, f"its process ended twice before it was done (killed, or out of time); see {said}")
+
+    def _round(self, executor: Any, parts: Sequence[Jobs]) -> list[tuple[Jobs, str]]:  # noqa: ANN401
+        """Run parts as cluster jobs; returns what is left of each, the job that ran last, and its error file."""
+        with _errors_in(Path(self.folder) / "controllers.err", executor.cluster == "local"), executor.batch():
+            jobs = [executor.submit(Part(part, this_process())) for part in parts]
+        log.info("submitted  %d jobs in %d processes; logs in %s", sum(map(len, parts)), len(parts), self.folder)
+        try:
+            self._watch(jobs)
+        except BaseException:
+            _cancel(jobs)
+            raise
+        unfinished: list[tuple[Jobs, str]] = []
+        for part, job in zip(parts, jobs, strict=True):
+            if job.exception() is not None:
+                log.debug("%s", job.exception())
+            running, waiting = (
+                [config for config in part if JobFile(config.hydra).state == state] for state in ("running", None)
+            )
+            if running or waiting:
+                unfinished.append(([*waiting, *running], str(job.paths.stderr)))
+        return unfinished
+
+    def _watch(self, jobs: Sequence[Any]) -> None:
+        said = ""
+        while True:
+            ended = all(job.done() for job in jobs)
+            line = overview(Path(self._config.hydra.sweep.dir))
+            if line != said:
+                log.info("grid       %s", line)
+                said = line
+            if ended:
+                return
+            time.sleep(LOOK)
+
+
+class Part:
+    """The work of one cluster job; submitit asks for its checkpoint when the time is nearly over or it is preempted."""
+
+    def __init__(self, configs: Sequence[DictConfig], parent: Parent) -> None:
+        self.configs, self.parent = list(configs), parent
+
+    def __call__(self) -> None:
+        """Run the jobs."""
+        work(self.configs, self.parent)
+
+    def checkpoint(self) -> Any:  # noqa: ANN401
+        """Return the same work: what is finished will be found in the store."""
+        import submitit
+
+        return submitit.helpers.DelayedSubmission(self)
+
+
+def runs_of_neighbours(configs: Sequence[DictConfig], processes: int) -> Iterator[Sequence[DictConfig]]:
+    """Yield at most `processes` runs of neighbours, as even as can be: neighbours mostly share their model."""
+    count = min(processes, len(configs))
+    for part in range(count):
+        yield configs[part * len(configs) // count : (part + 1) * len(configs) // count]
+
+
+def lose(configs: Sequence[DictConfig], reason: str) -> None:
+    """Note that the processes of jobs died."""
+    for config in configs:
+        JobFile(config.hydra).write("failed", error=reason)
+
+
+@contextmanager
+def _errors_in(path: Path, here: bool) -> Iterator[None]:
+    """Give processes that are started meanwhile a file for standard error.
+
+    submitit's local controllers share the terminal, and each would answer Ctrl-C with a traceback.
+    """
+    if not here:
+        yield
+        return
+    sys.stderr.flush()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    terminal = os.dup(2)
+    try:
+        with path.open("ab") as log_file:
+            os.dup2(log_file.fileno(), 2)
+            yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
+
+
+def _cancel(jobs: Sequence[Any]) -> None:
+    """Cancel what is queued or runs, and give it some time to end: its locks are free then."""
+    for job in jobs:
+        job.cancel(check=False)
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until and not all(job.done() for job in jobs):
+        time.sleep(0.1)

@@ -1,0 +1,183 @@
+"""`plan_only=true`: what a run or a whole grid would find, make and need, in one table; `--json` for programs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig
+
+from openended.harness.app.hydra.compose import settings_of_jobs
+from openended.harness.backends.openai.spec import ServerSpec
+from openended.harness.core.progress import duration
+from openended.harness.core.text import plain_line
+
+if TYPE_CHECKING:
+    from openended.harness.run.forecast import Forecast
+    from openended.harness.run.pipeline import Outcome
+    from openended.harness.run.rates import Rates
+    from openended.harness.run.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_SURE = {"measured": "by rates measured in this store", "scaled": "rough: from rates of other models or decoders"}
+_UNMEASURED = "not known: nothing alike was made in this store; try the command with num_examples=20 first"
+
+
+def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool = False) -> None:
+    """Print the plan of jobs; loads no model and writes nothing.
+
+    Args:
+        config: The composed configuration of the command.
+        jobs: The overrides of each job.
+        single: One run: its steps are listed too.
+    """
+    from openended.harness.run.forecast import forecast
+    from openended.harness.run.rates import read_rates
+    from openended.harness.run.session import Session
+    from openended.harness.storage.store import Store
+
+    store = Path(str(config.outputs_dir)) / "store"
+    session = Session(Store(store))
+    plans = [(settings, _plan(settings, session)) for settings in settings_of_jobs(jobs)]
+    total, rates = forecast(plans), read_rates(store)
+    if config.plan_only == "json":
+        sys.stdout.write(json.dumps(as_json(total, rates), indent=2) + "\n")
+        return
+    if single:
+        _show_steps(*plans[0])
+    for line in lines(total, rates):
+        sys.stdout.write(f"{plain_line(line)}\n")
+
+
+def _plan(settings: Settings, session: Any) -> Outcome:  # noqa: ANN401 - a `Session`
+    from openended.harness.run.judgments import judged_alone, run_judgments
+    from openended.harness.run.pipeline import plan
+
+    return run_judgments(settings, session) if judged_alone(settings) else plan(settings, session)
+
+
+def as_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
+    """Return a plan as plain JSON; sizes in bytes, times in seconds."""
+    seconds, sure = plan.time(rates)
+    models = [
+        {"path": spec.path, "revision": spec.revision, "dtype": spec.dtype, "roles": sorted(plan.models[spec]),
+         "parameters": size.parameters, "memory": size.memory, "gated": size.gated, "here": size.here,
+         "get": size.get or None}
+        for spec, size in plan.sizes().items()
+    ]  # fmt: skip
+    served = [
+        {"path": spec.path, "dialect": spec.dialect, "endpoints": list(spec.roots), "roles": sorted(plan.models[spec]),
+         "answers": spec.told() is not None}
+        for spec in plan.models if isinstance(spec, ServerSpec)
+    ]  # fmt: skip
+    files = [{"name": f.name, "path": f.path, "url": f.url or None, "present": f.present} for f in plan.files.values()]
+    return {
+        "jobs": plan.jobs,
+        "steps": {"found": plan.found, "make": plan.make, "waits": plan.waits},
+        "models": models,
+        "servers": served,
+        "files": files,
+        "texts_to_generate": plan.texts,
+        "tokens_to_generate": plan.tokens,
+        "texts_to_embed": plan.read("embed"),
+        "texts_to_score": plan.read("score"),
+        "texts_to_teacher_force": plan.read("next_token"),
+        "values_to_compute": sum(plan.measures.values()),
+        "seconds": seconds,
+        "seconds_are": sure,
+        "disk": plan.disk,
+        "missing": list(plan.missing),
+    }
+
+
+def lines(plan: Forecast, rates: Rates) -> list[str]:
+    """Return a plan as lines for people."""
+    seconds, sure = plan.time(rates)
+    time = f"about {duration(seconds)} ({_SURE[sure]})" if seconds is not None else _UNMEASURED
+    fetch = sum(size.memory or 0 for size in plan.sizes().values() if not size.here)
+    forced = plan.read("next_token")
+    reads = [f"{plan.read('embed'):,} texts to embed", f"{plan.read('score'):,} to score"]
+    reads += [f"{forced:,} to teacher-force"] if forced else []
+    disk = f"about {_bytes(plan.disk)} in the store" + (f", {_bytes(fetch)} of models to fetch" if fetch else "")
+    return [
+        f"jobs       {plan.jobs:,}",
+        f"steps      {plan.found:,} found, {plan.make:,} can be made at once, {plan.waits:,} after others",
+        f"generate   {plan.texts:,} texts, at most {plan.tokens:,} tokens",
+        f"read       {', '.join(reads)}",
+        f"measure    {sum(plan.measures.values()):,} values of {len(plan.measures)} metrics",
+        f"time       {time}",
+        f"disk       {disk}",
+        *_models(plan),
+        *_files(plan),
+        *_missing(plan),
+    ]
+
+
+def _models(plan: Forecast) -> list[str]:
+    out = ["models"] if plan.models else []
+    for spec, size in sorted(plan.sizes().items(), key=lambda pair: pair[1].parameters or 0):
+        what = f"{size.parameters / 1e6:,.0f} M parameters" if size.parameters else "size not known"
+        memory = f", {_bytes(size.memory)} of memory in {spec.dtype}" if size.memory else ""
+        gate = {True: ", gated", False: ", not gated", None: ""}[size.gated]
+        where = "here" if size.here else "missing"
+        out.append(f"  {spec.path}: {' and '.join(sorted(plan.models[spec]))}; {what}{memory}{gate}; {where}")
+    for served in (spec for spec in plan.models if isinstance(spec, ServerSpec)):
+        told = served.told()
+        answer = f"{told.title} answers" if told is not None else "no answer now"
+        roles = " and ".join(sorted(plan.models[served]))
+        out.append(f"  {served.title}: {roles}; at {', '.join(served.roots)}; {answer}")
+    return out
+
+
+def _files(plan: Forecast) -> list[str]:
+    out = ["files"] if plan.files else []
+    for file in plan.files.values():
+        path = Path(file.path)
+        size = f", {_bytes(path.stat().st_size)}" if file.present else ", size not known"
+        state = "present" if file.present else "missing"
+        out.append(f"  file {file.name}: {state} at {file.path}{size}")
+    return out
+
+
+def _missing(plan: Forecast) -> list[str]:
+    """Say each thing that is missing once, with the command that gets it."""
+    get = [size.get for size in plan.sizes().values() if size.get]
+    out = [f"  {command}" for command in get]
+    for file in plan.files.values():
+        if not file.present:
+            said = (
+                f"curl -fL --create-dirs -o {file.path} {file.url}" if file.url else f"put {file.name} at {file.path}"
+            )
+            out.append(f"  {said}")
+    out += [f"  missing: {reason}" for reason in plan.missing]
+    return ["missing; where there is a network, these get it", *out] if out else []
+
+
+def _show_steps(settings: Settings, outcome: Outcome) -> None:
+    """Print the steps of one run: stage, what, hit or make, key."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=Text(plain_line(f"{settings.experiment}: seed {settings.seed}")), title_justify="left", box=None
+    )
+    for name in ("stage", "what", "state", "key"):
+        table.add_column(name)
+    for step in outcome.plan:
+        table.add_row(
+            step.stage, Text(plain_line(step.what)), step.state, step.key[:16] if step.key else "after the above"
+        )
+    Console(width=110, soft_wrap=True, highlight=False).print(table)
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,48 @@
+"""What other packages bring, for Hydra: their names can be chosen as ours are, `metric=[avg_word_len]`.
+
+An entry point `openended.metrics` (`tasks`, `decoders`, `models`) names a class; its YAML is optional, for a class has
+defaults. An entry point `openended.conf` names a package with YAMLs of its own, in folders called as our groups.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from importlib.resources import files
+from importlib.util import find_spec
+
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.config_store import ConfigStore
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+
+from openended.harness.app.hydra.sweeper import PLUGINS
+from openended.harness.core.errors import SpecError
+from openended.harness.core.registry import defaults, plugins
+
+GROUPS = ("metric", "task", "decoder", "model")
+
+
+class OtherPackages(SearchPathPlugin):  # type: ignore[misc]
+    """Adds the YAMLs of other packages, and nodes made of defaults for classes without one."""
+
+    __module__ = PLUGINS
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Put the folders of YAMLs behind ours; what has none gets a node made of its defaults.
+
+        Raises:
+            SpecError: If an entry point `openended.conf` names no package.
+        """
+        folders = []
+        for point in entry_points(group="openended.conf"):
+            if find_spec(point.value) is None:
+                raise SpecError(f"entry point openended.conf: no package {point.value!r}")
+            search_path.append("openended", f"pkg://{point.value}")
+            folders.append(files(point.value))
+        store = ConfigStore.instance()
+        for group in GROUPS:
+            for name, (package, cls) in plugins(group).items():
+                if any((folder / group / f"{name}.yaml").is_file() for folder in folders):
+                    continue  # Hydra would take ours for its schema
+                # Several metrics in a run: each has a key of its own.
+                node = {name: defaults(cls)} if group == "metric" else defaults(cls)
+                store.store(group=group, name=name, node=node, provider=package)

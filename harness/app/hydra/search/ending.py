@@ -1,0 +1,62 @@
+"""The end of a search: what is written into the grid's folder, and printed."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from openended.harness.app.hydra.search.study import CHOSEN, ERROR, MADE, Searching
+from openended.harness.app.hydra.show import detail
+from openended.harness.results.searched import Searched, Sought, Tried, save_search
+
+log = logging.getLogger(__name__)
+
+
+def searched_of(searching: Searching) -> Searched:
+    """Return what a study holds."""
+    plan = searching.plan
+    sought = tuple(Sought(one.title, one.direction) for one in plan.objectives)
+    trials = []
+    for frozen in searching.study.get_trials(deepcopy=False):
+        if not frozen.state.is_finished():
+            continue
+        attrs = frozen.user_attrs
+        state = {"COMPLETE": "complete", "PRUNED": "pruned"}.get(frozen.state.name, "failed")
+        rung = len(frozen.intermediate_values) - 1
+        made = attrs.get(MADE) or {}
+        trials.append(
+            Tried(
+                frozen.number, state, dict(attrs.get(CHOSEN) or {}), tuple(frozen.values or ()),
+                {k: tuple(v) for k, v in (made.get("seeds") or {}).items()},
+                searching.fresh(frozen.number),
+                plan.rungs[rung] if state == "pruned" and 0 <= rung < len(plan.rungs) else None,
+                str(attrs.get(ERROR) or ""), tuple(made.get("runs") or ()),
+            )
+        )  # fmt: skip
+    shares = tuple(searching.importance(place) for place in range(len(sought)))
+    return Searched(plan.name, plan.method, sought, tuple(trials), shares, plan.rungs)
+
+
+def write_search(grid: Path, searched: Searched, config: DictConfig) -> None:
+    """Write tables and figures of a search into its grid's folder, and print what it found."""
+    from openended.harness.report.build import write_table
+    from openended.harness.report.figures.drawing import save, styled
+    from openended.harness.report.figures.search import search_figures
+    from openended.harness.report.tables.console import make_console, print_table
+    from openended.harness.report.tables.search import search_tables
+
+    save_search(grid, searched)
+    tables = search_tables(searched)
+    for table in tables:
+        write_table(table, grid / "tables")
+    with styled():
+        for name, figure in search_figures(searched).items():
+            save(figure, grid / "figures", name)
+    if detail(config.hydra) != "quiet":
+        out = make_console()
+        for table in tables[:-1]:  # the last is every trial
+            print_table(table, out)
+            out.print()
+    log.info("search     tables and figures in %s", grid)

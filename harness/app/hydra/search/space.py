@@ -1,0 +1,269 @@
+"""What a search may choose: the words of a command line in Hydra's sweep syntax, as parameters of Optuna.
+
+`decoder.p=interval(0.5,1)` is a number, `int(interval(2,500))` a whole one, `tag(log,interval(1e-4,1e-2))` one by its
+logarithm, `range(0.5,1,0.1)` one of equal steps, `nucleus,top_k` or `choice(a,b)` one of several words. Parameters of
+one choice alone stand under its name: `spaces.nucleus.p=interval(0.5,1)`. Values of `seed` are never searched: every
+setting is run with each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep, ValueType
+from hydra.errors import HydraException
+
+from openended.harness.core.catalogue import GROUPS, choices
+from openended.harness.core.errors import SpecError, suggest
+from openended.harness.core.exit_codes import one_line
+
+if TYPE_CHECKING:
+    from optuna.trial import Trial
+
+DIGITS = 6  # of a number that is tried: more tell no two settings apart, and nobody can read them
+SEED = "seed"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One thing that a search chooses: a word of several, or a number between two."""
+
+    name: str
+    """As the study has it: the option's key, or `nucleus.p` for that of one choice alone."""
+    key: str
+    """The option that it sets."""
+    choices: tuple[str, ...] = ()
+    """Words, as they are typed; empty for a number."""
+    low: float = 0.0
+    high: float = 0.0
+    step: float | None = None
+    log: bool = False
+    whole: bool = False
+    when: tuple[str, str] | None = None
+    """Option and word under which it is a parameter at all; None: always."""
+
+    def suggest(self, trial: Trial) -> str:
+        """Let the study choose; returns what to type."""
+        if self.choices:
+            return str(trial.suggest_categorical(self.name, self.choices))
+        if self.whole:
+            step = int(self.step or 1)
+            return str(trial.suggest_int(self.name, int(self.low), int(self.high), step=step, log=self.log))
+        return number(trial.suggest_float(self.name, self.low, self.high, step=self.step, log=self.log))
+
+    def ends(self) -> tuple[str, ...]:
+        """Return what to check before anything runs: every word, or the least and the greatest number."""
+        return self.choices or tuple(str(int(v)) if self.whole else number(v) for v in (self.low, self.high))
+
+    def values(self) -> tuple[Any, ...]:
+        """Return all values as the study has them.
+
+        Raises:
+            SpecError: If they cannot be counted.
+        """
+        if self.choices:
+            return self.choices
+        if self.step is None and not self.whole:
+            raise SpecError(f"{self.name}: sampler=grid tries every value, and an interval has too many; type a range")
+        step = self.step or 1
+        found = [self.low + i * step for i in range(round((self.high - self.low) / step) + 1)]
+        return tuple(int(v) for v in found) if self.whole else tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """All that a search chooses, and what it leaves as it is."""
+
+    fixed: tuple[str, ...]
+    """Words of the command line and of the experiment that every trial has."""
+    parameters: tuple[Parameter, ...]
+    """Those that are always there first."""
+    given: Mapping[tuple[str, str], tuple[str, ...]]
+    """(option, word) → what else is set where it is chosen."""
+    seeds: tuple[str, ...]
+    """Every setting is run with each; one that is empty: as the configuration has it."""
+
+    def suggest(self, trial: Trial) -> dict[str, str]:
+        """Let the study choose a setting; returns option → what to type."""
+        chosen: dict[str, str] = {}
+        for parameter in self.parameters:
+            if parameter.when is None or chosen.get(parameter.when[0]) == parameter.when[1]:
+                chosen[parameter.key] = parameter.suggest(trial)
+        return chosen
+
+    def words(self, chosen: Mapping[str, str], seed: str, *more: str) -> list[str]:
+        """Return the words of one job."""
+        extra = [word for pair, words in self.given.items() if chosen.get(pair[0]) == pair[1] for word in words]
+        return [
+            *self.fixed,
+            *(f"{k}={v}" for k, v in chosen.items()),
+            *extra,
+            *([f"seed={seed}"] if seed else []),
+            *more,
+        ]
+
+    def corners(self) -> Iterator[dict[str, str]]:
+        """Yield settings in which every word and both ends of every number occur, one parameter at a time."""
+        always = [p for p in self.parameters if p.when is None]
+        first = {p.key: p.ends()[0] for p in always}
+        for parameter in self.parameters:
+            base = first | ({parameter.when[0]: parameter.when[1]} if parameter.when else {})
+            inner = {p.key: p.ends()[0] for p in self.parameters if p.when and base.get(p.when[0]) == p.when[1]}
+            for end in parameter.ends():
+                if parameter.when is None:
+                    own = base | {parameter.key: end}
+                    inner = {p.key: p.ends()[0] for p in self.parameters if p.when and own.get(p.when[0]) == p.when[1]}
+                    yield own | inner
+                else:
+                    yield base | inner | {parameter.key: end}
+
+    def every(self) -> list[dict[str, Any]]:
+        """Return all settings, as the study has them.
+
+        Raises:
+            SpecError: If they cannot be counted.
+        """
+        always = [p for p in self.parameters if p.when is None]
+        out: list[dict[str, Any]] = []
+        for values in product(*(p.values() for p in always)):
+            outer = {p.name: v for p, v in zip(always, values, strict=True)}
+            typed = {p.key: str(v) for p, v in zip(always, values, strict=True)}
+            inner = [p for p in self.parameters if p.when and typed.get(p.when[0]) == p.when[1]]
+            found = product(*(p.values() for p in inner))
+            out += [outer | {p.name: v for p, v in zip(inner, own, strict=True)} for own in found]
+        return out
+
+
+def number(value: float) -> str:
+    """Return a number as it is typed, rounded to what a reader can tell apart."""
+    return repr(float(f"{value:.{DIGITS}g}"))
+
+
+def space_of(params: Mapping[str, Any], spaces: Mapping[str, Mapping[str, Any]], words: Sequence[str]) -> Space:
+    """Read a space.
+
+    Args:
+        params: Option → value in Hydra's syntax; what the command line says of an option wins.
+        spaces: Choice of a group → its own options → values in Hydra's syntax.
+        words: The command line.
+
+    Raises:
+        SpecError: If a value is no space, a choice is not searched, or there is nothing to search.
+    """
+    typed = {_parsed(word).key_or_group: word for word in words}
+    # Null takes an axis out: of an experiment that another one builds on.
+    own = {key: f"{key}={value}" for key, value in params.items() if value is not None and key not in typed}
+    parsed = [_parsed(word) for word in (*own.values(), *words)]
+    found = [
+        _parameter(one, one.key_or_group) for one in parsed if one.is_sweep_override() and one.key_or_group != SEED
+    ]
+    seeds = [one for one in parsed if one.key_or_group == SEED]
+    fixed = [str(one.input_line) for one in parsed if not one.is_sweep_override() and one.key_or_group != SEED]
+    inner, given = _conditional(found, spaces)
+    space = Space(tuple(fixed), (*found, *inner), given, _seeds(seeds[-1]) if seeds else ("",))
+    if not space.parameters:
+        raise SpecError("nothing to search: give an option a space, as in 'decoder.p=interval(0.5,1)'")
+    return space
+
+
+def _conditional(
+    searched: Sequence[Parameter], spaces: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[Parameter], dict[tuple[str, str], tuple[str, ...]]]:
+    """Return the parameters of single choices, and the values that are set with them."""
+    homes = {word: p.key for p in searched if p.key in GROUPS for word in p.choices}
+    found: list[Parameter] = []
+    given: dict[tuple[str, str], tuple[str, ...]] = {}
+    for choice, options in spaces.items():
+        if choice not in homes:
+            group = next((g for g in GROUPS if choice in choices(g)), "decoder")
+            known = f": type {group}={choice},… to search over it, or {group}.OPTION=… if it is the only one"
+            raise SpecError(f"spaces.{choice}: {choice} is none of the choices of this search{known}")
+        if not isinstance(options, Mapping):
+            raise SpecError(f"spaces.{choice}: expected options with their values, as in spaces.{choice}.p=…")
+        when = (homes[choice], choice)
+        for option, value in options.items():
+            one = _parsed(f"{homes[choice]}.{option}={value}")
+            if one.is_sweep_override():
+                found.append(_parameter(one, f"{choice}.{option}", when))
+            else:
+                given[when] = (*given.get(when, ()), str(one.input_line))
+    return found, given
+
+
+def _parsed(word: str) -> Override:
+    try:
+        return OverridesParser.create().parse_override(word)
+    except (HydraException, ValueError) as err:
+        raise SpecError(f"cannot read {word!r}: {one_line(err)[:120]}") from err
+
+
+def _parameter(one: Override, name: str, when: tuple[str, str] | None = None) -> Parameter:
+    """Return the parameter that a parsed word stands for.
+
+    Raises:
+        SpecError: If it stands for none.
+    """
+    key, said, value = one.key_or_group, str(one.input_line), one.value()
+    tags: set[str] = set(getattr(value, "tags", ()))
+    if unknown := tags - {"log"}:
+        raise SpecError(f"{said}: no tag {min(unknown)!r}; known: log")
+    if one.value_type == ValueType.GLOB_CHOICE_SWEEP:
+        raise SpecError(f"{said}: a search takes no glob: list the choices, as in {key}=a,b")
+    if isinstance(value, IntervalSweep):
+        low, high = float(value.start or 0), float(value.end or 0)
+        made = Parameter(name, key, (), low, high, None, bool(tags), isinstance(value.start, int), when)
+    elif isinstance(value, RangeSweep):
+        made = _range(one, name, value, when)
+    else:
+        words = tuple(dict.fromkeys(one.sweep_string_iterator()))
+        if tags:
+            raise SpecError(f"{said}: log is for numbers: type tag(log,interval(…))")
+        return Parameter(name, key, words, when=when)
+    if not made.low < made.high:
+        raise SpecError(f"{said}: expected a first end below the second, got {made.low:g} and {made.high:g}")
+    if made.log and made.low <= 0:
+        raise SpecError(f"{said}: a logarithm needs numbers above 0, got {made.low:g}")
+    return made
+
+
+def _range(one: Override, name: str, value: RangeSweep, when: tuple[str, str] | None) -> Parameter:
+    found = [float(text) for text in one.sweep_string_iterator()]
+    whole = all(isinstance(v, int) for v in (value.start, value.stop, value.step))
+    if len(found) < 2:
+        raise SpecError(f"{one.input_line}: expected two values or more, got {len(found)}")
+    if value.tags:
+        raise SpecError(f"{one.input_line}: a range has equal steps: type tag(log,interval(…)) for a logarithm")
+    low, high = min(found), max(found)
+    return Parameter(name, one.key_or_group, (), low, high, abs(float(value.step)), False, whole, when)
+
+
+def _seeds(one: Override) -> tuple[str, ...]:
+    """Return the seeds that every setting is run with."""
+    if one.value_type == ValueType.INTERVAL_SWEEP:
+        raise SpecError(
+            f"{one.input_line}: a seed is not searched: list those that every setting is run with, seed=0,1"
+        )
+    return tuple(one.sweep_string_iterator()) if one.is_sweep_override() else (str(one.value()),)
+
+
+def whole_hint(error: str, parameters: Sequence[Parameter]) -> str:
+    """Add to an error what to type where an interval of fractions is given to an option of whole numbers."""
+    for p in parameters:
+        if not p.choices and not p.whole and p.key.rpartition(".")[2] in error.partition(":")[0]:
+            return f"{error}; whole numbers are searched as int(interval({p.low:g},{p.high:g}))"
+    return error
+
+
+def chosen_word(text: str, known: Sequence[str], option: str) -> str:
+    """Return a word that is one of those known.
+
+    Raises:
+        SpecError: If it is none of them.
+    """
+    if text not in known:
+        raise SpecError(f"{option}: no {text!r}{suggest(text, known)}")
+    return text

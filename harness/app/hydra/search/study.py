@@ -1,0 +1,269 @@
+"""The study of a search: Optuna's own, in a file of the outputs, so that a killed search goes on.
+
+Every trial's sampler is seeded by the trial's number: a search that was killed and started again chooses what an
+unbroken one does. A trial that a dead process left is taken over under its number, with the setting that it had.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openended.harness.app.hydra.search.objectives import Objective
+from openended.harness.app.hydra.search.space import Space, chosen_word
+from openended.harness.core import temporary_files
+from openended.harness.core.errors import MissingExtra, SpecError, StoreError, first_line
+from openended.harness.core.rng import derive_seed
+from openended.harness.storage.folders import check_writable
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial, Trial
+
+log = logging.getLogger(__name__)
+
+AUTO, GRID_SAMPLER = "auto", "grid"
+SAMPLERS = {"tpe": "TPESampler", "random": "RandomSampler", "nsgaii": "NSGAIISampler", "nsgaiii": "NSGAIIISampler",
+            "qmc": "QMCSampler", "gp": "GPSampler"}  # fmt: skip
+SEVERAL = ("tpe", "random", "nsgaii", "nsgaiii", "qmc", GRID_SAMPLER)  # for more than one objective
+OWNER, CHOSEN, ERROR, MADE, AGAIN, FRESH = (
+    "owner",
+    "chosen",
+    "error",
+    "made",
+    "again",
+    "fresh",
+)  # what we note of a trial
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlan:
+    """How a search goes: all that decides which settings it tries."""
+
+    name: str
+    space: Space
+    objectives: tuple[Objective, ...]
+    sampler: str = AUTO
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the sampler, as Optuna names them."""
+    seed: int = 0
+    rungs: tuple[int, ...] = ()
+    """Smaller `num_examples` that come first."""
+    reduction: int = 3
+    """One setting in so many goes on to the next size."""
+
+    @property
+    def method(self) -> str:
+        """The sampler's name, `auto` resolved."""
+        return self.sampler if self.sampler != AUTO else "tpe" if len(self.objectives) == 1 else "nsgaii"
+
+    def check(self) -> None:
+        """See that Optuna will take it.
+
+        Raises:
+            SpecError: Names the option that does not fit.
+            MissingExtra: If Optuna is not installed.
+        """
+        chosen_word(self.sampler, [AUTO, *SAMPLERS, GRID_SAMPLER], "sampler")
+        if len(self.objectives) > 1 and self.method not in SEVERAL:
+            raise SpecError(f"sampler: {self.method} is for one objective; for several: {', '.join(SEVERAL)}")
+        if self.rungs and len(self.objectives) > 1:
+            raise SpecError("rungs: settings are pruned by one objective, and there are several; set rungs=[]")
+        if self.reduction < 2:
+            raise SpecError(f"reduction: expected 2 or more, got {self.reduction}")
+        if any(size < 1 for size in self.rungs) or list(self.rungs) != sorted(set(self.rungs)):
+            raise SpecError(f"rungs: expected numbers of examples that grow, got {list(self.rungs)}")
+        if self.method == GRID_SAMPLER:
+            self.space.every()
+        self.make_sampler(0)
+
+    def make_sampler(self, number: int) -> BaseSampler:
+        """Return the sampler of the trial of a number.
+
+        Raises:
+            SpecError: If Optuna does not take its options.
+        """
+        optuna = import_optuna()
+        seed = derive_seed(self.seed, "search", number) % 2**32
+        if self.method == GRID_SAMPLER:  # every setting waits in the study
+            made: BaseSampler = optuna.samplers.RandomSampler(seed=seed)
+            return made
+        options = {str(k): v for k, v in self.options.items()} | {"seed": seed}
+        if self.method == "qmc":  # one sequence for all trials; what it does not cover is drawn
+            drawn = optuna.samplers.RandomSampler(seed=seed)
+            options |= {"seed": self.seed, "independent_sampler": drawn, "warn_independent_sampling": False}
+        try:
+            with warnings.catch_warnings(action="ignore"):  # some are called experimental
+                made = getattr(optuna.samplers, SAMPLERS[self.method])(**options)
+        except (TypeError, ValueError, ImportError) as err:
+            raise SpecError(f"sampler_options of {self.method}: {first_line(err)}") from err
+        return made
+
+
+class Searching:
+    """A study that is being filled by this process alone."""
+
+    def __init__(self, plan: SearchPlan, storage: Path | None) -> None:
+        optuna = import_optuna()
+        self.plan, self._place = plan, storage
+        self.study: Study = optuna.create_study(
+            storage=_database(storage) if storage is not None else None,
+            study_name=plan.name, load_if_exists=True, sampler=plan.make_sampler(0), pruner=_pruner(plan),
+            directions=[one.direction for one in plan.objectives],
+        )  # fmt: skip
+        self._left: list[FrozenTrial] = []
+        self._me = temporary_files.temporary("search")
+
+    def start(self) -> int:
+        """Take over what earlier processes left; returns how many trials are finished, and not failed.
+
+        Raises:
+            StoreError: If another process is filling the study.
+        """
+        states = import_optuna().trial.TrialState
+        trials = self.study.get_trials(deepcopy=False)
+        self._left = [t for t in trials if t.state == states.RUNNING]
+        for trial in self._left:
+            if temporary_files.alive(Path(str(trial.user_attrs.get(OWNER, "")))):
+                raise StoreError(f"the search {self.plan.name} is being run by another process: wait for it, or end it")
+        if self._left:
+            log.info("search     going on with %d trials that an interrupted search left", len(self._left))
+        tried_again = {t.user_attrs.get(AGAIN) for t in trials}
+        for trial in trials:
+            if trial.state == states.FAIL and trial.number not in tried_again:
+                self.study.enqueue_trial(trial.params, {AGAIN: trial.number})
+        if self.plan.method == GRID_SAMPLER:
+            for setting in self.plan.space.every():
+                self.study.enqueue_trial(setting, skip_if_exists=True)
+        return sum(t.state in (states.COMPLETE, states.PRUNED) for t in trials)
+
+    def ask(self, count: int) -> list[tuple[Trial, dict[str, str]]]:
+        """Return the next batch of at most `count` trials with their settings; those that were left come first.
+
+        Batches begin at multiples of `count`: one that was interrupted is filled up to what it was.
+        """
+        number = len(self.study.get_trials(deepcopy=False))
+        return [self._next() for _ in range(len(self._left) + -number % count or count)]
+
+    def _next(self) -> tuple[Trial, dict[str, str]]:
+        from optuna.trial import Trial
+
+        if self._left:
+            frozen = self._left.pop(0)
+            self.study.sampler = self.plan.make_sampler(frozen.number)
+            trial = Trial(self.study, frozen._trial_id)
+        else:
+            self.study.sampler = self.plan.make_sampler(len(self.study.get_trials(deepcopy=False)))
+            trial = self.study.ask()
+        trial.set_user_attr(OWNER, self._me)
+        chosen = self.plan.space.suggest(trial)
+        trial.set_user_attr(CHOSEN, chosen)
+        return trial, chosen
+
+    def fail(self, trial: Trial, error: str) -> None:
+        """Note that a trial has no value."""
+        trial.set_user_attr(ERROR, error)
+        self.study.tell(trial, state=import_optuna().trial.TrialState.FAIL)
+
+    def pruned(self, trial: Trial, value: float, rung: int) -> bool:
+        """Note a value at one of the smaller sizes; says whether the trial ends there."""
+        step = self.plan.reduction**rung
+        if step not in self.study.get_trials(deepcopy=False)[trial.number].intermediate_values:
+            trial.report(value, step)
+        if not trial.should_prune():
+            return False
+        self.study.tell(trial, state=import_optuna().trial.TrialState.PRUNED)
+        return True
+
+    def made(self, trial: Trial, seeds: Mapping[str, Sequence[float]], runs: Sequence[str]) -> None:
+        """Note the values of every seed, and where the runs are."""
+        trial.set_user_attr(MADE, {"seeds": {seed: list(values) for seed, values in seeds.items()}, "runs": list(runs)})
+
+    def tell(self, trial: Trial, values: Sequence[float]) -> None:
+        """Note the values of a finished trial."""
+        self.study.tell(trial, list(values))
+
+    def confirmed(self, number: int, seed: str, values: Sequence[float]) -> None:
+        """Note the values of a finished trial with a seed that the search did not use."""
+        self.study.set_user_attr(f"{FRESH}:{number}:{seed}", list(values))
+
+    def fresh(self, number: int) -> dict[str, tuple[float, ...]]:
+        """Return seed → values of a trial's confirmation."""
+        start = f"{FRESH}:{number}:"
+        return {k.removeprefix(start): tuple(v) for k, v in self.study.user_attrs.items() if k.startswith(start)}
+
+    def importance(self, place: int) -> dict[str, float]:
+        """Return parameter → its share of what moves an objective (Optuna's PED-ANOVA); empty where none can be told.
+
+        Source: Watanabe et al. 2023; of parameters that not every trial has, its conditional form.
+        """
+        optuna = import_optuna()
+        done = [t for t in self.study.get_trials(deepcopy=False) if t.state == optuna.trial.TrialState.COMPLETE]
+        if len(done) < 4 or len({t.values[place] for t in done}) < 2:  # two settings on either side, at least
+            return {}
+        try:
+            with warnings.catch_warnings(action="ignore"):  # of few trials; the table says it
+                found = optuna.importance.get_param_importances(self.study, target=lambda t: t.values[place])
+        except (ValueError, RuntimeError) as err:
+            log.warning("search     the importance of the parameters cannot be told: %s", first_line(err))
+            return {}
+        return {str(k): float(v) for k, v in found.items() if math.isfinite(v)}
+
+
+def import_optuna() -> Any:  # noqa: ANN401 - a module
+    """Return Optuna, quiet.
+
+    Raises:
+        MissingExtra: If it is not installed.
+    """
+    try:
+        import optuna
+    except ImportError as err:
+        raise MissingExtra("optuna", "search") from err
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def finished(storage: Path, name: str) -> int:
+    """Return how many trials of a study are finished, and not failed; nothing is written."""
+    if not storage.is_file():
+        return 0
+    optuna = import_optuna()
+    try:
+        trials = optuna.load_study(study_name=name, storage=_database(storage)).get_trials(deepcopy=False)
+    except KeyError:
+        return 0
+    return sum(t.state.name in ("COMPLETE", "PRUNED") for t in trials)
+
+
+def _pruner(plan: SearchPlan) -> Any:  # noqa: ANN401 - one of Optuna's
+    """Return asynchronous successive halving, a rung a size (Li et al. 2020); none without smaller sizes."""
+    pruners = import_optuna().pruners
+    if not plan.rungs:
+        return pruners.NopPruner()
+    return pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=plan.reduction)
+
+
+def _database(path: Path) -> Any:  # noqa: ANN401 - Optuna's storage
+    """Open the file of the studies.
+
+    Raises:
+        StoreError: If it cannot be opened.
+    """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    check_writable(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        # Several searches may write the one file.
+        return import_optuna().storages.RDBStorage(
+            f"sqlite:///{path.resolve()}", engine_kwargs={"connect_args": {"timeout": 60}}
+        )
+    except (SQLAlchemyError, RuntimeError) as err:
+        raise StoreError(f"{path}: cannot be read as Optuna's studies ({first_line(err)}); move it away") from err

@@ -1,0 +1,171 @@
+"""`hydra/sweeper=optuna`: a grid whose jobs a study of Optuna chooses, batch by batch, run by any launcher.
+
+The jobs of a batch are the settings of the batch times the seeds; a setting's value is the mean over its seeds. With
+`rungs` a batch runs at the smaller sizes first, and only what asynchronous successive halving promotes goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig
+
+from openended.harness.app.hydra.jobfile import grid_facts, read_jobs
+from openended.harness.app.hydra.plan import plan_jobs
+from openended.harness.app.hydra.search.ending import searched_of, write_search
+from openended.harness.app.hydra.search.options import Options, options_of
+from openended.harness.app.hydra.search.study import Searching, finished
+from openended.harness.app.hydra.sweeper import PLUGINS, Launching
+from openended.harness.core.errors import DataError, HarnessError, StoreError
+from openended.harness.core.exit_codes import one_line
+from openended.harness.core.io import write_json
+from openended.harness.storage.record import GRID, read_record
+
+if TYPE_CHECKING:
+    from optuna.trial import Trial
+
+log = logging.getLogger(__name__)
+
+Setting = tuple["Trial", dict[str, str]]
+Values = tuple[float, ...]
+
+
+class OptunaSweeper(Launching):
+    """Searches for the best settings; Hydra makes it of `conf/hydra/sweeper/optuna.yaml`."""
+
+    __module__ = PLUGINS
+
+    def __init__(self, **_: Any) -> None:  # noqa: ANN401
+        # The options are read by `options_of`.
+        super().__init__()
+        self._jobs = 0
+
+    def sweep(self, arguments: list[str]) -> Any:  # noqa: ANN401, ARG002 - the arguments are in the configuration too
+        """Try settings until there are as many as asked for; with `plan_only` none, but print what they would take.
+
+        Raises:
+            HarnessError: If the study cannot be filled, or an objective is no value of its metric.
+        """
+        options = options_of(self._config)
+        if self._config.plan_only:
+            plan_search(self._config, options)
+            return []
+        searching = Searching(options.plan, options.storage)
+        left = options.total - searching.start()
+        log.info("search     %s: %s in %s", options.plan.name, options.told(max(left, 0)), options.storage)
+        self._announce(options, left)
+        while left > 0 and not self._stopped():
+            batch = searching.ask(min(options.batch, left))
+            left -= len(batch)
+            self._try(searching, options, batch)
+        self._confirm(searching, options)
+        write_search(Path(self._config.hydra.sweep.dir), searched_of(searching), self._config)
+        return []
+
+    def _announce(self, options: Options, left: int) -> None:
+        """Let the grid's folder say how many jobs there will be at most, and by what their titles differ."""
+        grid = Path(self._config.hydra.sweep.dir)
+        keys = [p.key for p in options.plan.space.parameters]
+        axes = dict.fromkeys((*keys, "seed", *(["num_examples"] if options.plan.rungs else [])), 2)
+        jobs = left * len(options.plan.space.seeds) * (1 + len(options.plan.rungs)) + len(options.confirm_seeds)
+        write_json(grid / GRID, {**grid_facts(grid), "axes": axes, "total": max(jobs, 0)})
+
+    def _stopped(self) -> bool:
+        failed = (job["state"] == "failed" for job in read_jobs(Path(self._config.hydra.sweep.dir)))
+        return str(self._config.runtime.on_error) == "stop" and any(failed)
+
+    def _try(self, searching: Searching, options: Options, batch: Sequence[Setting]) -> None:
+        """Run a batch, the smaller sizes first, and tell the study what it came to."""
+        space, alive = options.plan.space, list(batch)
+        for rung, size in enumerate((*options.plan.rungs, None)):
+            more = [] if size is None else [f"num_examples={size}"]
+            jobs = [space.words(chosen, seed, *more) for _, chosen in alive for seed in space.seeds]
+            results = self._run(jobs)
+            going = []
+            for at, setting in enumerate(alive):
+                own = results[at * len(space.seeds) : (at + 1) * len(space.seeds)]
+                if self._told(searching, options, setting, own, rung if size is not None else None):
+                    going.append(setting)
+            alive = going
+
+    def _told(
+        self,
+        searching: Searching,
+        options: Options,
+        setting: Setting,
+        jobs: Sequence[Mapping[str, Any]],
+        rung: int | None,
+    ) -> bool:
+        """Tell the study of one setting; says whether it goes on to the next size."""
+        trial, chosen = setting
+        title = f"search     trial {trial.number}: {' '.join(f'{k}={v}' for k, v in chosen.items())}"
+        try:
+            values = [self._values(options, job) for job in jobs]
+        except DataError as err:
+            searching.fail(trial, one_line(err))
+            log.info("%s: failed: %s", title, one_line(err))
+            return False
+        means = [math.fsum(column) / len(values) for column in zip(*values, strict=True)]
+        names = zip(options.plan.objectives, means, strict=True)
+        said = ", ".join(f"{one.title} {mean:.4g}" for one, mean in names)
+        if rung is not None:
+            ends = searching.pruned(trial, means[0], rung)
+            where = f"at {options.plan.rungs[rung]} examples, {'ends here' if ends else 'goes on'}"
+            log.info("%s: %s %s", title, said, where)
+            return not ends
+        by_seed = dict(zip(options.plan.space.seeds, values, strict=True))
+        searching.made(trial, by_seed, [str(job["folder"]) for job in jobs])
+        searching.tell(trial, means)
+        log.info("%s: %s", title, said)
+        return False
+
+    def _values(self, options: Options, job: Mapping[str, Any]) -> Values:
+        if job["state"] != "done":
+            raise DataError(str(job.get("error") or f"its job is {job['state']}"))
+        record = read_record(Path(str(job["folder"])))
+        return tuple(one.value(record) for one in options.plan.objectives)
+
+    def _run(self, jobs: list[list[str]]) -> list[Mapping[str, Any]]:
+        """Launch jobs; returns what each wrote of itself, in their order."""
+        if not jobs:
+            return []
+        first, self._jobs = self._jobs, self._jobs + len(jobs)
+        self.launched(jobs, first)
+        found = read_jobs(Path(self._config.hydra.sweep.dir))
+        if len(found) != self._jobs:
+            raise StoreError(f"{self._config.hydra.sweep.dir}/jobs: expected {self._jobs} files, found {len(found)}")
+        return list(found[first:])
+
+    def _confirm(self, searching: Searching, options: Options) -> None:
+        """Run the best settings with seeds that chose nothing: the best of many is the luckiest of them too."""
+        if not options.confirm_seeds:
+            return
+        best = searched_of(searching).front()
+        for tried in best if len(options.plan.objectives) > 1 else best[:1]:
+            missing = [seed for seed in options.confirm_seeds if seed not in tried.fresh]
+            jobs = self._run([options.plan.space.words(tried.setting, seed) for seed in missing])
+            for seed, job in zip(missing, jobs, strict=True):
+                try:
+                    searching.confirmed(tried.number, seed, self._values(options, job))
+                except HarnessError as err:
+                    log.warning("search     trial %d with seed %s: %s", tried.number, seed, one_line(err))
+
+
+def plan_search(config: DictConfig, options: Options) -> None:
+    """Print what a search would take; the settings themselves depend on what the first ones give."""
+    done = finished(options.storage, options.plan.name)
+    left = max(options.total - done, 0)
+    jobs = [
+        options.plan.space.words(chosen, seed) for chosen in options.examples(left) for seed in options.plan.space.seeds
+    ]
+    if config.plan_only != "json":
+        rungs = f"; all as if run to the end, {options.plan.rungs} come first" if options.plan.rungs else ""
+        log.info(
+            "search     %s: %s; the plan is of settings drawn at random%s", options.plan.name, options.told(left), rungs
+        )
+    if jobs:
+        plan_jobs(config, jobs)

@@ -1,0 +1,52 @@
+"""How long a grid will still take, told by the jobs that are most like those that are left."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from openended.harness.core.progress import duration
+
+
+def time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any], now: float) -> str:
+    """Return `about 3 min left`, or `perhaps …` where no job like those that are left has ended; empty if none is left.
+
+    A job counts by the median of the jobs that differ from it in the seed alone, else of those of its model, else of
+    all. Jobs that found everything say nothing about those that do not. How many run side by side, and what passes
+    between two jobs, is in the share of the grid's time that its jobs account for.
+
+    Args:
+        jobs: What the jobs wrote so far: `job` (its title), `state`, `seconds`, `made`.
+        grid: What was written at the start: `titles` of all jobs, `started` (seconds since the epoch).
+        now: Seconds since the epoch.
+    """
+    ended = [job for job in jobs if job["state"] in ("done", "failed")]
+    left = Counter(map(str, grid.get("titles") or ()))
+    left.subtract(str(job["job"]) for job in jobs if job["state"] in ("done", "failed", "skipped"))
+    titles = list(left.elements())
+    if not titles or not ended:
+        return ""
+    telling = [job for job in ended if job.get("made")] or ended
+    known: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for job in telling:
+        for kind in (_alike(str(job["job"])), _model(str(job["job"]))):
+            known[kind].append(float(job["seconds"]))
+    every = [float(job["seconds"]) for job in telling]
+    guesses = [known.get(_alike(t)) or known.get(_model(t)) for t in titles]
+    seconds = sum(statistics.median(guess or every) for guess in guesses)
+    sure = all(_alike(title) in known for title in titles)
+    busy = sum(float(job["seconds"]) for job in ended)
+    span = max(now - float(grid.get("started", now)), 0.0)
+    seconds *= span / busy if busy and span else 1.0
+    return f"{'about' if sure else 'perhaps'} {duration(seconds)} left"
+
+
+def _alike(title: str) -> tuple[str, ...]:
+    return ("all but the seed", *(word for word in title.split() if not word.startswith("seed=")))
+
+
+def _model(title: str) -> tuple[str, ...]:
+    """The model and the experiment: what decides most about a job's time."""
+    return ("model", *(word for word in title.split() if word.startswith(("model", "experiment="))))

@@ -1,0 +1,1 @@
+"""What runs a model: transformers in this process, a server, or Ray workers."""

@@ -1,0 +1,178 @@
+"""Requests in each dialect's words: every parameter is sent, neutral ones too, so that no server's default counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from openended.harness.backends.openai.dialects import Dialect
+from openended.harness.backends.openai.sampling import NEUTRAL, Sampling
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One thing to ask a server for."""
+
+    ids: tuple[int, ...]
+    """The prompt's tokens, the beginning-of-text token included; empty where there is no tokenizer."""
+    text: str
+    """The same as text, without that token; what is sent where the server takes no ids."""
+    max_tokens: int
+    min_tokens: int = 0
+    sampling: Sampling = NEUTRAL
+    seed: int = 0
+    copies: int = 1
+    listed: int = 0
+    """Most probable tokens to list at each position."""
+    echo: bool = False
+    """Give the log-probabilities of the prompt's own tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speech:
+    """How to talk to one served model."""
+
+    dialect: Dialect
+    model: str
+    """The id by which the server knows it."""
+    chat: bool = False
+    instruction: str | None = None
+    seeded: bool = True
+    """A seed is sent."""
+    as_text: bool = False
+    """Prompts go as texts even where the server takes ids."""
+    end_ids: tuple[int, ...] = ()
+    """The tokens that end a text."""
+
+    @property
+    def sends_ids(self) -> bool:
+        """Prompts go as token ids."""
+        return self.dialect.takes_ids and not self.as_text and not self.chat
+
+    def path(self, ask: Ask) -> str:
+        """Return where a request goes, below the server's root."""
+        if ask.echo and self.dialect.name == "sglang":
+            return "/generate"
+        return "/v1/chat/completions" if self.chat else "/v1/completions"
+
+    def body(self, ask: Ask) -> Body:
+        """Return a request."""
+        if ask.echo and self.dialect.name == "sglang":
+            return _sglang_scores(ask)
+        body: Body = {"model": self.model, **self._prompt(ask), **_WORDS[self.dialect.name](self, ask)}
+        if self.seeded:
+            body |= dict.fromkeys(_seed_names(self.dialect), ask.seed % (1 << self.dialect.seed_bits))
+        if ask.listed or ask.echo:
+            body |= self._listed(ask)
+        return body
+
+    def _prompt(self, ask: Ask) -> Body:
+        if self.chat:
+            before = [{"role": "system", "content": self.instruction}] if self.instruction else []
+            return {"messages": [*before, {"role": "user", "content": ask.text}]}
+        return {"prompt": list(ask.ids) if self.sends_ids else ask.text}
+
+    def _listed(self, ask: Ask) -> Body:
+        if self.chat:
+            return {"logprobs": True, "top_logprobs": ask.listed}
+        if self.dialect.name == "vllm":
+            if ask.echo:
+                return {"prompt_logprobs": ask.listed}
+            return {"logprobs": ask.listed, "return_tokens_as_token_ids": True}
+        return {"logprobs": ask.listed, **({"echo": True} if ask.echo else {})}
+
+
+def _seed_names(dialect: Dialect) -> tuple[str, ...]:
+    return ("seed", "sampling_seed") if dialect.name == "sglang" else ("seed",)
+
+
+def _penalties() -> Body:
+    return {"presence_penalty": 0.0, "frequency_penalty": 0.0}
+
+
+def _vllm(speech: Speech, ask: Ask) -> Body:
+    s = ask.sampling
+    return {
+        "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k, "min_p": s.min_p,
+        "repetition_penalty": s.repetition_penalty, **_penalties(), "max_tokens": ask.max_tokens,
+        "min_tokens": ask.min_tokens, "n": ask.copies, "stop": [], "stop_token_ids": list(speech.end_ids),
+        "ignore_eos": False, "skip_special_tokens": False, "return_token_ids": True, "stream": False,
+        **({} if speech.chat else {"add_special_tokens": not speech.sends_ids, "echo": False}),
+    }  # fmt: skip
+
+
+def _sglang(speech: Speech, ask: Ask) -> Body:
+    s = ask.sampling
+    return {
+        "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k or -1, "min_p": s.min_p,
+        "repetition_penalty": 1.0, **_penalties(), "max_tokens": ask.max_tokens, "min_tokens": ask.min_tokens, "n": 1,
+        "stop": [], "stop_token_ids": list(speech.end_ids), "ignore_eos": False, "skip_special_tokens": False,
+        "return_token_ids": True, "stream": False,
+    }  # fmt: skip
+
+
+def _sglang_scores(ask: Ask) -> Body:
+    """SGLang scores a given text at its own address alone."""
+    return {
+        "input_ids": list(ask.ids), "return_logprob": True, "logprob_start_len": 0, "top_logprobs_num": ask.listed,
+        "sampling_params": {"temperature": 0.0, "max_new_tokens": 1}, "stream": False,
+    }  # fmt: skip
+
+
+def _llama_cpp(speech: Speech, ask: Ask) -> Body:  # noqa: ARG001 - all dialects are called alike
+    s = ask.sampling
+    penalised = s.repetition_penalty != 1
+    cut = [_LLAMA[name] for name in s.cuts]
+    order = [*cut, "temperature"] if s.order == "after" else ["temperature", *cut]
+    return {
+        "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k, "min_p": s.min_p, "typical_p": s.typical_p,
+        "top_n_sigma": s.n_sigma or -1.0, "repeat_penalty": s.repetition_penalty, **_penalties(),
+        "repeat_last_n": -1 if penalised else 0, "dry_multiplier": 0.0, "xtc_probability": 0.0, "dynatemp_range": 0.0,
+        "mirostat": 0, "samplers": [*(["penalties"] if penalised else []), *order], "max_tokens": ask.max_tokens,
+        "ignore_eos": ask.min_tokens > 0, "stop": [], "cache_prompt": False, "return_tokens": True,
+        "post_sampling_probs": False, "stream": False,
+    }  # fmt: skip
+
+
+_LLAMA = {"top_k": "top_k", "top_p": "top_p", "min_p": "min_p", "typical_p": "typ_p", "n_sigma": "top_n_sigma"}
+
+
+def _tgi(speech: Speech, ask: Ask) -> Body:  # noqa: ARG001
+    s = ask.sampling
+    # TGI refuses the neutral top_p, 1.0, and a frequency penalty of none is its default.
+    cut = {"top_p": s.top_p} if s.top_p < 1 else {}
+    return {"temperature": s.temperature, **cut, "max_tokens": ask.max_tokens, "stream": False}
+
+
+def _transformers(speech: Speech, ask: Ask) -> Body:
+    s = ask.sampling
+    config: Body = {
+        "do_sample": not s.greedy, "temperature": s.temperature or 1.0, "top_k": s.top_k, "top_p": s.top_p,
+        "min_p": s.min_p or None, "typical_p": s.typical_p, "epsilon_cutoff": s.epsilon, "eta_cutoff": s.eta,
+        "repetition_penalty": s.repetition_penalty, "no_repeat_ngram_size": s.no_repeat_ngram_size, "num_beams": 1,
+        "max_new_tokens": ask.max_tokens, "min_new_tokens": ask.min_tokens or None, "use_cache": True,
+    }  # fmt: skip
+    if speech.end_ids:
+        config |= {"eos_token_id": list(speech.end_ids), "pad_token_id": speech.end_ids[0]}
+    # What a request leaves out is the model's own generation_config, its top-k of 50 included: all goes in here.
+    return {"generation_config": json.dumps(config), "max_tokens": ask.max_tokens, "stream": False}
+
+
+def _openai(speech: Speech, ask: Ask) -> Body:
+    s = ask.sampling
+    length = "max_completion_tokens" if speech.chat else "max_tokens"
+    plain = {} if speech.chat else {"echo": False, "best_of": ask.copies}
+    return {
+        "temperature": s.temperature, "top_p": s.top_p, **_penalties(), length: ask.max_tokens, "n": ask.copies,
+        "stream": False, **plain,
+    }  # fmt: skip
+
+
+_WORDS: dict[str, Callable[[Speech, Ask], Body]] = {
+    "vllm": _vllm, "sglang": _sglang, "llama_cpp": _llama_cpp, "tgi": _tgi, "transformers": _transformers,
+    "openai": _openai,
+}  # fmt: skip

@@ -1,0 +1,163 @@
+"""What a server gave the tokens of given texts: their losses, and the statistics of Q that its lists certify."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from openended.harness.backends.openai.client import at_once
+from openended.harness.backends.openai.logprobs import Read, read_echo
+from openended.harness.backends.openai.replies import Listing
+from openended.harness.backends.openai.requests import Ask
+from openended.harness.backends.openai.session import Exchange
+from openended.harness.backends.openai.truncated_q import head_of
+from openended.harness.core.errors import DataError, UndefinedMetric
+from openended.harness.core.types import F64, I64
+from openended.harness.decoders.base import QDecoder
+from openended.harness.decoders.q_statistics import QTable
+from openended.harness.models.forward import ForwardRow
+
+if TYPE_CHECKING:
+    from openended.harness.core.task import Tokenizer
+
+Places = Callable[[int], Sequence[int]]
+"""Number of a row → the endpoints that it may go to, its own first."""
+
+
+async def read_rows(
+    server: Exchange,
+    rows: Sequence[tuple[int, ...]],
+    places: Places,
+    done: Callable[[int, Read], None],
+    listed: int = 0,
+) -> None:
+    """Ask for the log-probabilities of every token of each row.
+
+    Args:
+        server: Whom to ask.
+        rows: Token ids, the beginning-of-text token included.
+        places: Which endpoint answers for a row.
+        done: Called with a row's number and what was read.
+        listed: Most probable tokens to list at each position.
+
+    Raises:
+        DataError: If a reply does not hold a log-probability for each token.
+    """
+    tokenizer: Tokenizer | None = server.tokenizer
+
+    async def one(number: int) -> None:
+        ids = rows[number]
+        inside = ids[len(server.lead) :] if ids[: len(server.lead)] == server.lead else ids
+        text = tokenizer.decode(inside) if tokenizer is not None and not server.speech.sends_ids else ""
+        ask = Ask(ids=ids, text=text, max_tokens=1, echo=True, listed=listed)
+        try:
+            done(number, read_echo(await server.send(ask, places(number)), server.speech, ask))
+        except DataError as err:
+            raise DataError(f"text {number} of {len(rows)}: {err}") from err
+
+    work: Callable[[int], Awaitable[None]] = one
+    await at_once(range(len(rows)), work, server.workers)
+
+
+def put_losses(jobs: Sequence[ForwardRow], out: F64) -> Callable[[int, Read], None]:
+    """Return what writes the losses of a row's scored tokens into the flat array `out`, nats."""
+
+    def done(number: int, read: Read) -> None:
+        job = jobs[number]
+        scored = -read.log_probs[job.first :]
+        out[job.out : job.out + len(scored)] = scored
+
+    return done
+
+
+class Certified:
+    """Statistics of one decoder's Q, filled as rows come in.
+
+    Args:
+        decoder: A decoder that lists can certify, or an untruncated one at temperature 1.
+        size: Positions of all rows.
+        vocab_size: Tokens that there are.
+        end_ids: The tokens that end a text.
+        least: Tokens before which none of them may come.
+    """
+
+    def __init__(self, decoder: QDecoder, size: int, vocab_size: int, end_ids: Sequence[int], least: int) -> None:
+        self.decoder, self.vocab_size, self.least = decoder, vocab_size, least
+        self.end_ids = frozenset(end_ids)
+        self.table = QTable.empty(size)
+        self.missing = 0
+        """Positions that the lists do not certify."""
+
+    def add(self, at: int, step: int, gold: int, log_prob: float, top: Listing | None) -> None:
+        """Take one position: its place in the table, its step in the text, the true token and what is listed."""
+        banned = self.end_ids if step < self.least else frozenset[int]()
+        made = self._made(gold, log_prob, top, banned) if top is not None else None
+        if made is None:
+            self.missing += 1
+            return
+        self.table.gold_prob[at], self.table.sum_sq[at], self.table.support[at], self.table.argmax[at] = made
+
+    def _made(
+        self, gold: int, log_prob: float, top: Listing, banned: frozenset[int]
+    ) -> tuple[float, float, int, int] | None:
+        decoder = self.decoder
+        best = next((int(t) for t in top.tokens if t not in banned), None)
+        if best is None:
+            return None
+        if decoder.untruncated and not decoder.one_hot:
+            shown = banned <= set(top.tokens)
+            if decoder.heat()[0] != 1 or not shown:
+                return None
+            gone = sum(float(np.exp(p)) for t, p in zip(top.tokens, top.log_probs, strict=True) if t in banned)
+            kept = 0.0 if gold in banned else float(np.exp(log_prob)) / (1.0 - gone)
+            return kept, np.nan, self.vocab_size - len(banned), best  # the squares of the tail are not listed
+        head = head_of(decoder, top, self.vocab_size, banned)
+        if not head.decided:
+            return None
+        inside = {token: float(q) for token, q in zip(head.tokens, head.q, strict=True)}
+        return inside.get(gold, 0.0), float(head.q @ head.q), len(head.tokens), best
+
+    def finish(self) -> QTable:
+        """Return the statistics.
+
+        Raises:
+            UndefinedMetric: If a position is not certified; says how many are not.
+        """
+        total = len(self.table.gold_prob)
+        if self.missing:
+            raise UndefinedMetric(
+                f"the tokens that the server lists do not determine Q at {self.missing} of {total} positions "
+                f"({self.missing / total:.1%}): more listed tokens may (model.logprobs, vllm serve --max-logprobs), or "
+                "a model in this process"
+            )
+        return self.table
+
+
+def listed_for(decoders: Sequence[QDecoder], most: int, spare: int = 0) -> int:
+    """Return how many tokens to ask for at each position; `spare` of them may be forbidden."""
+    wanted = [1 if d.one_hot or d.untruncated else getattr(d, "k", most) for d in decoders]
+    return max(1, min(most, max(wanted, default=1) + spare))
+
+
+def put_certified(
+    tables: Sequence[Certified], starts: I64, firsts: Sequence[int], rows: Sequence[tuple[int, ...]]
+) -> Callable[[int, Read], None]:
+    """Return what reads a row's positions into each decoder's statistics.
+
+    Args:
+        tables: One a decoder.
+        starts: Place of each row's first scored token in the tables.
+        firsts: Place of the first scored token in each row.
+        rows: The rows.
+    """
+
+    def done(number: int, read: Read) -> None:
+        ids, first = rows[number], firsts[number]
+        for step, place in enumerate(range(first, len(ids))):
+            for table in tables:
+                at = int(starts[number]) + step
+                table.add(at, step, ids[place], float(read.log_probs[place]), read.tops[place])
+
+    return done

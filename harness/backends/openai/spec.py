@@ -1,0 +1,215 @@
+"""A model behind the completions protocol: vLLM, SGLang, llama.cpp, TGI, transformers serve, or whoever speaks it.
+
+What is sent, in which words, and what must hold before a server is believed is in `models.servers`. Planning asks no
+server for anything it needs: the texts of an earlier run are found when the server is long gone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import urlsplit
+
+from openended.harness.backends.openai.dialects import DIALECTS, Dialect, DialectName, refusal, shortest_refusal
+from openended.harness.core.errors import SpecError
+from openended.harness.core.registry import register
+from openended.harness.core.types import Json
+from openended.harness.decoders.base import Decoder, QDecoder
+from openended.harness.decoders.sampling import Ancestral, Epsilon, Greedy, MinP, Nucleus, Temperature, TopK
+from openended.harness.models.backend import Ability, BackendSpec
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import tokenizer_digest
+
+if TYPE_CHECKING:
+    from openended.harness.backends.openai.identity import Facts
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+CERTIFIABLE: tuple[type[QDecoder], ...] = (Greedy, Ancestral, Temperature, TopK, Nucleus, MinP, Epsilon)
+"""Decoders of whose Q the best tokens can tell all."""
+
+
+@register("model")
+@dataclass(frozen=True, kw_only=True)
+class ServerSpec(BackendSpec):
+    """A model that a server runs, by its address and by the id that the server has for it."""
+
+    name: ClassVar[str] = "openai"
+    loader: ClassVar[str] = "openended.harness.backends.openai.backend:load_server"
+    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "next_token"})
+    carried: ClassVar[frozenset[str]] = frozenset(
+        {"base_url", "endpoints", "api_key_env", "concurrency", "timeout", "retries", "logprobs"}
+    )
+
+    path: str
+    """The id by which the server knows the model."""
+    base_url: str = "http://127.0.0.1:8000"
+    """Address of the server, with or without `/v1`."""
+    endpoints: tuple[str, ...] = ()
+    """Addresses of several servers of one model; they take the place of `base_url`."""
+    dialect: DialectName = "vllm"
+    """Which server it is: what it calls things."""
+    tokenizer: str | None = None
+    """Hub id or folder of the model's tokenizer; null: texts alone go to the server."""
+    revision: str | None = None
+    """Commit of tokenizer and weights on the hub, as the server was started with."""
+    server: str | None = None
+    """Product and version that must answer, as `vllm 0.33.0`; null: any, told in the record."""
+    chat: bool = False
+    """Ask the chat endpoint: the prompt is the user's turn."""
+    instruction: str | None = None
+    """What the system's turn says before it, where `chat` is true."""
+    prompts_as_text: bool = False
+    """Send texts where the dialect takes token ids too."""
+    seeded: bool = True
+    """Send a seed for each text; false for servers that ignore it."""
+    probe: bool = True
+    """Check the server before it is believed."""
+    logprobs: int = 20
+    """Tokens that the server may list at a position (vLLM: --max-logprobs)."""
+    api_key_env: str | None = None
+    """Environment variable that holds the key."""
+    concurrency: int = 64
+    """Requests under way at once, at each endpoint."""
+    timeout: float = 600.0
+    """Seconds that one reply may take."""
+    retries: int = 8
+    """How often a request goes out again after an overload or a lost connection."""
+    label: str | None = None
+    """Name in tables; null: the last part of the path."""
+
+    def check(self) -> None:
+        """Refuse addresses that hold a password or are none, and options that do not go together."""
+        self.require(bool(self.path.strip()), "path", "the id by which the server knows the model")
+        for address in self.addresses:
+            self._check_address(address)
+        twice = len(set(self.roots)) < len(self.roots)
+        self.require(not twice, "endpoints", "each address once")
+        if self.api_key_env is not None and not _VARIABLE.fullmatch(self.api_key_env):
+            # Its value is not shown: somebody may have put the key itself here.
+            raise SpecError(f"{self.error_name}.api_key_env: expected the name of an environment variable, not a key")
+        self.require(self.instruction is None or self.chat, "instruction", "null where chat is false")
+        self.require(not self.chat or self.dialect != "tgi", "chat", "false for the dialect tgi")
+        self.require(self.concurrency >= 1, "concurrency", "1 or more")
+        self.require(0 < self.timeout < float("inf"), "timeout", "seconds, above 0")
+        self.require(self.retries >= 0, "retries", "0 or more")
+        self.require(1 <= self.logprobs <= 10_000, "logprobs", "1 to 10000")
+        self.tokenizer_spec()
+
+    def _check_address(self, address: str) -> None:
+        parts = urlsplit(address)
+        if "@" in parts.netloc or parts.query or parts.fragment:
+            raise SpecError(
+                f"{self.error_name}: an address of {parts.hostname} holds a password or a query; put the key into an "
+                "environment variable and its name into api_key_env"
+            )
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SpecError(f"{self.error_name}: expected an address as http://host:8000, got {address!r:.80}")
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The servers as they were given."""
+        return self.endpoints or (self.base_url,)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The servers' addresses without `/v1`."""
+        return tuple(address.rstrip("/").removesuffix("/v1").rstrip("/") for address in self.addresses)
+
+    @property
+    def speaks(self) -> Dialect:
+        """What the server's kind can be asked for, with as many listed tokens as it was said to allow."""
+        dialect = DIALECTS[self.dialect]
+        return dataclasses.replace(dialect, listed=min(dialect.listed, self.logprobs))
+
+    @property
+    def title(self) -> str:
+        """Name in tables."""
+        name = self.label or self.path.rstrip("/").rpartition("/")[2]
+        return f"{name} ({self.dialect}{' chat' if self.chat else ''})"
+
+    @property
+    def mark(self) -> str:
+        """What the signature must say of it."""
+        said = ("chat" if self.chat else "", "" if self.probe else "not probed", "" if self.seeded else "no seeds")
+        return ", ".join(filter(None, said))
+
+    @property
+    def chat_template(self) -> bool:
+        """False: a server applies its own."""
+        return False
+
+    @property
+    def dtype(self) -> str:
+        """Not chosen here."""
+        return "as served"
+
+    def tokenizer_spec(self) -> ModelSpec | None:
+        """Whose tokenizer cuts the texts."""
+        if self.tokenizer is None:
+            return None
+        made = ModelSpec(path=self.tokenizer)
+        return made if made.folder is not None else dataclasses.replace(made, revision=self.revision)
+
+    def identity(self) -> dict[str, Json]:
+        """What can change a text and is known before any server is asked; never an address."""
+        tokenizer = self.tokenizer_spec()
+        return {
+            "backend": self.name,
+            "served": self.path,
+            "revision": self.revision,
+            "server": self.server,
+            "dialect": self.dialect,
+            "sampler": DIALECTS[self.dialect].sampler,
+            "tokenizer": tokenizer_digest(tokenizer) if tokenizer is not None else None,
+            "text": self.prompts_as_text,
+            "chat": [self.chat, self.instruction],
+            "seeded": self.seeded,
+            "probe": self.probe,
+        }
+
+    def told(self) -> Facts | None:
+        """What the server tells of itself, where it answers at once; asked once a process."""
+        from openended.harness.backends.openai.identity import quick_facts
+
+        return quick_facts(self.roots, self.api_key_env, self.dialect, self.path)
+
+    def context_length(self) -> int | None:
+        """Positions, where a server answers and tells; else None."""
+        told = self.told()
+        return told.context if told is not None else None
+
+    def check_ready(self) -> None:
+        """Raise `DataError` if the tokenizer is missing; whether the server answers is asked when it is needed."""
+        tokenizer = self.tokenizer_spec()
+        if tokenizer is not None:
+            tokenizer_digest(tokenizer)
+
+    def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
+        """Return why not; no server is asked."""
+        if ability in ("score", "next_token"):
+            if not self.speaks.echoes or self.chat:
+                chat = " at its chat endpoint" if self.chat else ""
+                return f"the dialect {self.dialect} gives no log-probabilities of a given text{chat}: it cannot score"
+            if self.tokenizer is None:
+                return "to score, a server needs tokenizer=HUB_ID_OR_FOLDER: tokens are matched one by one"
+        if decoder is None:
+            return super().cannot(ability)
+        if ability == "next_token" and isinstance(decoder, QDecoder):
+            whole = decoder.untruncated and not decoder.one_hot and decoder.heat()[0] != 1
+            if whole or not isinstance(decoder, CERTIFIABLE):
+                return f"the Q of {decoder.title} needs the whole distribution; a server lists its best tokens alone"
+            if decoder.penalises:
+                return "penalties need the whole distribution; a server lists its best tokens alone"
+        return super().cannot(ability) or (refusal(self.speaks, decoder) if ability == "generate" else None)
+
+    def check_lengths(self, decoder: Decoder, *, max_new_tokens: int, min_new_tokens: int) -> None:
+        """Refuse, at planning, lengths that the dialect has no word for.
+
+        Raises:
+            SpecError: Names the option.
+        """
+        del decoder
+        if reason := shortest_refusal(self.speaks, min_new_tokens, max_new_tokens):
+            raise SpecError(f"{self.error_name} {self.title}: {reason}")

@@ -1,0 +1,118 @@
+"""Q from the most probable tokens that a server lists: exact where the list decides it, else nothing.
+
+Q is that of `decoding.distribution`, read off the listed head of a row. The list decides where no unlisted token can be
+in Q's support and none of them can move the cut: greedy; top-k with k listed tokens; nucleus where the listed mass
+reaches p; min-p and epsilon where the last listed token is below the threshold. At a temperature other than 1 before
+the truncation, and where the end of text is forbidden but not listed, the row's normaliser is known within bounds only:
+the list decides where both bounds give the same cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from openended.harness.backends.openai.replies import Listing, Token
+from openended.harness.core.types import F64
+from openended.harness.decoders.base import QDecoder
+from openended.harness.decoders.q import weigh
+from openended.harness.decoders.sampling import Epsilon, MinP, Nucleus, TopK
+from openended.harness.decoders.sorted_logits import view_of
+
+CERTIFIABLE: tuple[type[QDecoder], ...] = (TopK, Nucleus, MinP, Epsilon)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Head:
+    """What the listed tokens tell of Q."""
+
+    tokens: tuple[Token, ...]
+    """The listed tokens that Q keeps, the best first."""
+    q: F64
+    """Their probabilities: under Q where it is `decided`, else among themselves; sums to 1."""
+    decided: bool
+    """True: Q's whole support is listed."""
+    next: Token | None = None
+    """The first listed token beyond the cut, which a rounding may let in."""
+    share: tuple[float, float] = (0.0, 1.0)
+    """Least and greatest probability that Q can give to `tokens` together."""
+
+
+def head_of(decoder: QDecoder, listing: Listing, vocab_size: int, banned: Collection[int] = ()) -> Head:
+    """Return Q as far as a listing tells it.
+
+    Args:
+        decoder: Without penalties; greedy, untruncated, or one of `CERTIFIABLE`.
+        listing: The model's most probable tokens, their natural logs before temperature and truncation.
+        vocab_size: Tokens that there are.
+        banned: Tokens that must not come (the end of text).
+    """
+    kept = [i for i, token in enumerate(listing.tokens) if token not in banned]
+    tokens = tuple(listing.tokens[i] for i in kept)
+    logs = listing.log_probs[kept]
+    if decoder.one_hot and tokens:
+        return Head(tokens[:1], np.ones(1), True, tokens[1] if len(tokens) > 1 else None, (1.0, 1.0))
+    if not tokens or decoder.untruncated:
+        temperature = decoder.heat()[0]
+        whole = float(np.exp(logs).sum()) if temperature == 1 and not banned else None
+        share = (0.0, 1.0) if whole is None else (whole, whole)
+        return Head(tokens, _shares(logs / temperature), decided=False, share=share)
+    unseen = len(set(banned)) - (len(listing.tokens) - len(kept))
+    seen = np.delete(listing.log_probs, kept)
+    cuts = [_cut(decoder, logs, z, vocab_size) for z in _normalisers(decoder, logs, seen, unseen, vocab_size)]
+    (hi, shares, _), decided = cuts[0], all(one[2] for one in cuts) and len({one[0] for one in cuts}) == 1
+    after = tokens[hi] if decided and hi < len(tokens) else None
+    share = (1.0, 1.0) if decided else _share(decoder, logs) if not banned else (0.0, 1.0)
+    return Head(tokens[:hi], shares, decided=decided, next=after, share=share)
+
+
+def _share(decoder: QDecoder, logs: F64) -> tuple[float, float]:
+    """Bounds of what Q gives to all listed tokens, where it keeps them all and some that are not listed."""
+    temperature, _ = decoder.heat()
+    weights = np.exp((logs - logs[0]) / temperature)
+    if isinstance(decoder, TopK):
+        return float(weights.sum() / (weights.sum() + (decoder.k - len(logs)) * weights[-1])), 1.0
+    if isinstance(decoder, Nucleus) and temperature == 1:
+        mass, last = float(np.exp(logs).sum()), float(np.exp(logs[-1]))
+        return mass / min(1.0, decoder.p + last), min(1.0, mass / decoder.p)
+    return 0.0, 1.0
+
+
+def _normalisers(decoder: QDecoder, logs: F64, banned: F64, unseen: int, vocab_size: int) -> set[float]:
+    """Least and greatest log of the row's sum of exponentials that the listing allows."""
+    temperature, first = decoder.heat()
+    last = float(logs[-1])
+    if not first or temperature == 1:
+        gone = float(np.exp(banned).sum())
+        low = 1.0 - gone - unseen * math.exp(last)
+        return {math.log(max(low, 1e-12)), math.log(max(1.0 - gone, 1e-12))}
+    listed = float(np.exp(logs / temperature).sum())
+    rest = max(vocab_size - len(logs), 0) * math.exp(last / temperature)
+    return {math.log(listed), math.log(listed + rest)}
+
+
+def _cut(decoder: QDecoder, logs: F64, log_z: float, vocab_size: int) -> tuple[int, F64, bool]:
+    """Listed tokens that Q keeps, their shares, and whether no other one can be in it."""
+    import torch
+
+    temperature, first = decoder.heat()
+    z = torch.from_numpy(logs / temperature if first else logs.copy())[None]
+    row = torch.empty((1, max(vocab_size, len(logs) + 1)), device="meta")  # only its width is read
+    found = weigh(decoder, view_of(z, torch.tensor([[log_z]], dtype=torch.float64), row))
+    hi = min(int(found.hi), len(logs))
+    if isinstance(decoder, TopK):
+        decided = decoder.k <= len(logs)  # a tie beyond the list is not to be seen
+    elif isinstance(decoder, Nucleus):
+        decided = float(found.view.p.sum()) >= decoder.p
+    else:
+        decided = not bool(found.undecided)
+    weights = found.weights[0, :hi].numpy()
+    return hi, weights / weights.sum(), decided
+
+
+def _shares(logs: F64) -> F64:
+    weights: F64 = np.exp(logs - logs.max()) if len(logs) else logs
+    return weights / weights.sum() if len(logs) else weights

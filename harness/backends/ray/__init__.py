@@ -1,0 +1,1 @@
+"""A backend that spreads the rows of one run over Ray workers."""

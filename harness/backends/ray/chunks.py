@@ -1,0 +1,90 @@
+"""How the rows of one step are cut into the chunks that workers take, and how their answers come together again.
+
+No cut moves a byte: a generated text does not depend on its neighbours; a pass of a model over given texts rounds by
+the batch that a text stands in, so it is cut between whole batches of the order that it would have in one piece.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from openended.harness.core.types import I64, NextToken, Ragged
+from openended.harness.decoders.base import Prompt
+from openended.harness.models.forward import ForwardRow
+
+ROUNDS = 4  # chunks a worker takes, where there are rows enough: the last one to end keeps the others waiting for less
+
+
+def cut(count: int, *, unit: int, workers: int, most: int) -> list[slice]:
+    """Cut `count` rows into neighbouring chunks.
+
+    Args:
+        count: Number of rows.
+        unit: Rows that stay together; a chunk is a whole number of them (the last may have fewer rows).
+        workers: Who shares them.
+        most: Units of a chunk at most: a worker that dies costs as many.
+    """
+    units = -(-count // unit)
+    size = unit * min(max(units // (workers * ROUNDS), 1), most)
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def in_waiting_order(prompts: Sequence[Prompt]) -> list[Prompt]:
+    """Put prompts into the order in which they are seated: longest first, the samples of one text side by side.
+
+    Neighbours then have one length, so that a chunk fills its batches, and the chunks that take longest come first.
+    """
+    seen: dict[tuple[int, ...], int] = {}
+    for i, prompt in enumerate(prompts):
+        seen.setdefault(prompt.token_ids, i)
+    return sorted(prompts, key=lambda p: (-len(p.token_ids), seen[p.token_ids]))
+
+
+def renumbered(jobs: Sequence[ForwardRow]) -> tuple[list[ForwardRow], I64, I64]:
+    """Let sequences of a whole pass be a pass of their own.
+
+    Returns:
+        The sequences, numbered anew; the rows of the whole pass whose vectors they give, in the new order; and the
+        places of the whole pass's scores, in the new order.
+    """
+    made, rows, places = list[ForwardRow](), list[int](), list[I64]()
+    out = 0
+    for job in jobs:
+        scored = max(len(job.ids) - job.first, 0)
+        made.append(dataclasses.replace(job, row=len(rows) if job.row >= 0 else -1, out=out))
+        if job.row >= 0:
+            rows.append(job.row)
+        places.append(np.arange(job.out, job.out + scored, dtype=np.int64))
+        out += scored
+    return made, np.array(rows, dtype=np.int64), np.concatenate([np.zeros(0, dtype=np.int64), *places])
+
+
+def picked(ragged: Ragged, rows: Sequence[int]) -> Ragged:
+    """Return some rows, in the order asked for."""
+    return Ragged.from_rows((ragged[i] for i in rows), ragged.values.dtype)
+
+
+_FLAT = ("gold_prob", "sum_sq", "support", "argmax", "gold")
+
+
+def gathered(parts: Sequence[tuple[Sequence[int], NextToken]], prompts: Ragged, continuations: Ragged) -> NextToken:
+    """Put statistics of chunks of rows together.
+
+    Args:
+        parts: The rows of each chunk, and their statistics; no row twice. A row without tokens may be in none.
+        prompts: Of all rows.
+        continuations: Of all rows.
+    """
+    first = parts[0][1]
+    total = len(continuations.values)
+    flat = {name: np.zeros(total, dtype=getattr(first, name).dtype) for name in _FLAT}
+    offsets = continuations.offsets
+    for rows, made in parts:
+        ranges = (np.arange(offsets[row], offsets[row + 1]) for row in rows)
+        places = np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
+        for name, array in flat.items():
+            array[places] = getattr(made, name)
+    return NextToken(offsets=offsets, context=prompts, vocab_size=first.vocab_size, **flat)

@@ -1,0 +1,295 @@
+"""Workers as Ray actors: a cluster is joined or started, chunks go to actors, and those that a dead actor had go again.
+
+An actor's process that dies is started again by Ray, on another node if its own is gone; meanwhile the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from openended.harness.backends.ray.worker import Worker, WorkerAnswer
+from openended.harness.core import errors
+from openended.harness.core.errors import DataError, HarnessError, MissingExtra, SpecError, first_line
+from openended.harness.core.exit_codes import Terminated
+from openended.harness.core.runtime import Runtime
+
+log = logging.getLogger(__name__)
+
+DEATHS = 4  # of workers over one chunk, before it is the chunk that is to blame
+PATIENCE = 60.0  # seconds without any worker after which that is said
+_STORE = 256 << 20  # bytes of Ray's shared memory in a cluster of our own: chunks are small, and taken at once
+# Ray's own choices, unless the user made them: no reports over the network, and no word on what num_gpus=0 will mean.
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+
+def load_ray() -> Any:  # noqa: ANN401 - the package
+    """Import Ray.
+
+    Raises:
+        MissingExtra: If it is not installed.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as err:
+        raise MissingExtra("ray", "ray") from err
+    return ray
+
+
+def join(address: str | None, option: str, *, cpus: int | None = None) -> Any:  # noqa: ANN401 - the package
+    """Connect to a cluster, or start one in this machine's processes; returns Ray, ready.
+
+    Args:
+        address: `auto` or `host:port` of a cluster that runs; None: one of our own, which ends with this process.
+        option: What the user set to that address, for messages.
+        cpus: CPUs of our own cluster at least; where one is joined they are counted already.
+
+    Raises:
+        DataError: If no cluster answers there.
+    """
+    ray = load_ray()
+    if ray.is_initialized():  # an earlier job's, or whoever calls us from Python has one
+        return ray
+    words: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
+    if address is None:
+        most = max(os.cpu_count() or 1, cpus or 1)
+        # `local`: without an address Ray joins what RAY_ADDRESS or the last cluster of this machine names.
+        words |= {"address": "local", "num_cpus": most, "include_dashboard": False, "object_store_memory": _STORE}
+    else:
+        words["address"] = address
+    ours = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(**words)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as err:
+        raise DataError(f"{option}={address or 'null'}: no Ray cluster to work with ({first_line(err)})") from err
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, ours)  # Ray put its own there
+    return ray
+
+
+class Dead(NamedTuple):
+    """In place of an answer: each worker that took the chunk died."""
+
+    said: str
+    """What Ray said of the last one."""
+
+
+class Actors:
+    """Actors, each of which takes one call after the other; an actor has methods `ready` and `do`.
+
+    Args:
+        ray: Ray, ready.
+        actors: Handles; Ray starts one that died again.
+        deaths: Actors that may die over one chunk.
+        option: What the user set to have them, for messages.
+    """
+
+    def __init__(self, ray: Any, actors: Sequence[Any], *, deaths: int, option: str) -> None:  # noqa: ANN401
+        self._ray, self.actors, self._deaths, self._option = ray, actors, deaths, option
+        self.idle: deque[int] = deque()
+        self.coming = {self._call(who): who for who in range(len(actors))}
+        """Answer that is waited for → the worker, of those that are started."""
+
+    def map(self, calls: Sequence[Sequence[Any]], lost: Callable[[int, int, str], None]) -> Iterator[tuple[int, Any]]:
+        """Let actors do the calls; yields (number of the call, answer or `Dead`) as they come, each once.
+
+        Args:
+            calls: Arguments of `do`.
+            lost: Told (actor, number of the call, why) when an actor died over a call.
+
+        Raises:
+            Exception: What an actor raised.
+            DataError: If no actor can start.
+        """
+        waiting, deaths = deque(range(len(calls))), Counter[int]()
+        running: dict[Any, tuple[int, int]] = {}
+        try:
+            while waiting or running:
+                while waiting and self.idle:
+                    who, number = self.idle.popleft(), waiting.popleft()
+                    running[self.actors[who].do.remote(*calls[number])] = who, number
+                for ref in self.next(list(running)):
+                    who, number = running.pop(ref)
+                    try:
+                        answer = self._ray.get(ref)
+                    except self._ray.exceptions.RayTaskError as err:  # a mistake in the code that it ran
+                        self.idle.append(who)
+                        log.debug("%s", err)
+                        raise err.cause from None
+                    except self._ray.exceptions.RayError as err:
+                        self.coming[self._call(who)] = who
+                        deaths[number] += 1
+                        lost(who, number, _said(err))
+                        if deaths[number] < self._deaths:
+                            waiting.appendleft(number)
+                        else:
+                            yield number, Dead(_said(err))
+                    else:
+                        self.idle.append(who)
+                        yield number, answer
+        finally:
+            # What nobody waits for any more is worked off before its worker takes anything else.
+            self.coming |= {self._call(who): who for who, _ in running.values()}
+
+    def wait(self, count: int) -> None:
+        """Return when so many actors are ready."""
+        while len(self.idle) < count:
+            self.next([])
+
+    def next(self, running: Sequence[Any]) -> list[Any]:
+        """Wait until a call has ended or an actor is ready; returns the calls that ended."""
+        since = time.monotonic()
+        while True:
+            done = self._wait([*running, *self.coming])
+            for ref in [ref for ref in done if ref in self.coming]:
+                self._arrived(self.coming.pop(ref), ref, others=bool(running))
+            if done:
+                return [ref for ref in done if ref in running]
+            if not running and not self.idle:
+                waited = time.monotonic() - since
+                log.warning("no worker for %.0f s: the cluster has no room for one, or is starting it", waited)
+
+    def _wait(self, asked: Sequence[Any]) -> list[Any]:
+        """Return what ended first; nothing after a while."""
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            done: list[Any] = self._ray.wait(asked, num_returns=1, timeout=PATIENCE)[0]
+        except KeyboardInterrupt:
+            # Ray makes one of whatever a signal's handler raised; ours of SIGTERM takes itself away.
+            if signal.getsignal(signal.SIGTERM) is not before:
+                raise Terminated from None
+            raise
+        return done
+
+    def _arrived(self, who: int, ref: Any, *, others: bool) -> None:  # noqa: ANN401
+        try:
+            self._ray.get(ref)
+        except self._ray.exceptions.RayActorError as err:
+            if not (others or self.coming or self.idle):
+                raise DataError(f"{self._option}: no worker can start ({_said(err)})") from err
+            log.warning("worker %d cannot start (%s); going on without it", who, _said(err))
+        else:
+            self.idle.append(who)
+
+    def _call(self, who: int) -> Any:  # noqa: ANN401
+        """Ask a worker whether it is ready; it will be asked again by Ray while it is started."""
+        return self.actors[who].ready.options(max_task_retries=-1).remote()
+
+
+class Cluster:
+    """The workers of a session.
+
+    Args:
+        runtime: How many workers, with what, and where.
+
+    Raises:
+        DataError: If there is no cluster.
+        SpecError: If it has no GPU and workers are to have one.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        wanted = (runtime.workers or 1) * (runtime.threads or 1)
+        ray = join(runtime.ray_address, "runtime.ray_address", cpus=wanted)
+        nodes = nodes_of(ray)
+        gpus, self.count, cpus = _shares(runtime, nodes)
+        device = "cpu" if not gpus and runtime.device == "auto" else runtime.device
+        own = replace(
+            runtime, engine="local", workers=None, gpus_per_worker=None, ray_address=None, device=device, threads=cpus,
+            progress=False,
+        )  # fmt: skip
+        actor = ray.remote(Worker).options(num_cpus=cpus, num_gpus=gpus, max_restarts=-1)
+        actors = [actor.remote(own) for _ in range(self.count)]
+        self.pool = Actors(ray, actors, deaths=DEATHS, option="runtime.engine=ray")
+        where = runtime.ray_address or "this machine"
+        log.info("workers    %d of %d CPUs and %g GPUs on %s (%d nodes)", self.count, cpus, gpus, where, len(nodes))
+        say_room(nodes, self.count, {"CPU": cpus, "GPU": gpus})
+
+    def map(self, task: str, chunks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
+        """Do `task` with each chunk's arguments; yields (number of the chunk, answer) as they come, each once.
+
+        Raises:
+            HarnessError: What a worker raised about the user's input.
+            DataError: If a chunk ends its worker again and again.
+        """
+
+        def lost(who: int, _: int, said: str) -> None:
+            log.warning("worker %d died while it did %s (%s); its chunk is done again", who, task, said)
+
+        answer: WorkerAnswer | Dead
+        for number, answer in self.pool.map([(task, chunk) for chunk in chunks], lost):
+            if isinstance(answer, Dead):
+                raise DataError(
+                    f"runtime.engine=ray: chunk {number} of {len(chunks)} ended its worker {DEATHS} times while it did "
+                    f"{task} ({answer.said}); out of memory? make runtime.batch_size smaller, or give each worker more"
+                )
+            _tell(answer)
+            yield number, answer.value
+
+
+def nodes_of(ray: Any) -> list[dict[str, float]]:  # noqa: ANN401
+    """Resources of each node that lives: `CPU`, `GPU` and what the cluster calls its own."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def say_room(nodes: Sequence[Mapping[str, float]], count: int, needs: Mapping[str, float]) -> None:
+    """Say that some of `count` workers will wait, where the nodes that there are have no room for what all need."""
+    asked = {name: amount for name, amount in needs.items() if amount}
+    room = sum(min(_room(node.get(name, 0.0), amount) for name, amount in asked.items()) for node in nodes)
+    if room < count:
+        log.warning("the cluster has room for %d of %d workers now; the others wait for more of it", room, count)
+
+
+def _room(have: float, amount: float) -> int:
+    """Return how many find room; a part of a GPU lies on one GPU, and 0.2 goes five times into it."""
+    if amount < 1:
+        return int(have) * int(1 / amount + 1e-9)
+    return int(have / amount + 1e-9)
+
+
+def _shares(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> tuple[float, int, int]:
+    """Return GPUs a worker, the number of workers, and CPUs a worker, for the nodes that there are."""
+    gpus, cpus = (sum(node.get(kind, 0.0) for node in nodes) for kind in ("GPU", "CPU"))
+    wants_cpu = runtime.device in ("cpu", "mps")
+    each = runtime.gpus_per_worker
+    if each is None:
+        each = 1.0 if gpus and not wants_cpu else 0.0
+    if each and gpus < each:
+        raise SpecError(f"runtime.gpus_per_worker: expected at most the cluster's {gpus:g} GPUs, got {each:g}")
+    if runtime.device == "cuda" and not each:
+        raise SpecError("runtime.device=cuda: the workers have no GPU; set runtime.gpus_per_worker=1")
+    count = runtime.workers or (sum(_room(node.get("GPU", 0.0), each) for node in nodes) if each else len(nodes))
+    count = max(count, 1)
+    if runtime.threads is not None or each:
+        return each, count, runtime.threads or 1
+    # As many CPUs as each can have so that all find room: a node's CPUs cannot be lent to another's worker.
+    fair = max(int(cpus) // count, 1)
+    while fair > 1 and sum(node.get("CPU", 0.0) // fair for node in nodes) < count:
+        fair -= 1
+    return each, count, fair
+
+
+def _tell(answer: WorkerAnswer) -> None:
+    """Say what a worker had to say; raises what it raised."""
+    for remark in answer.remarks:
+        log.warning("a worker says: %s", remark)
+    if answer.error is not None:
+        name, message = answer.error
+        # MissingExtra makes its message itself.
+        raise (HarnessError if name == "MissingExtra" else getattr(errors, name, HarnessError))(message)
+
+
+def _said(err: Exception) -> str:
+    """The words of Ray's that tell most: its message begins with what everybody knows."""
+    lines = [line.strip() for line in str(err).splitlines() if line.strip()]
+    told = [line for line in lines if "died" in line.lower() or "error" in line.lower() or "killed" in line.lower()]
+    return (told or lines or [type(err).__name__])[-1][:200]

@@ -1,0 +1,102 @@
+"""Options: read from YAML, known to a class, and with values as their annotations want them."""
+
+from __future__ import annotations
+
+import dataclasses
+import types as pytypes
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from openended.harness.core.errors import SpecError, suggest
+
+_WORD = 1 << 63
+
+
+def read_options(text: str, where: str, told: Callable[[BaseException], str]) -> Mapping[str, Any]:
+    """Read a YAML of options.
+
+    Args:
+        text: The YAML.
+        where: Names it in the message.
+        told: What the message says of a fault of the YAML.
+
+    Raises:
+        SpecError: If it is no YAML, or one of something else.
+    """
+    import yaml
+
+    try:
+        node = yaml.safe_load(text)
+    except yaml.YAMLError as err:
+        raise SpecError(f"{where}: not YAML ({told(err)})") from err
+    if not isinstance(node, Mapping):
+        raise SpecError(f"{where}: expected options, got {type(node).__name__}")
+    return node
+
+
+def check_options(cls: type[Any], options: Mapping[str, Any], where: str) -> None:
+    """Check that a dataclass has these options, and that none is missing.
+
+    Raises:
+        SpecError: If it has not, or one is.
+    """
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
+    for key in options:
+        if key not in fields:
+            raise SpecError(f"{where}: no option {key!r}{suggest(str(key), fields)}")
+    for name, f in fields.items():
+        if f.default is f.default_factory is dataclasses.MISSING and name not in options:
+            raise SpecError(f"{where}: missing option {name!r}")
+
+
+def fitted(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
+    """Fit a YAML value to an annotation: a whole number becomes a float, a list a tuple.
+
+    Args:
+        value: As the YAML has it.
+        hint: The annotation.
+        where: Names the option in the message.
+
+    Raises:
+        SpecError: If the value is of another type, or none of a `Literal`'s words.
+    """
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (typing.Union, pytypes.UnionType):
+        return _union(value, args, where)
+    if origin is Literal:
+        if value not in args or isinstance(value, bool) != isinstance(args[args.index(value)], bool):
+            raise SpecError(f"{where}: expected one of {', '.join(map(str, args))}, got {value!r:.80}")
+        return value
+    if origin is tuple and isinstance(value, (list, tuple)):
+        item = args[0] if args else Any
+        return tuple(fitted(v, item, f"{where}[{i}]") for i, v in enumerate(value))
+    if origin in (Mapping, dict) and isinstance(value, Mapping):
+        return dict(value)
+    kind = origin or hint
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is int and isinstance(value, int) and not isinstance(value, bool) and not -_WORD <= value < _WORD:
+        raise SpecError(f"{where}: expected a whole number of 64 bits, got one of {value.bit_length()} bits")
+    wrong_bool = isinstance(value, bool) and kind is not bool
+    if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
+        return value
+    raise SpecError(f"{where}: expected {kind.__name__}, got {value!r:.80}")
+
+
+def _union(value: Any, options: tuple[Any, ...], where: str) -> Any:  # noqa: ANN401
+    for option in options:
+        try:
+            return fitted(value, option, where)
+        except SpecError:
+            continue
+    wanted = " or ".join(_title(option) for option in options)
+    raise SpecError(f"{where}: expected {wanted}, got {value!r:.80}")
+
+
+def _title(hint: Any) -> str:  # noqa: ANN401
+    if typing.get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, typing.get_args(hint)))}"
+    return str(getattr(hint, "__name__", hint)).replace("NoneType", "null")

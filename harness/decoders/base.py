@@ -1,0 +1,231 @@
+"""What a decoder is. Specs only: torch is imported where tensors are touched."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from openended.harness.core.errors import SpecError
+from openended.harness.core.signature import digest
+from openended.harness.core.spec import Spec
+from openended.harness.core.types import Generation
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from openended.harness.core.causal_model import CausalModel, ModelInfo
+    from openended.harness.decoders.sorted_logits import Cut, View
+
+Emit = Callable[[list[Generation]], None]
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One continuation to make."""
+
+    example_id: str
+    sample: int
+    """Index among the draws for this example."""
+    token_ids: tuple[int, ...]
+    """May be empty: the model's beginning-of-text token then stands in."""
+    text: str = ""
+    """The same as text, for models that read texts alone; empty: what the ids say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What every row of a run shares."""
+
+    seed: int
+    max_new_tokens: int
+    emit: Emit
+    """Called with rows as soon as they are finished; each row once."""
+    advance: Advance
+    """Called with the number of tokens made, for the progress bar."""
+    min_new_tokens: int = 0
+    """The end of text is forbidden before."""
+    places: int = 64
+    """Texts at once."""
+    companions: Mapping[str, CausalModel] = field(default_factory=dict)
+    """The models that the decoder asked for beside the one under test, by its names."""
+
+    def may_not_end(self, step: int) -> bool:
+        """True where the token of this step (the first is 0) must not be the end of text."""
+        return step < self.min_new_tokens
+
+
+class Decoder(Spec):
+    """Base of all decoders; subclasses are registered frozen dataclasses."""
+
+    group: ClassVar[str] = "decoder"
+    stochastic: ClassVar[bool]
+    """False: two runs with different seeds give the same texts."""
+    has_q: ClassVar[bool]
+    """True: there is a token-level distribution Q to score human text with."""
+    no_q_reason: ClassVar[str] = ""
+    """Shown in place of teacher-forced metrics where `has_q` is false."""
+    shown: ClassVar[tuple[str, ...]] = ()
+    """Fields that the title always shows; others only where they differ from the default."""
+
+    @property
+    def title(self) -> str:
+        """Short display name, for example `nucleus p=0.95`."""
+        parts = []
+        for f in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if f.name in self.shown or (f.name not in _HIDDEN and value != f.default):
+                parts.append(f"{f.name}={value:g}" if isinstance(value, float) else f"{f.name}={value}")
+        said = any(part.startswith(f"{self.name}=") for part in parts)  # `temperature=0.6` names the decoder too
+        return " ".join(parts if said else [self.name, *parts])
+
+    @property
+    def needs_human_ppl(self) -> bool:
+        """True where the perplexity of the human side under the model must be given by `resolve` first."""
+        return False
+
+    def resolve(self, human_ppl: float) -> Decoder:
+        """Return the decoder with what it takes from the human side written out."""
+        raise SpecError(f"decoder.{self.name} takes nothing from the human side, got perplexity {human_ppl}")
+
+    def companions(self) -> Mapping[str, ModelInfo]:
+        """Return the models that the decoder needs beside the one under test, by its names for them.
+
+        Whoever runs the decoder loads them and hands them over in the job; their identities enter the key.
+        """
+        return {}
+
+    def inputs(self) -> Mapping[str, str]:
+        """Digests of what decides the texts beside the options and the model: the companions."""
+        return {name: digest(spec.identity()) for name, spec in self.companions().items()}
+
+    def own_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:  # noqa: ARG002
+        """Return logits (n, V) changed by the tokens before, beyond the common penalties; see `penalties.penalise`."""
+        return logits
+
+    def check_model(self, model: ModelInfo) -> None:
+        """Refuse a model that the decoder cannot work with; no weights are loaded.
+
+        Raises:
+            SpecError: Names the option.
+            DataError: If files of a model are not there.
+        """
+        del model
+
+    def plan_check(self, context_length: int | None, max_new_tokens: int, longest_prompt: int) -> None:
+        """Refuse, before a model loads, lengths that the model cannot hold.
+
+        Args:
+            context_length: Positions of the model, None where it has no limit.
+            max_new_tokens: Tokens to make.
+            longest_prompt: Tokens of the longest prompt, 0 where it is not known yet.
+
+        Raises:
+            SpecError: Names the lengths.
+        """
+        if max_new_tokens < 1:
+            raise SpecError(f"max_new_tokens: expected at least 1, got {max_new_tokens}")
+        if context_length is None:
+            return
+        if longest_prompt >= context_length:
+            raise SpecError(
+                f"the longest prompt has {longest_prompt} tokens, the model {context_length} positions; cut the prompts"
+            )
+        if max(longest_prompt, 1) + max_new_tokens > context_length:
+            raise SpecError(
+                f"max_new_tokens={max_new_tokens} after a prompt of {longest_prompt} tokens goes beyond the model's "
+                f"{context_length} positions; at most {context_length - max(longest_prompt, 1)}"
+            )
+
+    def run(self, lm: CausalModel, prompts: Sequence[Prompt], job: Work) -> None:
+        """Continue prompts, `job.places` at once; emits every row."""
+        raise TypeError(f"{type(self).__name__} does not run {len(prompts)} prompts on {lm.spec.title}: {job}")
+
+
+_HIDDEN = frozenset({"human_ppl"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class QDecoder(Decoder):
+    """A decoder that chooses each token by Q: penalties, temperature, truncation, renormalisation.
+
+    The options of this class combine with every truncation rule.
+    """
+
+    has_q: ClassVar[bool] = True
+    one_hot: ClassVar[bool] = False
+    """Q puts everything on the best token."""
+    repetition_penalty: float = 1.0
+    """Logits of tokens already seen, prompt included, are divided by it if positive, else multiplied (Keskar 2019)."""
+    no_repeat_ngram_size: int = 0
+    """No n-gram of this order, prompt included, comes twice; 0 is off (Paulus et al. 2018)."""
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        self.require(0 < self.repetition_penalty < float("inf"), "repetition_penalty", "a number above 0")
+        self.require(self.no_repeat_ngram_size >= 0, "no_repeat_ngram_size", "0 (off) or a positive integer")
+
+    @property
+    def head(self) -> int:
+        """How many best tokens to look at before sorting a whole row."""
+        return 512
+
+    @property
+    def untruncated(self) -> bool:
+        """True where Q is the whole softmax: no order is needed, and no temperature can come after a cut."""
+        return False
+
+    @property
+    def penalises(self) -> bool:
+        """True where Q depends on which tokens came before."""
+        return self.repetition_penalty != 1 or self.no_repeat_ngram_size > 0
+
+    def heat(self) -> tuple[float, bool]:
+        """Return the temperature, and whether it comes before truncation."""
+        return 1.0, True
+
+    def cut(self, view: View) -> Cut:
+        """Return which part of each row's descending order Q keeps (see `rules`)."""
+        raise TypeError(f"{type(self).__name__} has no truncation rule for {len(view.z)} rows")
+
+    def first_state(self) -> tuple[float, ...]:
+        """State before the first token, where Q depends on what was drawn; empty for most decoders."""
+        return ()
+
+    def next_state(self, state: Tensor | None, surprise: Tensor | None) -> Tensor | None:
+        """State after tokens of this surprise (n,), in nats, under the distribution before truncation."""
+        del surprise
+        return state
+
+
+def check_temperature(decoder: Decoder) -> None:
+    """Refuse a `temperature` whose logits float32 cannot tell apart, or cannot hold.
+
+    Raises:
+        SpecError: If it is not from 1e-6 to 1e6.
+    """
+    accepted = "a number from 1e-6 (all but `greedy`) to 1e6 (all but uniform)"
+    decoder.require(1e-6 <= getattr(decoder, "temperature") <= 1e6, "temperature", accepted)  # noqa: B009
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingDecoder(QDecoder):
+    """A decoder that draws from Q."""
+
+    stochastic: ClassVar[bool] = True
+
+    temperature: float = 1.0
+    """Logits are divided by it; 1 leaves them."""
+    temperature_order: Literal["before", "after"] = "before"
+    """Before truncation (Holtzman et al. 2020, transformers) or after it (as min-p is often run)."""
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        super().check()
+        check_temperature(self)
+
+    def heat(self) -> tuple[float, bool]:
+        """Return the temperature, and whether it comes before truncation."""
+        return self.temperature, self.temperature_order == "before"

@@ -1,0 +1,112 @@
+"""DRY ("Don't Repeat Yourself"): a penalty that grows with the length of the repeat that a token would go on with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from openended.harness.core.registry import register
+from openended.harness.decoders import truncation_rules
+from openended.harness.decoders.base import SamplingDecoder
+from openended.harness.decoders.sorted_logits import Cut, View
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LARGEST = 1e30
+"""Penalties stop growing here: such a logit has no probability in float64, and its square stays in float32."""
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Dry(SamplingDecoder):
+    """What goes on with a repeat of n >= allowed_length tokens loses multiplier · base^(n - allowed_length).
+
+    p-e-w 2024: text-generation-webui's pull request 5677, llama.cpp's 9702. n is the longest stretch before an earlier
+    place of the token that equals the end of the text so far, prompt included; of several places the longest counts.
+    A stretch holds no breaker, and breakers themselves lose nothing. Then nucleus sampling, if p < 1.
+    """
+
+    name: ClassVar[str] = "dry"
+    shown: ClassVar[tuple[str, ...]] = ("multiplier",)
+
+    multiplier: float = 0.8  # p-e-w 2024; llama.cpp
+    base: float = 1.75  # p-e-w 2024; llama.cpp
+    allowed_length: int = 2  # p-e-w 2024; llama.cpp
+    window: int = 0  # tokens looked back at; 0: all, as p-e-w 2024
+    breakers: tuple[int, ...] = ()  # token ids; llama.cpp's are strings: line break, colon, quote and asterisk
+    p: float = 1.0  # mass of the nucleus after the penalty; 1: no cut
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        super().check()
+        self.require(0 <= self.multiplier < math.inf, "multiplier", "a number of at least 0 (off)")
+        self.require(1 <= self.base < math.inf, "base", "a number of at least 1")
+        self.require(self.allowed_length >= 1, "allowed_length", "an integer of at least 1")
+        self.require(self.window >= 0, "window", "0 (all) or a positive integer")
+        self.require(all(i >= 0 for i in self.breakers), "breakers", "token ids")
+        self.require(0 < self.p <= 1, "p", "a number in (0, 1]")
+
+    @property
+    def untruncated(self) -> bool:
+        """True at p = 1."""
+        return self.p >= 1
+
+    @property
+    def penalises(self) -> bool:
+        """True where anything is taken off."""
+        return self.multiplier > 0 or super().penalises
+
+    def own_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:
+        """Take the penalty off the logits of tokens that would go on with a repeat."""
+        if self.multiplier <= 0:
+            return logits
+        room = math.log(max(LARGEST / self.multiplier, 1.0))
+        longest = self.allowed_length + (math.ceil(room / math.log(self.base)) if self.base > 1 else 0)
+        repeat = repeats(history, lengths, window=self.window, breakers=self.breakers, longest=longest)
+        power = (repeat - self.allowed_length).clamp_min(0).double()
+        penalty = (self.multiplier * self.base**power).clamp(max=LARGEST).masked_fill(repeat < self.allowed_length, 0.0)
+        return logits - logits.new_zeros(logits.shape).scatter_reduce(1, history, penalty.to(logits.dtype), "amax")
+
+    def cut(self, view: View) -> Cut:
+        """Keep the nucleus."""
+        return truncation_rules.nucleus(view, self.p)
+
+
+def repeats(
+    history: Tensor, lengths: Tensor | None, *, window: int = 0, breakers: Sequence[int] = (), longest: int
+) -> Tensor:
+    """How many tokens before each place equal those at the text's end.
+
+    Args:
+        history: Token ids, shape (n, t).
+        lengths: How many of them count in each row, shape (n,); None: all.
+        window: Tokens at the end that are looked at; 0: all.
+        breakers: Ids that end a stretch; a place that holds one has no repeat.
+        longest: Counting stops here.
+
+    Returns:
+        Shape (n, t), int64; 0 at places beyond a row's end and without a match.
+    """
+    import torch
+
+    rows, size = history.shape
+    place = torch.arange(size, device=history.device)
+    if lengths is None:
+        lengths = torch.full((rows,), size, device=history.device)
+    end = lengths[:, None]
+    start = (end - window).clamp_min(0) if window else torch.zeros_like(end)
+    stops = torch.isin(history, torch.tensor(list(breakers), dtype=history.dtype, device=history.device))
+    out = torch.zeros_like(history)
+    match = (place < end) & ~stops
+    for back in range(1, min(longest, size - 1) + 1):
+        at = (end - back).clamp_min(0)
+        same = (history[:, : size - back] == history.gather(1, at)) & ~stops.gather(1, at)
+        match[:, :back] = False
+        match[:, back:] &= same & (place[: size - back] >= start)
+        if not bool(match.any()):
+            break
+        out += match
+    return out

@@ -1,0 +1,190 @@
+"""Logits → Q(· | context): the one distribution that is sampled from and scored with.
+
+A row is looked at in *descending order*: the most probable token first, equal logits by lower token id. In that order
+every rule keeps one contiguous part `[lo, hi)`, so Q is (order, lo, hi, weights) and one function serves the sampler,
+which looks at the few hundred best tokens (the *head*) and sorts a whole row only where that does not decide, and the
+teacher-forced statistics, which share one sorted row among many decoders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from openended.harness.decoders.sorted_logits import View, argmax, look, mass_before
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from openended.harness.decoders.base import QDecoder
+
+AT_ONCE = 2**19
+"""Logits that a draw looks at together on a CPU: what it makes of them stays in the processor's cache."""
+
+
+@dataclass(slots=True)
+class Weighed:
+    """Q of rows, ready to be drawn from or read: positions are those of the descending order."""
+
+    view: View
+    lo: Tensor
+    hi: Tensor
+    weights: Tensor
+    """Unnormalised Q, shape (n, k), right inside [lo, hi) only."""
+    before: Tensor
+    """Sum of weights strictly before each position, shape (n, w + 1)."""
+    total: Tensor
+    """Sum of weights over [lo, hi), shape (n,)."""
+    undecided: Tensor
+    """True where the head is too short for this row's Q, shape (n,)."""
+    whole: bool
+    """True where Q goes on beyond the head and sums to 1 over the whole row."""
+    peak: Tensor
+    """First position of the largest weight, shape (n,)."""
+
+    def draw(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Return positions (n,) of the inverse CDF at u (n,) in [0, 1), and which rows the head does not reach."""
+        import torch
+
+        start = self.before.gather(1, self.lo[:, None]).squeeze(1)
+        target = start + u * self.total
+        position = torch.searchsorted(self.before, target[:, None].contiguous(), right=True).squeeze(1) - 1
+        beyond = self.undecided
+        if self.whole:
+            beyond = (target >= self.before[:, -1]) & (not self.view.complete)
+        last = self.hi.clamp(max=self.weights.shape[1]) - 1
+        return torch.minimum(torch.maximum(position, self.lo), last), beyond
+
+    def log_prob(self, position: Tensor) -> Tensor:
+        """Natural log of Q at positions (n,) inside [lo, hi)."""
+        return (self.weights.gather(1, position[:, None]).squeeze(1) / self.total).log()
+
+
+def weigh(decoder: QDecoder, view: View) -> Weighed:
+    """Apply a decoder's truncation to ordered rows and renormalise."""
+    import torch
+
+    cut = decoder.cut(view)
+    rows, k = view.z.shape
+    lo = torch.zeros(rows, dtype=torch.int64, device=view.z.device) if cut.lo is None else cut.lo
+    whole = cut.hi is None and cut.lo is None
+    hi = torch.full_like(lo, view.vocab_size) if cut.hi is None else cut.hi
+    undecided = (hi >= k) & (not view.complete)
+    weights, before = view.p, view.above
+    temperature, first = decoder.heat()
+    if cut.weights is not None:
+        weights, before = cut.weights, mass_before(cut.weights)
+    elif not first and temperature != 1 and not whole:
+        weights = ((view.z - view.z[:, :1]) / temperature).exp_()
+        before = mass_before(weights)
+    end = hi.clamp(max=weights.shape[1])
+    total = (before.gather(1, end[:, None]) - before.gather(1, lo.clamp(max=k - 1)[:, None])).squeeze(1)
+    if whole and not view.complete:
+        total = torch.ones_like(total)
+    lo = lo.clamp(max=k - 1)
+    return Weighed(view, lo, hi, weights, before, total, undecided, whole, lo if cut.peak is None else cut.peak)
+
+
+def heated(decoder: QDecoder, logits: Tensor) -> Tensor:
+    """Apply the temperature where it comes before truncation (or where there is none to come before)."""
+    temperature, first = decoder.heat()
+    return logits / temperature if temperature != 1 and (first or decoder.untruncated) else logits
+
+
+def draw(
+    decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Draw one token a row by inverse CDF along the descending order.
+
+    Two decoders with the same u choose the same token wherever their Q agree, and mostly where they are close.
+
+    Args:
+        decoder: Any decoder with a Q.
+        logits: Shape (n, V), float32, penalties applied.
+        u: Shape (n,), float64 in [0, 1).
+        state: Shape (n, s), float64, of decoders that have one.
+
+    Returns:
+        Token ids (n,) int64, natural log of Q (n,) float64, the next state.
+    """
+    import torch
+
+    if decoder.one_hot:
+        token = argmax(logits)
+        return token, torch.zeros(len(token), dtype=torch.float64, device=logits.device), None
+    size = max(1, AT_ONCE // logits.shape[1]) if logits.device.type == "cpu" else len(logits)
+    if len(logits) <= size:
+        return _draw(decoder, logits, u, state)
+    states = [None] * -(-len(u) // size) if state is None else torch.split(state, size)
+    made = [_draw(decoder, *part) for part in zip(torch.split(logits, size), torch.split(u, size), states, strict=True)]
+    after = [part[2] for part in made if part[2] is not None]
+    return (
+        torch.cat([part[0] for part in made]),
+        torch.cat([part[1] for part in made]),
+        torch.cat(after) if after else None,
+    )
+
+
+def _draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Draw a few rows: from the head, and from the whole row where that does not decide."""
+    hot = heated(decoder, logits)
+    q = weigh(decoder, look(hot, decoder.head, state))
+    position, beyond = q.draw(u)
+    value, rank = value_and_rank(q.view.z, position)
+    log_q = q.log_prob(position)
+    if not q.view.complete and bool(beyond.any()):
+        rows = beyond.nonzero().squeeze(1)
+        every = len(rows) == len(hot)
+        part = hot if every else hot[rows]
+        full = weigh(decoder, look(part, None, None if state is None else state[rows], log_z=q.view.log_z[rows]))
+        at, _ = full.draw(u[rows])
+        value[rows], rank[rows] = value_and_rank(full.view.z, at)
+        log_q[rows] = full.log_prob(at)
+    token = nth_equal(hot, value, rank)
+    surprise = None if state is None else (q.view.log_z.squeeze(1) - value)
+    return token, log_q, decoder.next_state(state, surprise)
+
+
+def value_and_rank(z: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+    """The logit at a position (n,) of the descending order, and how many equal ones stand before it; shape (n,)."""
+    import torch
+
+    value = z.gather(1, position[:, None])
+    before = z.gather(1, (position[:, None] - 1).clamp_min(0))
+    if not bool(((before == value) & (position[:, None] > 0)).any()):
+        return value.squeeze(1), torch.zeros_like(position)
+    return value.squeeze(1), position - torch.searchsorted(-z, -value).squeeze(1)
+
+
+def nth_equal(logits: Tensor, value: Tensor, rank: Tensor) -> Tensor:
+    """Token id of the rank-th (from 0) logit equal to `value`, by ascending id; shape (n,)."""
+    import torch
+
+    equal = logits == value.to(logits.dtype)[:, None]
+    if bool(rank.any()):
+        equal &= equal.cumsum(-1, dtype=torch.int32) == (rank + 1)[:, None]
+    if logits.device.type == "cpu":  # NumPy stops at the first
+        return torch.from_numpy(equal.numpy().argmax(-1))
+    return equal.to(torch.uint8).argmax(-1)
+
+
+def dense(decoder: QDecoder, logits: Tensor, state: Tensor | None = None) -> Tensor:
+    """Q over the whole vocabulary in token order, shape (n, V), float64: the definition, for tests and small uses.
+
+    Args:
+        decoder: Any decoder with a Q.
+        logits: Shape (n, V), float32, penalties applied.
+        state: Shape (n, s) of decoders that have one.
+    """
+    import torch
+
+    out = torch.zeros(logits.shape, dtype=torch.float64, device=logits.device)
+    if decoder.one_hot:
+        return out.scatter_(1, logits.argmax(-1, keepdim=True), 1.0)
+    hot = heated(decoder, logits)
+    q = weigh(decoder, look(hot, None, state))
+    ids = torch.sort(hot, dim=-1, descending=True, stable=True).indices
+    at = torch.arange(q.weights.shape[1], device=logits.device)
+    inside = (at >= q.lo[:, None]) & (at < q.hi[:, None])
+    kept = torch.where(inside, q.weights, 0.0) / q.total[:, None]
+    return out.scatter_(1, ids[:, : kept.shape[1]], kept)

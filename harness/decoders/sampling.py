@@ -1,0 +1,264 @@
+"""The decoders that draw from a token-level Q, as specs; their rules are functions of `rules`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from openended.harness.core.registry import register
+from openended.harness.decoders import truncation_rules
+from openended.harness.decoders.base import QDecoder, SamplingDecoder
+from openended.harness.decoders.sorted_logits import Cut, View
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Greedy(QDecoder):
+    """The most probable token; Q is its one-hot. Equal logits: the lowest id."""
+
+    name: ClassVar[str] = "greedy"
+    stochastic: ClassVar[bool] = False
+    one_hot: ClassVar[bool] = True
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Ancestral(SamplingDecoder):
+    """Sampling from the model's full distribution; no hidden top-k."""
+
+    name: ClassVar[str] = "ancestral"
+
+    @property
+    def untruncated(self) -> bool:
+        """True: nothing is cut."""
+        return True
+
+    def cut(self, view: View) -> Cut:
+        """Keep everything."""
+        return truncation_rules.all_of(view)
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Temperature(SamplingDecoder):
+    """Sampling from the full distribution at another temperature (Ackley et al. 1985)."""
+
+    name: ClassVar[str] = "temperature"
+    shown: ClassVar[tuple[str, ...]] = ("temperature",)
+
+    temperature: float = 0.9  # Holtzman et al. 2020, Table 1: t = 0.9
+
+    @property
+    def untruncated(self) -> bool:
+        """True: nothing is cut."""
+        return True
+
+    def cut(self, view: View) -> Cut:
+        """Keep everything."""
+        return truncation_rules.all_of(view)
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class TopK(SamplingDecoder):
+    """The k most probable tokens (Fan et al. 2018)."""
+
+    name: ClassVar[str] = "top_k"
+    shown: ClassVar[tuple[str, ...]] = ("k",)
+
+    k: int = 40  # Radford et al. 2019; Holtzman et al. 2020, Table 1
+
+    def check(self) -> None:
+        """Refuse k < 1."""
+        super().check()
+        self.require(self.k >= 1, "k", "an integer of at least 1")
+
+    @property
+    def head(self) -> int:
+        """Enough for the k best and a few ties."""
+        return max(512, self.k + 64)
+
+    def cut(self, view: View) -> Cut:
+        """Keep the k best, ties with the k-th included."""
+        return truncation_rules.top_k(view, self.k)
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Nucleus(SamplingDecoder):
+    """The smallest set of best tokens whose mass reaches p (Holtzman et al. 2020)."""
+
+    name: ClassVar[str] = "nucleus"
+    shown: ClassVar[tuple[str, ...]] = ("p",)
+
+    p: float = 0.95  # Pillutla et al. 2021, Table 3
+
+    def check(self) -> None:
+        """Refuse p outside (0, 1]."""
+        super().check()
+        self.require(0 < self.p <= 1, "p", "a number in (0, 1]")
+
+    @property
+    def untruncated(self) -> bool:
+        """True at p = 1."""
+        return self.p >= 1
+
+    def cut(self, view: View) -> Cut:
+        """Keep the nucleus."""
+        return truncation_rules.nucleus(view, self.p)
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class MinP(SamplingDecoder):
+    """Tokens with at least p times the best one's probability (Nguyen et al. 2025)."""
+
+    name: ClassVar[str] = "min_p"
+    shown: ClassVar[tuple[str, ...]] = ("p",)
+
+    p: float = 0.1  # Nguyen et al. 2025, section 4: 0.05 to 0.1
+
+    def check(self) -> None:
+        """Refuse p outside [0, 1]."""
+        super().check()
+        self.require(0 <= self.p <= 1, "p", "a number in [0, 1]")
+
+    @property
+    def untruncated(self) -> bool:
+        """True at p = 0."""
+        return self.p <= 0
+
+    def cut(self, view: View) -> Cut:
+        """Keep tokens near enough to the best."""
+        return truncation_rules.min_p(view, self.p)
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Typical(SamplingDecoder):
+    """Tokens whose surprisal is nearest to the entropy, up to the mass (Meister et al. 2023)."""
+
+    name: ClassVar[str] = "typical"
+    shown: ClassVar[tuple[str, ...]] = ("mass",)
+
+    mass: float = 0.95  # Meister et al. 2023, section 6: tau of 0.95 for stories
+
+    def check(self) -> None:
+        """Refuse a mass outside (0, 1]."""
+        super().check()
+        self.require(0 < self.mass <= 1, "mass", "a number in (0, 1]")
+
+    @property
+    def untruncated(self) -> bool:
+        """True at a mass of 1."""
+        return self.mass >= 1
+
+    def cut(self, view: View) -> Cut:
+        """Keep the locally typical set."""
+        return truncation_rules.typical(view, self.mass)
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Epsilon(SamplingDecoder):
+    """Tokens with probability at least eps (Hewitt et al. 2022)."""
+
+    name: ClassVar[str] = "epsilon"
+    shown: ClassVar[tuple[str, ...]] = ("eps",)
+
+    eps: float = 3e-4  # Hewitt et al. 2022: 3e-4 to 9e-4 over sizes of GPT-2
+
+    def check(self) -> None:
+        """Refuse eps outside (0, 1)."""
+        super().check()
+        self.require(0 < self.eps < 1, "eps", "a number in (0, 1)")
+
+    def cut(self, view: View) -> Cut:
+        """Keep tokens above the floor."""
+        return truncation_rules.epsilon(view, self.eps)
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Eta(SamplingDecoder):
+    """Tokens with probability at least min(eps, sqrt(eps) exp(-entropy)) (Hewitt et al. 2022)."""
+
+    name: ClassVar[str] = "eta"
+    shown: ClassVar[tuple[str, ...]] = ("eps",)
+
+    eps: float = 2e-3  # Hewitt et al. 2022: 3e-4 to 4e-3 over sizes of GPT-2
+
+    def check(self) -> None:
+        """Refuse eps outside (0, 1)."""
+        super().check()
+        self.require(0 < self.eps < 1, "eps", "a number in (0, 1)")
+
+    def cut(self, view: View) -> Cut:
+        """Keep tokens above the floor that falls with the entropy."""
+        return truncation_rules.eta(view, self.eps)
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class TopNSigma(SamplingDecoder):
+    """Logits within n standard deviations of the best (Tang et al. 2025)."""
+
+    name: ClassVar[str] = "top_n_sigma"
+    shown: ClassVar[tuple[str, ...]] = ("n",)
+
+    n: float = 1.0  # Tang et al. 2025, section 4
+
+    def check(self) -> None:
+        """Refuse n <= 0."""
+        super().check()
+        self.require(0 < self.n < float("inf"), "n", "a number above 0")
+
+    def cut(self, view: View) -> Cut:
+        """Keep tokens out of the noise."""
+        return truncation_rules.top_n_sigma(view, self.n)
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class TopH(SamplingDecoder):
+    """Best tokens while their part of the entropy stays within h (Potraghloo et al. 2025)."""
+
+    name: ClassVar[str] = "top_h"
+    shown: ClassVar[tuple[str, ...]] = ("h",)
+
+    h: float = 0.4  # Potraghloo et al. 2025: alpha = 0.4
+    candidates: int = 100  # transformers looks at the 100 best tokens
+
+    def check(self) -> None:
+        """Refuse h outside (0, 1] and fewer than two candidates."""
+        super().check()
+        self.require(0 < self.h <= 1, "h", "a number in (0, 1]")
+        self.require(2 <= self.candidates <= 512, "candidates", "an integer from 2 to 512")
+
+    def cut(self, view: View) -> Cut:
+        """Keep tokens within the entropy's budget."""
+        return truncation_rules.top_h(view, self.h, self.candidates)
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Entmax(SamplingDecoder):
+    """Alpha-entmax in place of softmax: sparse without a cut (Peters et al. 2019; Martins et al. 2020).
+
+    Alpha = 2 is sparsemax. Meant for models trained with it; on others it is a truncation that also reweighs.
+    """
+
+    name: ClassVar[str] = "entmax"
+    shown: ClassVar[tuple[str, ...]] = ("alpha",)
+
+    alpha: float = 1.2  # Martins et al. 2020: 1.2 for language modelling on WikiText
+
+    def check(self) -> None:
+        """Refuse alpha outside (1, 4] and a temperature after it."""
+        super().check()
+        self.require(1.01 <= self.alpha <= 4, "alpha", "a number in [1.01, 4]; 1 is `ancestral`")
+        self.require(self.temperature_order == "before", "temperature_order", "'before': entmax has no cut to follow")
+
+    def cut(self, view: View) -> Cut:
+        """Weigh by entmax."""
+        return truncation_rules.entmax(view, self.alpha)

@@ -1,1 +1,0 @@
-"""Decoders: a token distribution Q and a way to choose from it."""

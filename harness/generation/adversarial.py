@@ -1,0 +1,116 @@
+"""Adversarial perplexity: a text that has human perplexity and no sense.
+
+Pillutla et al. 2021, section 4: the first 15 % of the continuation is drawn uniformly from the vocabulary, then each
+token is the one that brings the running perplexity of the continuation, given the prompt, nearest to the perplexity of
+human text. No public code exists; the end token is never chosen, so that every text has the full length.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from openended.harness.core.errors import SpecError
+from openended.harness.core.registry import register
+from openended.harness.core.rng import row_uniforms
+from openended.harness.decoders.base import Decoder, Prompt, Work
+from openended.harness.generation.token_loop import Running
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from openended.harness.core.causal_model import CausalModel
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Adversarial(Decoder):
+    """Random tokens, then those that bring the running perplexity to the human value (Pillutla et al. 2021)."""
+
+    name: ClassVar[str] = "adversarial"
+    stochastic: ClassVar[bool] = True
+    has_q: ClassVar[bool] = False
+    no_q_reason: ClassVar[str] = "adversarial decoding aims at a perplexity: it has no distribution over the next token"
+
+    random_share: float = 0.15  # Pillutla et al. 2021, section 4
+    human_ppl: float | None = None  # null: measured on the human side under the same model
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        self.require(0 <= self.random_share < 1, "random_share", "a number in [0, 1)")
+        given = self.human_ppl is None or 1 < self.human_ppl < float("inf")
+        self.require(given, "human_ppl", "null (measured) or a perplexity above 1")
+
+    @property
+    def needs_human_ppl(self) -> bool:
+        """True where the target is to be measured."""
+        return self.human_ppl is None
+
+    def resolve(self, human_ppl: float) -> Adversarial:
+        """Write the measured target out."""
+        return dataclasses.replace(self, human_ppl=float(human_ppl))
+
+    def run(self, lm: CausalModel, prompts: Sequence[Prompt], job: Work) -> None:
+        """Decode texts; one forward pass a step, all tokens compared at once."""
+        from openended.harness.generation.token_loop import run_rows
+
+        if self.human_ppl is None:
+            raise SpecError("decoder.adversarial.human_ppl: expected a perplexity; call resolve(human_ppl) first")
+        random = int(np.ceil(self.random_share * job.max_new_tokens)) if self.random_share else 0
+        run_rows([lm], prompts, job, _Steering(lm, self.human_ppl, random, min(job.places, len(prompts)), job.seed))
+
+
+class _Steering:
+    """Random tokens and running losses of the rows; see `Chooser`."""
+
+    def __init__(self, lm: CausalModel, target: float, random: int, count: int, seed: int) -> None:
+        import torch
+
+        self._ends, self._size, self._target, self._seed = lm.eos_ids, lm.vocab_size, target, seed
+        self._drawn = torch.zeros((count, random), dtype=torch.int64, device=lm.device)
+        self._total = torch.zeros((count, 1), dtype=torch.float64, device=lm.device)
+
+    def seat(self, place: int, prompt: Prompt) -> None:
+        """See `Chooser`; the random tokens are uniform, end tokens left out."""
+        import torch
+
+        size = self._size - len(self._ends)
+        u = row_uniforms(self._seed, prompt.example_id, prompt.sample, self._drawn.shape[1])
+        tokens = np.minimum((u * size).astype(np.int64), size - 1)
+        for end in sorted(self._ends):
+            tokens += tokens >= end
+        self._drawn[place] = torch.from_numpy(tokens)
+        self._total[place] = 0.0
+
+    def move(self, source: list[int], target: list[int]) -> None:
+        """See `Chooser`."""
+        self._drawn[target], self._total[target] = self._drawn[source], self._total[source]
+
+    def choose(self, logits: list[Tensor], now: Running) -> Tensor:
+        """See `Chooser`; the token that brings exp(mean NLL) nearest to the target, ties: the lowest id."""
+        import torch
+
+        nll = -torch.log_softmax(logits[0].double(), dim=-1)
+        steps = torch.from_numpy(now.steps).to(nll.device)[:, None]
+        token = torch.zeros(now.n, dtype=torch.int64, device=nll.device)
+        random = self._drawn.shape[1]
+        steered = (now.steps >= random).nonzero()[0].tolist()
+        if steered:
+            mean = (self._total[steered] + nll[steered]) / (steps[steered] + 1)
+            distance = mean.clamp_(max=700.0).exp_().sub_(self._target).abs_()
+            distance[:, list(self._ends)] = float("inf")
+            token[steered] = distance.argmin(-1)
+        early = (now.steps < random).nonzero()[0].tolist()
+        if early:
+            token[early] = self._drawn[early].gather(1, steps[early]).squeeze(1)
+        self._total[: now.n] += nll.gather(1, token[:, None])
+        return token
+
+    def log_prob(self, place: int) -> float:
+        """See `Chooser`."""
+        del place
+        return float("nan")

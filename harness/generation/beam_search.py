@@ -1,0 +1,275 @@
+"""Beam search and beam sampling: many hypotheses a text, no token-level Q.
+
+The rules are those of transformers 5 (`generate` with num_beams): each step keeps the 2 · num_beams best continuations
+of a text; those among the first num_beams that end are finished hypotheses, scored by log-probability over
+length^length_penalty; the best num_beams that do not end go on. Here a text that is done gives its place
+to the next one, only the best tokens of each beam are candidates, and only cache rows whose parent changed are moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from openended.harness.core.registry import register
+from openended.harness.core.rng import stream
+from openended.harness.decoders.base import Decoder, Prompt, Work, check_temperature
+from openended.harness.generation.slots import Places
+from openended.harness.generation.stopping import ends
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from openended.harness.core.causal_model import CausalModel
+
+LOW = -1.0e9
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Beam(Decoder):
+    """The best sequence that a search with num_beams hypotheses finds (Lowerre 1976; Sutskever et al. 2014)."""
+
+    name: ClassVar[str] = "beam"
+    stochastic: ClassVar[bool] = False
+    has_q: ClassVar[bool] = False
+    no_q_reason: ClassVar[str] = "beam search chooses whole sequences: it has no distribution over the next token"
+    shown: ClassVar[tuple[str, ...]] = ("num_beams",)
+
+    num_beams: int = 4  # Pillutla et al. 2021, Table 11
+    length_penalty: float = 1.0  # transformers' default
+    early_stopping: Literal[False, True, "never"] = False  # transformers' default
+    repetition_penalty: float = 1.0
+    no_repeat_ngram_size: int = 0  # Pillutla et al. 2021, Table 11: 4 in the variant without repeats
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        self.require(self.num_beams >= 2, "num_beams", "an integer of at least 2; 1 is `greedy`")
+        self.require(abs(self.length_penalty) < float("inf"), "length_penalty", "a finite number")
+        self.require(0 < self.repetition_penalty < float("inf"), "repetition_penalty", "a number above 0")
+        self.require(self.no_repeat_ngram_size >= 0, "no_repeat_ngram_size", "0 (off) or a positive integer")
+
+    def scores(self, log_probs: Tensor, least: int) -> Tensor:  # noqa: ARG002
+        """Log-probabilities that hypotheses add up, of (n, V) after penalties; a cut leaves `least` tokens."""
+        return log_probs
+
+    def run(self, lm: CausalModel, prompts: Sequence[Prompt], job: Work) -> None:
+        """Search texts."""
+        import torch
+
+        with torch.inference_mode():
+            _Search(lm, self, prompts, job).run()
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class BeamSample(Beam):
+    """Beam search whose candidates are drawn without replacement in place of the best ones (transformers' rule)."""
+
+    name: ClassVar[str] = "beam_sample"
+    version: ClassVar[int] = 2
+    stochastic: ClassVar[bool] = True
+    no_q_reason: ClassVar[str] = "beam sampling draws among sequences: it has no distribution over the next token"
+
+    temperature: float = 1.0
+    top_k: int = 0  # 0: off; no hidden top-k
+    top_p: float = 1.0  # 1: off
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        super().check()
+        check_temperature(self)
+        self.require(self.top_k >= 0, "top_k", "0 (off) or a positive integer")
+        self.require(0 < self.top_p <= 1, "top_p", "a number in (0, 1]")
+
+    def scores(self, log_probs: Tensor, least: int) -> Tensor:
+        """Temperature, then top-k, then the nucleus of what is left; what is cut is minus infinity.
+
+        Nothing is renormalised, and `least` tokens of a row stay, one more than there are end tokens, as in
+        transformers: where a beam could go on with its end token alone, no hypothesis could grow.
+        """
+        from openended.harness.decoders.q import dense
+        from openended.harness.decoders.sampling import Nucleus, TopK
+
+        out = log_probs / self.temperature
+        for spec in (TopK(k=max(self.top_k, least)) if self.top_k else None, Nucleus(p=self.top_p)):
+            if spec is not None and not spec.untruncated:
+                kept = dense(spec, out) > 0
+                kept.scatter_(1, out.topk(min(least, out.shape[1])).indices, value=True)
+                out = out.masked_fill(~kept, float("-inf"))
+        return out
+
+
+@dataclass(slots=True)
+class _Text:
+    """One text in the search."""
+
+    noise: np.random.Generator | None
+    finished: list[tuple[float, list[int]]] = field(default_factory=list)
+    """Score and tokens of finished hypotheses, best first, at most num_beams."""
+
+
+class _Search:
+    """Texts, num_beams rows each."""
+
+    def __init__(self, lm: CausalModel, spec: Beam, prompts: Sequence[Prompt], job: Work) -> None:
+        import torch
+
+        self.lm, self.spec, self.job = lm, spec, job
+        self.places = Places([lm], prompts, job, width=spec.num_beams)
+        shape = (self.places.count, spec.num_beams)
+        self.texts: list[_Text | None] = [None] * self.places.count
+        self.starts = np.zeros(self.places.count, dtype=np.int64)
+        self.history = torch.zeros((*shape, self.places.room), dtype=torch.int64, device=lm.device)
+        """Token ids, prompt included."""
+        self.running = torch.zeros(shape, device=lm.device)
+        """Scores of the hypotheses that go on."""
+        self.last = torch.zeros(shape, dtype=torch.int64, device=lm.device)
+
+    def run(self) -> None:
+        """Search until every text is done."""
+        places, run = self.places, self.places.runs[0]
+        while True:
+            self._take_turn()
+            n = len(places)
+            if not n:
+                return
+            parents = self._step(run.logits(places.feed(self.last[:n].reshape(-1))[0]))
+            places.made[:n] += 1
+            self.job.advance(n)
+            done = [i for i in range(n) if self._is_done(i)]
+            gone = {i * self.spec.num_beams + j for i in done for j in range(self.spec.num_beams)}
+            moved = [(old, new) for new, old in enumerate(parents.tolist()) if old != new and new not in gone]
+            run.copy([old for old, _ in moved], [new for _, new in moved])
+            self._leave(done)
+
+    def _take_turn(self) -> None:
+        """Seat who waits and move what must move."""
+        import torch
+
+        turn = self.places.turn()
+        for old, new in zip(turn.source, turn.target, strict=True):
+            self.texts[new] = self.texts[old]
+        if turn.source:
+            for kept in (self.history, self.running, self.last):
+                kept[turn.target] = kept[turn.source]
+            self.starts[turn.target] = self.starts[turn.source]
+        for place in turn.fresh:
+            prompt = self.places.prompt(place)
+            ids = self.places.ids(prompt)
+            draws = self.spec.stochastic
+            noise = stream(self.job.seed, "beam", prompt.example_id, prompt.sample) if draws else None
+            self.texts[place] = _Text(noise)
+            self.starts[place] = len(ids)
+            self.history[place, :, : len(ids)] = torch.tensor(ids, device=self.history.device)
+            self.running[place] = LOW
+            self.running[place, 0] = 0.0
+
+    def _step(self, logits: Tensor) -> Tensor:
+        """Score continuations, collect the finished, choose those that go on; returns parent rows."""
+        import torch
+
+        n, beams = len(self.places), self.spec.num_beams
+        steps = torch.from_numpy(self.places.made[:n]).to(logits.device)
+        scores, beam, token = self._candidates(
+            self.spec.scores(self._log_probs(logits), 1 + max(1, len(self.lm.eos_ids)))
+        )
+        stops = ends(self.lm, token) | (steps + 1 == self.job.max_new_tokens)[:, None]
+        if bool(stops[:, :beams].any()):
+            self._collect(scores, beam, token, stops)
+        order = (scores + stops * LOW).topk(beams, dim=1).indices
+        self.running[:n] = (scores + stops * LOW).gather(1, order)
+        beam, token = beam.gather(1, order), token.gather(1, order)
+        rows = torch.arange(n, device=beam.device)[:, None]
+        self.history[:n] = self.history[rows, beam]
+        at = torch.from_numpy(self.starts[:n]).to(logits.device) + steps
+        self.history[rows, torch.arange(beams, device=beam.device), at[:, None]] = token
+        self.last[:n] = token
+        return (rows * beams + beam).reshape(-1)
+
+    def _log_probs(self, logits: Tensor) -> Tensor:
+        """Log-probabilities of the next tokens after penalties, (rows, V)."""
+        import torch
+
+        from openended.harness.decoders.penalties import forbid_end, penalise
+
+        spec, n, beams = self.spec, len(self.places), self.spec.num_beams
+        log_probs = torch.log_softmax(logits, dim=-1)
+        lengths = np.repeat(self.starts[:n] + self.places.made[:n], beams)
+        longest = int(lengths.max())
+        past = self.history[:n, :, :longest].reshape(n * beams, longest)
+        count = torch.from_numpy(lengths).to(past.device)
+        log_probs = penalise(spec, log_probs, past, count)
+        early = [i for i, step in enumerate(self.places.made[:n].tolist()) if self.job.may_not_end(step)]
+        if early:
+            log_probs = forbid_end(log_probs, self.lm.eos_ids, self.places.rows(early))
+        return log_probs
+
+    def _candidates(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The best continuations of each text: scores, beams and tokens, shape (n, 2 · num_beams) for one end token."""
+        import torch
+
+        n, beams, size = len(self.places), self.spec.num_beams, log_probs.shape[-1]
+        count = min(max(2, 1 + len(self.lm.eos_ids)) * beams, beams * size)
+        if not self.spec.stochastic:
+            best = log_probs.topk(min(count, size), dim=-1)
+            total = best.values.view(n, beams, -1) + self.running[:n, :, None]
+            top = total.view(n, -1).topk(count, dim=1)
+            token = best.indices.view(n, -1).gather(1, top.indices)
+            return top.values, top.indices // total.shape[2], token
+        total = (log_probs.view(n, beams, size) + self.running[:n, :, None]).view(n, -1)
+        drawn = [t.noise.gumbel(size=beams * size) for t in self.texts[:n] if t is not None and t.noise is not None]
+        keys = total.double() + torch.from_numpy(np.stack(drawn)).to(total.device)
+        order = keys.topk(count, dim=1).indices  # Gumbel top-k: draws without replacement, in the order of drawing
+        return total.gather(1, order), order // size, order % size
+
+    def _collect(self, scores: Tensor, beam: Tensor, token: Tensor, stops: Tensor) -> None:
+        """Add the hypotheses that end here; keep the best num_beams of each text."""
+        import torch
+
+        spec, made = self.spec, self.places.made[: len(scores)].tolist()
+        divide = torch.tensor([(step + 1) ** spec.length_penalty for step in made], device=scores.device)
+        value = (scores / divide[:, None]).tolist()
+        hits, beams, tokens, score = stops.tolist(), beam.tolist(), token.tolist(), scores.tolist()
+        for i, step in enumerate(made):
+            text, start = self._text(i), int(self.starts[i])
+            for j in range(spec.num_beams):
+                if hits[i][j] and score[i][j] > LOW / 2:
+                    ids = self.history[i, beams[i][j], start : start + step].tolist()
+                    ids.append(tokens[i][j])
+                    text.finished.append((value[i][j], ids))
+            text.finished.sort(key=lambda f: -f[0])
+            del text.finished[spec.num_beams :]
+
+    def _text(self, place: int) -> _Text:
+        found = self.texts[place]
+        assert found is not None  # noqa: S101 - places in use have a text
+        return found
+
+    def _is_done(self, i: int) -> bool:
+        """True where no running hypothesis can become better than the finished ones, by transformers' estimate."""
+        spec, text, length = self.spec, self._text(i), int(self.places.made[i])
+        if length == self.job.max_new_tokens:
+            return True
+        if len(text.finished) < spec.num_beams:
+            return False
+        if spec.early_stopping is True:
+            return True
+        longest = self.job.max_new_tokens if spec.early_stopping == "never" and spec.length_penalty > 0 else length
+        return bool(float(self.running[i, 0]) / longest**spec.length_penalty <= text.finished[-1][0])
+
+    def _leave(self, done: Sequence[int]) -> None:
+        """Emit the texts that are done and free their places."""
+        from openended.harness.generation.token_loop import finished
+
+        made, stops = [], set(self.lm.eos_ids)
+        for i in done:
+            ids = self._text(i).finished[0][1]
+            ended = ids[-1] in stops
+            made.append(finished(self.lm, self.places.prompt(i), ids[:-1] if ended else ids, ended=ended))
+        if made:
+            self.job.emit(made)
+        self.places.leave(done)

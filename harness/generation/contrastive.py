@@ -1,0 +1,253 @@
+"""Contrastive search and contrastive decoding: deterministic, chosen by a score that is no probability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+
+from openended.harness.core.errors import SpecError
+from openended.harness.core.registry import register
+from openended.harness.core.types import I64
+from openended.harness.decoders.base import Decoder, Prompt, Work
+from openended.harness.decoders.penalties import forbid_end
+from openended.harness.generation.slots import Places
+from openended.harness.generation.stopping import ends
+from openended.harness.generation.token_loop import Running, finished, run_rows
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import load_tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from openended.harness.core.causal_model import CausalModel, ModelInfo
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class ContrastiveSearch(Decoder):
+    """Of the k best tokens, the best by (1 - alpha) p - alpha · similarity to the text so far (Su et al. 2022).
+
+    The similarity is the largest cosine between the token's last hidden state and those of all tokens before, prompt
+    included (Su et al. 2022, "A contrastive framework for neural text generation", equation 5).
+    """
+
+    name: ClassVar[str] = "contrastive_search"
+    stochastic: ClassVar[bool] = False
+    has_q: ClassVar[bool] = False
+    no_q_reason: ClassVar[str] = "contrastive search chooses by a score that is no probability"
+    shown: ClassVar[tuple[str, ...]] = ("k", "alpha")
+
+    k: int = 5  # Su et al. 2022: 5 to 8
+    alpha: float = 0.6  # Su et al. 2022
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        self.require(self.k >= 1, "k", "an integer of at least 1")
+        self.require(0 <= self.alpha <= 1, "alpha", "a number in [0, 1]")
+
+    def run(self, lm: CausalModel, prompts: Sequence[Prompt], job: Work) -> None:
+        """Search texts."""
+        import torch
+
+        with torch.inference_mode():
+            _Search(lm, self, prompts, job).run()
+
+
+class _Search:
+    """Texts of contrastive search, k rows each: one for each candidate."""
+
+    def __init__(self, lm: CausalModel, spec: ContrastiveSearch, prompts: Sequence[Prompt], job: Work) -> None:
+        import torch
+
+        self.lm, self.alpha, self.job, self.k = lm, spec.alpha, job, min(spec.k, lm.vocab_size)
+        self.places = Places([lm], prompts, job, width=self.k)
+        count = self.places.count
+        self.starts = np.zeros(count, dtype=np.int64)
+        self.tokens = torch.zeros((count, job.max_new_tokens), dtype=torch.int64, device=lm.device)
+        self.hidden: Tensor | None = None
+        """State from which each text goes on, (count, d)."""
+        self.seen: Tensor | None = None
+        """States of all its tokens at length 1, (count, room, d)."""
+
+    def run(self) -> None:
+        """Search until every text is done."""
+        import torch
+
+        places, run = self.places, self.places.runs[0]
+        while True:
+            self._take_turn()
+            n = len(places)
+            if not n or self.hidden is None or self.seen is None:
+                return
+            logits = run.logits(self.hidden[:n])
+            if early := [i for i, step in enumerate(places.made[:n].tolist()) if self.job.may_not_end(step)]:
+                logits = forbid_end(logits, self.lm.eos_ids, early)
+            p, tokens = torch.softmax(logits, dim=-1).topk(self.k, dim=-1)
+            made = run.extend(tokens.reshape(-1), places.rows(range(n))).view(n, self.k, -1)
+            new = torch.nn.functional.normalize(made.float(), dim=-1)
+            lengths = self.starts[:n] + places.made[:n]
+            choice = ((1 - self.alpha) * p - self.alpha * self._closeness(new, lengths)).argmax(-1)
+            rows = torch.arange(n, device=choice.device)
+            token = tokens[rows, choice]
+            self.hidden[:n] = made[rows, choice]
+            self.seen[rows, torch.from_numpy(lengths).to(rows.device)] = new[rows, choice]
+            self.tokens[rows, torch.from_numpy(places.made[:n]).to(rows.device)] = token
+            places.made[:n] += 1
+            self.job.advance(n)
+            self._end(token)
+            source = (rows * self.k + choice).repeat_interleave(self.k).tolist()
+            run.copy(source, places.rows(range(n)), since=int(lengths.min()))
+
+    def _closeness(self, new: Tensor, lengths: I64) -> Tensor:
+        """The largest cosine of each candidate with what came before, (n, k); texts of one length together."""
+        import torch
+
+        assert self.seen is not None  # noqa: S101 - a text was seated
+        close = new.new_empty(new.shape[:2])
+        for length in np.unique(lengths).tolist():
+            at = np.flatnonzero(lengths == length).tolist()
+            close[at] = torch.einsum("nkd,ntd->nkt", new[at], self.seen[at, :length]).amax(-1)
+        return close
+
+    def _take_turn(self) -> None:
+        """Seat who waits and move what must move."""
+        import torch
+
+        turn = self.places.turn()
+        if turn.source:
+            for kept in (self.hidden, self.seen, self.tokens):
+                if kept is not None:
+                    kept[turn.target] = kept[turn.source]
+            self.starts[turn.target] = self.starts[turn.source]
+        if not turn.fresh:
+            return
+        for place, states in zip(turn.fresh, self.places.start(every=True)[0], strict=True):
+            if self.hidden is None or self.seen is None:
+                self.hidden = states.new_zeros((self.places.count, states.shape[1]))
+                shape = (self.places.count, self.places.room, states.shape[1])
+                self.seen = states.new_zeros(shape, dtype=torch.float32)
+            self.starts[place] = len(states)
+            self.hidden[place] = states[-1]
+            self.seen[place, : len(states)] = torch.nn.functional.normalize(states.float(), dim=-1)
+
+    def _end(self, token: Tensor) -> None:
+        """Emit the texts that are over and free their places."""
+        ended = ends(self.lm, token).tolist()
+        steps = self.places.made[: len(ended)].tolist()
+        over = [i for i, step in enumerate(steps) if ended[i] or step == self.job.max_new_tokens]
+        if not over:
+            return
+        made = []
+        for i in over:
+            ids = self.tokens[i, : steps[i] - ended[i]].tolist()
+            made.append(finished(self.lm, self.places.prompt(i), ids, ended=ended[i]))
+        self.job.emit(made)
+        self.places.leave(over)
+
+
+def _bundled_amateur() -> Mapping[str, Any]:
+    return {"path": "bundled:docs-s", "dtype": "float32"}
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class ContrastiveDecoding(Decoder):
+    """The largest log p_expert - log p_amateur among tokens with p_expert >= alpha max p_expert (Li et al. 2023).
+
+    Li et al. 2023, "Contrastive decoding: open-ended text generation as optimization", section 3, greedily (the paper
+    searches with 5 beams).
+    """
+
+    name: ClassVar[str] = "contrastive_decoding"
+    stochastic: ClassVar[bool] = False
+    has_q: ClassVar[bool] = False
+    no_q_reason: ClassVar[str] = "contrastive decoding chooses by a difference of two models' scores, no probability"
+
+    amateur: Mapping[str, Any] = field(default_factory=_bundled_amateur)
+    """Options of a `ModelSpec`: a smaller model with the same tokenizer; the expert is the run's model."""
+    alpha: float = 0.1  # Li et al. 2023
+    amateur_temperature: float = 1.0  # Li et al. 2023: 0.5 for GPT-2, 1 for OPT
+
+    def check(self) -> None:
+        """Refuse options out of range and an amateur that is no model."""
+        self.require(0 < self.alpha <= 1, "alpha", "a number in (0, 1]")
+        self.require(0 < self.amateur_temperature < float("inf"), "amateur_temperature", "a number above 0")
+        self.amateur_spec()
+
+    @property
+    def title(self) -> str:
+        """Name and amateur."""
+        return f"{self.name} amateur={self.amateur_spec().title} alpha={self.alpha:g}"
+
+    def amateur_spec(self) -> ModelSpec:
+        """The amateur as a spec."""
+        try:
+            return ModelSpec(**{str(k): v for k, v in self.amateur.items() if k != "_target_"})
+        except TypeError as err:
+            raise SpecError(f"decoder.{self.name}.amateur: expected options of a model ({err})") from err
+
+    def companions(self) -> Mapping[str, ModelSpec]:
+        """The amateur."""
+        return {"amateur": self.amateur_spec()}
+
+    def check_model(self, model: ModelInfo) -> None:
+        """Refuse an expert whose tokens are not the amateur's."""
+        amateur = self.amateur_spec()
+        theirs, ours = (load_tokenizer(spec).vocabulary() for spec in (cast("ModelSpec", model), amateur))
+        if theirs != ours:
+            raise SpecError(
+                f"decoder.{self.name}.amateur: {amateur.title} and the expert {model.title} have different tokenizers "
+                f"({len(ours)} and {len(theirs)} tokens); both need the same one"
+            )
+
+    def run(self, lm: CausalModel, prompts: Sequence[Prompt], job: Work) -> None:
+        """Decode texts."""
+        run_rows([lm, self._amateur(lm, job)], prompts, job, _Difference(lm, self.alpha, self.amateur_temperature))
+
+    def _amateur(self, lm: CausalModel, job: Work) -> CausalModel:
+        """The amateur that came with the job."""
+        if "amateur" not in job.companions:
+            raise SpecError(f"decoder.{self.name} needs its amateur loaded; give generate its companions")
+        amateur = job.companions["amateur"]
+        if amateur.vocab_size != lm.vocab_size:
+            raise SpecError(
+                f"decoder.{self.name}.amateur: {amateur.spec.title} has {amateur.vocab_size} logits, the expert "
+                f"{lm.vocab_size}; both need as many"
+            )
+        return amateur
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """See `Chooser`; nothing is remembered."""
+
+    lm: CausalModel
+    alpha: float
+    temperature: float
+
+    def seat(self, place: int, prompt: Prompt) -> None:
+        """See `Chooser`."""
+
+    def move(self, source: list[int], target: list[int]) -> None:
+        """See `Chooser`."""
+
+    def choose(self, logits: list[Tensor], now: Running) -> Tensor:
+        """See `Chooser`."""
+        import torch
+
+        strong, weak = logits
+        if early := now.may_not_end():
+            strong = forbid_end(strong, self.lm.eos_ids, early)
+        expert = torch.log_softmax(strong, dim=-1)
+        other = torch.log_softmax(weak / self.temperature, dim=-1)
+        low = expert < expert.amax(-1, keepdim=True) + math.log(self.alpha)
+        return (expert - other).masked_fill_(low, float("-inf")).argmax(-1)
+
+    def log_prob(self, place: int) -> float:
+        """See `Chooser`."""
+        del place
+        return math.nan

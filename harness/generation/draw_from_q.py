@@ -1,0 +1,82 @@
+"""Drawing from Q: one uniform a row and step, from the row's own stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from openended.harness.core.rng import row_uniforms
+from openended.harness.decoders.base import Prompt, QDecoder, Work
+from openended.harness.generation.token_loop import Running, run_rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from openended.harness.core.causal_model import CausalModel
+
+
+class _Draws:
+    """Uniforms, log-probabilities and states of the rows; see `Chooser`."""
+
+    def __init__(self, lm: CausalModel, decoder: QDecoder, count: int, job: Work) -> None:
+        import torch
+
+        self._lm, self._decoder, self._job = lm, decoder, job
+        first = decoder.first_state()
+        wide, device = torch.float64, lm.device
+        width = job.max_new_tokens if decoder.stochastic else 1
+        self._uniforms = torch.zeros((count, width), dtype=wide, device=device)
+        self._log_prob = torch.zeros(count, dtype=wide, device=device)
+        self._first = torch.tensor(first, dtype=wide, device=device)
+        self._state = torch.zeros((count, len(first)), dtype=wide, device=device) if first else None
+
+    def seat(self, place: int, prompt: Prompt) -> None:
+        """See `Chooser`."""
+        import torch
+
+        self._log_prob[place] = 0.0
+        if self._decoder.stochastic:
+            drawn = row_uniforms(self._job.seed, prompt.example_id, prompt.sample, self._job.max_new_tokens)
+            self._uniforms[place] = torch.from_numpy(drawn)
+        if self._state is not None:
+            self._state[place] = self._first
+
+    def move(self, source: list[int], target: list[int]) -> None:
+        """See `Chooser`."""
+        for kept in (self._uniforms, self._log_prob, self._state):
+            if kept is not None:
+                kept[target] = kept[source]
+
+    def choose(self, logits: list[Tensor], now: Running) -> Tensor:
+        """See `Chooser`."""
+        import torch
+
+        from openended.harness.decoders.penalties import forbid_end, penalise
+        from openended.harness.decoders.q import draw
+        from openended.harness.generation.stopping import ends
+
+        scores, n = logits[0], now.n
+        if self._decoder.penalises:
+            lengths = torch.from_numpy(now.lengths).to(scores.device)
+            scores = penalise(self._decoder, scores, now.history[:n, : int(now.lengths.max())], lengths)
+        if early := now.may_not_end():
+            scores = forbid_end(scores, self._lm.eos_ids, early)
+        at = torch.from_numpy(np.minimum(now.steps, self._uniforms.shape[1] - 1)).to(scores.device)
+        u = self._uniforms[:n].gather(1, at[:, None]).squeeze(1)
+        state = None if self._state is None else self._state[:n]
+        token, log_q, state = draw(self._decoder, scores, u, state)
+        if self._state is not None and state is not None:
+            self._state[:n] = state
+        self._log_prob[:n] += torch.where(ends(self._lm, token), 0.0, log_q)
+        return token
+
+    def log_prob(self, place: int) -> float:
+        """See `Chooser`."""
+        return float(self._log_prob[place])
+
+
+def sample(lm: CausalModel, decoder: QDecoder, prompts: Sequence[Prompt], job: Work) -> None:
+    """Continue prompts by drawing from the decoder's Q."""
+    run_rows([lm], prompts, job, _Draws(lm, decoder, min(job.places, len(prompts)), job))

@@ -1,0 +1,101 @@
+"""A model on a fixed number of rows, each with a length of its own: prompts go in, one token a row follows.
+
+On CPU in float32 a row's result does not depend on the other rows, bit for bit, because the kernels are chosen for it.
+Every matrix product sees the tokens of all rows as one tall matrix and runs on 4, 8, … 64 of them at a time: the BLAS
+then treats every row alike, by whichever of its kernels the processor gets (some treat 1 to 3 rows, or the rows beyond
+a multiple of 4, in another way), and what is missing to a multiple of 4 is filled up. Above 64 some split long sums:
+more rows go together only where a trial on this machine gave the same bits (see `products`). Attention alone sees
+lengths; it runs on rows of one length at a time, without padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from openended.harness.core.types import I64
+from openended.harness.models.check_finite import finite_logits
+from openended.harness.models.families import rescaled
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from openended.harness.core.causal_model import CausalModel
+
+
+TILE = 4
+"""Rows are filled up to a multiple of it on CPU."""
+PREFILL = {"cpu": 1024}
+"""Prompt tokens of one pass, if there is more than one prompt: what a layer makes of them stays in a CPU's cache."""
+PREFILL_ELSEWHERE = 16384
+
+
+class Runner(Protocol):
+    """A model with a cache for a fixed number of rows and positions."""
+
+    ragged: bool
+    """True where rows may have different lengths; else all rows are started together, with prompts of one length."""
+    lengths: I64
+    """Positions that each row holds, shape (rows,)."""
+
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
+        """Run prompts of at least one token in rows, whatever these held before.
+
+        Returns:
+            The last hidden states of all positions of each prompt, (t, d) each; without `every` perhaps of the last
+            position alone, (1, d).
+        """
+        ...
+
+    def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
+        """Run one token more, ids (n,), in each of the rows, which ascend; returns hidden states (n, d)."""
+        ...
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits (…, V), float32, of hidden states (…, d)."""
+        ...
+
+    def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
+        """Rows `target` become what rows `source` are, or their first `length` positions; alike before `since`."""
+        ...
+
+
+def filled(rows: int, tile: int) -> int:
+    """Round up to whole tiles."""
+    return -(-rows // tile) * tile
+
+
+def prompt_parts(prompts: Sequence[Sequence[int]], device: str) -> Iterator[list[int]]:
+    """Which prompts go through together: longest first, `PREFILL` tokens at most or one prompt."""
+    limit = PREFILL.get(device, PREFILL_ELSEWHERE)
+    part: list[int] = []
+    size = 0
+    for i in sorted(range(len(prompts)), key=lambda i: -len(prompts[i])):
+        if part and size + len(prompts[i]) > limit:
+            yield part
+            part, size = [], 0
+        part.append(i)
+        size += len(prompts[i])
+    if part:
+        yield part
+
+
+def head_logits(lm: CausalModel, head: Any, hidden: Tensor, full: Callable[[int], int]) -> Tensor:  # noqa: ANN401
+    """Logits (…, V), float32, of hidden states (…, d) by a model's own output layer.
+
+    Args:
+        lm: The model.
+        head: Its output layer.
+        hidden: Last hidden states.
+        full: Rows → as many as the product takes with its filling.
+    """
+    import torch
+
+    flat = hidden.reshape(-1, hidden.shape[-1])
+    size = len(flat)
+    missing = full(size) - size
+    if missing:
+        flat = torch.cat([flat, flat[:1].expand(missing, -1)])
+    with torch.inference_mode():
+        made = rescaled(lm.model.config, head(flat)[:size].float())
+    return finite_logits(made, lm).view(*hidden.shape[:-1], made.shape[-1])

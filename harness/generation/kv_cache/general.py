@@ -1,0 +1,194 @@
+"""Any causal LM of transformers that takes its attention from outside: tokens of all rows as one sequence.
+
+To the model a pass is one text of T tokens with positions of their own; what makes rows of it is the attention that we
+give it. Everything else in these models treats tokens alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from openended.harness.generation.kv_cache.base import TILE, filled, head_logits, prompt_parts
+from openended.harness.generation.kv_cache.batches import Pass, prompt_pass, step_pass
+from openended.harness.generation.kv_cache.buffers import KeyValues
+from openended.harness.models.families import body_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from openended.harness.core.causal_model import CausalModel
+
+FLOOR = 16
+"""Tokens that such a model is run with at least on CPU: below, BLAS kernels for few rows round otherwise."""
+NAME = "openended_rows"
+"""What our attention and our experts are called in transformers' lists."""
+_GROUPED = "grouped_mm"
+_LAYERS = frozenset({"full_attention", "sliding_attention"})
+_OWN_LENGTH = frozenset({"dynamic", "longrope"})
+"""Rotary embeddings that change with the longest row of a batch."""
+_now: ContextVar[tuple[KeyValues, Pass]] = ContextVar("_now")
+
+
+def takes_ragged_rows(model: Any) -> bool:  # noqa: ANN401 - a transformers model
+    """True where rows of different lengths may share a pass."""
+    config = model.config.get_text_config(decoder=True)
+    rope = getattr(config, "rope_parameters", None) or {}
+    ropes = [rope, *(one for one in rope.values() if isinstance(one, dict))]
+    return (
+        bool(getattr(model, "_supports_attention_backend", False))
+        and set(getattr(config, "layer_types", None) or ()) <= _LAYERS
+        and not any(one.get("rope_type") in _OWN_LENGTH for one in ropes)
+        and not getattr(config, "alibi", False)
+        and not model.config.is_encoder_decoder
+    )
+
+
+class GeneralRunner:
+    """See `Runner`."""
+
+    ragged = True
+
+    def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
+        self._lm = lm
+        self._model, self._body, self._head = lm.model, body_of(lm.model), lm.model.get_output_embeddings()
+        self._device = lm.device
+        self._steady = lm.device.type == "cpu"
+        self.lengths = np.zeros(rows, dtype=np.int64)
+        layers = lm.model.config.get_text_config(decoder=True).num_hidden_layers
+        self.keys = KeyValues(layers, rows, length, padded=not self._steady, once=once)
+
+    def _full(self, rows: int) -> int:
+        """Tokens to run for so many."""
+        return max(filled(rows, TILE), FLOOR) if self._steady else rows
+
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
+        """See `Runner`."""
+        import torch
+
+        del every
+        made: dict[int, Tensor] = {}
+        for part in prompt_parts(prompts, self._device.type):
+            size = self._full(sum(len(prompts[i]) for i in part))
+            now = prompt_pass([rows[i] for i in part], [prompts[i] for i in part], size, self._device)
+            made.update(zip(part, torch.split(self._run(now), [len(prompts[i]) for i in part]), strict=True))
+        self.lengths[list(rows)] = [len(p) for p in prompts]
+        return [made[i] for i in range(len(prompts))]
+
+    def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
+        """See `Runner`."""
+        index = np.asarray(rows)
+        hidden = self._run(step_pass(rows, ids, self.lengths[index], self._full(len(rows))))
+        self.lengths[index] += 1
+        return hidden
+
+    def _run(self, now: Pass) -> Tensor:
+        import torch
+
+        with torch.inference_mode(), _ours(self._model, self.keys, now):
+            out = self._body(input_ids=now.ids[None], position_ids=now.positions[None], use_cache=False)
+        hidden: Tensor = out.last_hidden_state[0]
+        return hidden[: now.size]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """See `Runner`."""
+        return head_logits(self._lm, self._head, hidden, self._full)
+
+    def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
+        """See `Runner`."""
+        if len(source):
+            self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
+            self.keys.copy(source, target, since, int(self.lengths[list(target)].max()))
+
+
+@contextmanager
+def _ours(model: Any, keys: KeyValues, now: Pass) -> Iterator[None]:  # noqa: ANN401
+    """Give the model our attention for one pass, and our filling of its experts; it has its own again afterwards."""
+    from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
+    ALL_EXPERTS_FUNCTIONS.register(NAME, _experts)
+    config = model.config
+    before = config._attn_implementation, config._experts_implementation
+    token = _now.set((keys, now))
+    config._attn_implementation = NAME
+    if before[1] == _GROUPED and not keys.padded:
+        config._experts_implementation = NAME
+    try:
+        yield
+    finally:
+        config._attn_implementation, config._experts_implementation = before
+        _now.reset(token)
+
+
+@contextmanager
+def _one_thread(needed: bool) -> Iterator[None]:
+    """Attend in one thread: small products depend on their address, and each thread has buffers of its own."""
+    import torch
+
+    threads = torch.get_num_threads() if needed else 1
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _experts(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:  # noqa: ANN401
+    """Transformers' experts, each with as many tokens as the BLAS treats alike: the missing ones weigh nothing."""
+    import torch
+    from transformers.integrations.moe import grouped_mm_experts_forward
+
+    each = chosen.shape[1]
+    counts = np.bincount(chosen.flatten().numpy(), minlength=module.num_experts)
+    missing = np.where(counts > 0, np.maximum(-(-counts // TILE) * TILE, FLOOR) - counts, 0)
+    total = int(missing.sum())
+    missing[counts.argmax()] += next(TILE * j for j in range(each) if (total + TILE * j) % each == 0)
+    filling = np.repeat(np.arange(len(counts)), missing)
+    more = torch.from_numpy(filling.reshape(-1, each)).to(chosen.dtype)
+    made: Tensor = grouped_mm_experts_forward(
+        module,
+        torch.cat([hidden, hidden[:1].expand(len(more), -1)]),
+        torch.cat([chosen, more]),
+        torch.cat([weights, weights.new_zeros(more.shape)]),
+    )
+    kept: Tensor = made[: len(hidden)]
+    return kept
+
+
+def _attend(
+    module: Any,  # noqa: ANN401 - a transformers attention layer
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,  # noqa: ARG001 - none is made for attention that transformers does not know
+    *,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **options: Any,  # noqa: ANN401
+) -> tuple[Tensor, None]:
+    """Attention in transformers' form: query (1, H, T, s), key and value (1, K, T, s) → (1, T, H, s)."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    keys, now = _now.get()
+    if options.get("softcap") is not None or options.get("s_aux") is not None:
+        raise NotImplementedError("attention with a soft cap or sinks")
+
+    def kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        out: Tensor = sdpa_attention_forward(module, q, k, v, mask, scaling=scaling)[0]
+        return out.transpose(1, 2)
+
+    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+    with _one_thread(not keys.padded):
+        made = keys.attend(module.layer_idx, q, k, v, now, kernel, window=sliding_window)
+    return made.view(1, len(q), q.shape[1], -1), None

@@ -1,0 +1,168 @@
+"""The GPT-2 family, written out: no mask to build, keys and values written in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from openended.harness.generation.kv_cache.base import TILE, filled, prompt_parts
+from openended.harness.generation.kv_cache.batches import Pass, prompt_pass, step_pass
+from openended.harness.generation.kv_cache.buffers import KeyValues
+from openended.harness.generation.kv_cache.row_counts import Products
+from openended.harness.models.check_finite import finite_logits
+from openended.harness.models.placement import is_spread
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from openended.harness.core.causal_model import CausalModel
+
+
+def is_plain_gpt2(model: Any) -> bool:  # noqa: ANN401 - a transformers model
+    """True where the model does what `Gpt2Runner` does."""
+    config = model.config
+    return (
+        config.model_type == "gpt2"
+        and not is_spread(model)
+        and type(model).__name__ == "GPT2LMHeadModel"
+        and config.activation_function in ("gelu_new", "gelu_pytorch_tanh")
+        and config.scale_attn_weights
+        and not config.scale_attn_by_inverse_layer_idx
+        and not config.add_cross_attention
+    )
+
+
+class Gpt2Runner:
+    """See `Runner`."""
+
+    ragged = True
+
+    def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
+        self._lm = lm
+        self.weights = lm.memo.get("gpt2") or lm.memo.setdefault("gpt2", Gpt2Weights(lm.model))
+        self.lengths = np.zeros(rows, dtype=np.int64)
+        self._device = lm.device
+        self._steady = lm.device.type == "cpu" and not once
+        self._tile = TILE if self._steady else 1
+        self._products: Products = lm.memo.get("products") or lm.memo.setdefault("products", Products())
+        self.keys = KeyValues(self.weights.layers, rows, length, padded=lm.device.type != "cpu", once=once)
+
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
+        """See `Runner`."""
+        import torch
+
+        made: dict[int, Tensor] = {}
+        for part in prompt_parts(prompts, self._device.type):
+            size = sum(len(prompts[i]) for i in part)
+            now = prompt_pass(
+                [rows[i] for i in part], [prompts[i] for i in part], filled(size, self._tile), self._device
+            )
+            states = torch.split(self._run(now, every=every), [len(prompts[i]) if every else 1 for i in part])
+            made.update(zip(part, states, strict=True))
+        self.lengths[list(rows)] = [len(p) for p in prompts]
+        return [made[i] for i in range(len(prompts))]
+
+    def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
+        """See `Runner`."""
+        index = np.asarray(rows)
+        hidden = self._run(step_pass(rows, ids, self.lengths[index], filled(len(rows), self._tile)))
+        self.lengths[index] += 1
+        return hidden
+
+    def _run(self, now: Pass, *, every: bool = True) -> Tensor:
+        """Last hidden states of a pass without its filling, (T, d), or those of each row's last token, (rows, d)."""
+        import torch
+        import torch.nn.functional as nn
+
+        w = self.weights
+        with torch.inference_mode():
+            x = nn.embedding(now.ids, w.tokens).add_(nn.embedding(now.positions, w.positions))
+            for depth, layer in enumerate(w.blocks):
+                h = nn.layer_norm(x, (w.width,), layer.ln_1_w, layer.ln_1_b, w.eps)
+                qkv = self._affine(layer.attn_b, h, layer.attn_w).view(len(x), 3, w.heads, w.head_size)
+                query, key, value = qkv.unbind(1)
+                h = self.keys.attend(depth, query, key, value, now, _attend)
+                if not every and depth == w.layers - 1:  # nobody asks for the others any more
+                    last = now.last(self._tile)
+                    x, h = x[last], h[last]
+                x.add_(self._affine(layer.proj_b, h, layer.proj_w))
+                h = nn.layer_norm(x, (w.width,), layer.ln_2_w, layer.ln_2_b, w.eps)
+                h = nn.gelu(self._affine(layer.fc_b, h, layer.fc_w), approximate="tanh")
+                x.add_(self._affine(layer.out_b, h, layer.out_w))
+            size = now.size if every else len(now.rows)
+            return nn.layer_norm(x[:size], (w.width,), w.ln_f_w, w.ln_f_b, w.eps)
+
+    def _affine(self, bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+        import torch
+
+        if not self._steady:
+            return torch.addmm(bias, rows, weight)
+        made = rows.new_empty((len(rows), weight.shape[1]))
+        sizes = self._products.parts(len(rows), weight)
+        for part, out in zip(torch.split(rows, sizes), torch.split(made, sizes), strict=True):
+            torch.addmm(bias, part, weight, out=out)
+        return made
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """See `Runner`."""
+        import torch
+
+        head = self.weights.head
+        flat = hidden.reshape(-1, hidden.shape[-1])
+        with torch.inference_mode():
+            if not self._steady:
+                return finite_logits(torch.mm(flat, head).float(), self._lm).view(*hidden.shape[:-1], head.shape[1])
+            full = filled(len(flat), TILE)
+            rows = torch.cat([flat, flat[:1].expand(full - len(flat), -1)]) if full > len(flat) else flat
+            made = rows.new_empty((full, head.shape[1]))
+            sizes = self._products.parts(full, head)
+            for part, out in zip(torch.split(rows, sizes), torch.split(made, sizes), strict=True):
+                torch.mm(part, head, out=out)
+        return finite_logits(made[: len(flat)].float(), self._lm).view(*hidden.shape[:-1], head.shape[1])
+
+    def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
+        """See `Runner`."""
+        if len(source):
+            self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
+            self.keys.copy(source, target, since, int(self.lengths[list(target)].max()))
+
+
+def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """See `Kernel`."""
+    import torch.nn.functional as nn
+
+    attend = nn.scaled_dot_product_attention
+    t = query.shape[2]
+    if t == 1 and query.device.type == "cpu":  # whole tiles here too: a product with one row depends on its address
+        return attend(query.expand(-1, -1, TILE, -1), keys, values, attn_mask=mask)[:, :, :1]
+    return attend(query, keys, values, attn_mask=mask, is_causal=t > 1 and mask is None)
+
+
+class Gpt2Block:
+    """Weights of one block."""
+
+    def __init__(self, block: Any) -> None:  # noqa: ANN401 - a transformers module
+        self.ln_1_w, self.ln_1_b = block.ln_1.weight, block.ln_1.bias
+        self.ln_2_w, self.ln_2_b = block.ln_2.weight, block.ln_2.bias
+        self.attn_w, self.attn_b = block.attn.c_attn.weight, block.attn.c_attn.bias
+        self.proj_w, self.proj_b = block.attn.c_proj.weight, block.attn.c_proj.bias
+        self.fc_w, self.fc_b = block.mlp.c_fc.weight, block.mlp.c_fc.bias
+        self.out_w, self.out_b = block.mlp.c_proj.weight, block.mlp.c_proj.bias
+
+
+class Gpt2Weights:
+    """Weights of a GPT-2, shared with the transformers module but for the output matrix, which is laid row-major."""
+
+    def __init__(self, model: Any) -> None:  # noqa: ANN401
+        body = model.transformer
+        self.tokens, self.positions = body.wte.weight, body.wpe.weight
+        self.blocks = [Gpt2Block(b) for b in body.h]
+        self.layers, self.width = len(self.blocks), int(self.tokens.shape[1])
+        self.heads = int(model.config.n_head)
+        self.head_size = self.width // self.heads
+        self.ln_f_w, self.ln_f_b = body.ln_f.weight, body.ln_f.bias
+        self.eps = float(model.config.layer_norm_epsilon)
+        head = model.lm_head.weight.detach().t()
+        self.head = head.contiguous() if head.device.type == "cpu" else head

@@ -1,0 +1,187 @@
+"""Statistics of Q on human text: one forward pass, many decoders, never tokens × vocabulary.
+
+Positions go through in chunks that fit the processor's cache. A chunk's rows are put into descending order once for all
+truncations; an untruncated Q needs no order at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from openended.harness.core.errors import DataError
+from openended.harness.core.types import I64, NextToken, Ragged
+from openended.harness.decoders.base import QDecoder
+from openended.harness.decoders.q_statistics import LogitChunk, QTable, TextPosition, read_q
+
+if TYPE_CHECKING:
+    from openended.harness.core.causal_model import CausalModel
+
+CHUNK_CPU, CHUNK_GPU = 2**18, 2**26
+"""Logits held at a time: 1 MiB of float32 stays in a core's cache."""
+BATCH_TOKENS = 16384
+"""Positions of one forward pass at most."""
+HEAD = 4096
+"""Best tokens looked at first where few decoders share the order."""
+SHARED = 3
+"""From this number of truncations on, whole rows are ordered at once for all."""
+
+
+def next_token_stats(
+    lm: CausalModel,
+    decoders: Sequence[QDecoder],
+    prompts: Ragged,
+    continuations: Ragged,
+    *,
+    min_new_tokens: int = 0,
+    batch_size: int,
+    advance: Callable[[int], None] | None = None,
+) -> list[NextToken]:
+    """Score human continuations token by token under each decoder's Q, in one pass.
+
+    Args:
+        lm: The model.
+        decoders: Decoders with a Q; a state (mirostat) runs along the human text.
+        prompts: Token ids before each continuation; may be empty rows.
+        continuations: Token ids to score.
+        min_new_tokens: As in generation: Q gives the end of text nothing before.
+        batch_size: Rows a forward pass at most.
+        advance: Gets the number of positions just scored.
+
+    Returns:
+        One `NextToken` a decoder, rows as in `continuations`.
+
+    Raises:
+        DataError: If the rows do not match or one is longer than the model's context.
+    """
+    import torch
+
+    read = Ragged.from_rows(([*lm.lead(row), *row] for row in prompts), np.int64)
+    check_rows(lm.context_length, read.lengths, continuations)
+    tables = [QTable.empty(len(continuations.values)) for _ in decoders]
+    limit = CHUNK_CPU if lm.device.type == "cpu" else CHUNK_GPU
+    size = max(1, limit // lm.vocab_size)
+    with torch.inference_mode():
+        for rows in batches_of(read.lengths, continuations.lengths, batch_size):
+            _batch(lm, decoders, tables, read, continuations, rows, size, min_new_tokens)
+            if advance is not None:
+                advance(int(continuations.lengths[rows].sum()))
+    gold = np.asarray(continuations.values, dtype=np.int64)
+    return [
+        NextToken(
+            continuations.offsets, t.gold_prob, t.sum_sq, t.support, t.argmax, gold, prompts, vocab_size=lm.vocab_size
+        )
+        for t in tables
+    ]
+
+
+def check_rows(context_length: int | None, before: I64, continuations: Ragged) -> None:
+    """Refuse rows that do not pair, and texts that are longer than the context.
+
+    Args:
+        context_length: Positions of the model; None where there is no limit.
+        before: Tokens that the model reads before each continuation.
+        continuations: Token ids to score.
+
+    Raises:
+        DataError: Says which.
+    """
+    if len(before) != len(continuations):
+        raise DataError(f"expected a prompt for each continuation, got {len(before)} for {len(continuations)}")
+    longest = int(np.max(np.maximum(before, 1) + continuations.lengths - 1, initial=0))
+    if context_length is not None and longest > context_length:
+        raise DataError(
+            f"a human text has {longest + 1} tokens with its prompt, the model {context_length} positions; "
+            "cut it with max_new_tokens"
+        )
+
+
+def batches_of(before: I64, scored: I64, batch_size: int) -> Iterator[list[int]]:
+    """Rows of like lengths, at most `BATCH_TOKENS` padded positions together; rows without tokens are left out.
+
+    The rows of some of these batches, in their order, fall into the same batches again.
+    """
+    lengths = before + scored
+    order = np.argsort(-lengths, kind="stable")
+    batch: list[int] = []
+    for row in order[scored[order] > 0].tolist():
+        if batch and (len(batch) >= batch_size or (len(batch) + 1) * int(lengths[batch[0]]) > BATCH_TOKENS):
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def _batch(
+    lm: CausalModel,
+    decoders: Sequence[QDecoder],
+    tables: Sequence[QTable],
+    prompts: Ragged,
+    continuations: Ragged,
+    rows: Sequence[int],
+    size: int,
+    min_new_tokens: int,
+) -> None:
+    """One forward pass over the rows, without padding where the model allows it, then chunks."""
+    import torch
+
+    from openended.harness.decoders.penalties import forbid_end
+    from openended.harness.generation.kv_cache.choose import runner
+
+    heads = [prompts[r] if len(prompts[r]) else np.array([lm.start_id]) for r in rows]
+    tails = [continuations[r] for r in rows]
+    places = [TextPosition(row, t) for row, tail in zip(rows, tails, strict=True) for t in range(len(tail))]
+    both = [np.concatenate([head, tail[:-1]]) for head, tail in zip(heads, tails, strict=True)]
+    run = runner(lm, len(rows), max(map(len, both)), once=True)
+    states = run.start(range(len(rows)), [ids.tolist() for ids in both])
+    hidden = torch.cat([state[len(head) - 1 :] for state, head in zip(states, heads, strict=True)])
+    gold = torch.from_numpy(np.concatenate(tails).astype(np.int64)).to(lm.device)
+    out = np.concatenate([np.arange(continuations.offsets[r], continuations.offsets[r + 1]) for r in rows])
+    for start in range(0, len(places), size):
+        part = slice(start, start + size)
+        early = [i for i, place in enumerate(places[part]) if place.step < min_new_tokens]
+        logits = run.logits(hidden[part])
+        if early:
+            logits = forbid_end(logits, lm.eos_ids, early)
+        chunk = LogitChunk(logits, gold[part], places[part], banned=bool(early))
+        _score_all(decoders, tables, chunk, out[part], prompts, continuations, lm.start_id)
+
+
+def _score_all(
+    decoders: Sequence[QDecoder],
+    tables: Sequence[QTable],
+    chunk: LogitChunk,
+    out: I64,
+    prompts: Ragged,
+    continuations: Ragged,
+    start_id: int,
+) -> None:
+    """Score a chunk under every decoder."""
+    truncating = sum(not (d.one_hot or d.untruncated or d.penalises) for d in decoders)
+    vocab_size = chunk.logits.shape[1]
+    head = vocab_size if truncating >= SHARED or vocab_size <= 2 * HEAD else HEAD
+    for decoder, table in zip(decoders, tables, strict=True):
+        seen = _penalised(decoder, chunk, prompts, continuations, start_id) if decoder.penalises else chunk
+        gold_prob, sum_sq, support, argmax = read_q(decoder, table, seen, head)
+        table.gold_prob[out], table.sum_sq[out] = gold_prob.cpu(), sum_sq.cpu()
+        table.support[out], table.argmax[out] = support.cpu(), argmax.cpu()
+
+
+def _penalised(
+    decoder: QDecoder, chunk: LogitChunk, prompts: Ragged, continuations: Ragged, start_id: int
+) -> LogitChunk:
+    """Apply penalties: every position has a history of its own, which begins as the sampler's does."""
+    import torch
+
+    from openended.harness.decoders.penalties import penalise
+
+    made = []
+    for i, place in enumerate(chunk.places):
+        before = prompts[place.row] if len(prompts[place.row]) else np.array([start_id])
+        history = np.concatenate([before, continuations[place.row][: place.step]]).astype(np.int64)
+        row = chunk.logits[i : i + 1]
+        made.append(penalise(decoder, row, torch.from_numpy(history).to(row.device)[None]))
+    return LogitChunk(torch.cat(made), chunk.gold, chunk.places, banned=True)

@@ -1,0 +1,1 @@
+"""Generations that others made: formats, files and how they are paired with examples."""

@@ -1,0 +1,160 @@
+"""Files of texts: JSON lines, CSV, Parquet, plain text, and folders of them; a file's name says which.
+
+| name ends in | texts |
+| --- | --- |
+| `.jsonl`, any other name | one JSON object a line |
+| `.csv`, `.tsv` | a row each, below a header; commas, semicolons or tabs |
+| `.parquet` | a row each |
+| `.txt` | a line each; in a folder, a file each |
+
+All but Parquet may be packed (`.gz`). The files of a folder are read in the order of their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openended.harness.core.errors import DataError, SpecError, suggest
+from openended.harness.core.io import file_digest, open_text, read_csv, read_jsonl
+from openended.harness.core.signature import digest
+
+KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".txt")
+TEXTS = ("text", "generation", "generated_text", "gen_text", "completion", "continuation", "output", "response")
+HUMAN_TEXTS = ("human", "human_text", "reference", *TEXTS)
+IDS = ("id", "example_id")
+_NO_TEXTS = {*IDS, "prompt", "model", "system", "decoder", "split", "source", "stop", "finish_reason"}
+
+
+@dataclass(frozen=True, slots=True)
+class TextRecord:
+    """One record of a file of texts."""
+
+    where: str
+    """File and line, for errors."""
+    line: int
+    """From 0, over all files of a folder."""
+    cells: Mapping[str, Any]
+
+
+def kind_of(path: Path) -> str:
+    """Return the end of a file's name that says its form, without `.gz`; JSON lines where it says none."""
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    return suffix if suffix in KINDS else ".jsonl"
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the file, or the files of a folder that hold texts, by name.
+
+    Raises:
+        DataError: If there is none, or a folder mixes plain text with tables.
+    """
+    if not path.is_dir():
+        if not path.is_file():
+            raise DataError(f"no such file: {path}")
+        return [path]
+    found = sorted(p for p in path.iterdir() if p.is_file() and p.name.removesuffix(".gz").endswith(KINDS))
+    plain = {kind_of(p) == ".txt" for p in found}
+    if not found:
+        raise DataError(f"{path}: no file of texts in this folder; expected {', '.join(KINDS)}")
+    if len(plain) > 1:
+        raise DataError(f"{path}: .txt beside other files of texts; give the folder one kind")
+    return found
+
+
+def files_digest(path: Path) -> str:
+    """SHA-256 that names the texts of a file or folder: their bytes, and in a folder their names.
+
+    Raises:
+        DataError: As `files_of`.
+    """
+    files = files_of(path)
+    return digest([[p.name, file_digest(p)] for p in files]) if path.is_dir() else file_digest(path)
+
+
+def read_records(path: Path) -> Iterator[TextRecord]:
+    """Yield the records of a file or folder.
+
+    Raises:
+        DataError: If a file cannot be read; names file and line.
+    """
+    count = 0
+    for file in files_of(path):
+        for number, cells in _rows(file, whole=path.is_dir()):
+            yield TextRecord(f"{file}:{number}", count, cells)
+            count += 1
+
+
+def text_field(cells: Mapping[str, Any], names: Sequence[str], where: str) -> str:
+    """Return the field that holds the text: the first of `names`, else the only one that can be a text.
+
+    Raises:
+        DataError: If there is none, or several; lists them.
+    """
+    known = next((name for name in names if name in cells), None)
+    if known is not None:
+        return known
+    left = [name for name, value in cells.items() if isinstance(value, str) and name not in _NO_TEXTS]
+    if len(left) == 1:
+        return left[0]
+    found = ", ".join(cells)
+    raise DataError(f"{where}: no field with the text; expected one of {', '.join(names)}, got {found}; name it")
+
+
+def guess(path: Path, names: Sequence[str], field: str | None = None) -> str:
+    """Return the field that holds the texts of a file, by its first record; a given one is only checked.
+
+    Raises:
+        DataError: If the file is empty or cannot be read, or as `text_field`.
+        SpecError: If the given field is not there.
+    """
+    first = next(read_records(path), None)
+    if first is None:
+        raise DataError(f"{path}: holds no text")
+    if field is None:
+        return text_field(first.cells, names, first.where)
+    if field not in first.cells:
+        raise SpecError(f"{first.where}: no field {field!r}{suggest(field, map(str, first.cells))}")
+    return field
+
+
+def _rows(file: Path, *, whole: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    kind = kind_of(file)
+    if kind in (".csv", ".tsv"):
+        yield from read_csv(file)[1]
+    elif kind == ".parquet":
+        yield from _parquet(file)
+    elif kind == ".txt":
+        yield from _plain(file, whole=whole)
+    else:
+        yield from read_jsonl(file, unwrap=True)
+
+
+def _plain(file: Path, *, whole: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    with open_text(file) as handle:
+        try:
+            if whole:
+                yield 1, {"text": handle.read()}
+                return
+            for number, line in enumerate(handle, start=1):
+                if line.strip():
+                    yield number, {"text": line.rstrip("\r\n")}
+        except (UnicodeDecodeError, EOFError, OSError) as err:
+            raise DataError(f"{file}: cannot be read to its end ({err})") from err
+
+
+def _parquet(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        number = 0
+        with pq.ParquetFile(file) as table:
+            for batch in table.iter_batches():
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (pa.ArrowException, OSError) as err:
+        raise DataError(f"{file}: not a readable Parquet file ({err})") from err

@@ -1,0 +1,168 @@
+"""The forms in which generations were published; told by the file itself."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openended.harness.core.errors import DataError
+from openended.harness.core.types import Stop
+from openended.harness.imported import pickles as _pickles
+from openended.harness.imported.files import IDS, TEXTS, read_records, text_field
+
+_ENDS = {"eos": "eos", "stop": "eos", "length": "length"}
+_GPT2_END = 50256
+_GPT2_OUTPUT = {"ended", "length", "text"}
+PUBLISHED = {"article", "gens_article"}  # Grover's forms, whose texts are told by other fields too
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One text of a published system."""
+
+    where: str
+    """File and line, for errors."""
+    line: int
+    """From 0."""
+    text: str | None
+    """None where only token ids are given."""
+    identity: str | None = None
+    prompt: str | None = None
+    sample: int | None = None
+    stop: Stop | None = None
+    token_ids: tuple[int, ...] | None = None
+    """GPT-2 token ids of the whole text, prompt included."""
+    paired: bool = True
+    """False: the text answers no prompt."""
+
+
+def read_generations(path: Path, field: str | None = None) -> Iterator[Published]:
+    """Yield the texts of a published system in the order of the file; the form is told by the file.
+
+    Args:
+        path: A file or a folder of them, see `published.files`; or a pickle of the MAUVE authors' archive.
+        field: Where a record has its text; None: told by the first record.
+
+    Raises:
+        DataError: If the file cannot be read or a record is not what the form says; names file and line.
+    """
+    archive, member = split_member(path)
+    if member is not None or path.suffix in (".p", ".pkl", ".pickle"):
+        yield from _mauve(archive, member)
+        return
+    for record in read_records(path):
+        if field is None and not PUBLISHED & set(record.cells):
+            field = text_field(record.cells, TEXTS, record.where)
+        yield from _records(record.cells, field, record.where, record.line)
+
+
+def split_member(path: Path) -> tuple[Path, str | None]:
+    """Return (file, member) of `ARCHIVE#MEMBER`; the member of a plain file is None."""
+    archive, mark, member = str(path).partition("#")
+    return (Path(archive), member) if mark and not path.exists() else (path, None)
+
+
+def _records(row: Mapping[str, Any], field: str | None, where: str, line: int) -> Iterator[Published]:
+    if field is None and "article" in row and "label" in row:
+        if row["label"] == "machine":
+            yield Published(where, line, _text(row, "article", where), identity=_identity(row.get("ind30k"), where))
+        return
+    if field is None and "gens_article" in row:
+        texts = row["gens_article"]
+        if not isinstance(texts, list):
+            raise DataError(f"{where}: field 'gens_article': expected a list of texts")
+        identity = _identity(row.get("inst_index"), where) or str(line)
+        for sample in range(len(texts)):
+            text = _text({"gens_article": texts[sample]}, "gens_article", where)
+            yield Published(where, line, text, identity=identity, sample=sample)
+        return
+    if field is None or field not in row:
+        raise DataError(f"{where}: no field {field or 'text'!r} with the text; it has {', '.join(row)}")
+    unpaired = set(row) >= _GPT2_OUTPUT and "prompt" not in row
+    key = None if unpaired else next((name for name in IDS if row.get(name) not in (None, "")), None)
+    yield Published(
+        where,
+        line,
+        _text(row, field, where),
+        identity=_identity(row[key], where) if key else None,
+        prompt=_text(row, "prompt", where) if row.get("prompt") is not None else None,
+        sample=_sample(row.get("sample"), where),
+        stop=_stop(row, where),
+        paired=not unpaired,
+    )
+
+
+def _text(row: Mapping[str, Any], field: str, where: str) -> str:
+    value = row[field]
+    if not isinstance(value, str):
+        got = "null" if value is None else type(value).__name__
+        raise DataError(f"{where}: field {field!r}: expected text, got {got}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as err:
+        raise DataError(f"{where}: field {field!r} holds half of a surrogate pair; it is not valid text") from err
+    return value
+
+
+def _identity(value: Any, where: str) -> str | None:  # noqa: ANN401
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+        raise DataError(f"{where}: expected an id (text or a whole number), got {value!r}")
+    return str(value)
+
+
+def _sample(value: Any, where: str) -> int | None:  # noqa: ANN401
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:  # a CSV has nothing but text
+        value = int(value)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31):
+        raise DataError(f"{where}: field 'sample': expected 0, 1, … 2147483647, got {value!r:.40}")
+    return value
+
+
+def _stop(row: Mapping[str, Any], where: str) -> Stop | None:
+    ended = row.get("ended")
+    if isinstance(ended, str):  # of a CSV
+        ended = {"true": True, "false": False, "": None}.get(ended.strip().lower(), ended)
+    if isinstance(ended, bool):
+        return "eos" if ended else "length"
+    if ended is not None:
+        raise DataError(f"{where}: field 'ended': expected true or false, got {ended!r:.40}")
+    value = row.get("stop", row.get("finish_reason"))
+    if value in (None, ""):
+        return None
+    if not isinstance(value, str) or value not in _ENDS:
+        raise DataError(f"{where}: field 'stop': expected eos or length, got {value!r:.40}")
+    return "eos" if _ENDS[value] == "eos" else "length"
+
+
+def _mauve(path: Path, member: str | None) -> Iterator[Published]:
+    value = _pickles.read_plain_pickle(path) if member is None else _pickles.load_plain(_member(path, member), path)
+    name = f"{path}#{member}" if member else str(path)
+    rows = value[0] if isinstance(value, list) and value else None
+    if not isinstance(rows, list):
+        raise DataError(f"{name}: expected a list whose first item is a list of texts as token ids")
+    for line, ids in enumerate(rows):
+        where = f"{name}, text {line}"
+        if not isinstance(ids, list) or not all(type(i) is int and 0 <= i <= _GPT2_END for i in ids):
+            raise DataError(f"{where}: expected a list of GPT-2 token ids")
+        # The end token also fills up shorter texts: what follows the first one is no text.
+        end = ids.index(_GPT2_END, 1) if _GPT2_END in ids[1:] else len(ids)
+        kept = tuple(i for i in ids[:end] if i != _GPT2_END)
+        yield Published(where, line, None, token_ids=kept, stop="eos" if end < len(ids) else "length")
+
+
+def _member(path: Path, member: str) -> io.BytesIO:
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            for one in archive:
+                if one.isfile() and (one.name == member or one.name.endswith("/" + member)):
+                    stream = archive.extractfile(one)
+                    return io.BytesIO(stream.read() if stream else b"")
+    except (OSError, EOFError, tarfile.TarError) as err:
+        raise DataError(f"{path}: not a readable archive ({err})") from err
+    raise DataError(f"{path}: holds no {member}")

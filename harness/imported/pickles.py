@@ -1,0 +1,79 @@
+"""Reads pickles of plain data and refuses every other: a pickle may run code, ours may not.
+
+The only names that a stream may look up are none: lists, tuples, dicts, numbers, booleans, strings and None need no
+look-up, so `find_class` refuses everything. What comes out is checked again, for the types that are left.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+from openended.harness.core.errors import DataError
+from openended.harness.core.io import reading
+from openended.harness.models.isolated_process import bounded_memory
+
+# Memory that reading may take: a list of small numbers takes 8 bytes for each 2 or 3 of the file; a few bytes that
+# name the two billionth place of the memo would take 16 GiB.
+FREE, RATIO = 256 << 20, 64
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
+        raise pickle.UnpicklingError(f"it asks for {module_name}.{global_name}")
+
+    def persistent_load(self, pid: Any, /) -> NoReturn:  # noqa: ANN401
+        raise pickle.UnpicklingError(f"it asks for the persistent object {pid!r}")
+
+
+def read_plain_pickle(path: Path) -> Any:  # noqa: ANN401 - nested plain data
+    """Return the lists, numbers, booleans and strings of a pickle file.
+
+    Raises:
+        DataError: If the file cannot be read, is no pickle, or holds anything else.
+    """
+    with reading(path), path.open("rb") as handle:
+        return load_plain(handle, path)
+
+
+def load_plain(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
+    """Return the plain data of a pickle stream; `path` is for the errors.
+
+    Raises:
+        DataError: As `read_plain_pickle`.
+    """
+    try:
+        with bounded_memory(FREE + RATIO * _size(stream)):
+            value = _PlainUnpickler(stream).load()
+    except pickle.UnpicklingError as err:
+        raise DataError(f"{path}: refused, no pickle of plain lists ({err})") from err
+    except (EOFError, ValueError, TypeError, AttributeError, LookupError, OverflowError) as err:
+        raise DataError(f"{path}: not a readable pickle ({type(err).__name__}: {err})") from err
+    except (MemoryError, RecursionError) as err:
+        raise DataError(f"{path}: refused, a pickle of absurd size") from err
+    _check(value, path)
+    return value
+
+
+def _size(stream: IO[bytes]) -> int:
+    """Return how many bytes a stream has left."""
+    here = stream.tell()
+    end = stream.seek(0, 2)
+    stream.seek(here)
+    return end - here
+
+
+def _check(value: Any, path: Path) -> None:  # noqa: ANN401
+    """Walk the value without recursion; a list that holds itself is met once."""
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list):
+            if id(item) not in seen:
+                seen.add(id(item))
+                # A list of nothing but numbers is most of the file.
+                waiting.extend(part for part in item if type(part) is not int)
+        elif not isinstance(item, (bool, int, float, str)):
+            raise DataError(f"{path}: refused, it holds a {type(item).__name__}")

@@ -1,0 +1,87 @@
+"""Models that stay loaded: in the process of a run, and in each worker of one that is spread."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from openended.harness.core.runtime import Runtime
+from openended.harness.core.signature import canonical, digest
+from openended.harness.core.types import Json
+
+if TYPE_CHECKING:
+    from openended.harness.decoders.base import Decoder
+    from openended.harness.models.backend import Backend, BackendSpec
+    from openended.harness.models.embedder import EmbedderSpec
+
+log = logging.getLogger(__name__)
+
+
+class LoadedModels:
+    """Keeps the last used models loaded."""
+
+    def __init__(self) -> None:
+        self.loads: list[str] = []
+        """Title of every model loaded so far, in order."""
+        self._models: OrderedDict[str, Any] = OrderedDict()
+
+    def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
+        """Return a model, loaded by its backend; the least recently used one is freed when too many are kept."""
+        spread = runtime.device_map
+
+        def load(device: str) -> Any:  # noqa: ANN401
+            return spec.load(device=device, device_map=spread)
+
+        reached = {name: canonical(getattr(spec, name)) for name in sorted(spec.carried)}
+        named: list[Any] = [spec.identity(), spread, *([reached] if reached else [])]
+        backend: Backend = self._load(named, spec.title, runtime, load)
+        return backend
+
+    def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, Backend]:
+        """Return the models that a decoder needs beside the one under test."""
+        return {name: self.model(cast("BackendSpec", spec), runtime) for name, spec in decoder.companions().items()}
+
+    def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
+        """Return what `features.embed` needs; a causal embedder shares its weights with a scorer of the same model."""
+        from openended.harness.models.embedder import load_embedder
+
+        if spec.kind == "causal":
+            return self.model(spec.model_spec(), runtime)
+        return self._load(spec.identity(), spec.title, runtime, lambda d: load_embedder(spec, device=d))
+
+    def _load(self, identity: Json, title: str, runtime: Runtime, load: Callable[[str], Any]) -> Any:  # noqa: ANN401
+        device = pick_device(runtime.device)
+        key = digest([identity, device])
+        if key in self._models:
+            self._models.move_to_end(key)
+            return self._models[key]
+        while len(self._models) >= runtime.keep_models:
+            self._models.popitem(last=False)
+        set_threads(runtime.threads)
+        started = time.monotonic()
+        self._models[key] = load(device)
+        self.loads.append(title)
+        log.info("loaded     %-34s on %s in %.1f s", title, device, time.monotonic() - started)
+        return self._models[key]
+
+
+def pick_device(name: str) -> str:
+    """Resolve `auto` to cuda, mps or cpu, in this order of preference."""
+    if name != "auto":
+        return name
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def set_threads(threads: int | None) -> None:
+    """Bound the CPU threads of torch; None leaves them as they are."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)

@@ -1,1 +1,0 @@
-"""Texts that others generated: their file forms, and which prompt each answers."""

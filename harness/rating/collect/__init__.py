@@ -1,0 +1,1 @@
+"""From raters' answers to judgments and their quality."""

@@ -1,0 +1,1 @@
+"""Analyses over several systems: best of n, sweeps, findings."""

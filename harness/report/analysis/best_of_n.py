@@ -1,0 +1,149 @@
+"""Expected score of the best of N settings of a decoder, in closed form; chosen on some seeds, scored on others.
+
+A decoder with a wider sweep has a better best setting, and the best of many noisy values is too good. So every decoder
+is given the same number N of settings, drawn without replacement from its m, and the setting that is best on one part
+of the seeds is scored on the other part:
+
+    E = Σ_i s_(i) · C(i - 1, N - 1) / C(m, N),    i = 1 … m the places by the choosing seeds, the worst first.
+
+N = 1 is the mean of a sweep, N = m its best. Source: the critique of min-p by Schaeffer et al. 2025 asks for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from openended.harness.core.types import F64
+
+MOST_SPLITS = 20  # of the seeds into halves; of more seeds than six, the first half and the second
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class BestOfN:
+    """A decoder's expected best score for every N from 1 to the number of its settings."""
+
+    name: str
+    settings: int
+    seen: tuple[float, ...]
+    """Chosen and scored on the same seeds, all of them: too good."""
+    fresh: tuple[float, ...]
+    """Chosen on one part of the seeds and scored on the other, mean over splits; NaN with one seed."""
+    half: tuple[float, ...]
+    """Half of the 95 % interval of `fresh` over seeds; NaN with one seed."""
+
+
+def weights(settings: int, count: int) -> F64:
+    """Return the probability that the i-th setting from below is the best of `count` drawn without replacement.
+
+    Args:
+        settings: m, 1 or more.
+        count: N, 1 to m.
+
+    Returns:
+        Shape (m,); sums to 1.
+
+    >>> weights(4, 2).tolist()  # of 6 pairs: none, 1, 2 and 3 have it as their best
+    [0.0, 0.16666666666666666, 0.3333333333333333, 0.5]
+    """
+    every = math.comb(settings, count)
+    return np.array([math.comb(i, count - 1) / every for i in range(settings)], dtype=np.float64)
+
+
+def expected_best(scores: Sequence[float], count: int, chosen_by: Sequence[float] | None = None) -> float:
+    """Return the expected score of the best of `count` settings.
+
+    Args:
+        scores: One a setting, more is better.
+        count: N, 1 to their number.
+        chosen_by: What the best is chosen by; none: the scores themselves. Settings that are equal in it are equally
+            likely to be chosen.
+    """
+    return float(weights(len(scores), count) @ _in_order(np.asarray(scores, dtype=np.float64), chosen_by))
+
+
+def _in_order(scores: F64, chosen_by: Sequence[float] | None) -> F64:
+    """Return the scores by the place that they are chosen by, the worst first; of equal places the mean."""
+    by = scores if chosen_by is None else np.asarray(chosen_by, dtype=np.float64)
+    _, group = np.unique(by, return_inverse=True)
+    means = np.bincount(group, weights=scores) / np.bincount(group)
+    ordered: F64 = means[np.sort(group)]
+    return ordered
+
+
+def curve(name: str, values: Sequence[Mapping[str, float]], *, cost: Mapping[str, float]) -> BestOfN:
+    """Return the curve of one decoder.
+
+    Args:
+        name: The decoder.
+        values: For each setting seed → value; the seeds that all settings have count.
+        cost: `sign` (1: less is better, -1: more is) and `target` (NaN: none; else the distance to it is the cost).
+
+    Returns:
+        Scores as they are printed: values, or distances to the target.
+    """
+    seeds = [s for s in values[0] if all(s in v and math.isfinite(v[s]) for v in values)]
+    table = np.array([[v[s] for s in seeds] for v in values], dtype=np.float64)
+    m = len(values)
+    sign, target = cost["sign"], cost["target"]
+
+    def score(columns: Sequence[int]) -> F64:
+        means = table[:, list(columns)].mean(axis=1)
+        found: F64 = -sign * (means if math.isnan(target) else np.abs(means - target))
+        return found
+
+    every = range(len(seeds))
+    seen = [expected_best(score(every).tolist(), n) for n in range(1, m + 1)]
+    fresh = np.full(m, math.nan)
+    half = np.full(m, math.nan)
+    splits = list(halves(len(seeds)))
+    if splits:
+        noise, degrees = pooled(table)
+        found, errors = [], []
+        for choosing, scoring in splits:
+            by, scores = score(choosing).tolist(), score(scoring).tolist()
+            found.append([expected_best(scores, n, by) for n in range(1, m + 1)])
+            errors.append([math.sqrt(float((weights(m, n) ** 2).sum()) / len(scoring)) for n in range(1, m + 1)])
+        fresh = np.mean(found, axis=0)
+        # The mean of estimates is at most as uncertain as they are: the interval is on the safe side.
+        half = quantile(degrees) * noise * np.mean(errors, axis=0)
+    printed = [tuple(-sign * float(v) for v in row) for row in (seen, fresh)]
+    return BestOfN(name, m, printed[0], printed[1], tuple(map(float, half)))
+
+
+def halves(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return (places that choose, places that score) for every split of seeds into halves; none for one seed.
+
+    >>> halves(2)
+    [((0,), (1,)), ((1,), (0,))]
+    """
+    if count < 2:
+        return []
+    every = tuple(range(count))
+    sides = [s for size in {count // 2, count - count // 2} for s in itertools.combinations(every, size)]
+    if len(sides) > MOST_SPLITS:
+        sides = [every[: count // 2], every[count // 2 :]]
+    return [(side, tuple(i for i in every if i not in side)) for side in sides]
+
+
+def pooled(table: F64) -> tuple[float, int]:
+    """Return the standard deviation over seeds that all settings of a decoder share, and its degrees of freedom.
+
+    Args:
+        table: Shape (settings, seeds), two seeds or more.
+    """
+    degrees = table.shape[0] * (table.shape[1] - 1)
+    squares = float(((table - table.mean(axis=1, keepdims=True)) ** 2).sum())
+    return math.sqrt(squares / degrees), degrees
+
+
+def quantile(degrees: int) -> float:
+    """Return Student's two-sided 95 % quantile."""
+    from scipy.stats import t
+
+    return float(t.ppf((1 + LEVEL) / 2, degrees))

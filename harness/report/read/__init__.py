@@ -1,1 +1,0 @@
-"""From records to values: one tidy frame, folded over seeds."""

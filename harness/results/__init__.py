@@ -1,0 +1,1 @@
+"""Run records as one tidy frame, read by report, rating and app."""

@@ -1,0 +1,119 @@
+"""Who judges the texts of a run: scorer and embedder, whose tokens count without a scorer, and what a toy must say.
+
+The bundled models were trained on the prose of the `docs` task and judge that alone, unless they are asked for by name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from openended.harness.core.errors import DataError
+from openended.harness.core.io import file_digest
+from openended.harness.core.metric import Metric, Need
+from openended.harness.models.backend import BackendSpec
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.spec import BUNDLED, ModelSpec
+from openended.harness.models.tokenizer import tokenizer_digest
+from openended.harness.run.settings import HOME, Settings
+
+TOY = "toy judge, out of its domain"
+HINT = "set {role}=gpt2-large (or judge=gpt2-large: scorer and embedder); the bundled docs-m judges the task docs alone"
+# A human side that surprises the scorer this many times as much as its own validation text is of another domain.
+FAR = 2.0
+_CARD = re.compile(r"validation perplexity[\s|:]*(\d+(?:\.\d+)?)")
+
+
+def hint(role: str) -> str:
+    """Return what to type where a metric finds no scorer or no embedder."""
+    return f"no {role}: {HINT.format(role=role)}"
+
+
+def is_toy(spec: BackendSpec | EmbedderSpec, settings: Settings) -> bool:
+    """Say whether a judge is a bundled model on texts that are none of its own domain."""
+    here = isinstance(spec, ModelSpec | EmbedderSpec) and spec.path.startswith(BUNDLED)
+    return here and settings.task.name != HOME
+
+
+def counts_tokens(metric: Metric) -> bool:
+    """Say whether a metric counts the scorer's tokens and asks no more of it, so that other tokens can stand in."""
+    kinds = {need.kind for need in metric.needs() if need.by == "scorer"}
+    return kinds == {"tokens"}
+
+
+def counter(settings: Settings) -> ModelSpec | None:
+    """Whose tokens the text statistics count: the scorer's, else the model's under test; None: whitespace words."""
+    if settings.scorer is not None:
+        return settings.scorer.tokenizer_spec()
+    tested = settings.model if settings.generations is None else None
+    return tested.tokenizer_spec() if tested is not None else None
+
+
+def cut_by_words(settings: Settings) -> bool:
+    """Say whether `max_new_tokens` counts whitespace words, for want of a tokenizer."""
+    return counter(settings) is None and settings.max_new_tokens is not None
+
+
+def tokens_fact(settings: Settings) -> str:
+    """Name the tokens that text statistics count without a scorer: two models of one tokenizer have one name.
+
+    Raises:
+        DataError: If the tokenizer is not there.
+    """
+    spec = counter(settings)
+    if spec is None:
+        return "words"
+    folder = spec.folder
+    path = folder / "tokenizer.json" if folder is not None else spec.hub_file("tokenizer.json", optional=True)
+    found = file_digest(path) if path is not None and path.is_file() else tokenizer_digest(spec)
+    return f"model@{found[:6]}"
+
+
+def remarks(settings: Settings) -> list[str]:
+    """Return what the reader of a table must know of the judges."""
+    s, out = settings, list[str]()
+    roles: tuple[tuple[str, BackendSpec | EmbedderSpec | None], ...] = (("scorer", s.scorer), ("embedder", s.embedder))
+    read = {need.by for metric in s.metrics for need in metric.needs()}
+    out += [f"{role} {spec.title}: {TOY}" for role, spec in roles if spec and role in read and is_toy(spec, s)]
+    if s.scorer is None and any(map(counts_tokens, s.metrics)):
+        spec = counter(s)
+        whose = f"tokens of {spec.title}, the model under test" if spec is not None else "whitespace words"
+        out.append(f"text statistics count {whose}: no scorer is set")
+    if cut_by_words(s):
+        out.append(f"both sides are cut at {s.max_new_tokens} whitespace words: no scorer is set whose tokens to count")
+    return out
+
+
+def human_need(settings: Settings) -> Need | None:
+    """Return the likelihood of the scorer that the run's metrics read, if any does."""
+    needs = (need for metric in settings.metrics for need in metric.needs())
+    return next((need for need in needs if (need.kind, need.by) == ("token_nll", "scorer")), None)
+
+
+def card_perplexity(spec: BackendSpec) -> float:
+    """Validation perplexity by the model's card; NaN where there is no card, or none in it."""
+    folder = spec.folder if isinstance(spec, ModelSpec) else None
+    card = folder / "README.md" if folder is not None else None
+    if card is None or not card.is_file():
+        return math.nan
+    try:
+        found = _CARD.search(card.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as err:
+        raise DataError(f"model {spec.title}: cannot read its card {card} ({err})") from err
+    return float(found[1]) if found else math.nan
+
+
+def out_of_domain(spec: BackendSpec, human: float) -> str | None:
+    """Compare the scorer's perplexity on the human side with its card's; return what to say where they lie far apart.
+
+    Args:
+        spec: The scorer.
+        human: Perplexity of the human side under it.
+    """
+    own = card_perplexity(spec)
+    if not human > FAR * own:
+        return None
+    return (
+        f"scorer {spec.title}: perplexity {human:.0f} on the human side, {own:.0f} on its own validation text: "
+        "these texts are not of its domain"
+    )

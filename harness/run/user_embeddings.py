@@ -1,0 +1,61 @@
+"""The user's own vectors in place of an embedder's: a `.npy` file, a row a text, in the order of the texts' file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core.errors import DataError
+from openended.harness.core.io import file_digest
+from openended.harness.core.signature import digest
+from openended.harness.run.artifact_files import MORE, load_array
+from openended.harness.run.artifacts import Source, Steps
+from openended.harness.run.settings import Settings
+from openended.harness.storage.rows import Rows
+
+
+def own_vectors(settings: Settings, source: Source, steps: Steps) -> tuple[str | None, Callable[[], Any]]:
+    """Return the digest of a source's vectors (None while that is not known), and what loads them.
+
+    Raises:
+        DataError: If the file is missing, is no array of numbers with two axes, or has not a row for each text.
+    """
+    path = settings.vectors["model" if source.system == "model" else "human"]
+    found = steps.ask(partial(_digest, path))
+    if found is None or source.entry is None:
+        return None, dict
+    whole = settings.num_examples == "all" and source.file != MORE
+    vectors = _rows(path, [int(name.rpartition("/")[2]) for name in Rows(source.path).ids], whole=whole)
+    return digest(["own vectors", found, source.digest]), lambda: vectors
+
+
+def _digest(path: Path) -> str:
+    if not path.is_file():
+        raise DataError(f"features: no such file: {path}")
+    return file_digest(path)
+
+
+def _rows(path: Path, numbers: list[int], *, whole: bool) -> NDArray[np.float32]:
+    try:
+        array = load_array(path)
+    except DataError as err:
+        raise DataError(f"features: {path}: not a .npy file of plain numbers ({err})") from err
+    if array.ndim != 2 or array.dtype.kind != "f":
+        raise DataError(
+            f"features: {path}: expected floats of shape (texts, dimensions), got {array.dtype} {array.shape}"
+        )
+    wanted = max(numbers, default=-1) + 1
+    if len(array) < wanted or (whole and len(array) != wanted):
+        raise DataError(
+            f"features: {path}: {len(array)} rows for {wanted} texts; expected a row a text, in their order"
+        )
+    rows = np.asarray(numbers, dtype=np.int64)
+    # The texts of a file as they stand: then the vectors are read from the disk as they are needed.
+    taken = array[: len(rows)] if bool((rows == np.arange(len(rows))).all()) else array[rows]
+    made: NDArray[np.float32] = np.asarray(taken, dtype=np.float32)
+    return made

@@ -1,0 +1,1 @@
+"""The content-addressed store, run records, and the Arrow and array files in them."""

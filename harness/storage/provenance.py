@@ -1,0 +1,121 @@
+"""Where a number came from: code, packages and hardware of a run."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from openended.harness.core.types import Json
+
+PACKAGES = (
+    "openended", "torch", "transformers", "tokenizers", "datasets", "pyarrow", "numpy", "scipy", "scikit-learn",
+    "faiss-cpu", "faiss-gpu-cu12", "pandas", "nltk", "matplotlib", "hydra-core", "omegaconf", "safetensors",
+)  # fmt: skip
+
+
+def git_state() -> dict[str, Json]:
+    """Return commit and dirty flag of the harness's own checkout; both None outside one (an installed wheel).
+
+    The working directory's repository says nothing about the code that ran, so it is not asked.
+    """
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(  # noqa: S603
+                ["git", "-C", str(here), *words],  # noqa: S607
+                capture_output=True, text=True, timeout=10, check=True,
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return done.stdout.strip()
+
+    tracked = git("ls-files", "--error-unmatch", Path(__file__).name)
+    if tracked is None:
+        return {"commit": None, "dirty": None}
+    return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--untracked-files=no"))}
+
+
+def maker() -> dict[str, Json]:
+    """Return what makes an artefact now: the code, the packages, the hardware; goes into its manifest.
+
+    Code and packages are asked for once a process: what is loaded does not change with the checkout.
+    """
+    code, packages = _loaded()
+    return {"git": dict(code), "packages": dict(packages), "hardware": hardware()}
+
+
+@lru_cache(maxsize=1)
+def _loaded() -> tuple[dict[str, Json], dict[str, str]]:
+    return git_state(), package_versions()
+
+
+def difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Json]:
+    """Return what another maker was where it differs from this one; `{"maker": null}` where it was not noted."""
+    if not then:
+        return {"maker": None}
+    found: dict[str, Json] = {}
+    for name in now:
+        was, here = then.get(name, {}), now[name]
+        other = {k: was.get(k) for k in sorted({*was, *here}) if was.get(k) != here.get(k) and k not in _PASSING}
+        if None in (was.get(_ACCELERATOR), here.get(_ACCELERATOR)):  # not known before torch is loaded
+            other.pop(_ACCELERATOR, None)
+        if other:
+            found[name] = other
+    return found
+
+
+# Set while torch is loaded, or by the user for a run: no mark of the machine.
+_ACCELERATOR = "accelerator"
+_PASSING = frozenset({"torch_threads", "memory_gib"})
+
+
+def package_versions() -> dict[str, str]:
+    """Return the installed versions of Python and of the packages that can move a number."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def hardware() -> dict[str, Json]:
+    """Return processor, cores, memory and, if torch is loaded and sees one, the accelerator."""
+    facts: dict[str, Json] = {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": _memory_gib(),
+        "accelerator": None,
+    }
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        facts["torch_threads"] = torch.get_num_threads()
+        if torch.cuda.is_available():
+            facts["accelerator"] = torch.cuda.get_device_name(0)
+    return facts
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def _memory_gib() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None

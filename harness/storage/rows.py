@@ -1,0 +1,249 @@
+"""Rows of text on disk: Arrow streams that `datasets.Dataset.from_file` opens, read by memory map."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core.errors import DataError
+from openended.harness.core.io import replacing
+from openended.harness.core.types import Example, Generation, Ragged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CHUNK = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A generation beside its prompt; what a line of a generations file holds."""
+
+    prompt: str
+    prompt_ids: tuple[int, ...]
+    generation: Generation
+
+
+def row_schema() -> pa.Schema:
+    """Return the Arrow schema of generations."""
+    import pyarrow as pa
+
+    ids = pa.large_list(pa.field("item", pa.int32(), nullable=False))
+    return pa.schema(
+        [
+            ("example_id", pa.string()),
+            ("sample", pa.int32()),
+            ("prompt", pa.string()),
+            ("prompt_ids", ids),
+            ("text", pa.string()),
+            ("token_ids", ids),
+            ("stop", pa.string()),
+            ("log_prob", pa.float64()),
+        ]
+    )
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> int:
+    """Write generations in the order given, a bounded number in memory; returns their number."""
+
+    def record(row: Row) -> dict[str, Any]:
+        g = row.generation
+        return {
+            "example_id": g.example_id, "sample": g.sample, "prompt": row.prompt, "prompt_ids": list(row.prompt_ids),
+            "text": g.text, "token_ids": list(g.token_ids), "stop": g.stop, "log_prob": g.log_prob,
+        }  # fmt: skip
+
+    return _write(path, row_schema(), (record(row) for row in rows))
+
+
+def write_examples(path: Path, examples: Iterable[Example]) -> int:
+    """Write examples in the order given; `meta` as JSON text; returns their number."""
+    import pyarrow as pa
+
+    schema = pa.schema([(name, pa.string()) for name in ("id", "prompt", "human", "meta")])
+    rows = (
+        {"id": e.id, "prompt": e.prompt, "human": e.human, "meta": json.dumps(dict(e.meta), sort_keys=True)}
+        for e in examples
+    )
+    return _write(path, schema, rows)
+
+
+def read_examples(path: Path) -> Iterator[Example]:
+    """Yield the examples of a file, a bounded number in memory."""
+    for batch in _open(path):
+        for row in batch.to_pylist():
+            yield Example(row["id"], row["prompt"], row["human"], json.loads(row["meta"]))
+
+
+def _write(path: Path, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> int:
+    import pyarrow as pa
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        while chunk := list(islice(rows, _CHUNK)):
+            yield pa.RecordBatch.from_pylist(chunk, schema=schema)
+
+    return _write_batches(path, schema, batches())
+
+
+def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+    import pyarrow as pa
+
+    count = 0
+    with replacing(path, "wb") as handle, pa.ipc.new_stream(handle, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            count += batch.num_rows
+    return count
+
+
+def write_in_order(path: Path, sources: Sequence[Path], order: Sequence[int] | NDArray[np.int64]) -> int:
+    """Write rows of files in another order, the bytes that writing them so at once gives; returns their number.
+
+    Args:
+        path: The new file.
+        sources: Files of one kind, of rows or of examples.
+        order: Numbers of rows, counted over all sources; which are left out is up to the caller.
+    """
+    import pyarrow as pa
+
+    found = [batch for source in sources for batch in _open(source)]
+    starts = np.cumsum([0, *(batch.num_rows for batch in found)])
+    wanted = np.asarray(order, dtype=np.int64)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for first in range(0, len(wanted), _CHUNK):
+            part = wanted[first : first + _CHUNK]
+            home = np.searchsorted(starts, part, side="right") - 1
+            by_home = np.argsort(home, kind="stable")
+            used, begins = np.unique(home[by_home], return_index=True)
+            pieces = [
+                found[b].take(pa.array(part[places] - starts[b]))
+                for b, places in zip(used, np.split(by_home, begins[1:]), strict=True)
+            ]
+            joined = pa.Table.from_batches(pieces).combine_chunks().to_batches()[0]
+            yield joined.take(pa.array(np.argsort(by_home)))
+
+    return _write_batches(path, _schema(sources[0]), batches())
+
+
+def _schema(path: Path) -> pa.Schema:
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
+        return reader.schema
+
+
+def _open(path: Path) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    try:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
+            yield from reader
+    except (pa.ArrowInvalid, OSError) as err:
+        raise DataError(f"{path}: not an Arrow stream ({err})") from err
+
+
+class Rows:
+    """A generations file, memory-mapped; columns are materialised when asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        import pyarrow as pa
+
+        return pa.Table.from_batches(list(_open(self.path)), schema=row_schema())
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """Example id of each row."""
+        return tuple(self._table["example_id"].to_pylist())
+
+    @cached_property
+    def samples(self) -> tuple[int, ...]:
+        """Sample index of each row."""
+        return tuple(self._table["sample"].to_pylist())
+
+    @property
+    def prompts(self) -> list[str]:
+        """Prompt of each row."""
+        return list(self.each("prompt"))
+
+    @property
+    def texts(self) -> list[str]:
+        """Continuation of each row."""
+        return list(self.each("text"))
+
+    @overload
+    def each(self, column: Literal["token_ids"]) -> Iterator[list[int]]: ...
+    @overload
+    def each(self, column: Literal["example_id", "prompt", "text"]) -> Iterator[str]: ...
+    def each(self, column: str) -> Iterator[Any]:
+        """Yield a column row by row, a bounded number in memory."""
+        for chunk in self._table[column].chunks:
+            for start in range(0, len(chunk), _CHUNK):
+                yield from chunk.slice(start, _CHUNK).to_pylist()
+
+    @cached_property
+    def prompt_ids(self) -> Ragged:
+        """Prompt tokens under the tokenizer of the file."""
+        return self._ragged("prompt_ids")
+
+    @cached_property
+    def token_ids(self) -> Ragged:
+        """Continuation tokens under the tokenizer of the file."""
+        return self._ragged("token_ids")
+
+    @property
+    def stops(self) -> NDArray[np.bool_]:
+        """True where the row hit the length limit."""
+        import pyarrow.compute as pc
+
+        cut: NDArray[np.bool_] = pc.equal(self._table["stop"], "length").to_numpy()
+        return cut.astype(bool)
+
+    def __iter__(self) -> Iterator[Row]:
+        for batch in _open(self.path):
+            for start in range(0, batch.num_rows, _CHUNK):
+                for r in batch.slice(start, _CHUNK).to_pylist():
+                    stop, score = r["stop"], r["log_prob"]
+                    g = Generation(r["example_id"], r["sample"], r["text"], tuple(r["token_ids"]), stop, score)
+                    yield Row(r["prompt"], tuple(r["prompt_ids"]), g)
+
+    def _ragged(self, name: str) -> Ragged:
+        import pyarrow as pa
+
+        column = self._table[name].combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
+        if len(column) == 0:
+            return Ragged(np.zeros(0, np.int32), np.zeros(1, np.int64))
+        offsets = np.asarray(column.offsets, dtype=np.int64)
+        values = column.values.to_numpy(zero_copy_only=False)[offsets[0] : offsets[-1]]
+        return Ragged(values, offsets - offsets[0])
+
+
+def join_ragged(left: Ragged, right: Ragged) -> Ragged:
+    """Concatenate row by row: row i is left row i, then right row i."""
+    if len(left) != len(right):
+        raise ValueError(f"expected as many rows on both sides, got {len(left)} and {len(right)}")
+    offsets = left.offsets + right.offsets
+    values = np.empty(offsets[-1], dtype=np.result_type(left.values, right.values))
+    places = np.arange(len(left.values)) + np.repeat(right.offsets[:-1], left.lengths)
+    values[places] = left.values
+    mask = np.ones(len(values), dtype=bool)
+    mask[places] = False
+    values[mask] = right.values
+    return Ragged(values, offsets)

@@ -1,0 +1,1 @@
+"""Row blocks, moments and neighbors of embeddings."""

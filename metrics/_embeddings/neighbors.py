@@ -1,0 +1,147 @@
+"""Balls around points of two sides, in O(n · block) memory and with exact ties.
+
+Distances come from a float32 matrix product of centred rows. Wherever the rounding of that product could change an
+answer, the pair is computed again in float64 from the difference of the two rows, which is 0 for equal rows and the
+same number in both directions. So every comparison is that of exact pairs, and only the fast path is approximate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core.types import F64, I64, Floats
+
+_BLOCK = 512  # rows of the table at a time
+_PAIRS = 1 << 22  # numbers of a chunk of exact pairs
+# Bound on the float32 error of a squared distance as a share of |x|^2 + |y|^2: about 80 roundings.
+_ROUNDING = np.float32(1e-5)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedPoints:
+    """One side, ready for distances to the other."""
+
+    exact: F64
+    """Rows as given, times a power of two; shape (n, d)."""
+    fast: NDArray[np.float32]
+    """Centred rows."""
+    squares: NDArray[np.float32]
+    """Squared norms of the centred rows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """How the balls of both sides and the points of the other side lie to each other."""
+
+    human_balls: I64
+    """Number of human balls that each model point is in, shape (n_model,)."""
+    model_balls: I64
+    """Number of model balls that each human point is in, shape (n_human,)."""
+    filled: NDArray[np.bool_]
+    """True where a human ball holds a model point, shape (n_human,)."""
+
+
+def prepare(human: Floats, model: Floats) -> tuple[PreparedPoints, PreparedPoints]:
+    """Centre both sides together and scale them into the range of float32."""
+    sides = [np.asarray(side, dtype=np.float64) for side in (human, model)]
+    centre = sum(side.sum(axis=0) for side in sides) / sum(map(len, sides))
+    largest = max(float(np.abs(side - centre).max()) for side in sides)
+    # A power of two changes no mantissa, so equal distances stay equal.
+    scale = 2.0 ** -np.ceil(np.log2(largest)) if largest > 0 else 1.0
+    made = []
+    for side in sides:
+        fast = ((side - centre) * scale).astype(np.float32)
+        made.append(PreparedPoints(side * scale, fast, np.einsum("ij,ij->i", fast, fast)))
+    return made[0], made[1]
+
+
+def radii(points: PreparedPoints, k: int) -> F64:
+    """Return the squared distance of each point to its k-th neighbour, itself left out, shape (n,)."""
+    found = np.empty(len(points.fast))
+    for start, table, slack in distance_tables(points, points):
+        rows = np.arange(len(table))
+        table[rows, start + rows] = np.inf
+        nearest = np.partition(table, k - 1, axis=1)[:, k - 1]
+        row, column = _where(table <= (nearest + 2 * slack)[:, None])
+        exact = _exact(points.exact, start + row, points.exact, column)
+        order = np.lexsort((exact, row))
+        first = np.searchsorted(row, rows)  # `row` rises, and lexsort keeps it so
+        found[start : start + len(table)] = exact[order][first + k - 1]
+    return found
+
+
+def count_balls(
+    human: PreparedPoints, model: PreparedPoints, human_radii: F64, model_radii: F64, *, closed: bool
+) -> Counts:
+    """Count for each point the balls of the other side that it is in."""
+    in_human = np.zeros(len(model.fast), dtype=np.int64)
+    in_model = np.zeros(len(human.fast), dtype=np.int64)
+    filled = np.zeros(len(human.fast), dtype=bool)
+    for start, table, slack in distance_tables(human, model):
+        rows = slice(start, start + len(table))
+        inside = _inside(table, human_radii[rows, None], slack, start, (human, model), closed=closed)
+        in_human += np.count_nonzero(inside, axis=0)
+        filled[rows] = inside.any(axis=1)
+        inside = _inside(table, model_radii[None, :], slack, start, (human, model), closed=closed)
+        in_model[rows] = np.count_nonzero(inside, axis=1)
+    return Counts(in_human, in_model, filled)
+
+
+def distance_tables(a: PreparedPoints, b: PreparedPoints) -> Iterator[tuple[int, NDArray[np.float32], np.float32]]:
+    """Yield (first row, squared distances of a block of `a` to all of `b`, their error bound)."""
+    most, turned = b.squares.max(), -2 * b.fast.T
+    for start in range(0, len(a.fast), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        table = a.fast[rows] @ turned
+        table += a.squares[rows, None]
+        table += b.squares
+        yield start, table, _ROUNDING * (a.squares[rows].max() + most)
+
+
+def _inside(
+    table: NDArray[np.float32],
+    radius: F64,
+    slack: np.float32,
+    start: int,
+    sides: tuple[PreparedPoints, PreparedPoints],
+    *,
+    closed: bool,
+) -> NDArray[np.bool_]:
+    """True where the distance is at most (closed) or below (open) the radius; `radius` is a column or a row."""
+    low, high = _bracket(radius, slack)
+    inside: NDArray[np.bool_] = table <= low
+    near = table <= high
+    near ^= inside
+    row, column = _where(near)
+    exact = _exact(sides[0].exact, start + row, sides[1].exact, column)
+    limit = radius[row, 0] if radius.shape[1] == 1 else radius[0, column]
+    inside[row, column] = exact <= limit if closed else exact < limit
+    return inside
+
+
+def _bracket(radius: F64, slack: np.float32) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Float32 limits below which a pair is certainly inside and above which it is certainly outside."""
+    below = np.nextafter((radius - slack).astype(np.float32), np.float32(-np.inf))
+    above = np.nextafter((radius + slack).astype(np.float32), np.float32(np.inf))
+    return below, above
+
+
+def _where(mask: NDArray[np.bool_]) -> tuple[I64, I64]:
+    """Row and column of each true entry, in row order; faster than `np.nonzero` where few are true."""
+    row, column = np.divmod(np.flatnonzero(mask), mask.shape[1])
+    return row, column
+
+
+def _exact(a: F64, rows: I64, b: F64, columns: I64) -> F64:
+    """Squared distances of pairs, in float64, from differences."""
+    out = np.empty(len(rows))
+    step = max(1, _PAIRS // max(a.shape[1], 1))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        gap = a[rows[part]] - b[columns[part]]
+        out[part] = np.einsum("ij,ij->i", gap, gap)
+    return out

@@ -1,0 +1,184 @@
+"""Ratings joined to a run's examples: pairs of a human and a model text that answer the same prompt."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core.errors import DataError, UndefinedMetric
+from openended.harness.core.metric import Features, Need, Side
+from openended.harness.core.types import F64, HUMAN
+from openended.metrics.judgments.ratings import Judgments
+
+LengthUnit = Literal["words", "tokens"]
+LogProbs = Literal["run", "column"]
+
+RATINGS = Need("judgments", by="file")
+NLL = Need("token_nll", by="model")
+WORDS = Need("tokens", by="words")
+
+_NAMED = 20  # names in one note; the log has all of them
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rated:
+    """Rated pairs: rows 0..n−1 are human texts, rows n..2n−1 the model texts of the same examples."""
+
+    ids: tuple[str, ...]
+    """Example ids, sorted, shape (n,)."""
+    ratings: F64
+    """Shape (2n, most ratings a text), NaN where there is none."""
+    log_probs: F64
+    """Total nats a text, shape (2n,); −inf where the model cannot produce it."""
+    lengths: F64
+    """Shape (2n,), positive."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """Number of examples."""
+        return len(self.ids)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the arguments of `huse`."""
+        return {
+            "judgments": np.nanmean(self.ratings, axis=1),
+            "log_probs": self.log_probs,
+            "lengths": self.lengths,
+            "is_model": np.arange(2 * self.n) >= self.n,
+        }
+
+    def take(self, examples: NDArray[np.integer[Any]]) -> Rated:
+        """Return the pairs of some examples."""
+        rows = np.concatenate([examples, examples + self.n])
+        ids = tuple(self.ids[i] for i in examples)
+        return Rated(ids, self.ratings[rows], self.log_probs[rows], self.lengths[rows])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what the figures need."""
+        return {"ratings": self.ratings, "log_probs": self.log_probs, "lengths": self.lengths}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Rated:
+        """Make pairs of the arrays that a result keeps."""
+        n = len(arrays["log_probs"]) // 2
+        return cls(tuple(f"{i:06d}" for i in range(n)), arrays["ratings"], arrays["log_probs"], arrays["lengths"])
+
+    def spread(self, errors: F64, errors_q: F64, model_ids: Sequence[str]) -> dict[str, F64]:
+        """Lay errors out in the order of the run's examples, NaN where a text was not rated."""
+        place = {example: i for i, example in enumerate(self.ids)}
+        rows = np.array([place.get(example, -1) for example in model_ids], dtype=np.int64)
+        columns = {
+            "error_model": errors[self.n :],
+            "error_human": errors[: self.n],
+            "error_q_model": errors_q[self.n :],
+            "error_q_human": errors_q[: self.n],
+        }
+        return {name: np.where(rows < 0, np.nan, column[rows]) for name, column in columns.items()}
+
+
+def join(
+    judged: Judgments, features: Features, *, system: str | None, log_probs: LogProbs, length_unit: LengthUnit
+) -> Rated:
+    """Pair ratings by example id and give every text its log-probability and length.
+
+    Raises:
+        DataError: If a side was not rated, no example matches, or the file lacks a column that is asked for.
+        UndefinedMetric: If the decoder assigns no probabilities.
+    """
+    name = judged.model_system(system)
+    rated = {HUMAN: judged.rows_of(HUMAN), "model": judged.rows_of(name)}
+    sides = {HUMAN: features.human, "model": features.model}
+    runs = {key: _rows(side) for key, side in sides.items()}
+    ids, notes = _match(rated, runs, judged.source)
+    rows = np.array([rated[key][i] for key in sides for i in ids])
+    if log_probs == "column":
+        logp, lengths = _from_columns(judged, rows)
+    else:
+        at = {key: np.array([runs[key][i] for i in ids]) for key in sides}
+        logp = np.concatenate([_sums(sides[key], at[key]) for key in sides])
+        unit = WORDS if length_unit == "words" else NLL
+        lengths = np.concatenate([_lengths(sides[key], unit)[at[key]] for key in sides])
+        # A text of no words has log-probability 0 a word whatever it is divided by.
+        lengths = np.maximum(lengths, 1).astype(np.float64)
+    zero = np.isneginf(logp)
+    if zero.any():
+        n = len(ids)
+        notes.append(
+            f"{int(zero[:n].sum())} of {n} human and {int(zero[n:].sum())} of {n} model texts have probability zero "
+            "under the decoder and got log_prob_floor; HUSE needs a model that can produce every text, so the value "
+            "depends on that floor"
+        )
+    return Rated(tuple(ids), judged.ratings[rows], logp, lengths, tuple(notes))
+
+
+def _rows(side: Side) -> dict[str, int]:
+    """Return example id → row; HUSE rates one text an example and side."""
+    place = {example: row for row, example in enumerate(side.ids)}
+    if len(place) != len(side.ids):
+        raise DataError(f"{side.system}: several texts an example; ratings are of one text each, so sample once")
+    return place
+
+
+def _match(
+    rated: Mapping[str, Mapping[str, int]], runs: Mapping[str, Mapping[str, int]], source: str
+) -> tuple[list[str], list[str]]:
+    """Return the ids that are rated on both sides and are in the run, and notes on all others."""
+    ids = sorted(set(rated[HUMAN]) & set(rated["model"]) & set(runs[HUMAN]) & set(runs["model"]))
+    notes = []
+    for key, other in ((HUMAN, "model"), ("model", HUMAN)):
+        unknown = sorted(set(rated[key]) - set(runs[key]))
+        alone = sorted((set(rated[key]) - set(rated[other])) - set(unknown))
+        notes += _note(unknown, f"rated {key} texts are not in the run and were left out")
+        notes += _note(alone, f"rated {key} texts have no rated {other} text and were left out")
+    unrated = sorted(set(runs["model"]) - set(rated["model"]))
+    notes += _note(unrated, "examples of the run were not rated")
+    if not ids:
+        shown = ", ".join(sorted(rated["model"])[:3]), ", ".join(sorted(runs["model"])[:3])
+        raise DataError(f"{source}: no rated example is in the run: rated {shown[0]}, …; the run has {shown[1]}, …")
+    return ids, notes
+
+
+def _note(names: Sequence[str], what: str) -> list[str]:
+    if not names:
+        return []
+    _log.info("%d %s: %s", len(names), what, ", ".join(names))
+    more = f" and {len(names) - _NAMED} more (in the log)" if len(names) > _NAMED else ""
+    return [f"{len(names)} {what}: {', '.join(names[:_NAMED])}{more}"]
+
+
+def _from_columns(judged: Judgments, rows: NDArray[np.int64]) -> tuple[F64, F64]:
+    """Take log-probabilities and lengths from the file."""
+    if judged.log_probs is None or judged.lengths is None:
+        missing = "log_prob" if judged.log_probs is None else "length"
+        raise DataError(
+            f"{judged.source}: no column {missing!r}; without a run, the file must bring log_prob and length"
+        )
+    logp, lengths = judged.log_probs[rows], judged.lengths[rows]
+    bad = np.isnan(logp) | ~(lengths > 0)
+    if bad.any():
+        row = int(rows[np.flatnonzero(bad)[0]])
+        raise DataError(
+            f"{judged.source}: example {judged.example_ids[row]} ({judged.systems[row]}): expected a log_prob and a "
+            f"positive length, got {judged.log_probs[row]} and {judged.lengths[row]}"
+        )
+    return logp, lengths
+
+
+def _sums(side: Side, rows: NDArray[np.int64]) -> F64:
+    """Total log-probability a text, nats."""
+    nll = side.token_nll(NLL)
+    totals = np.array([-float(np.sum(nll[int(i)], dtype=np.float64)) for i in rows])
+    if np.isnan(totals).any():
+        raise UndefinedMetric("the decoder assigns no probabilities to texts, and HUSE needs them")
+    return totals
+
+
+def _lengths(side: Side, unit: Need) -> NDArray[np.int64]:
+    return (side.token_nll(unit) if unit is NLL else side.tokens(unit)).lengths

@@ -1,0 +1,128 @@
+"""The leave-one-out nearest-neighbour discriminator of HUSE: exact ties, n log n through a k-d tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.types import F64, I64
+
+Ties = Literal["include", "exclude"]
+VoteTie = Literal["human", "model", "half"]
+
+Count = Callable[[F64], tuple[I64, I64]]
+
+TIE = 1e-9
+"""Distances within this of each other are equal (features have standard deviation 1)."""
+
+
+def scale_of(values: F64, name: str) -> tuple[float, float]:
+    """Return mean and population standard deviation of a column, shape (n,).
+
+    Raises:
+        UndefinedMetric: If all values are equal: then there is no scale.
+    """
+    mean = float(values.mean())
+    spread = float(np.sqrt(np.mean((values - mean) ** 2)))
+    # Equal numbers may differ from their own mean by rounding.
+    if spread <= 1e-12 * max(1.0, float(np.abs(values).max())):
+        raise UndefinedMetric(f"all {len(values)} texts have the same {name}; it cannot be scaled")
+    return mean, spread
+
+
+def knn_margins(
+    points: F64,
+    is_model: NDArray[np.bool_],
+    *,
+    k: int,
+    ties: Ties = "include",
+    queries: F64 | None = None,
+    copies: I64 | None = None,
+) -> I64:
+    """Votes for `model` less votes for `human` among the k nearest neighbours (times the number tied, for `exclude`).
+
+    Args:
+        points: Scaled features, shape (n, d).
+        is_model: Labels, shape (n,).
+        k: Neighbours before ties are added.
+        ties: `include`: every point tied with the k-th votes too. `exclude`: exactly k votes; the seats left at the cut
+            are shared equally by the points tied there, so that the order of the rows does not matter.
+        queries: Points to judge, shape (q, d); none: each of `points`, itself left out.
+        copies: How often each row stands among `points` (a bootstrap draw), shape (n,): all its copies are left out.
+
+    Returns:
+        Integers whose sign is the vote, shape (n,) or (q,); 0 is a vote tie.
+    """
+    n = len(points)
+    own = np.zeros(len(queries), dtype=np.int64) if queries is not None else np.ones(n, dtype=np.int64)
+    if queries is None and copies is not None:
+        own = copies
+    if n - int(own.max(initial=0)) < k:
+        raise UndefinedMetric(f"k={k} neighbours need more than {k} other texts, got {n - int(own.max(initial=0))}")
+    at = points if queries is None else queries
+    # A row's own copies sit at distance zero, so the k-th neighbour among the others has this index.
+    last = own + k - 1
+    neighbours = _on_a_line if points.shape[1] == 1 and queries is None else _in_a_tree
+    cut, count = neighbours(points, is_model, at, last)
+    own_model = own * is_model if queries is None else own
+    voters, for_model = count(cut + TIE)
+    voters, for_model = voters - own, for_model - own_model
+    if ties == "include":
+        return np.asarray(2 * for_model - voters, dtype=np.int64)
+    inner, inner_model = count(np.maximum(cut - TIE, 0.0))
+    nowhere = cut <= TIE
+    inner, inner_model = np.where(nowhere, 0, inner - own), np.where(nowhere, 0, inner_model - own_model)
+    tied, tied_model = voters - inner, for_model - inner_model
+    return np.asarray(tied * (2 * inner_model - inner) + (k - inner) * (2 * tied_model - tied), dtype=np.int64)
+
+
+def _in_a_tree(points: F64, is_model: NDArray[np.bool_], at: F64, last: I64) -> tuple[F64, Count]:
+    """Distance of each query to its `last`-th nearest point (from 0), and a counter of points and models in balls."""
+    from scipy.spatial import KDTree
+
+    tree, model_tree = KDTree(points), KDTree(points[is_model])
+    ranks = np.arange(1, int(last.max(initial=0)) + 2)
+    distances = np.asarray(tree.query(at, k=ranks)[0], dtype=np.float64)
+
+    def count(radius: F64) -> tuple[I64, I64]:
+        inside, model = (t.query_ball_point(at, radius, return_length=True) for t in (tree, model_tree))
+        return np.asarray(inside, dtype=np.int64), np.asarray(model, dtype=np.int64)
+
+    return distances[np.arange(len(at)), last], count
+
+
+def _on_a_line(points: F64, is_model: NDArray[np.bool_], _at: F64, last: I64) -> tuple[F64, Count]:
+    """Do the same for one feature: the nearest points of a point are a window around it in sorted order."""
+    x = points[:, 0]
+    order = np.argsort(x, kind="stable")
+    line, n = x[order], len(x)
+    models = np.concatenate([[0], np.cumsum(is_model[order])])
+    width = last[order]
+    cut = np.full(n, np.inf)
+    for left in range(int(width.max(initial=0)) + 1):
+        low = np.arange(n) - left
+        high = low + width
+        good = (low >= 0) & (high < n) & (left <= width)
+        reach = np.maximum(line[good] - line[low[good]], line[high[good]] - line[good])
+        cut[good] = np.minimum(cut[good], reach)
+    unsorted = np.empty(n)
+    unsorted[order] = cut
+
+    def count(radius: F64) -> tuple[I64, I64]:
+        first, end = np.searchsorted(line, x - radius, "left"), np.searchsorted(line, x + radius, "right")
+        return np.asarray(end - first, dtype=np.int64), np.asarray(models[end] - models[first], dtype=np.int64)
+
+    return unsorted, count
+
+
+def margins_to_errors(margins: I64, is_model: NDArray[np.bool_], vote_tie: VoteTie) -> F64:
+    """Errors of the discriminator a text, shape (n,): 0, 1, or 1/2 for a vote tie under `half`."""
+    said_model = margins > 0 if vote_tie != "model" else margins >= 0
+    errors: F64 = np.asarray(said_model != is_model, dtype=np.float64)
+    if vote_tie == "half":
+        errors[margins == 0] = 0.5
+    return errors

@@ -1,0 +1,177 @@
+"""How sure a HUSE value is: bootstrap over examples, curves over raters and examples, agreement between raters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.rng import stream
+from openended.harness.core.types import F64, I64
+from openended.metrics._huse.join import Rated
+from openended.metrics._huse.statistic import HusePoints, Rule, huse_of
+
+_MOST_LEVELS = 100  # distinct ratings; the coincidence matrix grows with their square for every text
+
+
+_MOST_TEXTS = 600_000  # texts scored over all bootstrap draws: some ten seconds
+
+
+def affordable(draws: int, examples: int) -> int:
+    """Return the number of bootstrap draws, fewer (but at least 25) where there are many examples."""
+    return min(draws, max(25, _MOST_TEXTS // (2 * examples)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draws:
+    """Values over resamples."""
+
+    huse: F64
+    """Shape (draws,), NaN where a resample has no value."""
+    huse_q: F64
+    huse_d: F64
+    level: float
+
+    def interval(self, name: str = "huse") -> tuple[float, float]:
+        """Percentile interval; NaN if more than half of the draws have no value."""
+        return percentiles(getattr(self, name), self.level)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """HUSE against a number of raters or of examples."""
+
+    sizes: I64
+    huse: F64
+    """Mean over draws, shape (sizes,)."""
+    huse_q: F64
+    low: F64
+    """Percentile interval of HUSE."""
+    high: F64
+
+
+def percentiles(values: F64, level: float) -> tuple[float, float]:
+    """Return the central interval that holds a share `level` of the values."""
+    good = values[~np.isnan(values)]
+    if 2 * len(good) < len(values) or not len(good):
+        return float("nan"), float("nan")
+    low, high = np.quantile(good, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def bootstrap_huse(rated: Rated, rule: Rule, *, draws: int = 200, level: float = 0.95, seed: int = 0) -> Draws:
+    """Draw examples with replacement and compute HUSE anew each time.
+
+    A text drawn twice would be its own nearest neighbour and betray its label; so a text never votes for its copies.
+
+    Args:
+        rated: Pairs of rated texts.
+        rule: How the discriminator decides.
+        draws: Number of resamples.
+        level: Width of the interval.
+        seed: Every draw has a stream of its own.
+    """
+    columns = rated.columns()
+    out = np.full((draws, 2), np.nan)
+    for i in range(draws):
+        picked = stream(seed, "huse-bootstrap", i).integers(rated.n, size=rated.n)
+        out[i] = _score(columns, picked, rule)
+    return Draws(out[:, 0], out[:, 1], 1.0 + out[:, 0] - out[:, 1], level)
+
+
+def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: Rule) -> F64:
+    """HUSE and HUSE-Q of examples drawn with or without replacement; NaN where they have no value."""
+    n = len(columns["judgments"]) // 2
+    rows = np.concatenate([picked, picked + n])
+    copies = np.bincount(picked, minlength=n)[np.concatenate([picked, picked])]
+    drawn = {name: column[rows] for name, column in columns.items()}
+    try:
+        errors = HusePoints.of(**drawn, rule=rule).errors(rule, copies)
+    except UndefinedMetric:
+        return np.full(2, np.nan)
+    return np.array([huse_of(error) for error in errors], dtype=np.float64)
+
+
+def rater_curve(
+    rated: Rated,
+    rule: Rule,
+    *,
+    counts: Sequence[int],
+    draws: int = 20,
+    level: float = 0.9,
+    seed: int = 0,
+) -> Curve:
+    """HUSE against the number of ratings a text, drawn without replacement (HUSE Fig. 5, left).
+
+    The interval comes from draws in which the examples are drawn anew as well, with replacement.
+    """
+    plain, spread = np.full((len(counts), draws, 2), np.nan), np.full((len(counts), draws), np.nan)
+    columns = rated.columns()
+    for i, count in enumerate(counts):
+        for j in range(draws):
+            rng = stream(seed, "huse-raters", int(count), j)
+            columns["judgments"] = subsampled_means(rated.ratings, int(count), rng)
+            plain[i, j] = _score(columns, np.arange(rated.n), rule)
+            spread[i, j] = _score(columns, rng.integers(rated.n, size=rated.n), rule)[0]
+    return _curve(counts, plain, spread, level)
+
+
+def example_curve(
+    rated: Rated,
+    rule: Rule,
+    *,
+    sizes: Sequence[int],
+    draws: int = 20,
+    level: float = 0.9,
+    seed: int = 0,
+) -> Curve:
+    """HUSE against the number of examples, drawn without replacement (HUSE Fig. 5, right)."""
+    values = np.full((len(sizes), draws, 2), np.nan)
+    columns = rated.columns()
+    for i, size in enumerate(sizes):
+        for j in range(draws):
+            picked = stream(seed, "huse-examples", int(size), j).choice(rated.n, size=int(size), replace=False)
+            values[i, j] = _score(columns, picked, rule)
+    return _curve(sizes, values, values[..., 0], level)
+
+
+def _curve(sizes: Sequence[int], values: F64, spread: F64, level: float) -> Curve:
+    bands = np.array([percentiles(row, level) for row in spread])
+    means = np.array([row[~np.isnan(row).any(axis=1)].mean(axis=0) if _some(row) else [np.nan] * 2 for row in values])
+    return Curve(np.asarray(sizes, dtype=np.int64), means[:, 0], means[:, 1], bands[:, 0], bands[:, 1])
+
+
+def _some(row: F64) -> bool:
+    return bool((~np.isnan(row).any(axis=1)).any())
+
+
+def subsampled_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:
+    """Mean of `count` ratings a text, drawn without replacement; all of them where there are fewer."""
+    order = np.argsort(np.where(np.isnan(ratings), np.inf, rng.random(ratings.shape)), axis=1)[:, :count]
+    means: F64 = np.nanmean(np.take_along_axis(ratings, order, axis=1), axis=1)
+    return means
+
+
+def agreement(ratings: F64) -> float:
+    """Krippendorff's alpha between raters, for ordinal ratings; 1 is full agreement, 0 is chance.
+
+    Args:
+        ratings: Shape (texts, raters), NaN where a rater did not rate; the columns may hold different people.
+
+    Returns:
+        Alpha, at most 1; NaN where it does not exist: no text was rated twice, all ratings are equal, or ratings take
+        more than 100 values (they are then no levels).
+
+    Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability"; computed by the package `krippendorff`.
+    """
+    twice = ratings[(~np.isnan(ratings)).sum(axis=1) >= 2]
+    levels = np.unique(twice[~np.isnan(twice)])
+    if not 2 <= len(levels) <= _MOST_LEVELS:
+        return float("nan")
+    import krippendorff
+
+    return float(krippendorff.alpha(reliability_data=twice.T, level_of_measurement="ordinal"))

@@ -1,0 +1,1 @@
+"""Parts of MAUVE and of the precision–recall curve: cells, histograms, density ratios."""

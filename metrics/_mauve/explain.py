@@ -1,0 +1,75 @@
+"""Which texts a score comes from: rows of both sides, in the order of their ids, to be shown beside the number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core.types import F64, I64, Floats
+from openended.metrics._embeddings.blocks import blocks
+from openended.metrics._mauve.histograms import histogram
+
+CELLS, TEXTS = 10, 3  # shown of a score, and of each side of a cell
+MISSED = 20  # texts of each side that a ball or a ratio singles out
+
+
+def telling_cells(
+    *, human: Floats, model: Floats, human_cells: I64, model_cells: I64, num_buckets: int
+) -> Mapping[str, NDArray[Any]]:
+    """Return the cells with the largest |p - q|, and the texts of each side that are nearest to their centres.
+
+    Args:
+        human: Rows, shape (n_human, d).
+        model: Rows, shape (n_model, d).
+        human_cells: The cell of each human row.
+        model_cells: The cell of each model row.
+        num_buckets: Number of cells.
+
+    Returns:
+        `cell` (c,), `cell_shares` (c, 2) with p and q, `cell_human_rows` and `cell_model_rows` (c, 3), nearest first,
+        -1 where a cell holds fewer. A centre is the mean of all rows of the cell, scaled to unit length.
+    """
+    shares = np.stack([histogram(cells, num_buckets) for cells in (human_cells, model_cells)], axis=1)
+    gaps = np.abs(shares[:, 0] - shares[:, 1])
+    order = np.argsort(-gaps, kind="stable")[:CELLS]
+    order = order[gaps[order] > 0]
+    rows = np.full((2, len(order), TEXTS), -1, dtype=np.int64)
+    for place, cell in enumerate(order):
+        members = [np.flatnonzero(cells == cell) for cells in (human_cells, model_cells)]
+        units = [_unit(side[inside]) for side, inside in zip((human, model), members, strict=True)]
+        centre = np.vstack(units).mean(axis=0)
+        for number, (inside, unit) in enumerate(zip(members, units, strict=True)):
+            near = np.argsort(np.sum((unit - centre) ** 2, axis=1), kind="stable")[:TEXTS]
+            rows[number, place, : len(near)] = inside[near]
+    return {
+        "cell": order.astype(np.int64),
+        "cell_shares": shares[order],
+        "cell_human_rows": rows[0],
+        "cell_model_rows": rows[1],
+    }
+
+
+def telling_ratios(human: F64, model: F64) -> Mapping[str, NDArray[Any]]:
+    """Return the texts that an estimate of log p / q holds for the least likely on the other side.
+
+    Args:
+        human: log p / q at the human texts.
+        model: log p / q at the model texts.
+
+    Returns:
+        `ratio_human_rows` and `ratio_model_rows`, most telling first, with their `ratio_human` and `ratio_model`, nats.
+    """
+    ours, theirs = np.argsort(-human, kind="stable")[:MISSED], np.argsort(model, kind="stable")[:MISSED]
+    return {
+        "ratio_human_rows": ours.astype(np.int64),
+        "ratio_human": np.clip(human[ours], -700, 700),
+        "ratio_model_rows": theirs.astype(np.int64),
+        "ratio_model": np.clip(model[theirs], -700, 700),
+    }
+
+
+def _unit(rows: Floats) -> F64:
+    return np.vstack([np.zeros((0, rows.shape[1])), *(block for _, block in blocks(rows, "l2"))])

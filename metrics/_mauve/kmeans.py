@@ -1,0 +1,72 @@
+"""k-means by faiss, as mauve-text calls it: same starts, same empty clusters, same choice among the restarts.
+
+faiss trains on at most 256 rows a centroid, drawn with the seed. From 1.15 on a restart stops where its objective
+stands still; older ones always run all iterations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core.types import I64
+
+F32 = NDArray[np.float32]
+
+_MAX_POINTS = 256  # faiss's own
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clustering:
+    """The best of all restarts."""
+
+    centroids: F32
+    """Shape (k, d)."""
+
+    def assign(self, points: F32) -> I64:
+        """Return the nearest centroid of each row."""
+        return nearest(points, self.centroids)[0]
+
+
+def kmeans(
+    points: F32, k: int, *, restarts: int = 5, max_iter: int = 500, seed: int = 0, start: F32 | None = None
+) -> Clustering:
+    """Cluster rows into k cells.
+
+    Args:
+        points: Rows, shape (n, d), float32, n >= k.
+        k: Number of centroids.
+        restarts: Number of starts; the one with the least objective is kept.
+        max_iter: Most Lloyd iterations a restart.
+        seed: As `faiss.Kmeans(seed=…)`.
+        start: Centroids to start from, shape (k, d), in place of rows drawn at random; all rows are then read.
+    """
+    import faiss
+
+    if min(restarts, max_iter) < 1:
+        raise ValueError(f"restarts, max_iter: expected at least 1, got {restarts}, {max_iter}")
+    points = np.ascontiguousarray(points, dtype=np.float32)
+    most = _MAX_POINTS if start is None else len(points)
+    found = faiss.Kmeans(
+        points.shape[1],
+        k,
+        niter=max_iter,
+        nredo=restarts,
+        seed=seed,
+        min_points_per_centroid=1,
+        max_points_per_centroid=most,
+    )
+    found.train(points, init_centroids=start)
+    return Clustering(np.asarray(found.centroids, dtype=np.float32))
+
+
+def nearest(points: F32, centroids: F32) -> tuple[I64, F32]:
+    """Return index of and squared distance to the nearest centroid of each row; the lower index where two are equal."""
+    import faiss
+
+    index = faiss.IndexFlatL2(points.shape[1])
+    index.add(centroids)
+    distances, labels = index.search(np.ascontiguousarray(points, dtype=np.float32), 1)
+    return labels[:, 0], distances[:, 0]

@@ -1,0 +1,1 @@
+"""N-gram counts of a corpus and statistics on them."""

@@ -1,0 +1,254 @@
+"""N-grams of a corpus: built exactly once, linear in the number of tokens, shared by every n-gram metric.
+
+All tokens lie in one array with a separator before, between and after the texts, so that an n-gram that would leave its
+text meets a separator. Order n is made from order n - 1: positions that share an (n - 1)-gram stand together, and a
+sort by the next token inside each such group puts positions that share an n-gram together. Nothing is hashed, so no two
+n-grams can be confused. An n-gram seen once can only be extended to n-grams seen once: such positions are counted and
+left out of all higher orders, which is most of the work on real text. Groups are sorted in blocks that fit the cache,
+as packed integers (group, next token, position); the cost of a block does not depend on the size of the corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core.types import I64, Ragged
+from openended.metrics._ngrams.sequences import CHUNK, blocks, rows_of
+
+_KEY_BITS = 62
+
+Positions: TypeAlias = NDArray[np.signedinteger[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """The n-grams of one order that occur more than once; the others are only counted."""
+
+    positions: Positions
+    """Where each occurrence starts in the padded tokens, grouped by n-gram, rising inside a group."""
+    starts: I64
+    """Group g is `positions[starts[g]:starts[g + 1]]`."""
+    total: int
+    """All n-grams of this order, those that occur once included."""
+    types: int
+    """Different n-grams of this order, those that occur once included."""
+
+    @property
+    def counts(self) -> I64:
+        """How often each n-gram with more than one occurrence occurs."""
+        return np.diff(self.starts)
+
+    @property
+    def hapaxes(self) -> int:
+        """Number of n-grams that occur exactly once."""
+        return self.total - len(self.positions)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Occurrences of repeated n-grams by text: one run for each (n-gram, text) pair, sorted by both."""
+
+    text: NDArray[np.int32]
+    count: NDArray[np.int32]
+    first: I64
+    """Index of the first run of each n-gram."""
+    group: NDArray[np.int32]
+    """Index of the n-gram of each run."""
+
+
+class NgramIndex:
+    """The n-grams of a corpus, made order by order when first asked for.
+
+    Args:
+        rows: Token ids of the texts; any integers. May be a read-only memory map.
+    """
+
+    def __init__(self, rows: Ragged) -> None:
+        self.lengths: I64 = np.asarray(rows.lengths, dtype=np.int64)
+        self.tokens, self.vocab = _padded(rows)
+        self._levels: list[Level] = []
+        self._runs: dict[int, Runs] = {}
+        self._repeats: dict[int, I64] = {}
+        self._text_of: NDArray[np.int32] | None = None
+        self._frequencies: I64 | None = None
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def text_of(self) -> NDArray[np.int32]:
+        """The text of each place of the padded tokens."""
+        if self._text_of is None:
+            made = np.zeros(len(self.tokens), dtype=np.int32)
+            made[1:] = np.repeat(np.arange(len(self), dtype=np.int32), self.lengths + 1)
+            self._text_of = made
+        return self._text_of
+
+    @property
+    def frequencies(self) -> I64:
+        """Occurrences of each token id (after renumbering), in no useful order; zeros are possible."""
+        if self._frequencies is None:
+            counts = np.zeros(self.vocab + 1, dtype=np.int64)
+            for low in range(0, len(self.tokens), CHUNK):
+                counts += np.bincount(self.tokens[low : low + CHUNK], minlength=self.vocab + 1)
+            self._frequencies = counts[1:]
+        return self._frequencies
+
+    def sizes(self, order: int) -> I64:
+        """Number of n-grams in each text, shape (n,)."""
+        return np.maximum(self.lengths - order + 1, 0)
+
+    def level(self, order: int) -> Level:
+        """Return the n-grams of an order.
+
+        Raises:
+            ValueError: If `order` is below 1.
+        """
+        if order < 1:
+            raise ValueError(f"expected an order of at least 1, got {order}")
+        while len(self._levels) < order:
+            made = _refine(self, self._levels[-1], len(self._levels) + 1) if self._levels else _unigrams(self)
+            self._levels.append(made)
+        return self._levels[order - 1]
+
+    def repeats(self, order: int) -> I64:
+        """Occurrences in each text of n-grams already seen in the same text: all minus unique, shape (n,)."""
+        if order in self._repeats:
+            return self._repeats[order]
+        level = self.level(order)
+        out = np.zeros(len(self), dtype=np.int64)
+        for low, high in blocks(level.starts, CHUNK):
+            first, last = level.starts[low], level.starts[high]
+            text = self.text_of[level.positions[first:last]]
+            same = text[1:] == text[:-1]
+            same[level.starts[low + 1 : high] - first - 1] = False
+            out += np.bincount(text[1:][same], minlength=len(self))
+        self._repeats[order] = out
+        return out
+
+    def run_blocks(self, order: int) -> Iterator[Runs]:
+        """Yield `runs` in parts of neighbouring n-grams, numbered from 0 in each; of a large corpus nothing is kept."""
+        starts = self.level(order).starts
+        if order in self._runs or starts[-1] <= CHUNK:
+            yield self.runs(order)
+            return
+        for low, high in blocks(starts, CHUNK):
+            yield self._runs_of(order, low, high)
+
+    def runs(self, order: int) -> Runs:
+        """Return the occurrences of an order by (n-gram, text); kept for the next metric that asks."""
+        if order not in self._runs:
+            self._runs[order] = self._runs_of(order, 0, len(self.level(order).starts) - 1)
+        return self._runs[order]
+
+    def _runs_of(self, order: int, low: int, high: int) -> Runs:
+        level = self.level(order)
+        starts = level.starts[low:high] - level.starts[low]
+        text = self.text_of[level.positions[level.starts[low] : level.starts[high]]]
+        new = np.ones(len(text), dtype=np.bool_)
+        new[1:] = text[1:] != text[:-1]
+        new[starts] = True
+        begin = np.flatnonzero(new)
+        count = np.diff(begin, append=len(text)).astype(np.int32)
+        first = np.searchsorted(begin, starts)
+        group = np.repeat(np.arange(high - low, dtype=np.int32), np.diff(first, append=len(begin)))
+        return Runs(text[begin], count, first, group)
+
+
+Sequences: TypeAlias = NgramIndex | Ragged | Sequence[str] | Sequence[Sequence[Hashable]] | Sequence[NDArray[Any]]
+"""Texts: lists of token ids (or of strings), or texts as one string each, which are split at white space."""
+
+
+def index_of(sequences: Sequences) -> NgramIndex:
+    """Return the index of `sequences`; an index is handed back as it is.
+
+    Raises:
+        TypeError: If a text is no sequence of integers or hashable tokens.
+    """
+    return sequences if isinstance(sequences, NgramIndex) else NgramIndex(rows_of(sequences))
+
+
+def _padded(rows: Ragged) -> tuple[NDArray[np.int32], int]:
+    """Return tokens numbered from 1 with the separator 0 around every text, and the largest number."""
+    begin, end = int(rows.offsets[0]), int(rows.offsets[-1])
+    values = rows.values[begin:end]
+    out = np.zeros(len(values) + len(rows) + 1, dtype=np.int32)
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, -1)
+    names: NDArray[Any] | None = None
+    if high - low > max(4 * len(values), 1 << 20):  # a sparse id space: renumber
+        names = np.unique(values)
+    offsets = rows.offsets - begin
+    for first, last in blocks(offsets, CHUNK):
+        a, b = int(offsets[first]), int(offsets[last])
+        is_token = np.ones(b - a + last - first, dtype=np.bool_)
+        is_token[offsets[first + 1 : last + 1] - a + np.arange(last - first)] = False
+        piece = np.searchsorted(names, values[a:b]) if names is not None else _less(values[a:b], low)
+        out[a + first + 1 : b + last + 1][is_token] = piece + 1
+    return out, (len(names) if names is not None else high - low + 1)
+
+
+def _less(values: NDArray[Any], low: int) -> I64:
+    """Return how far ids are above the lowest one, where that is in the range of int64."""
+    if values.dtype.kind == "u":  # an id of uint64 may not be, so its distance is taken first
+        values, low = values - values.dtype.type(low), 0
+    out: I64 = values.astype(np.int64)
+    return out if low == 0 else out - low
+
+
+def _unigrams(index: NgramIndex) -> Level:
+    """Counting sort of all tokens that occur more than once, chunk by chunk."""
+    tokens, counts = index.tokens, np.concatenate([[0], index.frequencies])
+    repeated = counts > 1
+    bounds = np.concatenate([[0], np.cumsum(np.where(repeated, counts, 0))])
+    free = bounds[:-1].copy()  # the next free place of each token
+    positions = np.empty(bounds[-1], dtype=np.int32 if len(tokens) < 1 << 31 else np.int64)
+    bits = CHUNK.bit_length() - 1
+    for low in range(0, len(tokens), CHUNK):
+        chunk = tokens[low : low + CHUNK]
+        here = np.flatnonzero(repeated[chunk])
+        key = (chunk[here].astype(np.int64) << bits) | here
+        key.sort()
+        token = key >> bits
+        new = np.flatnonzero(np.diff(token, prepend=-1))
+        sizes = np.diff(new, append=len(token))
+        place = np.arange(len(token)) + np.repeat(free[token[new]] - new, sizes)
+        positions[place] = (key & (CHUNK - 1)) + low
+        free[token[new]] += sizes
+    starts = np.concatenate([[0], np.cumsum(counts[repeated])])
+    return Level(positions, starts, int(counts.sum()), int(np.count_nonzero(counts)))
+
+
+def _refine(index: NgramIndex, below: Level, order: int) -> Level:
+    """Make order n from order n - 1: sort each group by the next token."""
+    # local group, token and place of an element share one 64-bit key
+    block = 1 << min(20, (_KEY_BITS - index.vocab.bit_length()) // 2)
+    positions: list[Positions] = [np.empty(0, dtype=below.positions.dtype)]
+    sizes: list[I64] = [np.empty(0, dtype=np.int64)]
+    types = followed = 0
+    for low, high in blocks(below.starts, block):
+        here = below.positions[below.starts[low] : below.starts[high]]
+        token = index.tokens[here + (order - 1)].astype(np.int64)
+        key = np.repeat(np.arange(high - low), np.diff(below.starts[low : high + 1])) * (index.vocab + 1) + token
+        inside = np.flatnonzero(token)  # the others reached the end of their text
+        bits = max(len(here) - 1, 1).bit_length()
+        key = (key[inside] << bits) | inside
+        key.sort()
+        place = key & ((1 << bits) - 1)
+        key >>= bits
+        new = np.flatnonzero(np.diff(key, prepend=-1))
+        size = np.diff(new, append=len(key))
+        types += len(size)
+        followed += len(inside)
+        kept = size > 1
+        positions.append(here[place[np.repeat(kept, size)]])
+        sizes.append(size[kept])
+    total = int(index.sizes(order).sum())
+    # the (n - 1)-grams seen once that do not end their text are n-grams seen once
+    types += total - followed
+    starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
+    return Level(np.concatenate(positions), starts, total, types)

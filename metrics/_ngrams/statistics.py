@@ -1,0 +1,64 @@
+"""Statistics of an n-gram index that more than one metric uses."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from openended.harness.core.types import F64
+from openended.metrics._ngrams.index import NgramIndex
+
+
+def mean_of(values: F64) -> float:
+    """Mean of the values that are numbers; NaN if there is none."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def distinct_by_text(index: NgramIndex, order: int) -> F64:
+    """Types over n-grams inside each text, shape (n,); NaN for texts shorter than `order`."""
+    sizes = index.sizes(order).astype(np.float64)
+    sizes[sizes == 0] = np.nan
+    return 1.0 - index.repeats(order) / sizes
+
+
+def pooled_repeats(index: NgramIndex, order: int) -> float:
+    """Share of n-grams already seen in the same text, summed over texts before dividing; NaN without n-grams."""
+    total = int(index.sizes(order).sum())
+    return int(index.repeats(order).sum()) / total if total else float("nan")
+
+
+def simctg_percent(index: NgramIndex, order: int) -> float:
+    """SimCTG's rep-n in percent with its rounding; `index` is of the texts without their last token."""
+    share = 1.0 - pooled_repeats(index, order)
+    return round(100.0 * (1.0 - share), 2)
+
+
+def corpus_entropy(index: NgramIndex, order: int) -> float:
+    """Entropy of all n-grams together, nats; NaN without n-grams."""
+    level = index.level(order)
+    if not level.total:
+        return float("nan")
+    counts = level.counts.astype(np.float64)  # n-grams seen once add log 1 = 0
+    return max(0.0, math.log(level.total) - float(np.sum(counts * np.log(counts))) / level.total)
+
+
+def entropy_by_text(index: NgramIndex, order: int) -> F64:
+    """Entropy of the n-grams of each text, shape (n,), nats; NaN for texts shorter than `order`."""
+    weighted = np.zeros(len(index))
+    for runs in index.run_blocks(order):
+        count = runs.count.astype(np.float64)
+        np.add.at(weighted, runs.text, count * np.log(count))  # one after the other, so that no cut moves a bit
+    size = index.sizes(order).astype(np.float64)
+    size[size == 0] = np.nan
+    return np.maximum(np.log(size) - weighted / size, 0.0)
+
+
+def self_repetition_by_text(index: NgramIndex, order: int) -> F64:
+    """Self-repetition of each text, shape (n,), nats."""
+    shared = np.zeros(len(index))
+    for runs in index.run_blocks(order):
+        holders = np.diff(runs.first, append=len(runs.text))
+        shared += np.bincount(runs.text, weights=holders[runs.group] - 1, minlength=len(index))
+    return np.log1p(shared)

@@ -1,0 +1,220 @@
+"""How metrics agree with people: rank correlation over systems, its p-value and interval.
+
+Not a registered metric: it takes the values of many systems. The unit is the system, as in MAUVE Tables 5, 10 and 14 (8
+systems, the human left out): Spearman's rho between a metric and Bradley-Terry scores.
+
+Source: Spearman 1904; Kendall 1945 (tau-b, for ties). The p-value is of the permutation test (all orders where there
+are few systems), two-sided; the interval is a percentile bootstrap over systems, which at 8 systems is wide and rough.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from openended.harness.core.rng import stream
+from openended.harness.core.types import F64
+from openended.metrics._choices import check_choice
+from openended.metrics._result import Values
+
+Method = Literal["spearman", "kendall"]
+Turn = Literal["higher", "lower", "match_human", "none"]
+
+_MOST_EXACT = 9  # 9! = 362,880 orders
+_SAME = 1e-12  # correlations this close are equal: sums of a few dozen float64 terms
+_BLOCK = 1_000_000  # numbers in one block of orders
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Correlation(Values):
+    """A rank correlation over systems."""
+
+    value: float
+    """In [−1, 1]; NaN where one side is constant or fewer than 3 systems have both values."""
+    p_value: float
+    """Two-sided permutation p-value."""
+    low: float
+    """Bootstrap percentile interval."""
+    high: float
+    n: int
+    """Systems with both values."""
+    exact: bool
+    """True if the p-value is over all orders, false if over random ones."""
+
+
+def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman") -> float:
+    """Spearman's rho or Kendall's tau-b; NaN where one side is constant.
+
+    Args:
+        x: One value a system, shape (n,), n >= 2, finite.
+        y: The same systems, shape (n,).
+        method: `spearman` (Pearson correlation of mid-ranks) or `kendall` (tau-b).
+
+    >>> round(rank_correlation([1, 2, 3, 4], [1, 2, 4, 3]), 12)
+    0.8
+    """
+    check_choice("method", method, Method)
+    left, right = _finite(x, "x"), _finite(y, "y")
+    if len(left) != len(right):
+        raise ValueError(f"expected as many values on both sides, got {len(left)} and {len(right)}")
+    return float(_cosines(_scored(left[None], method), _scored(right[None], method))[0])
+
+
+def correlate(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    method: Method = "spearman",
+    permutations: int = 100_000,
+    draws: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Correlation:
+    """Rank correlation with a permutation p-value and a bootstrap interval.
+
+    Systems where either value is NaN (a metric that is undefined there) are left out and not counted in `n`.
+
+    Args:
+        x: One value a system, shape (n,).
+        y: The same systems, shape (n,).
+        method: `spearman` or `kendall`.
+        permutations: Random orders where there are more than 9 systems; below, all orders are used.
+        draws: Bootstrap resamples of systems; those in which a side is constant have no correlation and are passed
+            over. 0: no interval.
+        level: Width of the interval.
+        seed: Of the random orders and resamples.
+
+    Raises:
+        ValueError: If the sides differ in length or hold an infinite number, or the method is unknown.
+    """
+    check_choice("method", method, Method)
+    left, right = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if left.shape != right.shape or left.ndim != 1:
+        raise ValueError(f"expected two columns of one length, got shapes {left.shape} and {right.shape}")
+    both = ~(np.isnan(left) | np.isnan(right))
+    left, right = left[both], right[both]
+    n = len(left)
+    value = rank_correlation(left, right, method=method) if n >= 3 else math.nan
+    if math.isnan(value):
+        return Correlation(math.nan, math.nan, math.nan, math.nan, n, n <= _MOST_EXACT)
+    scored = [_scored(side[None], method)[0] for side in (left, right)]
+    p_value = _permutation_p(scored[0], scored[1], n, permutations, seed)
+    low, high = _bootstrap(left, right, method, draws, level, seed)
+    return Correlation(value, p_value, low, high, n, n <= _MOST_EXACT)
+
+
+def _finite(values: ArrayLike, name: str) -> F64:
+    made = np.asarray(values, dtype=np.float64)
+    if made.ndim != 1 or len(made) < 2 or not np.isfinite(made).all():
+        raise ValueError(f"{name}: expected at least 2 finite numbers, got {values!r}")
+    return made
+
+
+def _scored(rows: F64, method: Method) -> F64:
+    """Turn rows of values (m, n) into scores whose cosine is the correlation.
+
+    Spearman: centred mid-ranks (m, n); Kendall: signs of all differences (m, n, n).
+    """
+    if method == "kendall":
+        signs: F64 = np.sign(rows[:, :, None] - rows[:, None, :])
+        return signs
+    from scipy.stats import rankdata
+
+    # Mid-ranks always sum to n (n + 1) / 2, so a constant row becomes exactly zero.
+    centred: F64 = np.asarray(rankdata(rows, axis=1), dtype=np.float64) - (rows.shape[1] + 1) / 2
+    return centred
+
+
+def _cosines(a: F64, b: F64) -> F64:
+    """Cosine of each row of two arrays of one shape, shape (m,); NaN where a row is zero."""
+    axes = tuple(range(1, a.ndim))
+    norms = np.sqrt(np.sum(a * a, axis=axes) * np.sum(b * b, axis=axes))
+    out = np.full(len(a), np.nan)
+    np.divide(np.sum(a * b, axis=axes), norms, out=out, where=norms > 0)
+    return out
+
+
+def _permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int) -> float:
+    """Share of orders of one side that correlate at least as strongly, in either direction."""
+    norm = math.sqrt(float(np.sum(a * a)) * float(np.sum(b * b)))
+    observed = abs(float(np.sum(a * b))) / norm
+    exact = n <= _MOST_EXACT
+    orders: Any = itertools.permutations(range(n))
+    rng = stream(seed, "permutation", n)
+    hits, left = 0, math.factorial(n) if exact else permutations
+    total = left
+    while left:
+        size = min(left, max(1, _BLOCK // a.size))
+        if exact:
+            block = np.array(list(itertools.islice(orders, size)), dtype=np.int64)
+        else:
+            block = np.argsort(rng.random((size, n)), axis=1)
+        values = _permuted(a, b, block) / norm
+        hits += int(np.sum(np.abs(values) >= observed - _SAME))
+        left -= size
+    # A random test counts the observed order among the orders, so that p is never 0 (Phipson & Smyth 2010).
+    return hits / total if exact else (hits + 1) / (total + 1)
+
+
+def _permuted(a: F64, b: F64, orders: Any) -> F64:  # noqa: ANN401
+    """Inner products of `a` with `b` in each order, shape (orders,)."""
+    if a.ndim == 1:
+        out: F64 = b[orders] @ a
+        return out
+    moved: F64 = b[orders[:, :, None], orders[:, None, :]]
+    return np.asarray(np.einsum("mij,ij->m", moved, a), dtype=np.float64)
+
+
+def _bootstrap(x: F64, y: F64, method: Method, draws: int, level: float, seed: int) -> tuple[float, float]:
+    """Percentile interval over resampled systems; NaN if most resamples have no correlation."""
+    n = len(x)
+    picks = stream(seed, "bootstrap", n).integers(n, size=(draws, n))
+    values = _cosines(_scored(x[picks], method), _scored(y[picks], method))
+    good = values[~np.isnan(values)]
+    if not len(good) or 2 * len(good) < draws:
+        return math.nan, math.nan
+    low, high = np.quantile(good, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def agreement_scores(values: ArrayLike, *, direction: Turn, human: float | None = None) -> F64:
+    """Turn a metric's values into "more is better", so that a positive correlation is agreement with people.
+
+    Args:
+        values: One value a system, shape (n,).
+        direction: `higher` and `none` stay, `lower` changes sign, `match_human` becomes −|value − human value|.
+        human: The human value, for `match_human`.
+
+    Raises:
+        ValueError: If `match_human` has no human value, or the direction is unknown.
+    """
+    check_choice("direction", direction, Turn)
+    made = np.asarray(values, dtype=np.float64)
+    if direction == "lower":
+        return -made
+    if direction == "match_human":
+        if human is None:
+            raise ValueError("match_human: expected the human value")
+        return -np.abs(made - human)
+    return made
+
+
+def correlation_matrix(metrics: Mapping[str, Sequence[float]], *, method: Method = "spearman") -> F64:
+    """Correlate every metric with every other (Le Bronnec et al. 2024, Fig. 7), shape (metrics, metrics).
+
+    Each cell uses the systems where both metrics have a value; NaN with fewer than 3 of them or a constant side.
+    """
+    check_choice("method", method, Method)
+    columns = [np.asarray(values, dtype=np.float64) for values in metrics.values()]
+    out = np.full((len(columns), len(columns)), np.nan)
+    for i, j in itertools.product(range(len(columns)), repeat=2):
+        both = ~(np.isnan(columns[i]) | np.isnan(columns[j]))
+        if both.sum() >= 3:
+            out[i, j] = rank_correlation(columns[i][both], columns[j][both], method=method)
+    return out

@@ -1,0 +1,172 @@
+"""What the metrics of several texts a prompt share: rows by prompt, their cosines, and values by prompt as a result.
+
+Rows of one prompt are those with one example id (`Side.ids`); their order in the side is that of the samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Direction, Family, Features, Metric, Need, Resampling, Scope
+from openended.harness.core.types import F64, I64, Floats, MetricResult
+from openended.metrics._embeddings.blocks import blocks, check_side
+
+_NUMBERS = 1 << 23  # of the vectors looked at together
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompts:
+    """The prompts that have at least two texts."""
+
+    rows: I64
+    """Rows of these prompts, prompt by prompt, in the order of the side."""
+    starts: I64
+    """Prompt p has `rows[starts[p]:starts[p + 1]]`."""
+    count: int
+    """Rows of the side, those of other prompts included."""
+    alone: int
+    """Prompts with one text, which are left out."""
+    places: I64
+    """The same rows, counted among those that were kept."""
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def sizes(self) -> I64:
+        """Texts of each prompt."""
+        return np.diff(self.starts)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out."""
+        whole = len(self) + self.alone
+        return (f"{self.alone} of {whole} prompts have one text and are left out",) if self.alone else ()
+
+    def by_size(self) -> Iterator[tuple[I64, I64]]:
+        """Yield (prompts, their rows) of one size each, shapes (p,) and (p, size)."""
+        for size in np.unique(self.sizes):
+            prompts = np.flatnonzero(self.sizes == size)
+            yield prompts, self.rows[self.starts[prompts][:, None] + np.arange(size)]
+
+    def spread(self, values: F64) -> F64:
+        """Return one value a row of the side whose mean is that of the prompts' values; NaN for rows left out.
+
+        A prompt's value stands at each of its rows; where prompts differ in size, it is weighed so that each prompt
+        counts once.
+        """
+        out = np.full(self.count, np.nan)
+        weights = len(self.rows) / (len(self) * self.sizes)
+        out[self.rows] = np.repeat(values * weights, self.sizes)
+        return out
+
+
+def prompts_of(ids: Sequence[str], kept: NDArray[np.bool_] | None = None) -> Prompts:
+    """Return the rows by prompt.
+
+    Args:
+        ids: The prompt of each row, shape (n,).
+        kept: Rows that count, shape (n,); None: all.
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts.
+    """
+    at = np.arange(len(ids)) if kept is None else np.flatnonzero(kept)
+    names = np.asarray(ids, dtype=np.str_)[at]
+    _, prompt, sizes = np.unique(names, return_inverse=True, return_counts=True)
+    order = np.argsort(prompt, kind="stable")
+    places = order[sizes[prompt[order]] > 1].astype(np.int64)
+    several = sizes[sizes > 1]
+    if not len(several):
+        raise UndefinedMetric("needs two texts a prompt or more (samples=2); no prompt here has two")
+    starts = np.concatenate([[0], np.cumsum(several)]).astype(np.int64)
+    return Prompts(at[places], starts, len(ids), int(np.count_nonzero(sizes == 1)), places)
+
+
+def unit_rows(rows: Floats) -> F64:
+    """Return rows of unit L2 norm, float64.
+
+    Raises:
+        UndefinedMetric: If a row is all zero and so has no cosine.
+    """
+    parts = [block for _, block in blocks(rows, "l2")]
+    out = np.concatenate(parts) if parts else np.zeros((0, rows.shape[1]))
+    if not np.all(np.einsum("ij,ij->i", out, out) > 0.5):
+        raise UndefinedMetric("an embedding is all zero and has no cosine similarity")
+    return out
+
+
+def cosines(embeddings: Floats, prompts: Prompts) -> Iterator[tuple[I64, F64]]:
+    """Yield (prompts, the cosines of their texts), shapes (p,) and (p, m, m), a bounded number at a time."""
+    rows = check_side(embeddings, "embeddings")
+    for of_size, at in prompts.by_size():
+        step = max(1, _NUMBERS // max(at.shape[1] * rows.shape[1], 1))
+        for start in range(0, len(of_size), step):
+            part = at[start : start + step]
+            units = unit_rows(rows[part.ravel()]).reshape(*part.shape, -1)
+            yield of_size[start : start + step], np.clip(units @ units.transpose(0, 2, 1), -1.0, 1.0)
+
+
+def off_diagonal(size: int) -> NDArray[np.bool_]:
+    """True where two different texts meet, shape (size, size)."""
+    return ~np.eye(size, dtype=np.bool_)
+
+
+class WithinPrompt(Metric):
+    """A statistic of the texts that one system gave for one prompt, averaged over prompts.
+
+    There is no human row where people wrote one text a prompt, and so no human value to aim at.
+    """
+
+    family: ClassVar[Family] = "two_sample"
+    direction: ClassVar[Direction] = "higher"
+    resampling: ClassVar[Resampling] = "bootstrap"  # over prompts, whose texts stay together
+    sides: ClassVar[Literal["one", "two", "human"]] = "one"
+    least_samples: ClassVar[int] = 2
+
+    scope: Scope
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the embeddings."""
+        return (Need("embeddings", by="embedder", scope=self.scope),)
+
+    def by_prompt(self, embeddings: Floats, prompts: Prompts) -> Mapping[str, F64]:  # noqa: ARG002 - for those below
+        """Return name → one value a prompt, shape (p,), the primary one first."""
+        raise TypeError(f"{type(self).__name__} has no values by prompt")
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute the means over prompts."""
+        prompts = prompts_of(features.model.ids)
+        values = self.by_prompt(features.model.embeddings(self.needs()[0]), prompts)
+        return over_prompts(self, features, prompts, values)
+
+
+def over_prompts(
+    metric: Metric,
+    features: Features,
+    prompts: Prompts,
+    values: Mapping[str, F64],
+    *,
+    others: Mapping[str, float] | None = None,
+    notes: Sequence[str] = (),
+) -> MetricResult:
+    """Return means over prompts; the first value is the primary one.
+
+    Args:
+        metric: Whose result it is.
+        features: Of which.
+        prompts: Of the system under test.
+        values: Name → one value a prompt, shape (p,).
+        others: Values that are no means over prompts.
+        notes: Beside those of the prompts.
+    """
+    means = {name: float(np.mean(v)) for name, v in values.items()}
+    per_example = {name: prompts.spread(v) for name, v in values.items()}
+    said = (*notes, *prompts.notes)
+    return metric.result(features, next(iter(values)), means | dict(others or {}), notes=said, per_example=per_example)

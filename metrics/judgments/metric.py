@@ -1,0 +1,59 @@
+"""What metrics of human judgments share: they read a file, with or without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+from openended.harness.core.errors import DataError
+from openended.harness.core.metric import Direction, Family, Features, Metric, Need, Resampling, Side
+from openended.harness.core.types import HUMAN
+from openended.metrics.judgments.rows import FileRow, ReadsFile
+
+T = TypeVar("T")
+
+
+class JudgmentMetric(ReadsFile):
+    """A metric that reads a file of human judgments, with or without a run; it brings its own errors."""
+
+    family: ClassVar[Family] = "human"
+    direction: ClassVar[Direction] = "higher"
+    resampling: ClassVar[Resampling] = "none"
+    sides: ClassVar[Literal["one", "two", "human"]] = "two"
+
+    @classmethod
+    def feeds_on(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
+        """Say whether a file of these columns is one that the metric reads; its cells may still be wrong."""
+        raise TypeError(f"{cls.__name__} does not say what it reads of {len(columns)} columns and {len(rows)} rows")
+
+    def scores_alone(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - of those who need more
+        """Say whether a file of these columns is enough, without any run."""
+        return True
+
+    def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
+        """Return the metric and features that score a file without any run."""
+        del renamed
+        raise TypeError(f"{type(self).__name__} does not score {path} alone")
+
+
+def file_features(need: Need, record: Any, source: str, human: Sequence[str], model: Sequence[str]) -> Features:  # noqa: ANN401
+    """Features made of a file of judgments alone."""
+    facts = {"n": f"{len(human)}/{len(model)}", "judgments": source}
+    sides = [Side(name, tuple(ids), {need: record}) for name, ids in ((HUMAN, human), ("model", model))]
+    return Features(sides[0], sides[1], facts)
+
+
+def judgments_of(side: Side, need: Need, kind: type[T]) -> T:
+    """Return the judgments that a side carries.
+
+    Raises:
+        DataError: If no file of judgments was given.
+        TypeError: If the file was read for another metric.
+    """
+    if need not in side.data:
+        raise DataError("no human judgments were given; name their file with judgments=FILE")
+    record = side.data[need]
+    if not isinstance(record, kind):
+        raise TypeError(f"{need}: expected {kind.__name__}, got {type(record).__name__}")
+    return record

@@ -1,0 +1,143 @@
+"""Rows of a CSV or JSON-lines file with their line numbers, and cells read with errors that say where."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openended.harness.core.errors import DataError, suggest
+from openended.harness.core.io import file_digest, read_csv, read_jsonl
+from openended.harness.core.metric import Metric
+
+_COMMA = re.compile(r"[+-]?\d+,\d+")
+_MISSING = frozenset({"", "na", "nan", "null", "none"})
+_TRUE, _FALSE = frozenset({"1", "true", "yes", "model", "1.0"}), frozenset({"0", "false", "no", "human", "0.0"})
+
+
+MOST = 1e15  # of any rating, length or log-probability: squares of more lose every digit
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """One row of a file."""
+
+    where: str
+    """`file:line`."""
+    cells: Mapping[str, Any]
+
+    def text(self, column: str) -> str:
+        """Return a cell that must not be empty, as text."""
+        value = self.cells.get(column)
+        text = "" if value is None else str(value).strip()
+        if not text:
+            raise DataError(f"{self.where}: column {column!r} is empty")
+        return text
+
+    def number(self, column: str, *, infinite: bool = False) -> float:
+        """Return a number, NaN where the cell is empty; −inf passes only if `infinite`."""
+        return as_number(self.cells.get(column), f"{self.where}: column {column!r}", infinite=infinite)
+
+    def flag(self, column: str) -> bool:
+        """Return a yes/no cell (1/0, true/false, model/human)."""
+        word = self.text(column).lower()
+        if word in _TRUE or word in _FALSE:
+            return word in _TRUE
+        raise DataError(f"{self.where}: column {column!r}: expected 1 or 0, got {word!r}")
+
+
+class ReadsFile(Metric):
+    """A metric that reads the file of `judgments=FILE`, by some of its options or always."""
+
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
+        """Read and check the file; what it returns is the feature `Need("judgments", by="file")`.
+
+        Args:
+            path: The file.
+            renamed: Our name of a column → the file's.
+        """
+        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed})")
+
+
+def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # noqa: ANN401
+    """Return a cell's number, NaN where it is empty.
+
+    Raises:
+        DataError: If it is no number, or not finite (−inf is allowed if `infinite`).
+    """
+    if value is None or (isinstance(value, str) and value.strip().lower() in _MISSING):
+        return math.nan
+    try:
+        if isinstance(value, (bool, list, dict)):
+            raise ValueError
+        number = float(value)
+    except (TypeError, ValueError, OverflowError) as err:
+        comma = "; write decimals with a point" if isinstance(value, str) and _COMMA.fullmatch(value.strip()) else ""
+        raise DataError(f"{where}: expected a number, got {value!r:.40}{comma}") from err
+    if math.isinf(number) and not (infinite and number < 0):
+        raise DataError(f"{where}: expected a finite number, got {value!r:.40}")
+    if MOST < abs(number) < math.inf:
+        raise DataError(f"{where}: expected a number of at most {MOST:g} in size, got {value!r:.40}")
+    return number
+
+
+def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[list[str], list[FileRow]]:
+    """Read a .csv, .tsv or .jsonl file (also .gz): column names in order, and rows with their lines.
+
+    Args:
+        path: The file; a CSV may be separated by commas, semicolons or tabs.
+        renamed: Our name of a column → the file's, where it has one of its own.
+
+    Raises:
+        DataError: If the file is missing, empty or malformed, or has no column of a given name; names file and line.
+    """
+    kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
+    if kind in ("jsonl", "ndjson"):
+        rows = [FileRow(f"{path}:{line}", cells) for line, cells in read_jsonl(path)]
+        columns = list(dict.fromkeys(name for row in rows for name in row.cells))
+    elif kind in ("csv", "tsv"):
+        columns, found = read_csv(path)
+        rows = [FileRow(f"{path}:{line}", cells) for line, cells in found]
+    else:
+        raise DataError(f"{path}: expected a .csv, .tsv or .jsonl file")
+    if not rows:
+        raise DataError(f"{path}: no rows")
+    ours = {theirs: name for name, theirs in (renamed or {}).items()}
+    for theirs in ours:
+        if theirs not in columns:
+            raise DataError(f"{path}: judgment_columns: no column {theirs!r}{suggest(theirs, columns)}")
+    if ours:
+        rows = [FileRow(row.where, {ours.get(name, name): cell for name, cell in row.cells.items()}) for row in rows]
+    return [ours.get(name, name) for name in columns], rows
+
+
+def of_kind(columns: Sequence[str], rows: list[FileRow], own: str, other: str) -> list[FileRow]:
+    """Leave out the rows of another kind, where one file holds two: they fill the column `other`, and not `own`."""
+    if not {own, other} <= set(columns):
+        return rows
+    return [row for row in rows if row.cells.get(own) not in (None, "") or row.cells.get(other) in (None, "")]
+
+
+def pick(columns: Sequence[str], names: Sequence[str], path: Path, *, needed: bool = True) -> str | None:
+    """Return the first of `names` that is a column.
+
+    Raises:
+        DataError: If none is and one is `needed`.
+    """
+    for name in names:
+        if name in columns:
+            return name
+    if needed:
+        raise DataError(
+            f"{path}: expected a column {' or '.join(map(repr, names))}, got {', '.join(columns)}; "
+            f"judgment_columns={{{names[0]}: THEIRS}} names it"
+        )
+    return None
+
+
+def source_of(path: Path) -> str:
+    """Return `name@abc123`: the file's name and the start of its SHA-256, for signatures."""
+    return f"{path.name}@{file_digest(path)[:6]}"

@@ -1,0 +1,37 @@
+"""Public files of generations that have a name: GPT-2's output dataset and Grover's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from openended.tasks import download
+from openended.tasks.realnews import RealNews
+from openended.tasks.webtext import gpt2_output
+
+
+def find_generations(generations: str, *, fetch: bool) -> Path:
+    """Return the file of the option `generations`: a path, or the name of a public one.
+
+    `gpt2-output:xl-1542M-k40.test` is a file of the GPT-2 output dataset, `grover:mega-p0.94` Grover's; they are
+    downloaded into the cache folder of the tasks.
+
+    Args:
+        generations: The option.
+        fetch: False while planning: nothing is downloaded.
+
+    Raises:
+        DataError: If a public file is not there and is not to be, or can not be, fetched; says from where.
+    """
+    kind, _, name = generations.partition(":")
+    if kind == "gpt2-output" and name:
+        remote = gpt2_output(name)
+    elif kind == "grover" and name:
+        model, _, decoder = name.partition("-")
+        remote = RealNews(file=f"generator={model}~dataset={decoder}.jsonl").remotes()[0]
+    else:
+        return Path(generations)
+    if fetch:
+        return download.fetch(remote)
+    if not remote.place().is_file():
+        download.refuse_missing(remote, remote.place(), planning=True)
+    return remote.place()

@@ -1,0 +1,54 @@
+"""A name packed, unpacked elsewhere, and reported there."""
+
+from __future__ import annotations
+
+import importlib
+import zipfile
+
+import pytest
+
+from openended.harness.app.commands import export
+from openended.harness.report.cli import main as report
+from tests.helpers import openended
+
+import_ = importlib.import_module("openended.harness.app.commands.import_")
+
+
+@pytest.fixture
+def archive(here, tmp_path):
+    assert export.main(["p-sweep", str(tmp_path / "p.zip")]) == 0
+    return tmp_path / "p.zip"
+
+
+def test_what_was_packed_is_whole_elsewhere(here, archive, tmp_path, monkeypatch, capsys):
+    there = tmp_path / "there"
+    there.mkdir()
+    monkeypatch.chdir(there)
+    assert import_.main([str(archive)]) == 0
+    assert "runs of p-sweep: openended-report p-sweep" in capsys.readouterr().out
+    for kind in ("runs", "reports", "store", "grids"):
+        own, packed = ({p.relative_to(r) for p in r.rglob("*") if p.is_file() and ".locks" not in p.parts}
+                       for r in (here / "outputs" / kind, there / "outputs" / kind))  # fmt: skip
+        assert own == packed, kind
+    assert import_.main([str(archive)]) == 0
+    assert "0 files into outputs" in capsys.readouterr().out
+    (grid,) = (there / "outputs/grids/p-sweep").iterdir()
+    assert report([str(grid), "--no-figures", "--no-page", "--quiet"]) == 0
+    assert (there / "outputs/reports/p-sweep/results.csv").read_bytes() == (
+        here / "outputs/reports/p-sweep/results.csv"
+    ).read_bytes()
+    done = openended("name=p-sweep", "decoder=greedy", "num_examples=8", "max_new_tokens=4", "metric=[distinct_n]",
+                     cwd=there)  # fmt: skip
+    assert "(0 made, " in done.stderr
+
+
+def test_without_the_store(here, tmp_path):
+    assert export.main(["p-sweep", str(tmp_path / "p.zip"), "--no-store"]) == 0
+    with zipfile.ZipFile(tmp_path / "p.zip") as packed:
+        assert {name.split("/")[0] for name in packed.namelist()} == {"runs", "reports", "grids"}
+
+
+def test_an_unknown_name_writes_nothing(here, tmp_path, capsys):
+    assert export.main(["p-sweeep", str(tmp_path / "p.zip")]) == 2
+    assert "did you mean 'p-sweep'?" in capsys.readouterr().err
+    assert not (tmp_path / "p.zip").exists()

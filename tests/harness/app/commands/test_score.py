@@ -1,0 +1,91 @@
+"""`openended score`: files in, one table."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from openended.harness.app.commands.score import named
+from openended.harness.core.errors import SpecError
+from tests.harness.app.test_api import GREEDY, HUMAN, NUCLEUS
+from tests.helpers import openended, write_jsonl
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, field, texts in (("human", "story", HUMAN), ("greedy", "generated_text", GREEDY)):
+        write_jsonl(tmp_path / f"{name}.jsonl", ({field: t} for t in texts))
+    (tmp_path / "nucleus").mkdir()
+    for number, text in enumerate(NUCLEUS):
+        (tmp_path / "nucleus" / f"{number:03d}.txt").write_text(text)
+    packed = "".join(json.dumps({"text": t}) + "\n" for t in NUCLEUS).encode()
+    (tmp_path / "packed.jsonl.gz").write_bytes(gzip.compress(packed))
+    return tmp_path
+
+
+def test_three_systems_in_one_table_and_the_fields_are_said(folder):
+    words = ("greedy.jsonl", "nucleus", "packed.jsonl.gz", "--human", "human.jsonl", "--name", "mine")
+    done = openended("score", *words, "--metrics", "zipf,self_bleu", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "human      human.jsonl, field 'story' (guessed)" in done.stderr
+    assert "greedy     greedy.jsonl, field 'generated_text' (guessed)" in done.stderr
+    (table,) = (folder / "outputs/reports/mine/tables").glob("*.md")
+    rows = [line.split("|") for line in table.read_text().splitlines() if line.startswith("|")]
+    cells = {row[1].strip("* "): [cell.strip("* ") for cell in row[2:-1]] for row in rows[2:]}
+    assert list(cells) == ["human", "greedy", "nucleus", "packed"]
+    assert cells["nucleus"] == cells["packed"]  # the same texts, in a folder and in a packed file
+
+
+def test_without_a_judge_there_is_no_cut_and_only_what_needs_none(folder):
+    done = openended("score", "greedy.jsonl", "--human", "human.jsonl", "--name", "mine", "-q", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (record,) = (folder / "outputs/runs/mine").glob("*/record.json")
+    found = json.loads(record.read_text())
+    assert {row["metric"] for row in found["results"]} == {
+        "compression_ratio", "distinct_n", "entropy", "length", "repetition", "self_bleu", "zipf",
+    }  # fmt: skip
+    assert {row["n_model"] for row in found["results"] if row["system"] == "model"} == {len(GREEDY)}
+    assert all("length:None" in row["signature"] for row in found["results"])
+
+
+def test_own_vectors(folder):
+    for name, n in (("h", len(HUMAN)), ("g", len(GREEDY))):
+        np.save(folder / f"{name}.npy", np.random.default_rng(n).normal(size=(n, 4)))
+    words = ("greedy.jsonl", "--human", "human.jsonl", "--metrics", "frechet,kid", "--features", "g.npy")
+    done = openended("score", *words, "--human-features", "h.npy", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "Fréchet" in done.stdout
+    assert "–" not in [cell for line in done.stdout.splitlines() if line.startswith(" greedy") for cell in line.split()]
+    done = openended("score", *words, cwd=folder)
+    assert done.returncode == 2
+    assert "--human-features beside them" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("greedy.jsonl",), "required: --human; openended score --help shows how"),
+        (("gredy.jsonl", "--human", "human.jsonl"), "no such file: gredy.jsonl"),
+        (("greedy.jsonl", "--human", "human.jsonl", "--field", "txt"), "no field 'txt'"),
+        (("greedy.jsonl", "--human", "human.jsonl", "--metrics", "mauv"), "did you mean 'mauve'"),
+        (("greedy.jsonl", "--human", "human.jsonl", "--num-examples", "many"), "expected 1 or more, or all"),
+        (("greedy.jsonl", "--human", "human.jsonl", "--num-examples", "900"), "holds 24 examples"),
+    ],
+)
+def test_mistakes_are_one_line_and_end_with_2(folder, words, message):
+    done = openended("score", *words, cwd=folder)
+    assert done.returncode == 2
+    assert message in done.stderr.splitlines()[-1]
+
+
+def test_systems_are_named_by_their_files_their_folders_or_the_user():
+    assert named(["a.jsonl", "b.csv.gz"]) == {"a": "a.jsonl", "b": "b.csv.gz"}
+    assert named(["x/out.jsonl", "y/out.jsonl"]) == {"x/out": "x/out.jsonl", "y/out": "y/out.jsonl"}
+    assert named(["one=out.jsonl", "out.jsonl"]) == {"one": "out.jsonl", "out": "out.jsonl"}
+    with pytest.raises(SpecError, match="two systems are called 'a'"):
+        named(["a=x.jsonl", "a=y.jsonl"])
+    with pytest.raises(SpecError, match="as the human side is"):
+        named(["x/human.jsonl"])

@@ -1,0 +1,106 @@
+import optuna
+import pytest
+
+from openended.harness.app.hydra.search.space import Space, chosen_word, space_of, whole_hint
+from openended.harness.core.errors import SpecError
+
+EACH = {"nucleus": {"p": "interval(0.5,1)", "temperature": 0.9}, "top_k": {"k": "tag(log,int(interval(2,500)))"}}
+
+
+def settings(space: Space, count: int = 40) -> list[dict[str, str]]:
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    return [space.suggest(study.ask()) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("word", "low", "high", "whole", "log"),
+    [
+        ("interval(0.5,1)", 0.5, 1, False, False),
+        ("int(interval(2,5))", 2, 5, True, False),
+        ("tag(log,interval(1e-4,1e-2))", 1e-4, 1e-2, False, True),
+        ("int(tag(log,interval(2,500)))", 2, 500, True, True),
+        ("range(1,10,3)", 1, 7, True, False),
+        ("range(0.5,1,0.1)", 0.5, 0.9, False, False),
+    ],
+)
+def test_numbers_stay_between_their_ends(word, low, high, whole, log):
+    space = space_of({}, {}, [f"decoder.p={word}"])
+    (parameter,) = space.parameters
+    assert (parameter.whole, parameter.log) == (whole, log)
+    assert (parameter.low, parameter.high) == (low, pytest.approx(high))
+    values = [one["decoder.p"] for one in settings(space)]
+    assert all(low <= float(v) <= high + 1e-9 for v in values)
+    assert all(v.isdigit() for v in values) == whole
+    if word.startswith("range"):
+        steps = {round((float(v) - low) / parameter.step, 6) for v in values}
+        assert steps == set(range(len(steps))), "all of them, and nothing between"
+
+
+def test_words_of_the_command_line_win_over_those_of_the_experiment():
+    space = space_of(
+        {"decoder": "greedy,nucleus", "seed": "0,1", "model": "docs-s"}, {}, ["decoder=top_k,min_p", "seed=7"]
+    )
+    assert [p.choices for p in space.parameters] == [("top_k", "min_p")]
+    assert space.fixed == ("model=docs-s",)
+    assert space.seeds == ("7",)
+
+
+def test_each_choice_has_its_own_parameters():
+    space = space_of({}, EACH, ["decoder=nucleus,top_k,ancestral", "seed=0,1"])
+    found = settings(space)
+    keys = {one["decoder"]: set(one) - {"decoder"} for one in found}
+    assert keys == {"nucleus": {"decoder.p"}, "top_k": {"decoder.k"}, "ancestral": set()}
+    nucleus = next(one for one in found if one["decoder"] == "nucleus")
+    assert space.words(nucleus, "1", "num_examples=9") == [
+        "decoder=nucleus", f"decoder.p={nucleus['decoder.p']}", "decoder.temperature=0.9", "seed=1", "num_examples=9",
+    ]  # fmt: skip
+    assert space.seeds == ("0", "1")
+
+
+def test_corners_have_every_word_and_both_ends():
+    corners = list(space_of({}, EACH, ["decoder=nucleus,top_k", "num_examples=10,20"]).corners())
+    seen = {(k, v) for one in corners for k, v in one.items()}
+    assert {("decoder.p", "0.5"), ("decoder.p", "1.0"), ("decoder.k", "2"), ("decoder.k", "500")} <= seen
+    assert {("decoder", "nucleus"), ("decoder", "top_k"), ("num_examples", "10"), ("num_examples", "20")} <= seen
+    assert all(("decoder.p" in one) == (one["decoder"] == "nucleus") for one in corners)
+
+
+def test_every_setting_of_a_grid_is_there_once():
+    space = space_of({}, {"nucleus": {"p": "range(0.5,1,0.25)"}}, ["decoder=nucleus,ancestral", "samples=1,2"])
+    found = space.every()
+    assert len(found) == 2 * (2 + 1)
+    assert len({tuple(sorted(one.items())) for one in found}) == len(found)
+    with pytest.raises(SpecError, match="an interval has too many; type a range"):
+        space_of({}, {}, ["decoder.p=interval(0,1)"]).every()
+
+
+@pytest.mark.parametrize(
+    ("spaces", "words", "said"),
+    [
+        ({}, ["decoder=nucleus"], "nothing to search"),
+        ({}, ["decoder.p=interval(1,0.5)"], "expected a first end below the second"),
+        ({}, ["decoder.p=tag(log,interval(0,1))"], "a logarithm needs numbers above 0"),
+        ({}, ["decoder.p=tag(lgo,interval(1,2))"], "no tag 'lgo'"),
+        ({}, ["decoder.p=range(1,2)"], "two values or more, got 1"),
+        ({}, ["decoder=glob(*)"], "list the choices"),
+        ({}, ["seed=interval(0,9)"], "a seed is not searched"),
+        (
+            {"nucleus": {"p": "interval(0,1)"}},
+            ["decoder=top_k,min_p"],
+            r"nucleus is none of the choices.*decoder=nucleus,…",
+        ),
+        ({"nucleus": {"p": "interval(0,1"}}, ["decoder=top_k,nucleus"], "cannot read 'decoder.p=interval"),
+    ],
+)
+def test_what_is_no_space_is_told_in_one_line(spaces, words, said):
+    with pytest.raises(SpecError, match=said) as told:
+        space_of({}, spaces, words)
+    assert "\n" not in str(told.value)
+
+
+def test_hints_say_what_to_type():
+    (parameter,) = space_of({}, {}, ["decoder.k=interval(2,50)"]).parameters
+    assert "int(interval(2,50))" in whole_hint("top_k.k: expected int, got 2.0", [parameter])
+    assert whole_hint("nucleus.p: wrong", [parameter]) == "nucleus.p: wrong"
+    with pytest.raises(SpecError, match=r"sampler: no 'tp'; did you mean 'tpe'\?"):
+        chosen_word("tp", ["tpe", "grid"], "sampler")

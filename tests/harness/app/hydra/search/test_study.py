@@ -1,0 +1,175 @@
+"""A search that was killed and started again is an unbroken one; successive halving keeps whom it should."""
+
+import dataclasses
+import math
+
+import pytest
+
+from openended.harness.app.hydra.search.ending import searched_of
+from openended.harness.app.hydra.search.objectives import Objective
+from openended.harness.app.hydra.search.space import space_of
+from openended.harness.app.hydra.search.study import Searching, SearchPlan, finished
+from openended.harness.core import temporary_files
+from openended.harness.core.errors import SpecError, StoreError
+
+SPACE = space_of(
+    {},
+    {"nucleus": {"p": "interval(0.5,1)"}, "top_k": {"k": "tag(log,int(interval(2,500)))"}},
+    ["decoder=nucleus,top_k", "decoder.temperature=interval(0.5,1.5)"],
+)
+PLAN = SearchPlan("s", SPACE, (Objective("maximize", "mauve"),))
+TWO = SearchPlan(
+    "s", SPACE, (Objective("maximize", "mauve"), Objective("minimize", "gen_ppl")), options={"population_size": 4}
+)
+STEPS = SearchPlan("s", space_of({}, {}, ["decoder.p=range(0.1,1,0.1)"]), PLAN.objectives, "grid")
+
+
+def values_of(plan: SearchPlan, chosen: dict[str, str]) -> list[float]:
+    own = math.log(float(chosen["decoder.k"])) / 7 if "decoder.k" in chosen else float(chosen["decoder.p"])
+    value = -((own - 0.8) ** 2) - 0.1 * (float(chosen.get("decoder.temperature", 1)) - 0.9) ** 2
+    return [value, own][: len(plan.objectives)]
+
+
+def search(plan: SearchPlan, where, total: int, batch: int = 1, stop: int = 10**6) -> list[tuple]:
+    """Fill a study as the sweeper does; `stop` trials are told, then the process "dies" with a batch in hand."""
+    searching = Searching(plan, where)
+    left = total - searching.start()
+    while left > 0:
+        asked = searching.ask(min(batch, left))
+        left -= len(asked)
+        for trial, chosen in asked:
+            if (stop := stop - 1) < 0:
+                return []
+            searching.tell(trial, values_of(plan, chosen))
+    return [(t.number, t.params, t.values, t.state.name) for t in searching.study.get_trials()]
+
+
+@pytest.mark.parametrize(
+    ("plan", "batch"),
+    [(PLAN, 1), (PLAN, 3), (dataclasses.replace(PLAN, sampler="qmc"), 1), (TWO, 4), (STEPS, 1)],
+    ids=["tpe", "tpe in batches", "qmc", "nsgaii", "grid"],
+)
+def test_a_search_that_was_killed_goes_on_as_an_unbroken_one(plan, batch, tmp_path, monkeypatch):
+    total = 9 if plan is STEPS else 12
+    whole = search(plan, None, total, batch)
+    assert len(whole) == total
+    monkeypatch.setattr(temporary_files, "alive", lambda path: False)
+    assert search(plan, tmp_path / "broken.db", total, batch, stop=3) == []
+    assert search(plan, tmp_path / "broken.db", total, batch, stop=5) == []
+    assert finished(tmp_path / "broken.db", "s") == 3 + 5
+    assert search(plan, tmp_path / "broken.db", total, batch) == whole
+    assert search(plan, tmp_path / "broken.db", total, batch) == whole, "and what is finished stays"
+
+
+def test_it_learns_from_what_it_tried():
+    tried = search(PLAN, None, 40)
+    half = [values[0] for _, _, values, _ in tried]
+    assert sum(half[20:]) > sum(half[:20])
+    assert max(half) > -0.01
+    drawn = search(dataclasses.replace(PLAN, sampler="random"), None, 12)
+    assert drawn != search(dataclasses.replace(PLAN, sampler="random", seed=1), None, 12)
+
+
+def test_a_living_process_is_not_disturbed(tmp_path):
+    search(PLAN, tmp_path / "s.db", 5, stop=2)
+    with pytest.raises(StoreError, match="being run by another process"):
+        Searching(PLAN, tmp_path / "s.db").start()
+
+
+def test_a_failed_trial_is_tried_again_by_the_next_command(tmp_path):
+    first = Searching(PLAN, tmp_path / "s.db")
+    first.start()
+    ((trial, chosen),) = first.ask(1)
+    first.fail(trial, "the disk is full")
+    again = Searching(PLAN, tmp_path / "s.db")
+    assert again.start() == 0
+    ((second, same),) = again.ask(1)
+    assert same == chosen
+    again.tell(second, [1.0])
+    last = Searching(PLAN, tmp_path / "s.db")
+    assert last.start() == 1
+    assert last.ask(1)[0][1] != chosen, "once is enough"
+
+
+def halved(values: list[list[float]], reduction: int) -> list[int]:
+    """The rungs that each trial runs, one after the other: Li et al. 2020, and the first of a rung always goes on."""
+    seen: list[list[float]] = [[] for _ in values[0]]
+    out = []
+    for trial in values:
+        ran = 0
+        for rung, value in enumerate(trial):
+            ran += 1
+            seen[rung].append(value)
+            keep = max(len(seen[rung]) // reduction, 1)
+            if sum(other > value for other in seen[rung]) >= keep:
+                break
+        else:
+            ran += 1
+        out.append(ran)
+    return out
+
+
+@pytest.mark.parametrize("reduction", [2, 3])
+def test_successive_halving_promotes_the_best_of_each_size(reduction):
+    plan = dataclasses.replace(PLAN, sampler="random", rungs=(10, 30), reduction=reduction)
+    searching = Searching(plan, None)
+    searching.start()
+    values, ran = [], []
+    for number in range(30):
+        ((trial, chosen),) = searching.ask(1)
+        at = [values_of(plan, chosen)[0] + math.sin(7 * number + rung) / 20 for rung in range(2)]
+        values.append(at)
+        if searching.pruned(trial, at[0], 0):
+            ran.append(1)
+        elif searching.pruned(trial, at[1], 1):
+            ran.append(2)
+        else:
+            searching.tell(trial, [at[1]])
+            ran.append(3)
+    assert ran == halved(values, reduction)
+    told = {t.number: (t.state, t.size) for t in searched_of(searching).trials}
+    assert [told[n] for n in range(30)] == [
+        {1: ("pruned", 10), 2: ("pruned", 30), 3: ("complete", None)}[r] for r in ran
+    ]
+    assert {1, 3} <= set(ran)
+    assert sum(n > 1 for n in ran) < 30 / reduction + 5
+
+
+def test_importance_names_the_parameter_that_matters():
+    plan = SearchPlan(
+        "s",
+        space_of({}, {}, ["decoder.p=interval(0,1)", "decoder.temperature=interval(0,1)"]),
+        PLAN.objectives,
+        "random",
+    )
+    searching = Searching(plan, None)
+    searching.start()
+    assert searching.importance(0) == {}
+    for trial, chosen in searching.ask(60):
+        searching.tell(trial, [float(chosen["decoder.p"])])
+    shares = searching.importance(0)
+    assert shares["decoder.p"] > 0.8
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sampler": "tp"}, "did you mean 'tpe'"),
+        ({"options": {"population": 3}}, "sampler_options of tpe"),
+        ({"rungs": (30, 10)}, "numbers of examples that grow"),
+        ({"reduction": 1}, "reduction: expected 2 or more"),
+        ({"sampler": "grid"}, "an interval has too many"),
+        ({"objectives": TWO.objectives, "sampler": "gp"}, "gp is for one objective"),
+        ({"objectives": TWO.objectives, "rungs": (10,)}, "pruned by one objective"),
+    ],
+)
+def test_what_optuna_would_not_take(changes, said):
+    with pytest.raises(SpecError, match=said):
+        dataclasses.replace(PLAN, **changes).check()
+
+
+def test_a_damaged_file_is_told_in_one_line(tmp_path):
+    (tmp_path / "s.db").write_bytes(b"no database at all, but some text")
+    with pytest.raises(StoreError, match=r"s\.db: cannot be read as Optuna's studies"):
+        Searching(PLAN, tmp_path / "s.db")

@@ -1,0 +1,148 @@
+"""Whole searches through the command line: they end with the best settings, go on after a kill, and fail in one line."""
+
+import json
+import sys
+
+import pytest
+
+from openended.harness.app.hydra.search.options import TARGET
+from openended.harness.app.hydra.search.sweeper import OptunaSweeper
+from openended.harness.core import temporary_files
+from openended.harness.results.searched import read_search
+from tests.helpers import openended
+
+SMALL = ["metric=[distinct_n]", "num_examples=8", "max_new_tokens=6", "toward_human=[distinct_1]"]
+SPACE = ["decoder=nucleus,top_k", "spaces.nucleus.p=interval(0.5,1)", "spaces.top_k.k=tag(log,int(interval(2,500)))"]
+SEARCH = ["-m", "hydra/sweeper=optuna", "name=s", *SMALL, *SPACE, "trials=4"]
+
+
+def test_the_sweeper_has_the_name_that_the_configuration_says():
+    assert f"{OptunaSweeper.__module__}.{OptunaSweeper.__name__}" == TARGET
+
+
+def only_grid(folder):
+    return max(folder.glob("outputs/grids/s/*"))
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures take most of the time; the first test sees them."""
+    monkeypatch.setattr("openended.harness.report.figures.draw.draw_all", lambda *_, **__: [])
+    monkeypatch.setattr("openended.harness.report.figures.search.search_figures", lambda _: {})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("search")
+    done = openended(*SEARCH, "confirm_seeds=[5,6]", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_a_search_ends_with_the_best_setting_on_fresh_seeds(whole):
+    folder, done = whole
+    found = read_search(only_grid(folder))
+    assert [t.number for t in found.trials] == [0, 1, 2, 3]
+    assert {t.state for t in found.trials} == {"complete"}
+    best = min(found.trials, key=lambda t: t.values)
+    assert found.front()[0] == best
+    assert set(best.fresh) == {"5", "6"}
+    assert "fresh seeds" in done.stdout
+    assert best.label in done.stdout
+    assert "report     outputs/reports/s/report.html  (6 runs)" in done.stdout
+    names = {p.name for p in (only_grid(folder) / "figures").iterdir()} | {
+        p.name for p in (only_grid(folder) / "tables").iterdir()
+    }
+    assert {"search-history.png", "search-parameters.pdf", "search-best.tex", "search-trials.csv"} <= names
+
+
+def test_a_search_that_was_interrupted_goes_on_as_an_unbroken_one(whole, undrawn, tmp_path, monkeypatch):
+    told = OptunaSweeper._told
+
+    def die(self, searching, options, setting, *rest):
+        if setting[0].number == 2:
+            raise KeyboardInterrupt
+        return told(self, searching, options, setting, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OptunaSweeper, "_told", die)
+        assert openended(*SEARCH, cwd=tmp_path).returncode == 130
+    monkeypatch.setattr(temporary_files, "alive", lambda path: False)
+    again = openended(*SEARCH, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "going on with 1 trials that an interrupted search left" in again.stderr
+    one, other = (read_search(only_grid(folder)) for folder in (whole[0], tmp_path))
+    assert [(t.setting, t.values) for t in one.trials] == [(t.setting, t.values) for t in other.trials]
+    assert "(4 runs)" in again.stdout, "the report has those of before too"
+
+
+def test_small_sizes_come_first_and_most_settings_end_there(whole, undrawn, tmp_path):
+    words = [*SEARCH, "rungs=[3]", "trials=5", "reduction=2", f"outputs_dir={whole[0]}/outputs", "name=s"]
+    done = openended(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = read_search(only_grid(whole[0]))
+    assert len(found.trials) == 5
+    states = {t.number: t.state for t in found.trials}
+    assert states[0] == "complete", "the first is the best so far"
+    assert set(states.values()) == {"complete", "pruned"}
+    assert all(t.size == 3 for t in found.trials if t.state == "pruned")
+    assert f"trial {min(n for n, s in states.items() if s == 'pruned')}" in done.stderr
+
+
+def test_several_objectives_have_a_front_and_seeds_an_interval(undrawn, tmp_path):
+    words = ["-m", "hydra/sweeper=optuna", "name=s", "metric=[distinct_n]", "num_examples=8", "max_new_tokens=6"]
+    words += ["decoder.p=0.6,0.9,7", "seed=0,1", "maximize=[distinct_1]", "toward_human=[distinct_2]", "sampler=grid"]
+    done = openended(*words, cwd=tmp_path)
+    assert done.returncode == 2, "seen before anything ran"
+    assert "nucleus.p" in done.stderr
+    words = [w.replace(",7", "") for w in words]
+    done = openended(*words, "sampler=grid", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = read_search(only_grid(tmp_path))
+    assert [set(t.seeds) for t in found.trials] == [{"0", "1"}] * 2
+    for trial in found.trials:
+        assert trial.values == pytest.approx([sum(v) / 2 for v in zip(*trial.seeds.values(), strict=True)])
+    assert "95 % over seeds" in done.stdout
+    assert "Settings that no other beats" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["maximize=[mauv]"], "maximize: 'mauv' is measured by none of metric=[distinct_n]"),
+        (["maximize=[]"], "no objective"),
+        (["decoder=nucleus", "decoder.q=interval(0,1)"], "decoder: no option 'q'"),
+        (["decoder=top_k", "decoder.k=interval(2,50)"], "int(interval(2,50))"),
+        (["decoder.p=interval(0.5,3)"], "nucleus.p: expected"),
+        (["rungs=[8]"], "rungs: expected numbers below num_examples=8"),
+        (["sampler=tp"], "sampler: no 'tp'; did you mean 'tpe'"),
+        (["confirm_seeds=[0]"], "confirm_seeds: 0 is a seed of the search itself"),
+        (["trials=0"], "trials: expected a whole number of 1 or more, got 0"),
+    ],
+)
+def test_what_cannot_be_searched_is_told_before_anything_runs(words, said, tmp_path):
+    given = {word.split("=")[0] for word in words}
+    base = [w for w in ("decoder.p=interval(0.5,1)", "maximize=[distinct_1]") if w.split("=")[0] not in given]
+    base = base if "decoder" not in given else base[1:]
+    done = openended("-m", "hydra/sweeper=optuna", *SMALL[:3], *base, *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_without_optuna_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    done = openended(*SEARCH, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "openended: optuna is not installed; pip install 'openended[search]'\n"
+
+
+def test_a_plan_says_what_a_search_would_take_and_writes_nothing(whole, tmp_path):
+    done = openended(*SEARCH, "plan_only=json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["jobs"] == 4
+    assert not (tmp_path / "outputs").exists()
+    again = openended(*SEARCH, "trials=6", "plan_only=true", cwd=whole[0])
+    assert "2 of 6 settings to try by tpe" in again.stderr
+    assert "jobs       2" in again.stdout

@@ -1,0 +1,132 @@
+"""The worked example of a plug-in package, installed beside the others as any package is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra.core.config_store import ConfigStore
+
+import openended as oe
+from openended.harness.app.hydra.plugins import GROUPS
+from openended.harness.core import registry
+from tests.harness.app.test_api import HUMAN, NUCLEUS
+from tests.helpers import openended
+
+EXAMPLE = Path(__file__).parents[4] / "docs/examples/plugin"
+NAMES = {"metric": "avg_word_len", "decoder": "lower_p", "task": "poems"}
+BROKEN = """
+from dataclasses import dataclass
+from typing import ClassVar
+from openended_example.avg_word_len import AvgWordLen
+
+@dataclass(frozen=True, kw_only=True)
+class Raises(AvgWordLen):
+    name: ClassVar[str] = "raises"
+
+    def compute(self, features):
+        raise KeyError("of the plug-in")
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Where pip has put the package; no index is asked."""
+    target, source = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("source") / "plugin"
+    shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    words = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", str(target), str(source)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *words], check=True, capture_output=True)
+    broken = target / "broken-1.dist-info"
+    broken.mkdir()
+    (target / "raising.py").write_text(BROKEN)
+    (broken / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    points = "raises = raising:Raises\ngone = no_such_module:Gone\n"
+    (broken / "entry_points.txt").write_text(f"[openended.metrics]\n{points}")
+    return target
+
+
+@pytest.fixture
+def plugin(installed, monkeypatch):
+    """The package can be seen, in this test alone."""
+    monkeypatch.syspath_prepend(str(installed))
+
+    def forget():
+        registry.plugins.cache_clear()
+        registry._loaded.clear()
+
+    forget()
+    store = ConfigStore.instance().repo
+    before = {group: dict(store.get(group, {})) for group in GROUPS}
+    yield installed
+    forget()
+    for members in registry._members.values():
+        for name, cls in list(members.items()):
+            if cls.__module__.startswith(("openended_example", "raising")):
+                del members[name]
+    for group, names in before.items():
+        store[group] = names
+    for name in [name for name in sys.modules if name.startswith(("openended_example", "raising"))]:
+        del sys.modules[name]
+
+
+def test_its_names_are_listed(plugin, tmp_path):
+    done = openended("--help", cwd=tmp_path)
+    for name in NAMES.values():
+        assert name in done.stdout
+    for group, name in NAMES.items():
+        assert name in registry.members(group)
+
+
+def test_its_names_and_options_work_with_and_without_a_yaml(plugin, tmp_path):
+    assert not (EXAMPLE / "openended_example/conf/metric").exists()  # the defaults of the dataclass
+    done = openended(
+        "task=poems", "task.words=2", "decoder=lower_p", "decoder.by=0.5", "metric=[avg_word_len,distinct_n]",
+        "metric.avg_word_len.letters_only=true", "num_examples=4", "max_new_tokens=6", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Word length" in done.stdout
+    assert "lower_p p=0.9 by=0.5" in done.stdout
+    assert "ConfigStore" not in done.stderr
+    (record,) = tmp_path.glob("outputs/runs/*/*/record.json")
+    found = json.loads(record.read_text())
+    assert found["axes"]["task.words"] == 2
+    signatures = {row["metric"]: row["signature"] for row in found["results"]}
+    assert "|letters_only:yes|" in signatures["avg_word_len"]
+
+
+def test_its_mistakes_are_told_as_ours_are(plugin, tmp_path):
+    done = openended("task=poems", "decoder=lower_p", "decoder.by=2", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "lower_p.by: expected 0 or more, less than p, got 2" in done.stderr
+    done = openended("task=poem", cwd=tmp_path)
+    assert "did you mean 'poems'" in done.stderr
+
+
+def test_from_python(plugin, tmp_path):
+    found = oe.evaluate(human=HUMAN, systems={"x": NUCLEUS}, metrics=["avg_word_len"], outputs_dir=tmp_path)
+    words = " ".join(NUCLEUS).split()
+    assert found.values["x"]["avg_word_len"] == sum(map(len, words)) / len(words)
+
+
+def test_one_that_cannot_be_imported_is_left_out_and_said(plugin, caplog):
+    assert "gone" not in registry.members("metric")
+    assert "metric gone of broken is left out: ModuleNotFoundError" in caplog.text
+
+
+@pytest.mark.parametrize("grid", [False, True])
+def test_one_that_raises_is_a_dash_the_others_stand_and_the_end_is_1(plugin, tmp_path, grid):
+    words = ["task=poems", "metric=[raises,distinct_n]", "num_examples=4", "max_new_tokens=4"]
+    words = ["-m", "decoder=greedy,lower_p", *words] if grid else ["decoder=greedy", *words]
+    done = openended(*words, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "failed with KeyError: 'of the plug-in'" in done.stdout  # under the table
+    assert "metric raises" in done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if line.strip().startswith(("greedy", "lower_p"))]
+    assert len(rows) == 1 + grid
+    for row in rows:
+        assert "–" in row
+        assert any(cell.startswith(("0.", "1.")) for cell in row)

@@ -1,0 +1,79 @@
+"""Composition errors as one line, and what `-v` lets through."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from openended.harness.app.hydra.show import composing, name_lines, set_detail, show_failed, show_twins
+from openended.harness.core.errors import SpecError
+from tests.helpers import as_a_process
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("decoder=nucelus", "no decoder 'nucelus'; did you mean 'nucleus'?"),
+        ("scorer.dtpye=float16", "no option 'scorer.dtpye'; did you mean 'dtype'?"),
+        ("embedder.layr=3", "no option 'embedder.layr'; did you mean 'layer'?"),
+    ],
+)
+def test_a_misspelt_word_names_the_nearest(word, said):
+    with (
+        pytest.raises(SpecError) as caught,
+        composing(),
+        initialize_config_module("openended.conf", version_base="1.3"),
+    ):
+        compose("config", overrides=[word])
+    assert str(caught.value).startswith(said)
+
+
+def test_a_missing_value_is_named():
+    with pytest.raises(SpecError, match=r"option 'task.path' has no default: give it as task.path=…"), composing():
+        OmegaConf.to_container(OmegaConf.create({"task": {"path": "???"}}), throw_on_missing=True)
+
+
+def test_verbose_shows_ours_and_not_the_libraries(tmp_path):
+    with as_a_process(("openended",), tmp_path):
+        set_detail(verbose=False)
+        assert logging.getLogger("openended").level == logging.NOTSET
+        set_detail(verbose=True)
+        assert logging.getLogger("openended.harness.run.artifacts").isEnabledFor(logging.INFO)
+        assert not logging.getLogger("urllib3").isEnabledFor(logging.INFO)
+
+
+def test_failed_jobs_are_told_with_their_reasons(caplog):
+    jobs = [
+        {"job": "a", "state": "done"},
+        {"job": "b", "state": "running"},
+        {"job": "c", "state": "failed", "error": "e"},
+    ]
+    assert show_failed(jobs) == 2
+    assert [r.getMessage() for r in caplog.records][:2] == ["running: b: it never ended", "failed: c: e"]
+
+
+def test_jobs_that_are_one_run_are_told_with_the_reason(caplog):
+    jobs = [{"job": f"decoder={d} seed={s}", "folder": d if d == "greedy" else d + s} for d in ("greedy", "nucleus")
+            for s in "01"]  # fmt: skip
+    with caplog.at_level(logging.INFO):
+        show_twins(jobs)
+    (said,) = [r.getMessage() for r in caplog.records]
+    assert said.startswith("grid       4 jobs are 3 runs, because these are one run each: ")
+    assert said.endswith(
+        "decoder=greedy seed=0 and decoder=greedy seed=1 (the decoder draws nothing, so the seed is not read)"
+    )
+    caplog.clear()
+    show_twins(jobs[2:])
+    assert not caplog.records
+
+
+def test_the_lines_of_a_worker_name_its_job(capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler()])
+    for title in ("p=0.8", "p=0.9"):
+        name_lines(title)
+        logging.getLogger("openended.harness.run.artifacts").warning("made %d", 3)
+        logging.getLogger("openended.harness.app.hydra.job").warning("grid 1 of 2")
+    assert capsys.readouterr().err.splitlines() == ["[p=0.8] made 3", "grid 1 of 2", "[p=0.9] made 3", "grid 1 of 2"]

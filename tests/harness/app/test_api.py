@@ -1,0 +1,163 @@
+"""From Python: texts in, numbers out, by the same runs."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import openended as oe
+from openended.harness.app.evaluation import Evaluation
+from openended.harness.core.errors import DataError, SpecError
+from openended.metrics.mauve import mauve
+from openended.metrics.repetition import Repetition
+from openended.metrics.zipf import zipf_coefficient
+
+ROOT = Path(__file__).parents[3]
+WORDS = "the a cat dog sat ran on under house river red blue then it was very cold and".split()
+
+
+def texts(seed, n=24, words=18):
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, words)) for _ in range(n)]
+
+
+HUMAN, GREEDY, NUCLEUS = texts(0), ["the cat sat on it " * 4] * 20, texts(1)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    return oe.evaluate(
+        human=HUMAN, systems={"greedy": GREEDY, "nucleus": NUCLEUS}, outputs_dir=tmp_path_factory.mktemp("out")
+    )
+
+
+def test_import_alone_is_light_and_says_what_there_is():
+    code = (
+        "import sys, openended as oe\n"
+        "heavy = [m for m in ('torch', 'numpy', 'hydra', 'transformers') if m in sys.modules]\n"
+        "print(heavy, 'evaluate' in dir(oe), callable(oe.evaluate), callable(oe.metrics.zipf))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split("\n")[0] == "[] True True True"
+
+
+def test_all_texts_whole_over_words_where_there_is_no_judge(result):
+    assert set(result.values) == {"human", "greedy", "nucleus"}
+    assert result.results["greedy"]["length"].n_model == 20
+    assert result.results["nucleus"]["length"].values["length"] == 18
+    expected = zipf_coefficient([t.split() for t in NUCLEUS])
+    assert result.values["nucleus"]["zipf"] == pytest.approx(expected, rel=1e-12)
+    assert "|tokens:words|" in result.results["nucleus"]["zipf"].signature
+    assert "mauve" not in result.values["greedy"]
+    assert not result.failed
+
+
+def test_a_result_is_a_short_line_a_table_a_frame_and_a_report(result, tmp_path):
+    assert repr(result).startswith("<Evaluation: 2 systems (greedy, nucleus), 7 metrics (compression_ratio, ")
+    assert repr(result.results["greedy"]["zipf"]).startswith("<zipf: zipf=")
+    table = result.table(metrics=("zipf",))
+    assert [line.split()[0] for line in table.splitlines() if line.split()[:1] and line.split()[0] in result.values] == [
+        "human", "greedy", "nucleus",
+    ]  # fmt: skip
+    assert "20 texts beside 24 human ones" in table
+    frame = result.to_pandas()
+    assert set(frame["model_title"]) == {"", "greedy", "nucleus"}
+    report = result.report(tmp_path / "report", figures=False)
+    assert (tmp_path / "report/report.html").is_file()
+    assert [t.name for t in report.tables] == ["default"]
+    assert isinstance(result, Evaluation)
+
+
+def test_a_metric_is_called_with_texts(tmp_path):
+    found = oe.metrics.zipf(model_texts=NUCLEUS, unit="words", outputs_dir=tmp_path)
+    assert found.values["zipf"] == pytest.approx(zipf_coefficient([t.split() for t in NUCLEUS]), rel=1e-12)
+    with pytest.raises(SpecError, match="mauve compares two sides: give human_texts"):
+        oe.metrics.mauve(model_texts=NUCLEUS, outputs_dir=tmp_path)
+    with pytest.raises(SpecError, match="no option 'untis'; did you mean 'unit'"):
+        oe.metrics.zipf(model_texts=NUCLEUS, untis="words", outputs_dir=tmp_path)
+
+
+def test_the_modules_of_metrics_keep_their_functions():
+    assert oe.metrics.mauve.mauve is mauve
+    assert "mauve" in dir(oe.metrics)
+    with pytest.raises(AttributeError, match="no attribute 'mauv'"):
+        _ = oe.metrics.mauv
+
+
+def test_a_judge_scores_and_embeds(tmp_path):
+    result = oe.evaluate(
+        human=HUMAN, systems={"one": NUCLEUS}, metrics=["gen_ppl", "mauve", "zipf"], judge="docs-s", outputs_dir=tmp_path,
+        max_new_tokens=16, num_examples=12,
+    )  # fmt: skip
+    values = result.values["one"]
+    assert values["gen_ppl"] > 1
+    assert 0 < values["mauve"] <= 1
+    signature = result.results["one"]["gen_ppl"].signature
+    assert "scorer:docs-s@" in signature
+    assert "length:16" in signature
+    assert "n:12" in signature
+    assert "tokens:words" not in result.results["one"]["zipf"].signature  # the scorer has tokens
+
+
+def test_vectors_of_ones_own_stand_in_for_an_embedder(tmp_path):
+    rng = np.random.default_rng(0)
+    human, model = rng.normal(size=(24, 5)).astype(np.float32), rng.normal(size=(20, 5)).astype(np.float32)
+    given = {"human": human, "greedy": model}
+    found = oe.evaluate(
+        human=HUMAN, systems={"greedy": GREEDY}, metrics="frechet", features=given, outputs_dir=tmp_path
+    )
+    from openended.metrics.frechet import frechet_distance
+
+    assert found.values["greedy"]["frechet"] == pytest.approx(frechet_distance(human=human, model=model), rel=1e-9)
+    with pytest.raises(DataError, match="20 rows for 24 texts"):
+        oe.evaluate(
+            human=HUMAN, systems={"greedy": GREEDY}, metrics="frechet", features={**given, "human": model},
+            outputs_dir=tmp_path,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"systems": {}}, "expected at least one"),
+        ({"metrics": ["mauv"]}, "no metric 'mauv'; did you mean 'mauve'"),
+        ({"human": ["a", 3]}, "expected text at place 1, got int"),
+        ({"features": {"human": np.zeros((2, 2))}}, "missing x"),
+        ({"num_examples": 0}, "expected 1 or more, or all"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, words, message):
+    with pytest.raises(SpecError, match=message) as caught:
+        oe.evaluate(**{"human": ["a b"], "systems": {"x": ["a b"]}, "outputs_dir": tmp_path, **words})
+    assert "\n" not in str(caught.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken(Repetition):
+    name: ClassVar[str] = "broken"
+
+    def compute(self, features):
+        raise ZeroDivisionError("by nothing")
+
+
+def test_a_metric_that_raises_has_no_value_and_the_others_stand(tmp_path):
+    found = oe.evaluate(
+        human=HUMAN, systems={"x": NUCLEUS}, metrics=[Broken(unit="words"), "zipf"], outputs_dir=tmp_path
+    )
+    assert found.failed == ("metric broken failed with ZeroDivisionError: by nothing",)
+    assert math.isnan(found.values["x"]["broken"])
+    assert found.results["x"]["broken"].status == "failed"
+    assert math.isfinite(found.values["x"]["zipf"])
+    assert "failed with ZeroDivisionError: by nothing" in found.table()
+    # Nothing of it is kept: with its code mended, the same call computes it.
+    assert not [
+        p for p in tmp_path.glob("store/measure/*/*/result.json") if json.loads(p.read_text())["metric"] == "broken"
+    ]

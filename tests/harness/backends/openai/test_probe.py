@@ -1,0 +1,173 @@
+"""Every fault of a server is found, and it is said by which check; an honest one is never suspected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openended.harness.backends.openai import binomial
+from openended.harness.backends.openai.backend import ServerBackend
+from openended.harness.backends.openai.probe import Probe, ProbeReport
+from openended.harness.backends.openai.probe_prompts import BEGINNINGS
+from openended.harness.backends.openai.replies import Token
+from openended.harness.backends.openai.requests import Ask
+from openended.harness.backends.openai.session import Exchange
+from openended.harness.backends.openai.spec import ServerSpec
+from openended.harness.decoders.base import Decoder
+from openended.harness.decoders.sampling import Ancestral, Greedy, MinP, Nucleus, Temperature, TopK
+from tests.harness.backends.openai.fake import ID, Fake, Fault, within
+
+
+def spec_of(**options: Any) -> ServerSpec:
+    return ServerSpec(**{"path": ID, "base_url": "http://fake", "tokenizer": f"bundled:{ID}", "retries": 0} | options)
+
+
+class Direct(Exchange):
+    """Draws in one go from what the server draws from."""
+
+    fake: Fake
+
+    async def draw(self, ask: Ask, count: int, seed: Callable[[int], int]) -> list[Token]:
+        below = self.fake.known(list(ask.ids), self.speech.body(ask), 0)[2]
+        if below is None:
+            return await super().draw(ask, count, seed)
+        found = np.searchsorted(below, np.random.default_rng(seed(0)).random(count), side="right")
+        return [int(i) for i in np.minimum(found, len(below) - 1)]
+
+
+def probe(
+    fake: Fake,
+    decoder: Decoder | None,
+    work: Callable[[Probe], Any] | None = None,
+    *,
+    direct: bool = True,
+    **options: Any,
+) -> ProbeReport:
+    """Probe a fake server; `work` in place of all checks."""
+    backend = ServerBackend(spec_of(**options), transport=within(fake))
+    kind = Direct if direct else Exchange
+
+    async def main() -> ProbeReport:
+        async with backend.client() as client:
+            server = kind(client, backend.speech, [0], backend.tokenizer)
+            server.fake = fake  # type: ignore[attr-defined]
+            made = Probe(server, backend.tokenizer, backend.vocab_size, decoder, 512)
+            await (made.run() if work is None else work(made))
+            return made.report
+
+    return asyncio.run(main())
+
+
+FOUND_BY = [
+    (Fault(top_k=40), Ancestral(), "hidden sampling parameters"),
+    (Fault(top_p=0.95), Ancestral(), "hidden sampling parameters"),
+    (Fault(min_p=0.05), Nucleus(), "hidden sampling parameters"),
+    (Fault(temperature=0.8), Ancestral(), "hidden sampling parameters"),
+    (Fault(penalty=1.1), Ancestral(), "hidden sampling parameters"),
+    (Fault(penalty=1.1), Greedy(), "hidden sampling parameters"),
+    (Fault(processed=True), Ancestral(), "raw log-probabilities"),
+    (Fault(temperature=0.8, processed=True), Ancestral(), "raw log-probabilities"),
+    (Fault(no_seed=True), Ancestral(), "seeds"),
+    (Fault(bos=True), Ancestral(), "prompt"),
+    (Fault(cut_prompt=20), Ancestral(), "prompt"),
+    (Fault(one_more=True), Ancestral(), "prompt"),
+    (Fault(no_echo=True), None, "echo"),
+    (Fault(bos=True), None, "prompt"),
+    (Fault(processed=True), None, "echo"),
+    (Fault(ignores="top_p"), Nucleus(), "draws of nucleus p=0.95"),
+    (Fault(ignores="top_k"), TopK(k=10), "draws of top_k k=10"),
+    (Fault(ignores="top_k"), TopK(k=40), "draws of top_k k=40"),
+    (Fault(ignores="min_p"), MinP(), "draws of min_p p=0.1"),
+    (Fault(ignores="temperature"), Temperature(temperature=0.7), "draws of temperature=0.7"),
+    (Fault(ignores="temperature"), Greedy(), "the most probable token"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fault", "decoder", "check"), FOUND_BY, ids=[f"{n}-{by}" for n, (_, _, by) in enumerate(FOUND_BY)]
+)
+def test_every_fault_is_found_by_a_check(fault, decoder, check):
+    fake = Fake(fault)
+    direct = not (fault.no_seed or fault.ignores)
+    faults = probe(fake, decoder, direct=direct).faults
+    assert check in [said.partition(":")[0] for said in faults], faults
+
+
+HONEST = [
+    Ancestral(),
+    Nucleus(),
+    Nucleus(p=0.3),
+    TopK(),
+    TopK(k=5),
+    MinP(),
+    Temperature(temperature=0.7),
+    Greedy(),
+    None,
+]
+
+
+@pytest.mark.parametrize("decoder", HONEST, ids=lambda d: d.title if d else "scores")
+def test_an_honest_server_passes_every_check(decoder):
+    report = probe(Fake(), decoder, direct=decoder is None or decoder.name != "nucleus")
+    assert report.faults == []
+    assert report.unseen == []
+    assert "1e-06" in report.line()
+
+
+def test_two_hundred_probes_of_an_honest_server_raise_no_alarm():
+    """Each with draws of its own; what does not depend on the draws is checked above."""
+
+    async def work(made: Probe) -> None:
+        await made.prompts.look()
+        for salt in range(200):
+            made.prompts.salt = salt
+            for check in (made._hidden, made._of_decoder):
+                await made._check("", check)
+
+    assert probe(Fake(), Nucleus(), work).faults == []
+
+
+def test_the_rate_of_false_alarms_is_at_most_what_is_stated(monkeypatch):
+    """At a rate that can be counted: twenty tests of one probe, together 5 %."""
+    monkeypatch.setattr(binomial, "FALSE_ALARMS", 0.05)
+    monkeypatch.setattr(binomial, "TESTS", 20)
+    monkeypatch.setattr(binomial, "NOISE", 0.0)
+    rng = np.random.default_rng(0)
+    q = np.sort(rng.dirichlet(np.full(200, 0.3)))[::-1]
+    alarms = sum(
+        binomial.strangest(range(20), q[:20], np.searchsorted(np.cumsum(q), rng.random(512)).tolist()) is not None
+        for _ in range(400)
+    )
+    assert alarms <= 0.05 * 400
+
+
+def test_draws_without_ids_and_without_copies_are_told_by_listings():
+    for fault in (Fault(no_ids=True), Fault(no_copies=True)):
+        fake = Fake(fault)
+        report = probe(fake, Ancestral(), both, direct=False)
+        assert report.faults == []
+        assert report.passed == ["hidden"]
+
+
+async def both(made: Probe) -> None:
+    await made.prompts.look()
+    made.prompts.chosen = lambda: [(BEGINNINGS[1], 40)]  # type: ignore[method-assign]
+    await made._check("hidden", made._hidden)
+
+
+def test_a_chat_endpoint_is_probed_by_its_own_lists():
+    assert probe(Fake(), Ancestral(), direct=False, chat=True).faults == []
+    said = probe(Fake(Fault(top_k=40)), Ancestral(), direct=False, chat=True).faults
+    assert said[0].startswith("hidden sampling parameters")
+
+
+def test_a_server_that_lists_nothing_must_give_more_than_fifty_different_tokens():
+    """The trap of transformers' server: a top-k of 50 from generation_config, or no draw at all."""
+    options = {"dialect": "tgi", "seeded": False}
+    assert probe(Fake(), Ancestral(), direct=False, **options).faults == []
+    said = probe(Fake(Fault(top_k=50)), Ancestral(), direct=False, **options).faults
+    assert "50 different tokens in 192 draws" in said[0] or "different tokens in 192 draws" in said[0]

@@ -1,0 +1,287 @@
+"""Ray's actors: the same bytes as one process, whoever does the work and whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from openended.harness.backends.ray import cluster as engine
+from openended.harness.backends.ray.backend import spread
+from openended.harness.backends.ray.cluster import Cluster, _shares
+from openended.harness.core.errors import DataError, MissingExtra, SpecError
+from openended.harness.core.runtime import Runtime
+from openended.harness.decoders.base import Prompt
+from openended.harness.decoders.sampling import Nucleus
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.spec import bundled_models
+from openended.harness.run.part_files import Parts
+from openended.harness.run.pipeline import run
+from openended.harness.run.session import Session
+from openended.harness.storage.store import Store
+from tests.harness.run.small import ONE_MODEL, settings
+from tests.helpers import ROOT, ragged
+
+pytest.importorskip("ray", reason="Ray is not installed (extra `ray`)")
+pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+KILLS = pytest.mark.skipif("OPENENDED_KILL_TESTS" not in os.environ, reason="set OPENENDED_KILL_TESTS=1 to run it")
+WORDS = (*ONE_MODEL, "decoder=ancestral", "metric=[gen_ppl,frechet,sparsemax_score]", "runtime.progress=false",
+         "runtime.device=cpu", "runtime.threads=1", "runtime.batch_size=2")  # fmt: skip
+
+
+def stored(folder: Path) -> dict[str, bytes]:
+    files = [p for p in (folder / "out" / "store").glob("*/*/*/*") if p.is_file() and p.name != "manifest.json"]
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one process leaves."""
+    folder = tmp_path_factory.mktemp("local")
+    chosen = settings(folder, *WORDS)
+    run(chosen, Session(Store(chosen.outputs_dir / "store")))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    """Three workers, on a cluster of this test's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "_STORE", 80 << 20)
+        patch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # a cluster that somebody named is not the one of this machine alone
+        ray = engine.join(None, "runtime.ray_address", cpus=3)
+    yield Session(Store(Path(os.devnull)))
+    ray.shutdown()
+
+
+def cluster_of(session: Session) -> Cluster:
+    assert session._workers is not None
+    return session._workers[1]
+
+
+def test_a_run_leaves_the_bytes_of_one_process(local, session, tmp_path):
+    chosen = settings(tmp_path, *WORDS, "runtime.engine=ray", "runtime.workers=3", f"task.path={local / 'own.jsonl'}")
+    session.store = Store(chosen.outputs_dir / "store")
+    run(chosen, session)
+    assert stored(tmp_path) == stored(local)
+    assert session.loads == ["docs-s by 3 workers"]
+    assert cluster_of(session).count == 3
+
+
+PROMPTS = [Prompt(f"t/{i:02d}", 0, tuple(range(5, 9 + i % 3))) for i in range(12)]
+BEFORE = ragged([prompt.token_ids for prompt in PROMPTS])
+AFTER = ragged([range(7, 12 + i) for i in range(12)])
+
+
+def generated(lm, then=None) -> list:
+    made: list = []
+    options = {"seed": 1, "max_new_tokens": 8, "batch_size": 1}
+    lm.generate(PROMPTS, Nucleus(p=0.9), emit=made.extend, advance=then, **options)
+    return sorted(made, key=lambda g: g.example_id)
+
+
+def featurized(lm, then=None) -> list[bytes]:
+    (vectors, _), nll = lm.states_and_score(
+        BEFORE, AFTER, EmbedderSpec(path="bundled:docs-s"), include_prompt=True, batch_size=2, advance=then
+    )
+    return [vectors.tobytes(), nll.values.tobytes()]
+
+
+def teacher_forced(lm, then=None) -> list[bytes]:
+    (stats,) = lm.next_token(BEFORE, AFTER, [Nucleus(p=0.9)], batch_size=2, advance=then)
+    return [getattr(stats, name).tobytes() for name in ("gold_prob", "sum_sq", "support", "argmax")]
+
+
+def test_any_number_of_workers_and_one_killed_in_the_middle(session, caplog):
+    """All with the workers of the test before: to start one is what takes long."""
+    cluster = cluster_of(session)
+    here, there = settings_model().load(), spread(cluster, settings_model())
+    tasks = {"generate": generated, "forward": featurized, "next_token": teacher_forced}
+    want = {name: task(here) for name, task in tasks.items()}
+    cluster.pool.wait(3)
+    resting = [cluster.pool.idle.popleft(), cluster.pool.idle.popleft()]
+    for number in (1, 2):
+        cluster.count = number
+        assert {name: task(there) for name, task in tasks.items()} == want, number
+        cluster.pool.idle.append(resting.pop())
+    cluster.count = 3
+    for name in ("forward", "generate"):
+        cluster.pool.wait(3)
+        killed: list[int] = []
+
+        def kill_one(_: object, killed: list[int] = killed) -> None:
+            busy = set(range(3)) - set(cluster.pool.idle) - set(cluster.pool.coming.values())
+            if not killed and busy:
+                killed.append(busy.pop())
+                engine.load_ray().kill(cluster.pool.actors[killed[0]], no_restart=False)
+
+        with caplog.at_level(logging.WARNING):
+            assert tasks[name](there, kill_one) == want[name]
+        assert [r.message for r in caplog.records if f"worker {killed[0]} died while it did {name}" in r.message]
+
+
+def test_a_driver_that_is_interrupted_goes_on_from_its_parts(local, session, tmp_path, monkeypatch, caplog):
+    chosen = settings(
+        tmp_path, *WORDS, "runtime.workers=3", "runtime.flush_seconds=0", f"task.path={local / 'own.jsonl'}"
+    )
+    session.store, add = Store(chosen.outputs_dir / "store"), Parts.add
+
+    def add_and_end(parts: Parts, rows: list) -> None:
+        add(parts, rows)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Parts, "add", add_and_end)
+    with pytest.raises(KeyboardInterrupt):
+        run(chosen, session)
+    monkeypatch.undo()
+    with caplog.at_level(logging.INFO):
+        run(chosen, session)
+    assert "going on after" in caplog.text
+    assert stored(tmp_path) == stored(local)
+
+
+def test_what_a_worker_refuses_is_told_as_if_it_were_here(session):
+    cluster = cluster_of(session)
+    lm = spread(cluster, settings_model())
+    with pytest.raises(SpecError, match="max_new_tokens"):
+        lm.generate([Prompt("a", 0, (5,))], Nucleus(p=0.9), seed=0, max_new_tokens=5000, batch_size=1, emit=print)
+    with pytest.raises(AttributeError, match="no_such_task"):
+        list(cluster.map("no_such_task", [()]))
+    assert len(list(cluster.map("outline", [(lm.source,)] * 2))) == 2, "it goes on after both"
+
+
+def test_a_chunk_that_ends_its_worker_again_and_again_is_to_blame(session, monkeypatch):
+    cluster = cluster_of(session)
+    monkeypatch.setattr(engine, "DEATHS", 1)
+    monkeypatch.setattr(cluster.pool, "_deaths", 1)
+    cluster.pool.wait(2)
+    lm = spread(cluster, settings_model())
+
+    def kill_all(_: object) -> None:
+        for who in set(range(3)) - set(cluster.pool.idle) - set(cluster.pool.coming.values()):
+            engine.load_ray().kill(cluster.pool.actors[who], no_restart=True)
+
+    prompts = [Prompt(f"t/{i}", 0, (5,)) for i in range(12)]
+    with pytest.raises(DataError, match=r"chunk \d+ of 12 ended its worker 1 times while it did generate"):
+        lm.generate(prompts, Nucleus(p=0.9), seed=0, max_new_tokens=30, batch_size=1, emit=kill_all)
+
+
+def settings_model():
+    from openended.harness.models.spec import ModelSpec
+
+    return ModelSpec(path="bundled:docs-s")
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes", "want"),
+    [
+        ({}, [{"CPU": 8.0}], (0, 1, 8)),
+        ({"workers": 2}, [{"CPU": 8.0}], (0, 2, 4)),
+        ({"workers": 3}, [{"CPU": 8.0}, {"CPU": 8.0}], (0, 3, 4)),  # five each would leave no room for the third
+        ({"workers": 2, "threads": 1}, [{"CPU": 8.0}], (0, 2, 1)),
+        ({"workers": 9}, [{"CPU": 2.0}], (0, 9, 1)),
+        ({}, [{"CPU": 8.0}, {"CPU": 8.0}], (0, 2, 8)),
+        ({}, [{"CPU": 8.0, "GPU": 4.0}, {"CPU": 8.0, "GPU": 2.0}], (1, 6, 1)),
+        ({"gpus_per_worker": 0.5}, [{"CPU": 8.0, "GPU": 1.0}], (0.5, 2, 1)),
+        ({"gpus_per_worker": 0.2}, [{"CPU": 8.0, "GPU": 1.0}], (0.2, 5, 1)),
+        ({"gpus_per_worker": 0.6}, [{"CPU": 8.0, "GPU": 2.0}], (0.6, 2, 1)),  # no part of a GPU spans two
+        ({"gpus_per_worker": 2.0}, [{"CPU": 8.0, "GPU": 3.0}, {"CPU": 8.0, "GPU": 2.0}], (2, 2, 1)),
+        ({"device": "cpu"}, [{"CPU": 8.0, "GPU": 4.0}], (0, 1, 8)),
+        ({"gpus_per_worker": 0.0}, [{"CPU": 8.0, "GPU": 4.0}], (0, 1, 8)),
+    ],
+)
+def test_what_each_worker_gets(options, nodes, want):
+    assert _shares(Runtime(engine="ray", **options), nodes) == want
+
+
+@pytest.mark.parametrize(
+    ("count", "needs", "room"),
+    [(2, {"CPU": 1, "GPU": 1.0}, 2), (8, {"CPU": 1, "GPU": 1.0}, 3), (8, {"CPU": 1, "GPU": 0.5}, 6), (4, {"CPU": 4, "GPU": 0.0}, 3)],
+)  # fmt: skip
+def test_more_workers_than_the_cluster_has_room_for_are_told(count, needs, room, caplog):
+    engine.say_room([{"CPU": 8.0, "GPU": 2.0}, {"CPU": 4.0, "GPU": 1.0}, {}], count, needs)
+    said = f"room for {room} of {count} workers now" in caplog.text
+    assert said == (room < count)
+
+
+def test_gpus_that_are_not_there():
+    with pytest.raises(SpecError, match="expected at most the cluster's 0 GPUs, got 1"):
+        _shares(Runtime(engine="ray", gpus_per_worker=1.0), [{"CPU": 2.0}])
+    with pytest.raises(SpecError, match=r"set runtime\.gpus_per_worker=1"):
+        _shares(Runtime(engine="ray", device="cuda"), [{"CPU": 2.0}])
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("workers", 0), ("gpus_per_worker", 1.5), ("gpus_per_worker", -1.0), ("device", "cuda:1"),
+     ("ray_address", "ray://host:1"), ("ray_address", "host")],
+)  # fmt: skip
+def test_options_that_are_none(option, value):
+    with pytest.raises(SpecError, match=rf"runtime\.{option}: expected"):
+        Runtime(engine="ray", **{option: value})
+
+
+@pytest.mark.parametrize("given", [{"workers": 8}, {"gpus_per_worker": 0.5}, {"ray_address": "auto"}])
+def test_an_option_about_workers_asks_for_them(given):
+    (option,) = given
+    assert Runtime(**given).spread
+    assert Runtime(engine="ray").spread
+    assert not Runtime().spread
+    with pytest.raises(SpecError, match=rf"runtime\.{option}: expected null with engine=local"):
+        Runtime(engine="local", **given)
+
+
+def test_without_ray_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"ray is not installed; pip install 'openended\[ray\]'"):
+        engine.load_ray()
+    monkeypatch.setattr("openended.harness.run.settings.find_spec", lambda _: None)
+    for asked in ({"engine": "ray"}, {"workers": 8}):
+        with pytest.raises(MissingExtra, match=r"pip install 'openended\[ray\]'"):
+            Runtime(**asked)
+    Runtime()
+
+
+def test_ray_is_imported_only_when_asked_for():
+    code = (
+        "import sys; from openended.harness.run import pipeline, session; from openended.harness.backends.ray import spread; "
+        "from openended.harness.app.hydra import ray_launcher; import hydra_plugins.openended; print('ray' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "False"
+
+
+@KILLS
+def test_a_driver_that_is_killed_goes_on_from_its_parts(tmp_path, local):
+    """SIGKILL: the workers end too, and the same command finds the texts that were finished."""
+    words = ["decoder=ancestral", "num_examples=60", "max_new_tokens=100", "metric=[distinct_n]", "runtime.threads=1"]
+    many = ["runtime.engine=ray", "runtime.workers=2", "runtime.batch_size=1", "runtime.flush_seconds=0"]
+    command = [sys.executable, "-m", "openended", "-v", *words]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    first = subprocess.Popen(
+        [*command, *many, "outputs_dir=there"],
+        cwd=tmp_path,
+        env=env,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + 120
+    while not list(tmp_path.glob("there/store/generate/*/*/part-*")) and time.monotonic() < until:
+        time.sleep(0.2)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert list(tmp_path.glob("there/store/generate/*/*/part-*"))
+    again = subprocess.run(
+        [*command, *many, "outputs_dir=there"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    assert "going on after" in again.stderr
+    subprocess.run([*command, "outputs_dir=here"], cwd=tmp_path, env=env, capture_output=True, check=True)
+    (there,), (here,) = (list(tmp_path.glob(f"{name}/store/generate/*/*/data.arrow")) for name in ("there", "here"))
+    assert there.read_bytes() == here.read_bytes()

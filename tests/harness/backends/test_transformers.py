@@ -1,0 +1,93 @@
+"""The backend in this process: it does what the functions do, through the Protocol."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from openended.harness.backends.transformers import TransformersBackend
+from openended.harness.core.errors import SpecError
+from openended.harness.core.runtime import Runtime
+from openended.harness.core.types import Generation, Ragged
+from openended.harness.decoders.sampling import Nucleus
+from openended.harness.generation.contrastive import ContrastiveDecoding
+from openended.harness.generation.generate import Prompt
+from openended.harness.generation.teacher_forcing import next_token_stats
+from openended.harness.models.backend import Ability, Backend, BackendSpec
+from openended.harness.models.embedder import EmbedderSpec, embed
+from openended.harness.models.score import token_nll
+from openended.harness.models.spec import ModelSpec
+from openended.harness.run.session import Session
+from openended.harness.storage.store import Store
+from tests.helpers import ragged, tiny_model
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory) -> ModelSpec:
+    return ModelSpec(path=str(tiny_model(tmp_path_factory.mktemp("models") / "tiny")))
+
+
+@pytest.fixture(scope="module")
+def backend(spec) -> TransformersBackend:
+    made = spec.load()
+    assert isinstance(made, TransformersBackend)
+    as_protocol: Backend = made
+    assert as_protocol.tokenizer is made.tokenizer
+    return made
+
+
+ROWS: tuple[Ragged, Ragged] = ragged([[5, 9], [7]]), ragged([[3, 4, 8], [2, 6]])
+
+
+def test_scores_states_and_q_are_those_of_the_functions(spec, backend):
+    embedder = EmbedderSpec(path=spec.path)
+    nll = backend.score(*ROWS, batch_size=2)
+    assert np.array_equal(nll.values, token_nll(backend, *ROWS, batch_size=2).values)
+    vectors = backend.states(*ROWS, embedder, batch_size=2)[None].vectors
+    assert np.array_equal(vectors, embed(backend, embedder, *ROWS, batch_size=2).vectors)
+    both, losses = backend.states_and_score(*ROWS, embedder, batch_size=2)
+    np.testing.assert_allclose(both.vectors, vectors, atol=1e-6)
+    np.testing.assert_allclose(losses.values, nll.values, atol=1e-6)
+    several = dataclasses.replace(embedder, lengths=(2, 4), max_length=4)
+    assert set(backend.states(*ROWS, several, batch_size=2)) == {2, 4}
+    (stats,) = backend.next_token(*ROWS, [Nucleus()], batch_size=2)
+    assert np.array_equal(stats.gold_prob, next_token_stats(backend, [Nucleus()], *ROWS, batch_size=2)[0].gold_prob)
+
+
+def generated(backend: TransformersBackend, decoder: ContrastiveDecoding, **options: object) -> list[Generation]:
+    made: list[Generation] = []
+    backend.generate(
+        [Prompt("a", 0, (5, 9))], decoder, seed=0, max_new_tokens=5, batch_size=1, emit=made.extend, **options
+    )
+    return made
+
+
+def test_the_amateur_loads_through_the_session(spec, tmp_path):
+    session, runtime = Session(Store(tmp_path)), Runtime(device="cpu")
+    decoder = ContrastiveDecoding(amateur={"path": spec.path})
+    lm, companions = session.model(spec, runtime), session.companions(decoder, runtime)
+    assert companions == {"amateur": lm}  # the same weights: loaded once
+    assert session.loads == [spec.title]
+    assert len(generated(lm, decoder, companions=companions)) == 1
+    assert set(decoder.inputs()) == {"amateur"}
+    with pytest.raises(SpecError, match="needs its amateur loaded"):
+        generated(lm, decoder)
+    other = dataclasses.replace(lm, vocab_size=lm.vocab_size + 1)
+    with pytest.raises(SpecError, match=r"amateur: tiny has 258 logits, the expert 257"):
+        generated(lm, decoder, companions={"amateur": other})
+
+
+def test_what_a_backend_cannot_do_it_says_while_planning(spec):
+    class Server(BackendSpec):
+        name: ClassVar[str] = "server"
+        abilities: ClassVar[frozenset[Ability]] = frozenset({"generate"})
+        title: ClassVar[str] = "far"  # type: ignore[assignment]
+
+    Server().demand("generate")
+    with pytest.raises(SpecError, match="model far: the backend server cannot do next_token"):
+        Server().demand("next_token")
+    for ability in ("generate", "score", "next_token", "states"):
+        spec.demand(ability)

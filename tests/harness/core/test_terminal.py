@@ -1,0 +1,92 @@
+"""Where the output goes: a pipe that closes, a full disk, nothing at all, a terminal that must not be steered."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
+SPEAK = (
+    "import sys, logging\n"
+    "from openended.harness import terminal\n"
+    "terminal.start()\n"
+    "logging.warning('a line \\x1b[31m of the log')\n"
+    "for i in range(20000): print(f'line {i} \\u2248')\n"
+    "logging.warning('the end')\n"
+)
+
+
+def run(code: str, redirect: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", f'"$0" -c "$1" {redirect}', sys.executable, code],
+        env=ENV | env, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def test_a_log_line_steers_no_terminal():
+    done = run(SPEAK)
+    assert done.returncode == 0
+    assert r"a line \x1b[31m of the log" in done.stderr
+    assert "\x1b" not in done.stderr
+    assert done.stdout.count("\n") == 20000
+
+
+@pytest.mark.parametrize(
+    ("redirect", "code", "said"),
+    [
+        (">&-", 0, "the end"),
+        ("2>&-", 0, ""),
+        (">&- 2>&-", 0, ""),
+        ("<&- >&- 2>&-", 0, ""),
+        (">/dev/full", 2, "cannot write to standard output: No space left on device"),
+        ("2>/dev/full", 0, ""),
+        (">/dev/full 2>/dev/full", 2, ""),
+        ("| head -1; exit ${PIPESTATUS[0]}", 141, ""),
+    ],
+)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_output_that_goes_nowhere_ends_cleanly(redirect, code, said):
+    done = run(SPEAK, redirect)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("env", [{"LC_ALL": "C", "PYTHONIOENCODING": "ascii"}, {"PYTHONUTF8": "0", "LC_ALL": "POSIX"}])
+def test_an_output_of_ascii_alone_is_no_error(env):
+    done = run(SPEAK, **env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("line 0 ")
+
+
+def test_a_closed_descriptor_is_not_given_to_the_next_file(tmp_path):
+    code = (
+        "from openended.harness import terminal\nterminal.start()\n"
+        f"handle = open({str(tmp_path / 'data')!r}, 'w')\nprint('astray')\nhandle.write('mine')\nhandle.close()\n"
+    )
+    assert run(code, ">&-").returncode == 0
+    assert (tmp_path / "data").read_text() == "mine"
+
+
+def test_sigterm_says_what_ctrl_c_says():
+    code = (
+        "import sys, time\nfrom openended.harness import exitcodes, terminal\nterminal.start()\n"
+        "def work():\n    print('ready', flush=True)\n    time.sleep(600)\n"
+        "sys.exit(exitcodes.code_of('it', work, kept='everything is kept'))\n"
+    )
+    for number, expected in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        with subprocess.Popen(
+            [sys.executable, "-c", code], env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(number)
+            _, said = process.communicate(timeout=60)
+        assert process.returncode == expected
+        assert said == "\nit: interrupted; everything is kept\n"

@@ -1,0 +1,392 @@
+"""Q against transformers' own warpers, the laws it must keep, and its boundary cases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from openended.harness.core.errors import SpecError
+from openended.harness.decoders.dry import Dry
+from openended.harness.decoders.mirostat import Mirostat
+from openended.harness.decoders.penalties import ban_ngrams, penalise, repetition_penalty
+from openended.harness.decoders.q import dense, draw
+from openended.harness.decoders.sampling import (
+    Ancestral,
+    Entmax,
+    Epsilon,
+    Eta,
+    Greedy,
+    MinP,
+    Nucleus,
+    Temperature,
+    TopH,
+    TopK,
+    TopNSigma,
+    Typical,
+)  # fmt: skip
+from openended.harness.decoders.shape import MinK, PLess, Xtc
+from openended.harness.decoders.sorted_logits import descending, look
+
+
+def warper(name: str, *args: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    import transformers.generation.logits_process as theirs
+
+    made = getattr(theirs, name)(*args)
+    return lambda scores: made(None, scores)
+
+
+def softmax(scores: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(scores.double(), -1)
+
+
+@st.composite
+def logits(draw_: Any, vocab_size: int = 40, rows: int = 3) -> torch.Tensor:
+    """Random rows; about half have ties, because values come from a coarse grid."""
+    generator = torch.Generator().manual_seed(draw_(st.integers(0, 2**31)))
+    made = torch.randn(rows, vocab_size, generator=generator) * draw_(st.sampled_from([0.1, 1.0, 3.0, 8.0]))
+    return made.mul(2).round().div(2) if draw_(st.booleans()) else made
+
+
+def near_boundary(q: torch.Tensor, edge: torch.Tensor | float, margin: float = 1e-5) -> torch.Tensor:
+    """Rows in which a quantity that is compared with an edge comes within rounding of it."""
+    return ((q - edge).abs() < margin).any(-1)
+
+
+PARITY = [
+    (Temperature(temperature=0.7), [("TemperatureLogitsWarper", 0.7)]),
+    (TopK(k=5), [("TopKLogitsWarper", 5)]),
+    (TopK(k=100), [("TopKLogitsWarper", 100)]),
+    (MinP(p=0.2), [("MinPLogitsWarper", 0.2)]),
+    (Epsilon(eps=0.02), [("EpsilonLogitsWarper", 0.02)]),
+    (Eta(eps=0.03), [("EtaLogitsWarper", 0.03)]),
+    (TopH(h=0.4, candidates=40), [("TopHLogitsWarper", 0.4)]),
+    (TopK(k=5, temperature=2.0), [("TemperatureLogitsWarper", 2.0), ("TopKLogitsWarper", 5)]),
+    (Epsilon(eps=0.02, temperature=0.5), [("TemperatureLogitsWarper", 0.5), ("EpsilonLogitsWarper", 0.02)]),
+]
+
+
+def edge_rows(decoder: Any, rows: torch.Tensor) -> torch.Tensor:
+    """Rows that float32 may decide either way: left out of the comparison with float32 warpers."""
+    hot = rows / decoder.heat()[0] if decoder.heat()[1] else rows
+    p = softmax(hot)
+    view = look(hot, None)
+    if isinstance(decoder, Nucleus):
+        return near_boundary(view.above, decoder.p)
+    if isinstance(decoder, Typical):
+        deviation = (view.surprisal - view.entropy()).abs().sort(-1)
+        cumulative = view.p.gather(1, deviation.indices).cumsum(-1)
+        ties = (deviation.values.diff(dim=-1) < 1e-5).any(-1)
+        return near_boundary(cumulative, decoder.mass) | ties
+    if isinstance(decoder, Epsilon):
+        return near_boundary(p, decoder.eps, 1e-7)
+    if isinstance(decoder, Eta):
+        edge = torch.minimum(torch.tensor(decoder.eps), math.sqrt(decoder.eps) * (-view.entropy()).exp())
+        return near_boundary(p / edge, 1.0)
+    if isinstance(decoder, MinP):
+        return near_boundary(p / p.amax(-1, keepdim=True), decoder.p)
+    if isinstance(decoder, TopH):
+        log_p = torch.log_softmax(view.z, -1)
+        terms = -log_p.exp() * log_p
+        return near_boundary(terms.cumsum(-1), terms.sum(-1, keepdim=True) * decoder.h)
+    return torch.zeros(len(rows), dtype=torch.bool)
+
+
+def compare(decoder: Any, theirs: Any, rows: torch.Tensor, *, by_position: bool = False) -> None:
+    kept = ~edge_rows(decoder, rows)
+    scores = rows
+    for name, *args in theirs:
+        scores = warper(name, *args)(scores)
+    ours, want = dense(decoder, rows)[kept], softmax(scores)[kept]
+    if by_position:  # of equal logits transformers keeps whichever its unstable sort brings; the values are the same
+        ours, want = ours.sort(-1).values, want.sort(-1).values
+    np.testing.assert_allclose(ours, want, atol=2e-6)  # float32 softmax of the warpers' scores
+    assert ((ours > 0) == (want > 0)).all()
+
+
+@pytest.mark.parametrize(("decoder", "theirs"), PARITY, ids=lambda v: getattr(v, "title", ""))
+@settings(max_examples=20, deadline=None)
+@given(rows=logits())
+def test_equals_transformers(decoder, theirs, rows):
+    compare(decoder, theirs, rows, by_position=isinstance(decoder, TopH))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9, 0.95])
+@settings(max_examples=20, deadline=None)
+@given(rows=logits())
+def test_nucleus_equals_transformers(p, rows):
+    compare(Nucleus(p=p), [("TopPLogitsWarper", p)], rows, by_position=True)
+    hot = [("TemperatureLogitsWarper", 0.7), ("TopPLogitsWarper", p)]
+    compare(Nucleus(p=p, temperature=0.7), hot, rows, by_position=True)
+
+
+@pytest.mark.parametrize("mass", [0.2, 0.9])
+@settings(max_examples=20, deadline=None)
+@given(rows=logits())
+def test_typical_equals_transformers(mass, rows):
+    compare(Typical(mass=mass), [("TypicalLogitsWarper", mass)], rows)
+
+
+@settings(max_examples=20, deadline=None)
+@given(rows=logits(), seed=st.integers(0, 1000))
+def test_penalties_equal_transformers(rows, seed):
+    import transformers.generation.logits_process as theirs
+
+    history = torch.randint(0, 6, (3, 12), generator=torch.Generator().manual_seed(seed))
+    want = theirs.RepetitionPenaltyLogitsProcessor(1.3)(history, rows)
+    assert torch.equal(repetition_penalty(rows, history, 1.3), want)
+    for order in (1, 2, 3, 13):
+        want = theirs.NoRepeatNGramLogitsProcessor(order)(history, rows)
+        assert torch.equal(ban_ngrams(rows, history, order), want), order
+    both = theirs.NoRepeatNGramLogitsProcessor(2)(history, theirs.RepetitionPenaltyLogitsProcessor(1.3)(history, rows))
+    assert torch.equal(penalise(Greedy(repetition_penalty=1.3, no_repeat_ngram_size=2), rows, history), both)
+
+
+def log(*p: float) -> torch.Tensor:
+    return torch.tensor([p], dtype=torch.float64).log().float()
+
+
+def support(decoder: Any, rows: torch.Tensor) -> list[int]:
+    return (dense(decoder, rows)[0] > 0).nonzero().squeeze(1).tolist()
+
+
+def test_boundary_of_the_nucleus():
+    row = log(0.5, 0.3, 0.2)
+    # mass before each token: 0, .5, .8; kept where it is below p (float32 logits: 1e-7 around it)
+    assert support(Nucleus(p=0.4), row) == [0]
+    assert support(Nucleus(p=0.5 - 1e-6), row) == [0]
+    assert support(Nucleus(p=0.5 + 1e-6), row) == [0, 1]
+    assert support(Nucleus(p=0.8 - 1e-6), row) == [0, 1]
+    assert support(Nucleus(p=0.8 + 1e-6), row) == [0, 1, 2]
+    assert support(Nucleus(p=1.0), row) == [0, 1, 2]
+    assert support(Nucleus(p=1e-9), row) == [0]
+
+
+def test_ties():
+    row = log(0.25, 0.25, 0.25, 0.25)
+    assert support(Nucleus(p=0.4), row) == [0, 1]  # by position: the lower ids stay
+    assert support(TopK(k=1), row) == [0, 1, 2, 3]  # tokens equal to the k-th stay
+    assert support(MinP(p=1.0), row) == [0, 1, 2, 3]
+    assert support(Epsilon(eps=0.9), row) == [0, 1, 2, 3]  # nobody reaches eps: the best, with its ties
+    assert support(Greedy(), row) == [0]
+
+
+def test_at_least_one_token_and_extremes():
+    for gap in (1e3, 1e30):
+        row = torch.tensor([[0.0, gap, -gap]])
+        for decoder in (
+            TopK(k=2),
+            Nucleus(),
+            MinP(),
+            Typical(mass=0.2),
+            Epsilon(),
+            Eta(),
+            TopNSigma(),
+            TopH(),
+            Entmax(),
+            PLess(),
+            MinK(),
+            Xtc(),
+        ):
+            q = dense(decoder, row)
+            assert q[0, 1] == 1, decoder.title
+            assert torch.isfinite(q).all()
+    banned = torch.tensor([[1.0, float("-inf"), 0.5, 0.2]])
+    for decoder in (
+        Ancestral(),
+        Nucleus(p=0.99),
+        Eta(),
+        TopNSigma(n=9.0),
+        Typical(),
+        TopH(h=1.0, candidates=4),
+        Entmax(),
+        PLess(norm=True),
+        MinK(tau=99.0),
+        Xtc(),
+    ):
+        assert dense(decoder, banned)[0, 1] == 0, decoder.title
+        assert torch.isfinite(dense(decoder, banned)).all(), decoder.title
+
+
+EVERY = [
+    Greedy(), Ancestral(), Temperature(), TopK(k=3), Nucleus(p=0.8), MinP(), Typical(mass=0.7), Epsilon(eps=0.05), Eta(eps=0.1),
+    TopNSigma(), TopH(candidates=20), Entmax(alpha=1.5), Entmax(alpha=2.0), Nucleus(p=0.8, temperature=0.5, temperature_order="after"),
+    PLess(), PLess(norm=True), MinK(tau=20.0), Xtc(threshold=0.05), Xtc(threshold=0.02, probability=1.0), Dry(p=0.9),
+    Xtc(threshold=0.05, temperature=0.5, temperature_order="after"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("decoder", EVERY, ids=lambda d: d.title)
+@settings(max_examples=20, deadline=None)
+@given(rows=logits())
+def test_q_is_a_distribution(decoder, rows):
+    before = rows.clone()
+    q = dense(decoder, rows)
+    assert torch.equal(rows, before)
+    assert (q >= 0).all()
+    np.testing.assert_allclose(q.sum(-1), 1, atol=2e-7)  # the log-sum-exp of an untruncated row is float32
+    assert torch.equal(dense(decoder, rows[1:2])[0], q[1])
+
+
+@settings(max_examples=20, deadline=None)
+@given(rows=logits())
+def test_entmax_keeps_its_definition(rows):
+    # sparsemax: the Euclidean projection on the simplex; tau from the sorted logits (Martins and Astudillo 2016)
+    z = rows.double()
+    ordered = z.sort(-1, descending=True).values
+    k = torch.arange(1, z.shape[1] + 1)
+    size = ((1 + k * ordered) > ordered.cumsum(-1)).sum(-1, keepdim=True)
+    tau = (ordered.cumsum(-1).gather(1, size - 1) - 1) / size
+    np.testing.assert_allclose(dense(Entmax(alpha=2.0), rows), (z - tau).clamp_min(0), atol=1e-9)
+    # alpha → 1 is softmax
+    near = rows.clamp(-2, 2)
+    np.testing.assert_allclose(dense(Entmax(alpha=1.01), near), softmax(near), atol=0.02)
+
+
+def test_temperature_after_truncation_keeps_the_set():
+    rows = torch.randn(4, 30, generator=torch.Generator().manual_seed(0)) * 3
+    plain = dense(Nucleus(p=0.7), rows)
+    after = dense(Nucleus(p=0.7, temperature=0.5, temperature_order="after"), rows)
+    assert ((plain > 0) == (after > 0)).all()
+    want = torch.where(plain > 0, plain**2, 0.0)
+    np.testing.assert_allclose(after, want / want.sum(-1, keepdim=True), atol=1e-12)
+
+
+def test_top_n_sigma_by_hand():
+    rows = torch.tensor([[4.0, 2.0, 0.0, -2.0]])  # sd with n - 1: sqrt(20 / 3) = 2.58
+    assert support(TopNSigma(n=1.0), rows) == [0, 1]  # 4 - 2.58 = 1.42
+    assert support(TopNSigma(n=1.6), rows) == [0, 1, 2]  # 4 - 4.13
+
+
+def test_mirostat_by_hand():
+    rows = log(0.4, 0.3, 0.2, 0.1)
+    state = torch.tensor([[2.0]], dtype=torch.float64)  # bits: p >= 1/4
+    q = dense(Mirostat(algorithm="threshold"), rows, state)
+    np.testing.assert_allclose(q[0], [4 / 7, 3 / 7, 0, 0], atol=1e-6)
+    # Zipf's law p_i ~ i^-s is met exactly: s is recovered, and k = (eps 2^mu / (1 - V^-eps))^(1/s)
+    size, s, mu = 50, 1.5, 3.0
+    zipf = (torch.arange(1, size + 1, dtype=torch.float64) ** -s)[None]
+    rows = (zipf / zipf.sum()).log().float()
+    k = ((s - 1) * 2**mu / (1 - size ** -(s - 1))) ** (1 / s)
+    assert len(support_with(Mirostat(candidates=50), rows, mu)) == round(k)
+    moved = Mirostat(tau=3.0, learning_rate=0.5).next_state(torch.tensor([[6.0]]), torch.tensor([5 * math.log(2)]))
+    assert moved is not None
+    assert moved.item() == pytest.approx(6 - 0.5 * (5 - 3), abs=1e-6)
+
+
+def support_with(decoder: Any, rows: torch.Tensor, mu: float) -> list[int]:
+    q = dense(decoder, rows, torch.tensor([[mu]], dtype=torch.float64))
+    return (q[0] > 0).nonzero().squeeze(1).tolist()
+
+
+SAMPLED = [*EVERY[1:], Mirostat(tau=2.0, candidates=12), Mirostat(tau=2.0, algorithm="threshold")]
+# chi-square, 99.9 % point by degrees of freedom 1…12
+CRITICAL = [0, 10.83, 13.82, 16.27, 18.47, 20.52, 22.46, 24.32, 26.12, 27.88, 29.59, 31.26, 32.91]
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+@pytest.mark.parametrize("decoder", SAMPLED, ids=lambda d: d.title)
+def test_draws_follow_q(decoder, batch):
+    row = torch.tensor([[1.2, -0.5, 0.9, 0.1, 0.9, -2.0, 1.1, 0.0, 0.3, -1.0, 0.8, 0.5]])
+    first = decoder.first_state()
+    state = torch.tensor([first], dtype=torch.float64) if first else None
+    q = dense(decoder, row, state)[0]
+    n = 64 * 40 if batch == 64 else 400
+    u = torch.from_numpy(np.random.default_rng(7).random(n))
+    counts = torch.zeros(12)
+    for start in range(0, n, batch):
+        rows = row.expand(batch, -1).contiguous()
+        states = None if state is None else state.expand(batch, -1)
+        token, log_q, _ = draw(decoder, rows, u[start : start + batch], states)
+        np.testing.assert_allclose(log_q.exp(), q[token], rtol=1e-9)
+        counts += torch.bincount(token, minlength=12)
+    kept = q > 0
+    assert counts[~kept].sum() == 0
+    statistic = float(((counts[kept] - n * q[kept]) ** 2 / (n * q[kept])).sum())
+    assert statistic < CRITICAL[int(kept.sum()) - 1]
+
+
+WIDE = [
+    PLess(temperature=4.0), PLess(norm=True, temperature=2.0), MinK(tau=9000.0), MinK(tau=3.0, temperature=3.0),
+    Xtc(threshold=0.01), Xtc(threshold=0.002, probability=1.0, temperature=2.0),
+    Xtc(threshold=0.01, temperature=3.0, temperature_order="after"),
+]  # fmt: skip
+
+
+def test_the_head_draws_what_whole_rows_draw(monkeypatch):
+    rows = torch.randn(16, 3000, generator=torch.Generator().manual_seed(3)) * 2
+    u = torch.from_numpy(np.random.default_rng(1).random(16))
+    for decoder in (*EVERY[1:], TopK(k=700), Nucleus(p=0.999), Mirostat(tau=9.0), Entmax(alpha=1.05), *WIDE):
+        first = decoder.first_state()
+        state = torch.tensor([first] * 16, dtype=torch.float64) if first else None
+        token, log_q, _ = draw(decoder, rows, u, state)
+        monkeypatch.setattr(type(decoder), "head", property(lambda _: 3000))
+        again, log_again, _ = draw(decoder, rows, u, state)
+        monkeypatch.undo()
+        assert torch.equal(token, again), decoder.title
+        np.testing.assert_allclose(log_q, log_again, atol=1e-6)
+
+
+def test_common_random_numbers():
+    """Nucleus 0.9 and 0.95 agree on a draw wherever their supports are the same."""
+    rows = torch.randn(200, 50, generator=torch.Generator().manual_seed(0)) * 4
+    u = torch.from_numpy(np.random.default_rng(0).random(200))
+    narrow, wide = Nucleus(p=0.9), Nucleus(p=0.95)
+    a, b = draw(narrow, rows, u)[0], draw(wide, rows, u)[0]
+    same = ((dense(narrow, rows) > 0) == (dense(wide, rows) > 0)).all(-1)
+    assert 20 < int(same.sum()) < 180
+    assert torch.equal(a[same], b[same])
+    assert (a == b).double().mean() > 0.75  # and mostly elsewhere
+
+
+def test_equal_logits_are_drawn_by_rank():
+    row = torch.zeros(1, 8).index_fill(1, torch.tensor([2]), -1.0)
+    found = {int(draw(Ancestral(), row, torch.tensor([u], dtype=torch.float64))[0]) for u in np.linspace(0, 0.999, 200)}
+    assert found == set(range(8))
+
+
+def test_order_of_large_rows_by_head():
+    rows = torch.randn(3, 9000, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(descending(rows, 50), rows.sort(-1, descending=True).values[:, :50])
+    assert torch.equal(descending(rows, 9000), rows.sort(-1, descending=True).values)
+
+
+@pytest.mark.parametrize("decoder", [Nucleus, MinP, Typical], ids=lambda d: d.name)
+def test_a_temperature_after_a_cut_that_cuts_nothing_counts(decoder):
+    nothing = {"nucleus": {"p": 1.0}, "min_p": {"p": 0.0}, "typical": {"mass": 1.0}}[decoder.name]
+    scores = torch.randn(4, 50, generator=torch.Generator().manual_seed(0)) * 3
+    for order in ("before", "after"):
+        q = dense(decoder(temperature=0.5, temperature_order=order, **nothing), scores)
+        torch.testing.assert_close(q, softmax(scores / 0.5), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-7, 1.1e6, 1e10, float("inf")])
+def test_temperatures_that_float32_cannot_carry_are_refused(temperature):
+    with pytest.raises(SpecError, match=r"temperature: expected a number from 1e-6 .* to 1e6"):
+        Temperature(temperature=temperature)
+
+
+def test_the_hottest_temperature_is_uniform():
+    scores = torch.randn(1, 1000, generator=torch.Generator().manual_seed(0)) * 3
+    u = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000
+    token, log_q, _ = draw(Temperature(temperature=1e6), scores.expand(1000, -1).contiguous(), u)
+    assert token.unique().numel() == 1000
+    assert (log_q + math.log(1000)).abs().max() < 1e-4
+
+
+def test_top_h_of_one_keeps_every_candidate():
+    scores = torch.randn(500, 300, generator=torch.Generator().manual_seed(0)) * 3
+    assert ((dense(TopH(h=1.0, candidates=100), scores) > 0).sum(-1) == 100).all()
+
+
+@pytest.mark.parametrize("spread", [0.1, 1.0, 3.0, 6.0])
+def test_the_log_normaliser_of_a_wide_row_is_exact(spread):
+    scores = torch.randn(8, 50257, generator=torch.Generator().manual_seed(1)) * spread
+    want = scores.double().logsumexp(-1, keepdim=True)
+    assert (look(scores, 512).log_z - want).abs().max() < 3e-7

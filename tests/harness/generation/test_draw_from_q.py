@@ -1,0 +1,83 @@
+"""Drawing from Q: against a loop by hand over the same uniforms, and what a place must not hand to the next text."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from openended.harness.core.rng import row_uniforms
+from openended.harness.core.types import Generation
+from openended.harness.decoders.base import Prompt, QDecoder, Work
+from openended.harness.decoders.dry import Dry
+from openended.harness.decoders.mirostat import Mirostat
+from openended.harness.decoders.penalties import penalise
+from openended.harness.decoders.q import dense
+from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
+from openended.harness.decoders.shape import Xtc
+from openended.harness.generation.draw_from_q import sample
+from openended.harness.models.transformers import LanguageModel
+from tests.harness.generation.models import gpt2, prompt_rows
+
+SEED, LENGTH = 5, 10
+PROMPTS = [Prompt(f"t/{i}", i % 2, row) for i, row in enumerate(prompt_rows(6, 4, 12))]
+
+
+def sampled(lm: LanguageModel, decoder: QDecoder, *, least: int = 0, places: int = 64) -> dict[str, Generation]:
+    out: list[Generation] = []
+    sample(lm, decoder, PROMPTS, Work(SEED, LENGTH, out.extend, lambda _: None, least, places))
+    assert len(out) == len(PROMPTS)
+    return {g.example_id: g for g in out}
+
+
+def by_hand(lm: LanguageModel, decoder: QDecoder, prompt: Prompt, least: int) -> tuple[tuple[int, ...], str, float]:
+    """Inverse CDF along the descending order, a whole forward pass a token."""
+    uniforms = row_uniforms(SEED, prompt.example_id, prompt.sample, LENGTH)
+    ids, log_prob = list(prompt.token_ids), 0.0
+    for step in range(LENGTH):
+        with torch.no_grad():
+            logits = lm.model(torch.tensor([ids])).logits[:, -1].float()
+        logits = penalise(decoder, logits, torch.tensor([ids]))
+        if step < least:
+            logits[:, list(lm.eos_ids)] = float("-inf")
+        order = logits[0].argsort(descending=True, stable=True)
+        q = dense(decoder, logits)[0][order]
+        at = int(torch.searchsorted(q.cumsum(0), float(uniforms[step]), right=True))
+        token = int(order[at])
+        if token in lm.eos_ids:
+            return tuple(ids[len(prompt.token_ids) :]), "eos", log_prob
+        ids.append(token)
+        log_prob += float(q[at].log())
+    return tuple(ids[len(prompt.token_ids) :]), "length", log_prob
+
+
+@pytest.mark.parametrize("least", [0, 4])
+@pytest.mark.parametrize(
+    "decoder",
+    [Ancestral(), Nucleus(p=0.8), Nucleus(repetition_penalty=1.5), Dry(allowed_length=1), Xtc()],
+    ids=lambda d: d.title,
+)
+def test_equals_a_loop_by_hand(decoder, least):
+    lm = gpt2(vocab_size=12, sharp=1.0)
+    made = sampled(lm, decoder, least=least, places=2)
+    stops = set()
+    for prompt in PROMPTS:
+        got = made[prompt.example_id]
+        ids, stop, log_prob = by_hand(lm, decoder, prompt, least)
+        assert (got.token_ids, got.stop, got.sample) == (ids, stop, prompt.sample)
+        assert got.log_prob == pytest.approx(log_prob, abs=2e-5)  # of the text, without the token that ends it
+        assert len(ids) >= least
+        stops.add(stop)
+    assert "eos" in stops, "a model that never ends a text tests nothing here"
+
+
+@pytest.mark.parametrize("decoder", [Mirostat(), Mirostat(algorithm="threshold", tau=2.0), Ancestral()], ids=str)
+def test_a_text_takes_its_uniforms_and_its_state_to_another_place(decoder):
+    lm = gpt2(vocab_size=12, sharp=1.0)
+    together, alone = sampled(lm, decoder, places=3), sampled(lm, decoder, places=1)
+    assert together == alone
+    assert len({len(g.token_ids) for g in alone.values()}) > 1, "no text moves where all end at once"
+
+
+def test_a_decoder_that_draws_nothing_is_sure_of_its_texts():
+    made = sampled(gpt2(vocab_size=12, sharp=1.0), Greedy())
+    assert {g.log_prob for g in made.values()} == {0.0}

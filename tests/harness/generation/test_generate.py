@@ -1,0 +1,377 @@
+"""Texts of every decoder: equal to transformers' where it has them, and independent of batch size and order."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from openended.harness.core.errors import SpecError
+from openended.harness.core.types import Generation
+from openended.harness.decoders.mirostat import Mirostat
+from openended.harness.decoders.sampling import (
+    Ancestral,
+    Entmax,
+    Epsilon,
+    Eta,
+    Greedy,
+    MinP,
+    Nucleus,
+    Temperature,
+    TopH,
+    TopK,
+    TopNSigma,
+    Typical,
+)  # fmt: skip
+from openended.harness.generation import generate as generate_module
+from openended.harness.generation.adversarial import Adversarial
+from openended.harness.generation.beam_search import Beam, BeamSample
+from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
+from openended.harness.generation.generate import Prompt, generate
+from tests.harness.generation.models import gpt2, llama, prompt_rows
+
+
+def prompts(n: int = 9, vocab_size: int = 300) -> list[Prompt]:
+    """Two lengths, two samples of some examples, and an empty prompt."""
+    rows = [*prompt_rows(n // 2, 6, vocab_size), *prompt_rows(n - n // 2 - 1, 9, vocab_size, seed=1), ()]
+    made = [Prompt(f"t/{i:03d}", 0, r) for i, r in enumerate(rows)]
+    return [*made, *(dataclasses.replace(p, sample=1) for p in made[:2])]
+
+
+def texts(
+    lm: Any,
+    decoder: Any,
+    rows: list[Prompt],
+    batch_size: int,
+    *,
+    limit: int = 12,
+    seed: int = 5,
+    least: int = 0,
+    companions: Any = None,
+) -> list[Generation]:
+    out: list[Generation] = []
+    counted: list[int] = []
+    generate(
+        lm,
+        decoder,
+        rows,
+        seed=seed,
+        max_new_tokens=limit,
+        min_new_tokens=least,
+        batch_size=batch_size,
+        emit=out.extend,
+        advance=counted.append,
+        companions=companions,
+    )
+    assert len(out) == len({(g.example_id, g.sample) for g in out}) == len(rows)
+    return sorted(out, key=lambda g: (g.example_id, g.sample))
+
+
+def plain(generations: list[Generation]) -> list[Any]:
+    return [(g.example_id, g.sample, g.token_ids, g.stop, g.text, str(g.log_prob)) for g in generations]
+
+
+ALL = [
+    Greedy(), Ancestral(), Temperature(), TopK(k=5), Nucleus(p=0.9), MinP(), Typical(mass=0.9), Epsilon(eps=0.01), Eta(eps=0.01),
+    TopNSigma(), TopH(), Mirostat(), Entmax(), Nucleus(temperature=0.7, temperature_order="after"),
+    Nucleus(repetition_penalty=1.3, no_repeat_ngram_size=2), Beam(num_beams=3), Beam(num_beams=2, no_repeat_ngram_size=2),
+    BeamSample(num_beams=3, top_k=20), ContrastiveSearch(k=3), Adversarial(human_ppl=30.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("decoder", ALL, ids=lambda d: d.title)
+@pytest.mark.parametrize("make", [gpt2, llama])
+def test_texts_depend_on_no_batch_and_no_order(make, decoder):
+    lm, rows = make(), prompts()
+    whole = texts(lm, decoder, rows, 64)
+    assert plain(texts(lm, decoder, rows[::-1], 1)) == plain(whole)
+    assert plain(texts(lm, decoder, rows, 3)) == plain(whole)
+    half = texts(lm, decoder, rows[4:], 64)  # what is left after a resume
+    assert plain(half) == [g for g in plain(whole) if g[:2] in {(p.example_id, p.sample) for p in rows[4:]}]
+
+
+@pytest.mark.parametrize("decoder", ALL, ids=lambda d: d.title)
+def test_seeds_and_samples(decoder):
+    lm, rows = gpt2(), prompts()
+    first = texts(lm, decoder, rows, 64)
+    other = texts(lm, decoder, rows, 64, seed=6)
+    assert (plain(first) != plain(other)) == decoder.stochastic
+    by_row = {(g.example_id, g.sample): g.token_ids for g in first}
+    assert (by_row["t/000", 0] != by_row["t/000", 1]) == decoder.stochastic
+
+
+def theirs(lm: Any, rows: list[Prompt], limit: int = 12, **options: Any) -> list[tuple[int, ...]]:
+    out = []
+    for p in rows:
+        ids = torch.tensor([p.token_ids or (lm.start_id,)])
+        made = lm.model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=limit, do_sample=False, eos_token_id=list(lm.eos_ids),
+            pad_token_id=lm.eos_ids[0], **options,
+        )  # fmt: skip
+        tokens = made[0, ids.shape[1] :].tolist()
+        end = next((t for t, token in enumerate(tokens) if token in lm.eos_ids), None)
+        out.append(tuple(tokens[:end]))
+    return out
+
+
+@pytest.mark.parametrize("make", [gpt2, llama])
+@pytest.mark.parametrize(("penalty", "ngrams"), [(1.0, 0), (1.3, 0), (1.0, 2)])
+def test_greedy_equals_generate(make, penalty, ngrams):
+    lm, rows = make(), prompts()
+    decoder = Greedy(repetition_penalty=penalty, no_repeat_ngram_size=ngrams)
+    want = theirs(lm, rows, repetition_penalty=penalty, no_repeat_ngram_size=ngrams)
+    assert [g.token_ids for g in sorted_as(rows, texts(lm, decoder, rows, 64))] == want
+
+
+def sorted_as(rows: list[Prompt], made: list[Generation]) -> list[Generation]:
+    by_row = {(g.example_id, g.sample): g for g in made}
+    return [by_row[p.example_id, p.sample] for p in rows]
+
+
+BEAMS = [
+    Beam(num_beams=4), Beam(num_beams=2, length_penalty=0.0), Beam(num_beams=3, length_penalty=2.0, early_stopping=True),
+    Beam(num_beams=3, early_stopping="never"), Beam(num_beams=4, no_repeat_ngram_size=2), Beam(num_beams=3, repetition_penalty=1.2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("decoder", BEAMS, ids=lambda d: d.title)
+@pytest.mark.parametrize("ends", [False, True])
+def test_beam_equals_generate(decoder, ends):
+    lm, rows = gpt2(), prompts()
+    if ends:  # an end token that good hypotheses meet
+        free = texts(dataclasses.replace(lm, eos_ids=()), decoder, rows[:1], 1)
+        lm = dataclasses.replace(lm, eos_ids=(free[0].token_ids[5],))
+    options = {f.name: getattr(decoder, f.name) for f in dataclasses.fields(decoder)}
+    want = theirs(lm, rows, **options)
+    got = sorted_as(rows, texts(lm, decoder, rows, 64))
+    assert [g.token_ids for g in got] == want
+    assert all(math.isnan(g.log_prob) for g in got)
+    if ends and decoder.length_penalty == 0:
+        assert any(g.stop == "eos" for g in got)
+
+
+def test_log_prob_is_that_of_the_model():
+    lm, rows = gpt2(), prompts()[:3]
+    for g, p in zip(texts(lm, Ancestral(), rows, 64), rows, strict=True):
+        ids = torch.tensor([p.token_ids + g.token_ids])
+        log_p = torch.log_softmax(lm.model(ids).logits[0].double(), -1)
+        want = sum(float(log_p[len(p.token_ids) + t - 1, token]) for t, token in enumerate(g.token_ids))
+        assert g.log_prob == pytest.approx(want, abs=1e-4)  # float32 logits
+
+
+def test_rows_that_end_leave_and_say_so():
+    lm = dataclasses.replace(gpt2(), eos_ids=())
+    free = texts(lm, Ancestral(), prompts(), 64)
+    some = free[0].token_ids[3]
+    ended = texts(dataclasses.replace(lm, eos_ids=(some,)), Ancestral(), prompts(), 64)
+    for a, b in zip(free, ended, strict=True):
+        if some in a.token_ids:
+            assert (b.stop, b.token_ids) == ("eos", a.token_ids[: a.token_ids.index(some)])
+        else:
+            assert (b.stop, b.token_ids) == ("length", a.token_ids)
+    assert {g.stop for g in ended} == {"eos", "length"}
+
+
+def test_nucleus_values_share_their_draws():
+    lm, rows = gpt2(), prompts()
+    narrow, wide = texts(lm, Nucleus(p=0.9), rows, 64), texts(lm, Nucleus(p=0.95), rows, 64)
+    common = [sum(1 for _ in _agreeing(a.token_ids, b.token_ids)) for a, b in zip(narrow, wide, strict=True)]
+    other = texts(lm, Nucleus(p=0.95), rows, 64, seed=9)
+    by_chance = [sum(1 for _ in _agreeing(a.token_ids, b.token_ids)) for a, b in zip(narrow, other, strict=True)]
+    assert sum(common) > 2 * sum(by_chance)
+
+
+def _agreeing(a: Any, b: Any) -> Any:
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            return
+        yield x
+
+
+def test_contrastive_search_without_penalty_is_greedy():
+    lm, rows = gpt2(), prompts()
+    greedy = [g.token_ids for g in texts(lm, Greedy(), rows, 64)]
+    assert [g.token_ids for g in texts(lm, ContrastiveSearch(k=4, alpha=0.0), rows, 64)] == greedy
+    assert [g.token_ids for g in texts(lm, ContrastiveSearch(k=1), rows, 64)] == greedy
+    assert [g.token_ids for g in texts(lm, ContrastiveSearch(k=4, alpha=0.6), rows, 64)] != greedy
+
+
+def test_contrastive_search_by_definition():
+    lm = gpt2()
+    prompt = Prompt("t/0", 0, prompt_rows(1, 7, 300)[0])
+    got = texts(lm, ContrastiveSearch(k=4, alpha=0.6), [prompt], 1, limit=5)[0].token_ids
+    ids = list(prompt.token_ids)
+    for token in got:
+        out = lm.model(torch.tensor([ids]), output_hidden_states=True)
+        p, top = torch.softmax(out.logits[0, -1], -1).topk(4)
+        before = torch.nn.functional.normalize(out.hidden_states[-1][0], dim=-1)
+        score = []
+        for one, candidate in zip(p, top.tolist(), strict=True):
+            with_it = lm.model(torch.tensor([[*ids, candidate]]), output_hidden_states=True).hidden_states[-1][0, -1]
+            score.append(float(0.4 * one - 0.6 * (before @ torch.nn.functional.normalize(with_it, dim=-1)).max()))
+        assert token == top[int(np.argmax(score))]
+        ids.append(token)
+
+
+def test_contrastive_decoding_by_definition():
+    lm, amateur = gpt2(), gpt2(seed=1)
+    rows = prompts()
+    decoder = ContrastiveDecoding(alpha=0.2, amateur_temperature=0.5)
+    pair = {"amateur": amateur}
+    whole = texts(lm, decoder, rows, 64, limit=6, companions=pair)
+    assert plain(texts(lm, decoder, rows, 2, limit=6, companions=pair)) == plain(whole)
+    ids = list(rows[0].token_ids)
+    for token in whole[0].token_ids:
+        expert = torch.log_softmax(lm.model(torch.tensor([ids])).logits[0, -1], -1)
+        other = torch.log_softmax(amateur.model(torch.tensor([ids])).logits[0, -1] / 0.5, -1)
+        plausible = expert >= expert.max() + math.log(0.2)
+        assert token == int(torch.where(plausible, expert - other, -torch.inf).argmax())
+        ids.append(token)
+
+
+@pytest.mark.parametrize("target", [40.0, 100.0])
+def test_adversarial_meets_its_target(target):
+    lm, rows = gpt2(), [p for p in prompts() if p.token_ids]
+    made = sorted_as(rows, texts(lm, Adversarial(human_ppl=target), rows, 64, limit=60))
+    total = count = 0.0
+    for g, p in zip(made, rows, strict=True):
+        log_p = torch.log_softmax(lm.model(torch.tensor([p.token_ids + g.token_ids])).logits[0].double(), -1)
+        at = torch.arange(len(g.token_ids)) + len(p.token_ids) - 1
+        total -= float(log_p[at, torch.tensor(g.token_ids)].sum())
+        count += len(g.token_ids)
+    assert math.exp(total / count) == pytest.approx(target, rel=0.02)
+    assert {len(g.token_ids) for g in made} == {60}
+
+
+def test_memory_that_runs_out_halves_the_batch(monkeypatch, caplog):
+    lm, rows = gpt2(), prompts()
+    want = plain(texts(lm, Nucleus(), rows, 64))
+    real = generate_module.sample
+
+    def small(model, decoder, batch, job):
+        if job.places > 2:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 1 GiB")
+        real(model, decoder, batch, job)
+
+    monkeypatch.setattr(generate_module, "sample", small)
+    assert plain(texts(lm, Nucleus(), rows, 64)) == want
+    assert "out of memory" in caplog.text
+
+
+def test_other_errors_pass(monkeypatch):
+    def broken(model, decoder, batch, job):
+        raise RuntimeError("shape mismatch")
+
+    monkeypatch.setattr(generate, "sample", broken)
+    with pytest.raises(RuntimeError, match="shape"):
+        texts(gpt2(), Greedy(), prompts(), 4)
+
+
+def test_lengths_that_do_not_fit():
+    lm = gpt2()
+    with pytest.raises(SpecError, match="128 positions"):
+        texts(lm, Greedy(), prompts(), 4, limit=125)
+    with pytest.raises(SpecError, match="the longest prompt has 130"):
+        texts(lm, Greedy(), [Prompt("t/0", 0, (1,) * 130)], 4)
+    with pytest.raises(SpecError, match="max_new_tokens"):
+        texts(lm, Greedy(), prompts(), 4, limit=0)
+    with pytest.raises(SpecError, match="batch_size"):
+        texts(lm, Greedy(), prompts(), 0)
+    with pytest.raises(SpecError, match="human perplexity"):
+        texts(lm, Adversarial(), prompts(), 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("decoder", [Greedy(), Ancestral(), Nucleus()], ids=lambda d: d.title)
+def test_the_bundled_model_at_batch_1_7_64(decoder):
+    from openended.harness.models.spec import ModelSpec, bundled_models
+    from openended.harness.models.transformers import load_model
+
+    if "docs-s" not in bundled_models():
+        pytest.skip("the bundled model is not there yet")
+    lm = load_model(ModelSpec(path="bundled:docs-s"))
+    rows = [Prompt(f"t/{i:03d}", 0, r) for i, r in enumerate(prompt_rows(24, 20, lm.vocab_size))]
+    whole = plain(texts(lm, decoder, rows, 64, limit=32))
+    assert plain(texts(lm, decoder, rows, 7, limit=32)) == whole
+    assert plain(texts(lm, decoder, rows, 1, limit=32)) == whole
+
+
+def ending(lm: Any, rows: list[Prompt], at: int = 3) -> Any:
+    """The model with an end token that its own greedy text meets early."""
+    free = texts(dataclasses.replace(lm, eos_ids=()), Greedy(), rows[:1], 1)
+    return dataclasses.replace(lm, eos_ids=(free[0].token_ids[at],))
+
+
+@pytest.mark.parametrize("decoder", [Greedy(), Beam(num_beams=3), Beam(num_beams=2, length_penalty=0.0)], ids=str)
+def test_a_least_length_is_that_of_generate(decoder):
+    rows = prompts()
+    lm = ending(gpt2(), rows)
+    options = (
+        {} if isinstance(decoder, Greedy) else {f.name: getattr(decoder, f.name) for f in dataclasses.fields(decoder)}
+    )
+    for least in (0, 5, 12):
+        want = theirs(lm, rows, min_new_tokens=least, **options)
+        got = sorted_as(rows, texts(lm, decoder, rows, 64, least=least))
+        assert [g.token_ids for g in got] == want
+    assert min(len(ids) for ids in want) == 12
+
+
+@pytest.mark.parametrize("decoder", ALL, ids=lambda d: d.title)
+def test_no_text_ends_before_the_least_length(decoder):
+    rows = prompts()
+    lm = ending(gpt2(sharp=1.0, vocab_size=12), [Prompt("t/0", 0, (1, 2))])
+    rows = [dataclasses.replace(p, token_ids=tuple(i % 12 for i in p.token_ids)) for p in rows]
+    made = texts(lm, decoder, rows, 4, least=7)
+    assert min(len(g.token_ids) for g in made) >= 7
+    assert plain(made) == plain(texts(lm, decoder, rows, 64, least=7))
+    assert all(not set(lm.eos_ids) & set(g.token_ids) for g in made)
+
+
+def several_ends(lm: Any, rows: list[Prompt]) -> Any:
+    """The model with two end tokens, each of which some greedy text meets."""
+    free = texts(dataclasses.replace(lm, eos_ids=()), Greedy(), rows, 64)
+    return dataclasses.replace(lm, eos_ids=(free[0].token_ids[3], free[-1].token_ids[5]))
+
+
+@pytest.mark.parametrize("decoder", [Greedy(), Beam(num_beams=3), Beam(num_beams=2, length_penalty=0.0)], ids=str)
+@pytest.mark.parametrize("least", [0, 4])
+def test_several_end_tokens_are_those_of_generate(decoder, least):
+    rows = prompts()
+    lm = several_ends(gpt2(), rows)
+    options = (
+        {} if isinstance(decoder, Greedy) else {f.name: getattr(decoder, f.name) for f in dataclasses.fields(decoder)}
+    )
+    want = theirs(lm, rows, min_new_tokens=least, **options)
+    assert [g.token_ids for g in sorted_as(rows, texts(lm, decoder, rows, 64, least=least))] == want
+    assert least or min(len(ids) for ids in want) < 12
+
+
+@pytest.mark.parametrize("decoder", ALL, ids=lambda d: d.title)
+def test_any_end_token_ends_a_text_and_none_comes_too_early(decoder):
+    rows = [dataclasses.replace(p, token_ids=tuple(i % 12 for i in p.token_ids)) for p in prompts()]
+    lm = dataclasses.replace(gpt2(sharp=1.0, vocab_size=12), eos_ids=(3, 5, 8))
+    made = texts(lm, decoder, rows, 64, least=4)
+    assert all(not {3, 5, 8} & set(g.token_ids) for g in made)
+    assert min(len(g.token_ids) for g in made) >= 4
+    if not isinstance(decoder, Adversarial):
+        assert any(g.stop == "eos" for g in made)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.6, 0, 1.0), (1.0, 1, 1.0), (1.0, 7, 0.8), (1.7, 20, 0.05)]
+)
+def test_beam_samples_scores_are_those_of_transformers(temperature, top_k, top_p):
+    from transformers.generation.logits_process import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+    want = have = torch.log_softmax(torch.randn(6, 80, generator=torch.Generator().manual_seed(0)) * 3, -1)
+    theirs = [TemperatureLogitsWarper(temperature)] if temperature != 1 else []
+    theirs += [TopKLogitsWarper(top_k, min_tokens_to_keep=2)] if top_k else []
+    theirs += [TopPLogitsWarper(top_p, min_tokens_to_keep=2)] if top_p < 1 else []
+    for warper in theirs:
+        want = warper(None, want)
+    made = BeamSample(num_beams=3, temperature=temperature, top_k=top_k, top_p=top_p).scores(have, 2)
+    assert torch.equal(made, want)

@@ -1,0 +1,146 @@
+"""Teacher-forced statistics against the direct computation on the full softmax in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from openended.harness.core.errors import DataError
+from openended.harness.core.types import Ragged
+from openended.harness.decoders.dry import Dry
+from openended.harness.decoders.mirostat import Mirostat
+from openended.harness.decoders.penalties import penalise
+from openended.harness.decoders.q import dense
+from openended.harness.decoders.sampling import (
+    Ancestral,
+    Entmax,
+    Epsilon,
+    Eta,
+    Greedy,
+    MinP,
+    Nucleus,
+    Temperature,
+    TopH,
+    TopK,
+    TopNSigma,
+    Typical,
+)  # fmt: skip
+from openended.harness.decoders.shape import MinK, PLess, Xtc
+from openended.harness.generation.teacher_forcing import next_token_stats
+from tests.harness.generation.models import gpt2, llama, prompt_rows
+
+DECODERS = [
+    Greedy(), Ancestral(), Temperature(), TopK(k=5), Nucleus(p=0.9), Nucleus(p=0.9, temperature=0.7), MinP(),
+    Nucleus(p=0.8, temperature=0.7, temperature_order="after"), Nucleus(p=1.0, temperature=0.7, temperature_order="after"), Typical(mass=0.5), Typical(mass=0.95), Epsilon(eps=0.01),
+    Eta(eps=0.05), TopNSigma(), TopH(), Mirostat(), Mirostat(algorithm="threshold", tau=1.0), Entmax(alpha=1.5),
+    Entmax(alpha=2.0), Greedy(repetition_penalty=1.3), Ancestral(no_repeat_ngram_size=1), Nucleus(repetition_penalty=2.0),
+    PLess(), PLess(norm=True, temperature=2.0), MinK(), MinK(tau=900.0, temperature=0.7), Xtc(), Xtc(threshold=0.01, probability=1.0),
+    Xtc(threshold=0.02, temperature=0.7, temperature_order="after"), Dry(allowed_length=1), Dry(allowed_length=1, p=0.9),
+]  # fmt: skip
+
+
+def by_hand(lm, decoder, prompts, continuations, least=0):
+    rows = []
+    for prompt, tail in zip(prompts, continuations, strict=True):
+        start = list(prompt) or [lm.start_id]
+        with torch.no_grad():
+            logits = lm.model(torch.tensor([start + list(tail)])).logits[0, len(start) - 1 :].float()
+        first = decoder.first_state()
+        state = torch.tensor([first], dtype=torch.float64) if first else None
+        for t, gold in enumerate(tail):
+            row = logits[t : t + 1]
+            # As the sampler's: an empty prompt is the start token, which is part of the history.
+            row = penalise(decoder, row, torch.tensor([start + list(tail[:t])], dtype=torch.int64))
+            if t < least:
+                row = row.clone()
+                row[:, list(lm.eos_ids)] = float("-inf")
+            q = dense(decoder, row, state)[0]
+            rows.append([q[gold], (q * q).sum(), (q > 0).sum(), q.argmax()])
+            surprise = -torch.log_softmax(row.double() / decoder.heat()[0], -1)[:, gold]
+            state = decoder.next_state(state, surprise)
+    return np.array(rows, dtype=np.float64).T
+
+
+@pytest.mark.parametrize("make", [gpt2, llama])
+@pytest.mark.parametrize("together", [True, False])
+def test_equals_the_direct_computation(make, together):
+    lm = make()
+    prompts = [*prompt_rows(2, 4, 300), (), *prompt_rows(1, 9, 300, seed=3)]
+    tails = [*prompt_rows(2, 12, 300, seed=1), *prompt_rows(1, 5, 300, seed=2), ()]
+    p, c = Ragged.from_rows(prompts, np.int64), Ragged.from_rows(tails, np.int64)
+    found = next_token_stats(lm, DECODERS, p, c, batch_size=2) if together else None
+    for i, decoder in enumerate(DECODERS):
+        got = found[i] if found else next_token_stats(lm, [decoder], p, c, batch_size=3)[0]
+        gold_prob, sum_sq, support, argmax = by_hand(lm, decoder, prompts, tails)
+        # float32 logits of two forward passes (ours, transformers'): 1e-5 relative
+        np.testing.assert_allclose(got.gold_prob, gold_prob, rtol=2e-5, atol=1e-9, err_msg=decoder.title)
+        np.testing.assert_allclose(got.sum_sq, sum_sq, rtol=2e-5, err_msg=decoder.title)
+        assert (got.argmax == argmax).all(), decoder.title
+        if not isinstance(decoder, Mirostat):  # its cut moves with the last bits of the surprises
+            assert (got.support == support).all(), decoder.title
+        assert got.vocab_size == 300
+        assert (got.gold == c.values).all()
+
+
+def test_q_forbids_the_end_of_text_where_generation_does():
+    lm = gpt2(vocab_size=12, sharp=1.0)
+    prompts, tails = prompt_rows(2, 4, 12), prompt_rows(2, 9, 12, seed=1)
+    p, c = Ragged.from_rows(prompts, np.int64), Ragged.from_rows(tails, np.int64)
+    for decoder in DECODERS:
+        got = next_token_stats(lm, [decoder], p, c, min_new_tokens=5, batch_size=2)[0]
+        gold_prob, sum_sq, support, argmax = by_hand(lm, decoder, prompts, tails, least=5)
+        np.testing.assert_allclose(got.gold_prob, gold_prob, rtol=2e-5, atol=1e-9, err_msg=decoder.title)
+        np.testing.assert_allclose(got.sum_sq, sum_sq, rtol=2e-5, err_msg=decoder.title)
+        assert (got.argmax == argmax).all(), decoder.title
+        if not isinstance(decoder, Mirostat):
+            assert (got.support == support).all(), decoder.title
+    full = next_token_stats(lm, [Ancestral()], p, c, min_new_tokens=5, batch_size=2)[0]
+    assert (full.support == [11] * 5 + [12] * 4 + [11] * 5 + [12] * 4).all()
+
+
+def test_the_head_gives_what_whole_rows_give():
+    lm = gpt2(vocab_size=12000, width=32, sharp=3.0)
+    prompts = Ragged.from_rows(prompt_rows(2, 4, 12000), np.int64)
+    tails = Ragged.from_rows(prompt_rows(2, 30, 12000, seed=1), np.int64)
+    decoders = [
+        Nucleus(p=0.3),
+        Nucleus(p=0.95),
+        TopK(k=50),
+        Typical(mass=0.3),
+        Eta(),
+        Entmax(alpha=1.5),
+        PLess(),
+        MinK(),
+        Xtc(),
+    ]
+    whole = next_token_stats(lm, decoders, prompts, tails, batch_size=2)
+    for decoder, one in zip(decoders, whole, strict=True):
+        alone = next_token_stats(lm, [decoder], prompts, tails, batch_size=2)[0]
+        np.testing.assert_allclose(alone.gold_prob, one.gold_prob, rtol=1e-9, err_msg=decoder.title)
+        np.testing.assert_allclose(alone.sum_sq, one.sum_sq, rtol=1e-9)
+        assert (alone.support == one.support).all()
+
+
+def test_limits():
+    lm = gpt2()
+    p = Ragged.from_rows(prompt_rows(3, 4, 300), np.int64)
+    c = Ragged.from_rows(prompt_rows(3, 10, 300, seed=1), np.int64)
+    greedy, full = next_token_stats(lm, [Greedy(), Ancestral()], p, c, batch_size=8)
+    assert set(greedy.gold_prob) <= {0.0, 1.0}
+    assert (greedy.sum_sq == 1).all()
+    assert (greedy.support == 1).all()
+    assert (full.support == 300).all()
+    assert (greedy.argmax == full.argmax).all()
+
+
+def test_a_text_beyond_the_context_is_refused():
+    lm = gpt2()
+    p, c = Ragged.from_rows([(1, 2)], np.int64), Ragged.from_rows([tuple(range(1, 130))], np.int64)
+    with pytest.raises(DataError, match="128 positions"):
+        next_token_stats(lm, [Greedy()], p, c, batch_size=1)
+
+
+def test_no_rows():
+    empty = Ragged.from_rows([], np.int64)
+    assert len(next_token_stats(gpt2(), [Greedy()], empty, empty, batch_size=4)[0].gold_prob) == 0

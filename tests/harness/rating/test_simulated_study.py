@@ -1,0 +1,59 @@
+"""`experiment=human_study_docs`: texts, sheets, answers, judgments and scores in one command, by raters that nobody is."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from openended.harness.app.hydra.simulated import judged_by_nobody, of_grid
+from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.harness.rating.collect.collect import gather
+from openended.harness.rating.key import read_key
+from openended.harness.run.judgments import judged_alone
+from openended.harness.run.measure import Measure
+from tests.harness.run.small import settings
+from tests.helpers import openended
+
+
+def test_the_whole_way_says_that_nobody_rated(tmp_path, monkeypatch):
+    monkeypatch.setattr("openended.harness.report.figures.draw.draw_all", lambda *_, **__: [])  # others draw them
+    words = ["-m", "experiment=human_study_docs", "metric=[huse,bradley_terry]", "num_examples=20", "max_new_tokens=8"]
+    words += ["metric.huse.draws=25"]
+    done = openended(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = next((tmp_path / "outputs" / "studies" / "human_study_docs").iterdir())
+    for protocol in ("mauve", "typicality"):
+        key = read_key(folder / protocol)
+        assert key.material.players == ("human", "ancestral", "greedy", "nucleus")
+        gathered = gather([folder / protocol / "simulated"], key, leave_out=False)
+        assert not gathered.remarks
+        assert len(list((folder / protocol / "sheets").iterdir())) == len(key.sheets) == len(gathered.sheets)
+    rows = []
+    for path in (tmp_path / "outputs" / "runs" / "human_study_docs").glob("*/record.json"):
+        rows += [(r["metric"], r["status"], r["signature"]) for r in json.loads(path.read_text())["results"]]
+    assert len(rows) == 6
+    assert {status for _, status, _ in rows} == {"ok"}
+    assert all("simulated raters" in signature for _, _, signature in rows)
+    assert "simulated raters" in (tmp_path / "outputs/reports/human_study_docs/report.html").read_text()
+    assert "nobody rated anything" in (folder / "quality.md").read_text()
+
+
+def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
+    given = settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]")
+    assert of_grid(given)
+    assert not judged_alone(given)
+    measure = Measure(SimpleNamespace(settings=given, steps=None), "task")
+    with pytest.raises(UndefinedMetric, match="rates the texts of a whole grid once all are there: add -m"):
+        measure._judgments()
+    done = openended("-m", "experiment=human_study_docs", "plan_only=true", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_systems_need_names(tmp_path):
+    class Texts:
+        pass
+
+    with pytest.raises(SpecError, match=r"name the run's system by metric\.bradley_terry\.system"):
+        judged_by_nobody([(settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]"), Texts())])

@@ -1,0 +1,45 @@
+"""Names of systems: short, and no two alike."""
+
+from __future__ import annotations
+
+from openended.harness.results.fold import fold
+from openended.harness.results.frame import read_results
+from openended.harness.results.labels import label_of, labels_of, varying
+from tests.harness.report.synthetic import result, write_run
+
+
+def items_of(folder, *runs):
+    """One value of every run: (decoder, more options of the run)."""
+    for decoder, more in runs:
+        lines = [result(side, "gen_ppl", {"gen_ppl": 30.0}) for side in ("model", "human")]
+        write_run(folder, decoder, None, results=lines, **more)
+    return fold(read_results([folder]))
+
+
+def models(items):
+    return [i for i in items if i.system == "model"]
+
+
+def test_decoders_alone_are_named_by_their_titles(tmp_path):
+    items = items_of(tmp_path, ("greedy", {}), ("nucleus", {}))
+    assert sorted(labels_of(models(items))) == ["greedy", "nucleus p=0.95"]
+    assert varying(items) == []
+
+
+def test_what_differs_beside_model_and_decoder_is_said(tmp_path):
+    items = items_of(tmp_path, ("greedy", {"length": 32}), ("greedy", {"length": 96}))
+    assert varying(items) == ["max_new_tokens"]
+    assert sorted(labels_of(models(items))) == ["greedy, length=32", "greedy, length=96"]
+    assert labels_of(models(items), skip=["max_new_tokens"]) == ["greedy", "greedy"], "the columns say it"
+
+
+def test_titles_that_are_alike_are_told_apart_by_a_decoder_option(tmp_path):
+    runs = [("top_k", {"options": {"k": k}, "title": "top-k"}) for k in (5, 40)]
+    assert sorted(labels_of(models(items_of(tmp_path, *runs)))) == ["top-k (k=40)", "top-k (k=5)"]
+
+
+def test_models_are_named_where_there_are_several_and_the_human_side_by_its_data(tmp_path):
+    items = items_of(tmp_path, ("greedy", {"model": "docs-s"}), ("greedy", {"model": "docs-m"}))
+    assert sorted(labels_of(models(items))) == ["docs-m greedy", "docs-s greedy"]
+    human = next(i for i in items if i.system == "human")
+    assert label_of(human, ["task", "model", "max_new_tokens"], several_models=True) == "human, task=docs, length=96"

@@ -1,0 +1,71 @@
+"""Steps name each artefact once, and several can come of one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openended.harness.run.artifacts import Build, Planned, Steps, Wanted
+from openended.harness.run.session import Session
+from openended.harness.storage.record import STAGES
+from openended.harness.storage.store import Recipe, Store
+
+
+def write(text: str, folder: Path) -> Mapping[str, Any]:
+    (folder / "data").write_text(text)
+    return {"n": len(text)}
+
+
+def steps(folder: Path, *, plan_only: bool = False) -> Steps:
+    return Steps(Session(Store(folder)), plan_only=plan_only)
+
+
+def test_an_artefact_asked_for_twice_is_named_once(tmp_path: Path) -> None:
+    run = steps(tmp_path)
+    first, second = (run.step("embed", what, {}, {"rows": "a"}, partial(write, "x")) for what in ("human", "half"))
+    assert first is not None
+    assert first == second
+    assert [(p.what, p.state) for p in run.plan] == [("human", "make")]
+    assert (run.made, run.inputs) == (1, {"embed:human": first.name})
+    again = steps(tmp_path)
+    again.step("embed", "human", {}, {"rows": "a"}, partial(write, "x"))
+    assert (again.made, len(again.plan), again.provenance) == (0, 1, {"embed:human": {}})
+
+
+def test_one_pass_makes_what_is_missing(tmp_path: Path) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def compute(places: Sequence[int]) -> list[Build]:
+        asked.append(tuple(places))
+        return [partial(write, str(place)) for place in places]
+
+    wanted = [Wanted("embed", f"{n}", {"n": n}, {"rows": "a"}) for n in range(3)]
+    steps(tmp_path).step("embed", "1", wanted[1].spec, wanted[1].inputs, partial(write, "1"))
+    run = steps(tmp_path)
+    made = run.together(wanted, compute)
+    assert asked == [(0, 2)]
+    assert [(entry.path / "data").read_text() for entry in made if entry] == ["0", "1", "2"]
+    assert [p.state for p in run.plan] == ["make", "hit", "make"]
+    assert steps(tmp_path).together(wanted, compute) != []
+    assert asked == [(0, 2)]
+
+
+def test_a_plan_makes_nothing_and_waits_once(tmp_path: Path) -> None:
+    plan = steps(tmp_path, plan_only=True)
+    for _ in range(2):
+        assert plan.step("embed", "human", {}, {"rows": None}, partial(write, "x")) is None
+        assert plan.step("embed", "model", {}, {"rows": "a"}, partial(write, "x")) is None
+    key = Recipe("embed", STAGES["embed"], {}, {"rows": "a"}).key
+    assert plan.plan == [Planned("embed", "human", "waits", None), Planned("embed", "model", "make", key)]
+    assert not list(tmp_path.rglob("manifest.json"))
+
+
+def test_the_version_of_a_stage_is_in_its_keys_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipes = [Wanted(stage, "x", {}, {}).recipe() for stage in ("embed", "score")]
+    monkeypatch.setitem(STAGES, "embed", STAGES["embed"] + 1)  # type: ignore[arg-type] # a plain dict underneath
+    again = [Wanted(stage, "x", {}, {}).recipe() for stage in ("embed", "score")]
+    assert [a == b for a, b in zip(recipes, again, strict=True)] == [False, True]

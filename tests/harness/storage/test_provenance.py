@@ -1,0 +1,36 @@
+"""Where a number came from is said of the harness, not of the place it was started in."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import subprocess
+
+from openended.harness.core.types import Json
+from openended.harness.storage import provenance
+from openended.harness.storage.provenance import git_state, hardware, package_versions
+
+
+def test_versions_are_those_that_are_installed():
+    found = package_versions()
+    assert found["python"] == platform.python_version()
+    assert found["numpy"] == importlib.metadata.version("numpy")
+    assert all(found.values())
+
+
+def test_the_commit_is_the_harnesss_own(tmp_path, monkeypatch):
+    before = git_state()
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    assert git_state() == before
+
+
+def test_outside_a_checkout_there_is_no_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "provenance.py"))
+    assert git_state() == {"commit": None, "dirty": None}
+
+
+def test_hardware_is_plain_json():
+    facts: dict[str, Json] = hardware()
+    assert facts["machine"] == platform.machine()
+    assert isinstance(facts["cores"], int)

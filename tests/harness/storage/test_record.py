@@ -1,0 +1,147 @@
+"""The record of a run: written and read by the same classes, and told in one line where it is damaged."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openended.harness.core.errors import DataError
+from openended.harness.core.io import write_json
+from openended.harness.core.metric import Metric
+from openended.harness.core.types import MetricResult
+from openended.harness.report.cli import main
+from openended.harness.storage.record import RECORD, ResultRow, RunRecord, read_record, save_record
+from openended.metrics.distinct_n import DistinctN
+
+ROW = ResultRow(
+    system="model", metric="m", signature="m|v:1", primary="m", values={"m": 0.5, "other": math.nan}, sd={"m": 0.1},
+    n_human=3, n_model=4, status="ok", notes=("small",), family="text", direction="higher",
+    directions={"other": "none"}, titles={"m": "M"}, bounds=(0.0, math.inf), resampling="none", artefact="measure/ab/c",
+)  # fmt: skip
+RECORDED = RunRecord(
+    created="2026-01-02T03:04:05+00:00", spec={"model": {"title": "A"}, "seed": None}, axes={"decoder": "greedy"},
+    overrides=("seed=1",), command=("openended", "seed=1"), git={"commit": None}, packages={"numpy": "2"},
+    hardware={"cores": 2}, inputs={"task": "ab"}, provenance={"embed:human": {"packages": {"numpy": "1"}}},
+    timings={"embed": 1.5}, store="../store", notes=("a note",), results=(ROW,),
+)  # fmt: skip
+
+
+def told(**changes: Any) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(json.dumps(RECORDED.to_json()))
+    return {k: v for k, v in {**made, **changes}.items() if v != "gone"}
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    return {"results": [{k: v for k, v in {**told()["results"][0], **changes}.items() if v != "gone"}]}
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    save_record(tmp_path, RECORDED)
+    for path in (tmp_path, tmp_path / RECORD):
+        read = read_record(path)
+        assert read.to_json() == RECORDED.to_json()
+        (one,) = read.results
+        assert math.isnan(one.values["other"])
+        assert one.bounds == (0.0, math.inf)
+        assert (one.notes, read.overrides, read.axes) == (("small",), ("seed=1",), {"decoder": "greedy"})
+
+
+def test_each_field_is_documented() -> None:
+    text = (Path(__file__).parents[3] / "harness/storage/record.py").read_text(encoding="utf-8")
+    for cls in (ResultRow, RunRecord):
+        for f in fields(cls):
+            _, _, after = text.partition(f"class {cls.__name__}")[2].partition(f"    {f.name}: ")
+            assert after.splitlines()[1].startswith('    """'), f"{cls.__name__}.{f.name} says nothing"
+
+
+def test_a_row_of_a_result_holds_what_its_metric_says() -> None:
+    metric: Metric = DistinctN()
+    result = MetricResult("distinct_n", "s", "distinct_1", {"distinct_1": 0.5}, 2, 3)
+    made = ResultRow.of("human", metric, result, None)
+    assert (made.family, made.direction, made.bounds) == (metric.family, metric.direction, metric.bounds)
+    assert set(made.directions) == {"distinct_1"}
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ([], "not a run record: expected a JSON object, got list"),
+        (told(schema=1), "expected record schema 3, got 1; run it again"),
+        (told(schema="gone"), "field 'schema' is missing"),
+        (told(results="gone"), "field 'results' is missing"),
+        (told(resluts=[]), "no field 'resluts'; did you mean 'results'"),
+        (told(axes=[]), "axes: expected an object, got list"),
+        (told(inputs={"task": 3}), "inputs.task: expected a text, got int"),
+        (told(notes="x"), "notes: expected a list, got str"),
+        (told(results={}), "results: expected a list, got dict"),
+        (told(created=None), "created: expected a text, got null"),
+        (told(**row(values={"m": "x"})), r"results\[0\]: values.m: expected a number or null, got str"),
+        (told(**row(n_human=True)), r"results\[0\]: n_human: expected a whole number, got bool"),
+        (told(**row(bounds=[0])), r"results\[0\]: bounds: expected two numbers, got 1"),
+        (told(**row(system="gone")), r"results\[0\]: not a run record: field 'system' is missing"),
+        (told(results=[3]), r"results\[0\]: not a run record: expected a JSON object, got int"),
+    ],
+)
+def test_a_damaged_record_is_told_in_one_line(tmp_path: Path, record: Any, message: str) -> None:
+    write_json(tmp_path / RECORD, record)
+    with pytest.raises(DataError, match=message) as caught:
+        read_record(tmp_path)
+    assert str(caught.value).startswith(str(tmp_path / RECORD))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_record_without_its_digest_or_with_another_value_is_told(tmp_path: Path) -> None:
+    write_json(tmp_path / RECORD, RECORDED.to_json())
+    with pytest.raises(DataError, match="does not agree with its own digest"):
+        read_record(tmp_path)
+    save_record(tmp_path, RECORDED)
+    text = (tmp_path / RECORD).read_text()
+    (tmp_path / RECORD).write_text(text.replace("0.5", "0.6"))
+    with pytest.raises(DataError, match=r"record\.json: damaged: it does not agree with its own digest"):
+        read_record(tmp_path)
+
+
+def test_no_flip_of_a_bit_is_believed(tmp_path: Path) -> None:
+    save_record(tmp_path, RECORDED)
+    data = (tmp_path / RECORD).read_bytes()
+    draw = random.Random(0)
+    for _ in range(300):
+        flipped = bytearray(data)
+        flipped[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        (tmp_path / RECORD).write_bytes(flipped)
+        try:
+            read = read_record(tmp_path)
+        except DataError as err:
+            assert "\n" not in str(err)  # noqa: PT017 - white space may move, values may not
+        else:
+            assert read.to_json() == RECORDED.to_json()
+
+
+def test_keys_and_homes_stay_out_of_a_record(tmp_path: Path) -> None:
+    key = "hf_" + "aB3" * 10
+    save_record(tmp_path, replace(RECORDED, overrides=(f"model.label={key}",), notes=(f"in {Path.home()}/x",)))
+    text = (tmp_path / RECORD).read_text()
+    assert key not in text
+    assert str(Path.home()) not in text
+    assert read_record(tmp_path).overrides == ("model.label=[redacted]",)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"schema": 3, "results": 3}', "\x00", "null", "[" * 900, '{"a":' * 300 + "1" + "}" * 300]
+)
+def test_the_report_of_a_damaged_record_ends_with_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (tmp_path / RECORD).write_text(text)
+    assert main([str(tmp_path), "--out", str(tmp_path / "report")]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert said.err.startswith("openended-report: ")
+    assert str(tmp_path / RECORD) in said.err

@@ -1,0 +1,323 @@
+"""The store: keys, verification, interruption, two processes at one entry."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing as mp
+import os
+import stat
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from openended.harness.core import temporary_files
+from openended.harness.core.errors import DataError, StoreError
+from openended.harness.core.io import write_text
+from openended.harness.storage.folders import check_writable
+from openended.harness.storage.store import MANIFEST, Recipe, Store, read_entry
+
+
+def recipe(**change) -> Recipe:
+    base = {"stage": "s", "version": 1, "spec": {"a": 1, "b": None}, "inputs": {"x": "00"}}
+    return Recipe(**{**base, **change})
+
+
+def write(text: str):
+    def build(folder: Path):
+        (folder / "data.txt").write_text(text)
+        return {"n": 1}
+
+    return build
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stage": "t"},
+        {"version": 2},
+        {"spec": {"a": 2, "b": None}},
+        {"spec": {"a": 1, "b": 0}},
+        {"inputs": {"x": "01"}},
+    ],
+)
+def test_everything_in_the_recipe_moves_the_key(change):
+    assert recipe(**change).key != recipe().key
+
+
+def test_order_of_options_does_not_move_the_key():
+    assert recipe(spec={"b": None, "a": 1}).key == recipe().key
+
+
+def test_made_once_then_found(tmp_path):
+    store = Store(tmp_path)
+    first = store.make(recipe(), write("one"))
+    second = Store(tmp_path).make(recipe(), write("another"))
+    assert (first.made, second.made) == (True, False)
+    assert second.content == first.content
+    assert (second.path / "data.txt").read_text() == "one"
+
+
+def test_equal_bytes_have_equal_content_whatever_made_them(tmp_path):
+    store = Store(tmp_path)
+    a = store.make(recipe(), write("same"))
+    b = store.make(recipe(version=2), write("same"))
+    assert a.key != b.key
+    assert a.content == b.content
+
+
+def test_damaged_bytes_are_moved_aside_and_made_again(tmp_path, caplog):
+    entry = Store(tmp_path).make(recipe(), write("right"))
+    (entry.path / "data.txt").write_text("wrong")
+    again = Store(tmp_path).make(recipe(), write("right"))
+    assert again.made
+    assert (again.path / "data.txt").read_text() == "right"
+    assert (entry.path.with_name(entry.path.name + ".damaged-1") / "data.txt").read_text() == "wrong"
+    assert "damaged" in caplog.text
+
+
+def test_damaged_manifest_is_a_damaged_entry(tmp_path):
+    entry = Store(tmp_path).make(recipe(), write("right"))
+    (entry.path / MANIFEST).write_text("{")
+    assert Store(tmp_path).make(recipe(), write("right")).made
+
+
+def test_failed_build_leaves_nothing(tmp_path):
+    def fail(folder: Path):
+        (folder / "half.txt").write_text("half")
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        Store(tmp_path).make(recipe(), fail)
+    assert list(Store(tmp_path).place(recipe()).parent.iterdir()) == []
+
+
+def test_resumable_build_gets_its_folder_back(tmp_path):
+    def fail(folder: Path):
+        (folder / "part.txt").write_text("kept")
+        raise KeyboardInterrupt
+
+    def finish(folder: Path):
+        assert (folder / "part.txt").read_text() == "kept"
+        (folder / "part.txt").rename(folder / "data.txt")
+        return {}
+
+    with pytest.raises(KeyboardInterrupt):
+        Store(tmp_path).make(recipe(), fail, resumable=True)
+    assert Store(tmp_path).find(recipe()) is None
+    entry = Store(tmp_path).make(recipe(), finish, resumable=True)
+    assert list(entry.files) == ["data.txt"]
+
+
+def test_a_deleted_manifest_heals_and_leaves_one_copy(tmp_path, caplog):
+    entry = Store(tmp_path).make(recipe(), write("x"))
+    (entry.path / MANIFEST).unlink()
+    assert Store(tmp_path).find(recipe()) is None
+    assert Store(tmp_path).make(recipe(), write("x")).made
+    assert not Store(tmp_path).make(recipe(), write("x")).made
+    assert sorted(p.name for p in entry.path.parent.iterdir()) == [entry.key, f"{entry.key}.damaged-1"]
+    assert "damaged" in caplog.text
+
+
+def test_planning_moves_nothing(tmp_path):
+    entry = Store(tmp_path).make(recipe(), write("right"))
+    (entry.path / "data.txt").write_text("wrong")
+    assert Store(tmp_path).find(recipe()) is None
+    assert [p.name for p in entry.path.parent.iterdir()] == [entry.key]
+
+
+def test_swapped_entries_are_not_believed(tmp_path, caplog):
+    """Every byte agrees with its manifest, and each is the other's."""
+    one = Store(tmp_path).make(recipe(), write("one"))
+    two = Store(tmp_path).make(recipe(version=2), write("two"))
+    one.path.rename(tmp_path / "aside")
+    two.path.rename(one.path)
+    (tmp_path / "aside").rename(two.path)
+    again = Store(tmp_path).make(recipe(), write("one"))
+    assert again.made
+    assert (again.path / "data.txt").read_text() == "one"
+    assert "of another place" in caplog.text
+
+
+def test_an_entry_of_another_stage_is_not_believed(tmp_path):
+    one = Store(tmp_path).make(recipe(), write("one"))
+    place = tmp_path / "t" / one.key[:2] / one.key
+    place.parent.mkdir(parents=True)
+    one.path.rename(place)
+    with pytest.raises(DataError, match="of another place"):
+        read_entry(place)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"meta": {"n": 2}}, {"key": "0" * 64}, {"files": {}}, {"recipe": {"stage": "s"}}, {"seconds": 9}, {"more": 1}],
+)
+def test_an_edited_manifest_is_not_believed(change, tmp_path):
+    entry = Store(tmp_path).make(recipe(), write("x"))
+    manifest = json.loads((entry.path / MANIFEST).read_text())
+    (entry.path / MANIFEST).write_text(json.dumps(manifest | change))
+    assert Store(tmp_path).find(recipe()) is None
+    assert Store(tmp_path).make(recipe(), write("x")).made
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "3", '"x"', "[" * 100000, "9" * 5000, '{"digest": null}', "\xff"])
+def test_a_manifest_of_another_shape_is_damage(text, tmp_path):
+    entry = Store(tmp_path).make(recipe(), write("x"))
+    (entry.path / MANIFEST).write_bytes(text.encode("latin1"))
+    assert Store(tmp_path).make(recipe(), write("x")).made
+
+
+def test_a_partial_folder_that_is_a_link_is_refused_and_its_target_stays(tmp_path):
+    target = tmp_path / "precious"
+    target.mkdir()
+    (target / ".hidden").write_text("kept")
+    place = Store(tmp_path).place(recipe())
+    place.parent.mkdir(parents=True)
+    place.with_name(place.name + ".partial").symlink_to(target)
+    with pytest.raises(StoreError, match="got a link"):
+        Store(tmp_path).make(recipe(), write("x"), resumable=True)
+    assert (target / ".hidden").read_text() == "kept"
+
+
+def _die(root: str, ready) -> None:
+    def build(folder: Path):
+        (folder / "half.txt").write_text("half")
+        ready.send(folder.name)
+        time.sleep(600)
+
+    Store(Path(root), locking=False).make(recipe(), build)
+
+
+def test_what_a_dead_process_left_is_swept_and_a_living_ones_is_not(tmp_path):
+    context = mp.get_context("fork")
+    folders = []
+    for _ in range(2):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_die, args=(str(tmp_path), theirs))
+        process.start()
+        folders.append((process, ours.recv()))
+    try:
+        folders[0][0].kill()
+        folders[0][0].join()
+        temporary_files.sweep_once.cache_clear()
+        entry = Store(tmp_path).make(recipe(), write("x"))
+        left = {p.name for p in entry.path.parent.iterdir()}
+        assert left == {entry.key, folders[1][1]}
+    finally:
+        folders[1][0].kill()
+        folders[1][0].join()
+
+
+def test_temporary_files_of_the_dead_go_when_their_folder_is_written_again(tmp_path):
+    mine = tmp_path / temporary_files.temporary(".a.png")
+    dead = tmp_path / mine.name.replace(f"-{os.getpid()}-", "-999999999-")
+    other = tmp_path / ".a.png.tmp-00000000-00000000-1-1-0"
+    for path in (mine, dead, other):
+        path.write_text("half")
+    temporary_files.sweep_once.cache_clear()
+    write_text(tmp_path / "a.png", "whole")
+    assert {p.name for p in tmp_path.iterdir()} == {"a.png", mine.name, other.name}
+
+
+@pytest.mark.parametrize(
+    ("umask", "folder", "file"), [(0o002, 0o775, 0o664), (0o022, 0o755, 0o644), (0o077, 0o700, 0o600)]
+)
+def test_entries_and_locks_follow_the_umask(umask, folder, file, tmp_path):
+    before = os.umask(umask)
+    try:
+        entry = Store(tmp_path / "store").make(recipe(), lambda work: write_text(work / "data.txt", "x") or {})
+    finally:
+        os.umask(before)
+    (lock,) = (tmp_path / "store" / ".locks").iterdir()
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (entry.path, *entry.path.iterdir(), lock)}
+    assert modes == {entry.key: folder, MANIFEST: file, "data.txt": file, lock.name: file}
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="two users need root")
+def test_two_users_of_one_group_share_a_store():
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        root.chmod(0o2775)
+        os.chown(root, 0, 4242)
+        said = [_as_user(root, user, version) for user, version in ((4001, 1), (4002, 1), (4002, 2), (4001, 2))]
+    assert said == ["made", "found", "made", "found"]
+
+
+def _as_user(root: Path, user: int, version: int) -> str:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(4242)
+            os.setuid(user)
+            os.umask(0o002)
+            made = Store(root / "store").make(recipe(version=version), write("x")).made
+            os.write(writer, b"made" if made else b"found")
+        except BaseException as err:
+            os.write(writer, repr(err).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as handle:
+        said = handle.read()
+    os.waitpid(child, 0)
+    return said
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="two users need root")
+def test_a_store_that_may_not_be_read_is_one_line():
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        root.chmod(0o755)
+        Store(root / "store").make(recipe(), write("x")).path.chmod(0o700)
+        said = _as_user(root, 4001, 1)
+    assert "StoreError" in said
+    assert "chmod" in said
+
+
+def test_home_folders_are_not_in_manifests(tmp_path, monkeypatch):
+    secret = recipe(spec={"path": str(Path.home() / "texts" / "a.jsonl"), "other": f"{Path.home()}x/a"})
+    entry = Store(tmp_path).make(secret, lambda folder: {"notes": [f"read {Path.home()}/b"]})
+    text = (entry.path / MANIFEST).read_text()
+    assert '"~/texts/a.jsonl"' in text
+    assert '"read ~/b"' in text
+    assert f'"{Path.home()}x/a"' in text
+    assert not Store(tmp_path).make(secret, write("x")).made
+
+
+def _race(root: str, locking: bool, number: int, out) -> None:
+    def build(folder: Path):
+        time.sleep(0.2)
+        (folder / "data.txt").write_text("same bytes")
+        return {"number": number}
+
+    entry = Store(Path(root), locking=locking).make(recipe(), build)
+    out.put((number, entry.made, entry.content))
+
+
+@pytest.mark.parametrize("locking", [True, False])
+def test_two_processes_race_for_one_entry(tmp_path, locking):
+    context = mp.get_context("fork")
+    out = context.Queue()
+    both = [context.Process(target=_race, args=(str(tmp_path), locking, i, out)) for i in range(2)]
+    for process in both:
+        process.start()
+    results = [out.get(timeout=60) for _ in both]
+    for process in both:
+        process.join()
+    assert len({content for _, _, content in results}) == 1
+    if locking:
+        assert sorted(made for _, made, _ in results) == [False, True]
+    folder = Store(tmp_path).place(recipe())
+    assert [p.name for p in folder.parent.iterdir()] == [folder.name]
+    assert json.loads((folder / MANIFEST).read_text())["meta"]["number"] in (0, 1)
+
+
+def test_unwritable_folder_is_a_clear_error(tmp_path):
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    with pytest.raises(StoreError, match="is not a folder"):
+        check_writable(blocker / "outputs")
+    with pytest.raises(StoreError, match="cannot write"):
+        Store(blocker / "outputs").make(recipe(), write("x"))
