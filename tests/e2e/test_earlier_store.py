@@ -66,7 +66,7 @@ def test_the_report_of_earlier_records_has_the_same_values(folder: Path) -> None
     earlier = rows_of(folder / "outputs/reports/before/results.csv")
     runs = sorted({row[0] for row in earlier})
     folders = [next((folder / "outputs/runs/before").glob(f"*-{run.rpartition('/')[2]}")) for run in runs]
-    done = openended("report", *map(str, folders), "-o", "again", cwd=folder)
+    done = openended("report", *map(str, folders), "--out", "again", cwd=folder)
     assert done.returncode == 0, done.stderr
     missing = earlier - rows_of(folder / "again/results.csv")
     assert len(earlier) > 200
