@@ -67,7 +67,7 @@ def start(command: str, config: str, job: Callable[[Any], None]) -> None:
     trust.guard()
 
     def work() -> None:
-        sys.argv[1:] = hydra_words([word for word in words if word != _TRUST])
+        sys.argv[1:] = hydra_words([word for word in words if word != _TRUST], config)
         hydra.main(version_base="1.3", config_path="pkg://openended.conf", config_name=config)(job)()
 
     leave_with_code(command, work)

@@ -9,10 +9,11 @@ import pytest
 from openended.harness.core.errors import DataError
 from openended.harness.rating.cli.arguments import counted, split_words
 from openended.harness.rating.cli.main import main
-from openended.harness.rating.collect.answers import read_answers, seal_of
+from openended.harness.rating.collect.answers import read_answers
 from openended.harness.rating.collect.by_study import by_study
 from openended.harness.rating.collect.collect import expand, gather, judgments
 from openended.harness.rating.collect.quality import alphas, quality_lines, raters_of
+from openended.harness.rating.sheet import seal_of
 from openended.harness.rating.simulate import fill_all
 from openended.metrics.judgments.comparisons import read_comparisons
 from openended.metrics.judgments.ratings import read_judgments
