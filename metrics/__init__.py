@@ -15,6 +15,9 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
+if __name__ != "openended.metrics":
+    raise ImportError(f"import openended.metrics, not {__name__}: under two names every module would be loaded twice")
+
 
 class _Metric(ModuleType):
     """The module of a metric, which measures texts when it is called."""

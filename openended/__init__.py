@@ -6,11 +6,13 @@
     print(result.table())
 
 The four folders beside this file are links to the folders of the same name at the top of the repository: one import
-name, `openended`, that wheel, editable install, checkout, type checker and IDE all follow.
+name, `openended`, that wheel, editable install, checkout, type checker and IDE all follow. Where Git made no links
+(Windows without `core.symlinks`), the folders are found at the top of the repository.
 """
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from openended.harness.app.api import evaluate as evaluate
     from openended.harness.app.api import measure as measure
     from openended.harness.app.evaluation import Evaluation as Evaluation
+
+_HERE = os.path.dirname(__file__)
+if not os.path.isdir(os.path.join(_HERE, "harness")):
+    __path__.append(os.path.dirname(_HERE))
 
 __version__ = "0.1.0"
 __all__ = ["Evaluation", "__version__", "evaluate", "measure", "metrics"]

@@ -1,1 +1,4 @@
 """Tasks: where prompts and human continuations come from, one file a source."""
+
+if __name__ != "openended.tasks":
+    raise ImportError(f"import openended.tasks, not {__name__}: under two names every module would be loaded twice")

@@ -1,4 +1,4 @@
-"""`openended`, and how each of our commands that Hydra configures is started."""
+"""The command line `openended`: finds the command, and starts those that Hydra configures."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any
 
 from openended.harness.core import terminal
 
 _COMMANDS = "openended.harness.app.commands"
+# Commands whose modules are elsewhere below `openended.harness`.
+_OTHERS = {"finetune": "app.finetune", "rate": "rating.cli.main", "report": "report.cli"}
 _TRUST = "--trust-config"
 
 
@@ -21,12 +23,12 @@ def main() -> None:
     """Run `openended` with the process's arguments: a command by its name, else a run or a grid.
 
     Raises:
-        SystemExit: With one of `exitcodes`, unless all went well.
+        SystemExit: With one of `exit_codes`, unless all went well.
     """
     words = sys.argv[1:]
     named = next((i for i, word in enumerate(words) if not word.startswith("-")), None)  # `-v score …` is one too
     if named is not None and words[named] in commands():
-        module = importlib.import_module(f"{_COMMANDS}.{commands()[words.pop(named)]}")
+        module = importlib.import_module(commands()[words.pop(named)])
         raise SystemExit(module.main(words))
     if "--version" in words:
         from openended import __version__
@@ -38,25 +40,25 @@ def main() -> None:
         return
     from openended.harness.app.hydra.job import Job
 
-    start("openended", "config", Job())
+    start("openended", "config", Job(), words)
 
 
-def start(command: str, config: str, job: Callable[[Any], None]) -> None:
-    """Compose a configuration from the process's arguments and run what it configures.
+def start(command: str, config: str, job: Callable[[Any], None], words: Sequence[str]) -> None:
+    """Compose a configuration from a command line and run what it configures.
 
     Args:
         command: Name of the command.
         config: Name of its root in `conf/`.
         job: What Hydra calls with the composed configuration.
+        words: What was typed after the command.
 
     Raises:
-        SystemExit: With one of `exitcodes`, unless all went well.
+        SystemExit: With one of `exit_codes`, unless all went well.
     """
     # Hydra would print its own report of several lines and leave with 1; ours is one line.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     terminal.start()
-    words = sys.argv[1:]
     import hydra
 
     from openended.harness.app.hydra import trust
@@ -67,7 +69,7 @@ def start(command: str, config: str, job: Callable[[Any], None]) -> None:
     trust.guard()
 
     def work() -> None:
-        sys.argv[1:] = hydra_words([word for word in words if word != _TRUST])
+        sys.argv[1:] = hydra_words([word for word in words if word != _TRUST], config)
         hydra.main(version_base="1.3", config_path="pkg://openended.conf", config_name=config)(job)()
 
     leave_with_code(command, work)
@@ -75,9 +77,10 @@ def start(command: str, config: str, job: Callable[[Any], None]) -> None:
 
 def commands() -> dict[str, str]:
     """Return command → its module; `import` is a word of Python, so its module has another name."""
-    found = pkgutil.iter_modules(importlib.import_module(_COMMANDS).__path__)
-    names = sorted(module.name for module in found if not module.name.startswith("_"))
-    return {name.removesuffix("_"): name for name in names}
+    own = pkgutil.iter_modules(importlib.import_module(_COMMANDS).__path__)
+    modules = {module.name.removesuffix("_"): f"{_COMMANDS}.{module.name}" for module in own}
+    modules |= {name: f"openended.harness.{module}" for name, module in _OTHERS.items()}
+    return dict(sorted(modules.items()))
 
 
 def help_text() -> str:
@@ -86,16 +89,13 @@ def help_text() -> str:
 
     out = ["openended: a benchmark harness for open-ended text generation", "", *_EXAMPLES, "", "Commands:"]
     # Read, not imported: help must be quick.
-    folder = resources.files(_COMMANDS)
-    for name in commands().values():
-        said = ast.get_docstring(ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))) or ""
-        out.append(f"  {said.splitlines()[0] if said else name}")
+    harness = resources.files("openended.harness")
+    for name, module in commands().items():
+        file = harness.joinpath(*module.split(".")[2:-1], f"{module.rpartition('.')[2]}.py")
+        docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        out.append(f"  {docstring.splitlines()[0] if docstring else name}")
     out += [
-        "  `openended-report NAME|GRID_FOLDER|RUNS…`: tables, figures and a page from finished runs.",
-        "  `openended-rate make|collect|serve|judge …`: forms for raters from finished runs, and their judgments.",
         "",
-    ]
-    out += [
         "Flags: -m (a grid), -v (every step), -q (only what went wrong), --json (a plan for programs), --version,",
         "       --trust-config (a configuration may name classes that are not ours)",
         "",
@@ -113,7 +113,7 @@ _EXAMPLES = (
     "  A grid:    openended -m name=first decoder=greedy,nucleus seed=0,1,2",
     "  A paper's: openended experiment=quickstart",
     "  Plan only: openended experiment=quickstart plan_only=true",
-    "  Report:    openended-report quickstart",
+    "  Report:    openended report quickstart",
 )
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ class Evaluation:
         """
         from rich.console import Console
 
-        from openended.harness.report.tables.console import WIDTH, print_table
+        from openended.harness.report.tables.formats.console import WIDTH, print_table
 
         out = io.StringIO()
         console = Console(file=out, width=WIDTH)

@@ -1,6 +1,6 @@
-"""`openended-finetune`: one epoch of a causal model on a task's training texts, as for the stories of the MAUVE paper.
+"""`openended finetune`: one epoch of a causal model on a task's training texts, as for the stories of the MAUVE paper.
 
-    openended-finetune task=writing_prompts model=gpt2-medium output=outputs/models/gpt2-medium-stories
+    openended finetune task=writing_prompts model=gpt2-medium output=outputs/models/gpt2-medium-stories
 
 The paper fine-tunes GPT-2 medium on WritingPrompts for one epoch; the block is its context, 1,024. Batch size and
 learning rate are options, whose defaults are transformers' own (8 sequences a step, AdamW at 5e-5 with linear decay),
@@ -183,28 +183,28 @@ def _save(lm: LanguageModel, model: ModelSpec, spec: FinetuneSpec, output: Path,
     shutil.rmtree(output / "checkpoints", ignore_errors=True)
 
 
-def main() -> None:
-    """Run `openended-finetune` with the process's arguments.
+def main(words: Sequence[str] | None = None) -> None:
+    """Run `openended finetune`; without words, with the process's arguments.
 
     Raises:
-        SystemExit: With one of `exitcodes`, unless all went well.
+        SystemExit: With one of `exit_codes`, unless all went well.
     """
-    start("openended-finetune", "finetune", FinetuneJob())
+    start("openended finetune", "finetune", FinetuneJob(), sys.argv[1:] if words is None else words)
 
 
 class FinetuneJob:
     """The function that Hydra calls with the composed configuration, `conf/finetune.yaml`."""
 
     # Hydra reads the name of the function it wraps.
-    __name__ = "openended-finetune"
-    __qualname__ = "openended-finetune"
+    __name__ = "finetune"
+    __qualname__ = "finetune"
     __module__ = "openended.harness.app.finetune"
 
     def __call__(self, cfg: DictConfig) -> None:
         """Fine-tune as configured."""
         hydra = HydraConfig.get()
         set_detail(verbose=bool(hydra.verbose))
-        leave_with_code("openended-finetune", lambda: _run(cfg, list(hydra.overrides.task), str(hydra.mode)))
+        leave_with_code("openended finetune", lambda: _run(cfg, list(hydra.overrides.task), str(hydra.mode)))
 
 
 def _run(cfg: DictConfig, words: Sequence[str], mode: str) -> None:

@@ -79,7 +79,7 @@ class StudyKey:
             DataError: If it is no key, or one of another version.
         """
         if not isinstance(node, Mapping) or node.get("schema") != _SCHEMA:
-            raise DataError(f"{where}: not the key of a study; `openended-rate make` writes key.json")
+            raise DataError(f"{where}: not the key of a study; `openended rate make` writes key.json")
         try:
             texts: Mapping[str, Mapping[str, str]] = node["texts"]
             return cls(

@@ -1,4 +1,4 @@
-"""`openended-rate make`: a study from finished runs, as one HTML file a rater."""
+"""`openended rate make`: a study from finished runs, as one HTML file a rater."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Study:
         yield f"{p.label}: {len(m.players)} players ({', '.join(m.players)}), {len(m.texts):,} prompts to draw from"
         yield from m.remarks
         if not self.key.controls:
-            yield "no control items: controls=FILE adds some with known answers"
+            yield "no control items: --controls FILE adds some with known answers"
         if not p.examples:
-            yield "no worked examples on the guidelines page: examples in a YAML of your own (protocol=MY.yaml)"
+            yield "no worked examples on the guidelines page: examples in a YAML of your own (--protocol MY.yaml)"
         yield from self.forecast.lines()
 
 

@@ -87,3 +87,18 @@ def write_sheets(key: StudyKey, folder: Path) -> list[Path]:
         write_text(path, render_form(key, sheet, items_of(key, ids)))
         paths.append(path)
     return paths
+
+
+def seal_of(study: str, sheet: str, nonce: str, questions: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the seal of answers, as the form computes it: FNV-1a of 64 bits over their numbers.
+
+    It tells slips of a hand in an editor; whoever opens the sheet's source can make another.
+    """
+    lines = [study, sheet, nonce]
+    for row in rows:
+        cells = [row["id"], row["ms"], *(row["answers"].get(name, 0) for name in questions)]
+        lines.append(",".join(map(str, cells)))
+    value = 0xCBF29CE484222325
+    for byte in "\n".join(lines).encode():
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"

@@ -15,11 +15,10 @@ import numpy as np
 
 from openended.harness.core.io import write_json
 from openended.harness.core.rng import stream
-from openended.harness.rating.collect.answers import seal_of
 from openended.harness.rating.design import RatingTask
 from openended.harness.rating.key import StudyKey
 from openended.harness.rating.protocol import AnswerChoice, StudyProtocol
-from openended.harness.rating.sheet import FORM
+from openended.harness.rating.sheet import FORM, seal_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -105,7 +105,7 @@ def usable(
     if protocol.longest_tokens is not None and protocol.cut_words is None and longest > protocol.longest_tokens:
         raise DataError(
             f"texts of up to {longest} tokens, the protocol has {protocol.longest_tokens}: run with "
-            f"max_new_tokens={protocol.longest_tokens}, or give cut_words=N or longest_tokens=null"
+            f"max_new_tokens={protocol.longest_tokens}, or give --cut-words N or --longest-tokens null"
         )
     everywhere = [e for e in sorted(prompts) if all(e in found[p] for p in players)]
     unknown = sorted(excluded - set(prompts))
@@ -143,5 +143,5 @@ def _ids_of(path: Path | None) -> frozenset[str]:
     with open_text(path) as handle:
         ids = frozenset(line.strip() for line in handle if line.strip())
     if not ids:
-        raise SpecError(f"exclude={path}: expected example ids, one a line; the file is empty")
+        raise SpecError(f"--exclude {path}: expected example ids, one a line; the file is empty")
     return ids

@@ -45,7 +45,7 @@ class Report:
         """Print the tables and where the files are; with `signatures` also those of every column."""
         from rich.text import Text
 
-        from openended.harness.report.tables.console import make_console, print_table
+        from openended.harness.report.tables.formats.console import make_console, print_table
 
         out = console or make_console()
         for table in self.tables:
@@ -181,8 +181,8 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
 
 def write_table(table: Table, folder: Path) -> list[Path]:
     """Write a table as Markdown, LaTeX and CSV."""
-    from openended.harness.report.tables.latex import to_latex
-    from openended.harness.report.tables.markdown import to_csv, to_markdown
+    from openended.harness.report.tables.formats.latex import to_latex
+    from openended.harness.report.tables.formats.markdown import to_csv, to_markdown
 
     texts = {"md": to_markdown(table), "tex": to_latex(table), "csv": to_csv(table)}
     paths = {suffix: folder / f"{table.name}.{suffix}" for suffix in texts}

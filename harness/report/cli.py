@@ -1,4 +1,4 @@
-"""`openended-report NAME|GRID_FOLDER|RUNS…`: tables, figures and a page from any set of runs."""
+"""`openended report NAME|GRID_FOLDER|RUNS…`: tables, figures and a page from any set of runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import terminal
+from openended.harness.core.arguments import CommandParser
 from openended.harness.core.errors import SpecError
 from openended.harness.core.exit_codes import code_of
 
@@ -18,22 +19,22 @@ if TYPE_CHECKING:
 EPILOG = """\
 Layouts: {layouts}, or the path of a YAML with the same options (see conf/report).
 Examples:
-  openended-report quickstart
-  openended-report outputs/grids/20260101T120000
-  openended-report outputs/runs --layout decoders,sizes --where task=docs
-  openended-report outputs/runs --compare mauve2021/table3
-  openended-report outputs/runs --baseline 'nucleus p=0.95'
-  openended-report outputs/runs --rows decoder --columns embedder --metrics mauve
-  openended-report monday tuesday --side-by-side
+  openended report quickstart
+  openended report outputs/grids/20260101T120000
+  openended report outputs/runs --layout decoders,sizes --where task=docs
+  openended report outputs/runs --compare mauve2021/table3
+  openended report outputs/runs --baseline 'nucleus p=0.95'
+  openended report outputs/runs --rows decoder --columns embedder --metrics mauve
+  openended report monday tuesday --side-by-side
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """Return the command line's parser."""
     from openended.harness.results.layout import layout_names
 
-    made = argparse.ArgumentParser(
-        prog="openended-report",
+    made = CommandParser(
+        prog="openended report",
         description="Tables (.md, .tex, .csv), figures (.pdf, .png), one tidy frame and a page from finished runs.",
         epilog=EPILOG.format(layouts=", ".join(layout_names())),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -64,10 +65,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns one of `exitcodes`."""
+    """Run the command; returns one of `exit_codes`."""
     terminal.start()
     args = parser().parse_args(argv)
-    return code_of("openended-report", lambda: _run(args), kept="files are replaced whole, nothing is half-written")
+    return code_of("openended report", lambda: _run(args), kept="files are replaced whole, nothing is half-written")
 
 
 def _run(args: argparse.Namespace) -> None:

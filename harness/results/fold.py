@@ -23,6 +23,10 @@ DECODERS = (
 IDENTITY = ("system", "setting", "metric", "key", "signature")  # what makes two values the same but for the seed
 
 
+NEAREST = "nearest "
+"""Begins a direction that names its best value: `nearest 0.5`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Folded:
     """One value of one system, over its seeds."""
@@ -140,3 +144,8 @@ def order_key(axis: str, item: Folded) -> tuple[Any, ...]:
     if axis == "model":
         return (0, natural(item.titles[0]), natural(value))
     return (0, natural(value), ())
+
+
+def parse_target(direction: str) -> float | None:
+    """Return the best value that a direction names; None where it names none."""
+    return float(direction.removeprefix(NEAREST)) if direction.startswith(NEAREST) else None

@@ -43,7 +43,7 @@ def thousand_runs() -> str:
 
 
 def report(folder: str) -> dict[str, int]:
-    """Run `openended-report` on them; its imports are part of the time."""
+    """Run `openended report` on them; its imports are part of the time."""
     from openended.harness.report.cli import main
 
     out = Path(folder) / "out"
@@ -91,7 +91,7 @@ def _overhead(ours: dict[str, Any]) -> str:
 
 WORKS = [
     Work(
-        name="openended-report, 1,000 runs, all figures and the page",
+        name="openended report, 1,000 runs, all figures and the page",
         prepare=thousand_runs,
         ours=report,
         at_most_seconds=15.0,

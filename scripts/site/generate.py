@@ -80,7 +80,7 @@ def outside(text: str) -> str:
 
 def published() -> str:
     """Every published table that the harness can compare with."""
-    lines = ["# Published values", "", "What `openended-report --compare PAPER/TABLE` sets beside a run's numbers."]
+    lines = ["# Published values", "", "What `openended report --compare PAPER/TABLE` sets beside a run's numbers."]
     for path in sorted((ROOT / "harness/reference").glob("**/*.csv")):
         with path.open(encoding="utf-8") as handle:
             rows = list(csv.reader(line for line in handle if not line.startswith("#")))

@@ -194,6 +194,36 @@ def test_hydra_finds_ours_in_a_checkout_without_an_install(checkout, dependencie
     assert "generate" in checked(python, "-m", "openended", *PLAN, cwd=checkout)
 
 
+def test_a_checkout_without_links_works(checkout, dependencies, tmp_path):
+    """Git on Windows writes a link as a small text file, unless it may make links."""
+    copy = tmp_path / "source"
+    shutil.copytree(checkout, copy, symlinks=True)
+    for name in FOREIGN:
+        (copy / "openended" / name).unlink()
+        (copy / "openended" / name).write_text(f"../{name}")
+    python = environment(tmp_path / "env", dependencies)
+    for cwd, path in ((tmp_path, copy), (copy, None)):
+        assert checked(python, "-c", PLUGINS, cwd=cwd, path=path).splitlines()[1] == OURS
+        assert "generate" in checked(python, "-m", "openended", *PLAN, cwd=cwd, path=path)
+    ours = "from openended.metrics.mauve import mauve; import openended.tasks.docs; print(mauve.__module__)"
+    assert checked(python, "-c", ours, cwd=copy).strip() == "openended.metrics.mauve"
+
+
+@pytest.mark.parametrize("name", ["harness", "harness.core.types", "metrics", "metrics.mauve", "tasks", "tasks.docs"])
+def test_a_bare_name_says_what_to_import(checkout, dependencies, tmp_path, name):
+    python = environment(tmp_path / "env", dependencies)
+    left = call(python, "-c", f"import {name}", cwd=checkout)
+    assert left.returncode == 1
+    package = name.partition(".")[0]
+    assert left.stderr.splitlines()[-1].startswith(f"ImportError: import openended.{package}, not {package}: ")
+
+
+def test_the_folder_runs_as_a_module(checkout, dependencies, tmp_path):
+    python = environment(tmp_path / "env", dependencies)
+    assert checked(python, "-m", "harness", "--version", cwd=checkout).startswith("openended ")
+    assert "generate" in checked(python, "-m", "harness", *PLAN, cwd=checkout)
+
+
 @pytest.mark.slow
 def test_installed_it_runs_the_quick_start_from_another_directory(installed, tmp_path):
     out = checked(

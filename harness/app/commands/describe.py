@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import inspect
 import re
 import sys
 from collections.abc import Sequence
 
+from openended.harness.core.arguments import CommandParser
 from openended.harness.core.catalogue import GROUPS, choices, source
 from openended.harness.core.errors import SpecError, suggest
 from openended.harness.core.exit_codes import code_of
@@ -18,8 +18,8 @@ _KINDS = ("metric", "decoder", "task", "embedder")  # whose classes say more tha
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exitcodes`."""
-    parser = argparse.ArgumentParser(prog="openended describe", description=__doc__)
+    """Run the command; returns one of `exit_codes`."""
+    parser = CommandParser(prog="openended describe", description=__doc__)
     parser.add_argument("name", help="as in `openended list`; where two groups have it, as decoder/nucleus")
     args = parser.parse_args(words)
     return code_of("openended describe", lambda: sys.stdout.write(described(args.name)), kept="nothing was changed")

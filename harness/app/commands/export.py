@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from openended.harness.app.commands.store import named_by
+from openended.harness.core.arguments import CommandParser
 from openended.harness.core.errors import DataError, StoreError, suggest
 from openended.harness.core.exit_codes import code_of
 from openended.harness.core.io import replacing
@@ -16,8 +17,8 @@ from openended.harness.results.grids import grids_of
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exitcodes`."""
-    parser = argparse.ArgumentParser(prog="openended export", description=__doc__)
+    """Run the command; returns one of `exit_codes`."""
+    parser = CommandParser(prog="openended export", description=__doc__)
     parser.add_argument("name", help="of runs: name=…, experiment=…")
     parser.add_argument("archive", type=Path, help="a .zip; one of this name is replaced")
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="default: outputs")

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from openended.harness.core.arguments import CommandParser
 from openended.harness.core.errors import DataError
 from openended.harness.core.exit_codes import code_of
 from openended.harness.core.io import replacing
@@ -17,8 +18,8 @@ PLACES = ("runs", "reports", "grids", "store")
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exitcodes`."""
-    parser = argparse.ArgumentParser(prog="openended import", description=__doc__)
+    """Run the command; returns one of `exit_codes`."""
+    parser = CommandParser(prog="openended import", description=__doc__)
     parser.add_argument("archive", type=Path)
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="default: outputs")
     args = parser.parse_args(words)
@@ -34,7 +35,7 @@ def _import(args: argparse.Namespace) -> None:
     except zipfile.BadZipFile as err:
         raise DataError(f"{args.archive}: not a sound zip archive ({err})") from err
     names = sorted({p.parts[1] for p in made if p.parts[0] == "runs"})
-    said = f"; runs of {', '.join(names)}: openended-report {names[0]}" if names else ""
+    said = f"; runs of {', '.join(names)}: openended report {names[0]}" if names else ""
     sys.stdout.write(f"{len(made):,} files into {args.outputs}, {kept:,} were here{said}\n")
 
 

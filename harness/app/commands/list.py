@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
+from openended.harness.core.arguments import CommandParser
 from openended.harness.core.catalogue import GROUPS, choices
 from openended.harness.core.errors import SpecError, suggest
 from openended.harness.core.exit_codes import code_of
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exitcodes`."""
-    parser = argparse.ArgumentParser(prog="openended list", description=__doc__)
+    """Run the command; returns one of `exit_codes`."""
+    parser = CommandParser(prog="openended list", description=__doc__)
     parser.add_argument("group", nargs="?", help=f"one of {', '.join(GROUPS)}; default: all")
     args = parser.parse_args(words)
     return code_of("openended list", lambda: _list(args.group), kept="nothing was changed")

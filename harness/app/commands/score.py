@@ -8,10 +8,11 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal
 
+from openended.harness.core.arguments import CommandParser
 from openended.harness.core.errors import SpecError
-from openended.harness.core.exit_codes import BAD_INPUT, FAILED, OK, code_of, complain
+from openended.harness.core.exit_codes import FAILED, OK, code_of, complain
 
 COMMAND = "openended score"
 EPILOG = """\
@@ -25,15 +26,9 @@ Examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        complain(COMMAND, f"{message}; openended score --help shows how")
-        raise SystemExit(BAD_INPUT)
-
-
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """Return the command line's parser."""
-    made = _Parser(
+    made = CommandParser(
         prog=COMMAND,
         description="Score texts that lie in files against human texts: one table, nothing is generated.",
         epilog=EPILOG,
@@ -64,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command; returns one of `exitcodes`: 1 where the code of a metric raised."""
+    """Run the command; returns one of `exit_codes`: 1 where the code of a metric raised."""
     args = parser().parse_args(words)
     failed: list[str] = []
     code = code_of(COMMAND, lambda: failed.extend(_score(args)), kept="what is finished is kept, and found again")

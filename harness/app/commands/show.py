@@ -8,14 +8,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from openended.harness.core.arguments import CommandParser
 from openended.harness.core.errors import DataError
 from openended.harness.core.exit_codes import code_of
 from openended.harness.storage.record import RECORD, RunRecord, read_record
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exitcodes`."""
-    parser = argparse.ArgumentParser(prog="openended show", description=__doc__)
+    """Run the command; returns one of `exit_codes`."""
+    parser = CommandParser(prog="openended show", description=__doc__)
     parser.add_argument("run", help="a run's folder, or the end of its name (the 8 letters after the time)")
     parser.add_argument(
         "--outputs", default="outputs", metavar="DIR", help="where runs are looked up; default: outputs"

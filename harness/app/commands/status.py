@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from openended.harness.core.arguments import CommandParser
 from openended.harness.core.errors import DataError, suggest
 from openended.harness.core.exit_codes import code_of
 from openended.harness.results.grids import GridFolder, grids_of
@@ -16,8 +17,8 @@ LAST = 10  # grids that are shown where none is named
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exitcodes`."""
-    parser = argparse.ArgumentParser(prog="openended status", description=__doc__)
+    """Run the command; returns one of `exit_codes`."""
+    parser = CommandParser(prog="openended status", description=__doc__)
     parser.add_argument("name", nargs="?", help=f"of a grid, or its time; default: the last {LAST} grids")
     parser.add_argument("--outputs", default="outputs", metavar="DIR", help="where grids are looked up")
     args = parser.parse_args(words)

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from openended.harness.core.arguments import CommandParser
 from openended.harness.core.errors import DataError, StoreError
 from openended.harness.core.exit_codes import code_of
 from openended.harness.storage.check import check_store, collect_garbage
@@ -15,8 +16,8 @@ from openended.harness.storage.record import RECORD, STAGES, read_record
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exitcodes`."""
-    parser = argparse.ArgumentParser(prog="openended store", description=__doc__)
+    """Run the command; returns one of `exit_codes`."""
+    parser = CommandParser(prog="openended store", description=__doc__)
     parser.add_argument("action", nargs="?", choices=("check", "gc"), help="verify every byte; delete what can go")
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="default: outputs")
     parser.add_argument("--dry-run", action="store_true", help="gc: say what would go, and delete nothing")

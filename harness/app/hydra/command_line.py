@@ -1,11 +1,12 @@
-"""The words of a command line, made such that Hydra reads them; what it could not read becomes one line of ours."""
+"""Rewrite a command line so that Hydra can read it; what cannot be read becomes a one-line error."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import zip_longest
 
-from openended.harness.core.catalogue import GROUPS, choices, own_choices, source
+from openended.harness.core.catalogue import GROUPS, choices
 from openended.harness.core.errors import SpecError, suggest
 
 # Hydra's own flags: those that stand alone, and those that a value follows.
@@ -18,14 +19,18 @@ OURS = {
     **dict.fromkeys(("-q", "--quiet"), "hydra/job_logging=quiet"),
     "--json": "plan_only=json",
 }
-# Of a search, typed without the place where Hydra has them.
+# Options of a search, typed without the `hydra.sweeper.` where Hydra has them.
 _SEARCH = ("maximize", "minimize", "toward_human", "trials", "sampler", "sampler_options", "sampler_seed", "batch",
            "rungs", "reduction", "confirm_seeds", "spaces", "storage")  # fmt: skip
-_SEARCHES = ("hydra/sweeper=optuna", "override hydra/sweeper: optuna", "override /hydra/sweeper: optuna")
+_SWEEPER, _OPTUNA = "hydra/sweeper", "optuna"
 
 
-def hydra_words(words: Sequence[str]) -> list[str]:
+def hydra_words(words: Sequence[str], config: str = "config") -> list[str]:
     """Return a command line as Hydra reads it: flags first, ours as options, values quoted that need it.
+
+    Args:
+        words: As typed.
+        config: Name of the root configuration in `conf/`.
 
     Raises:
         SpecError: Says what to type in place of a word that is no option.
@@ -47,23 +52,52 @@ def hydra_words(words: Sequence[str]) -> list[str]:
             raise SpecError(_no_option(word))
         else:
             options.append(word)
-    if _searches(options):
-        options = [_of_a_search(word) for word in options]
+    wanted = next((key for key in map(_search_option, options) if key), None)
+    if wanted is not None:
+        others = [_readable(word) for word in options if not _search_option(word)]
+        if chosen_sweeper(config, others, _config_folder(flags)) != _OPTUNA:
+            raise SpecError(f"{wanted}= is an option of a search: add -m {_SWEEPER}={_OPTUNA}")
+        options = [_of_a_search(word) if _search_option(word) else word for word in options]
     return [*flags, *map(_readable, options), *ours]
 
 
-def _searches(words: Sequence[str]) -> bool:
-    """Say whether a command line, or the experiment that it chooses, chooses the sweeper that searches."""
-    chosen = [word.partition("=")[2] for word in words if word.startswith("experiment=")]
-    told = [source("experiment", name) for name in chosen if name in own_choices("experiment")]
-    return _SEARCHES[0] in words or any(word in text for text in told for word in _SEARCHES[1:])
+def chosen_sweeper(config: str, words: Sequence[str], folder: str | None = None) -> str | None:
+    """Resolve the defaults list of a command and return its choice of `hydra/sweeper`.
+
+    Args:
+        config: Name of the root configuration in `conf/`.
+        words: Overrides that Hydra can read.
+        folder: A folder of the user's own configurations.
+    """
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra._internal.utils import create_config_search_path
+    from hydra.types import RunMode
+
+    search_path = create_config_search_path("pkg://openended.conf")
+    if folder is not None:
+        search_path.append("command-line", f"file://{os.path.abspath(folder)}")
+    defaults = ConfigLoaderImpl(search_path).compute_defaults_list(config, list(words), RunMode.MULTIRUN)
+    return defaults.overrides.known_choices.get(_SWEEPER)
+
+
+def _config_folder(flags: Sequence[str]) -> str | None:
+    """Return the value of `--config-dir`, typed as two words or with `=`."""
+    for flag, after in zip_longest(flags, flags[1:]):
+        name, sign, value = flag.partition("=")
+        if name in ("-cd", "--config-dir"):
+            return value if sign else after
+    return None
+
+
+def _search_option(word: str) -> str | None:
+    """Return the option of a search that a word sets; None if it sets none."""
+    key = word.partition("=")[0].split(".")[0].strip()
+    return key if key in _SEARCH else None
 
 
 def _of_a_search(word: str) -> str:
     """Return `maximize=[mauve]` as Hydra reads it; the space of a choice is read by the search, not by Hydra."""
     key, _, value = word.partition("=")
-    if key.split(".")[0] not in _SEARCH:
-        return word
     if key.startswith("spaces.") and not value.startswith(("'", '"')):
         value = "'" + value.replace("'", r"\'") + "'"
     return f"{'++' if '.' in key else ''}hydra.sweeper.{key}={value}"

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
+from hydra.utils import get_class
 from omegaconf import DictConfig
 
 from openended.harness.app.hydra.compose import name_of, plain, settings_of
 from openended.harness.app.hydra.grid_folder import claim, claimed, ended, grid_record, written
 from openended.harness.app.hydra.jobfile import JobFile, overview, own_folder, read_jobs
 from openended.harness.app.hydra.plan import plan_jobs
-from openended.harness.app.hydra.search.options import check_search, searches
 from openended.harness.app.hydra.show import (
     composing,
     detail,
@@ -31,7 +31,7 @@ from openended.harness.app.hydra.show import (
     write_report,
 )
 from openended.harness.app.hydra.simulated import judged_by_nobody, of_grid
-from openended.harness.app.hydra.sweeper import all_jobs, members
+from openended.harness.app.hydra.sweeper import Launching, all_jobs, members
 from openended.harness.core.errors import HarnessError
 from openended.harness.core.exit_codes import FAILED, one_line
 from openended.harness.core.io import write_json
@@ -156,12 +156,10 @@ class Watch(Callback):  # type: ignore[misc]
             SystemExit: With 2 if the grid's folder cannot be written.
         """
         with ending(Path(config.hydra.sweep.dir)):
-            if searches(config):
-                check_search(config)
+            jobs = prepare_jobs(config)
             if not config.plan_only:
                 name_of(config, config.hydra)  # a name that fits no folder is refused before there is one
                 grid = own_folder(config)
-                jobs = [] if searches(config) else all_jobs(config)  # a search says itself what it does
                 write_json(grid / GRID, grid_record(config, jobs, members(config), grid))
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:  # noqa: ANN401
@@ -201,6 +199,12 @@ class Watch(Callback):  # type: ignore[misc]
         if folders:
             target, options = reports / name_of(config, config.hydra, grid), plain(config.get("report"))
             show_report(sorted(folders), target, options, detail(config.hydra))
+
+
+def prepare_jobs(config: DictConfig) -> list[list[str]]:
+    """Let the sweeper check a multirun; returns the jobs that are known before it starts."""
+    sweeper = get_class(str(config.hydra.sweeper.get("_target_")))
+    return sweeper.prepare_jobs(config) if issubclass(sweeper, Launching) else all_jobs(config)
 
 
 def _open_session(settings: Settings) -> Session:

@@ -140,7 +140,7 @@ def ending(grid: Path) -> Iterator[None]:
     except Exception as err:
         trace = grid / "error.txt"
         what = f"the grid's end failed: {type(err).__name__}: {one_line(err)}"
-        complain("openended", f"{what}; its traceback is in {trace}; the runs are kept: openended-report reads them")
+        complain("openended", f"{what}; its traceback is in {trace}; the runs are kept: openended report reads them")
         with suppress(HarnessError):  # the folder itself may be what fails
             write_text(trace, traceback.format_exc())
         raise SystemExit(FAILED) from None

@@ -25,7 +25,7 @@ def judged_by_nobody(made: Sequence[tuple[Settings, Made]]) -> dict[str, str]:
     Raises:
         SpecError: If a job does not say what its system is called, or two systems have one name.
     """
-    from openended.harness.rating.simulated_study import simulated_study
+    from openended.harness.rating.collect.simulated_study import simulated_study
 
     groups: dict[str, list[tuple[Settings, Made]]] = {}
     for settings, texts in made:

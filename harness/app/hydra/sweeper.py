@@ -41,6 +41,15 @@ class Launching(Sweeper):  # type: ignore[misc]
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
+    @classmethod
+    def prepare_jobs(cls, config: DictConfig) -> Jobs:
+        """Check a multirun before anything runs; returns the overrides of every job that is known by then.
+
+        Raises:
+            HydraException: If an experiment or an option of the command line does not exist.
+        """
+        return all_jobs(config)
+
     def launched(self, jobs: Jobs, first: int) -> Any:  # noqa: ANN401 - a sequence of Hydra's
         """Run jobs, numbered from `first`; raises what a job raised."""
         if self._launcher is None:

@@ -1,59 +1,73 @@
-"""Words of a command line: options as `name=value` beside names of runs and files."""
+"""The fields of a protocol or server as flags, and the older `name=value` words of the rating commands."""
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from openended.harness.core.errors import SpecError, suggest
+from openended.harness.core.arguments import CommandParser
+from openended.harness.core.exit_codes import one_line
+from openended.harness.core.text import plain
 
 
-def split_words(words: Sequence[str], known: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-    """Take options from among words; values are read as YAML.
+def add_fields(parser: CommandParser, cls: type[Any], title: str, help_lines: Mapping[str, str]) -> None:
+    """Add a flag for every field of a dataclass; those that are not given stay out of the namespace.
 
     Args:
-        words: As typed.
-        known: Names of options.
-
-    Returns:
-        The other words; option → value.
-
-    Raises:
-        SpecError: If an option is unknown or stands there twice; says which there are.
+        parser: Of the command.
+        cls: The dataclass.
+        title: Of the group of flags in `--help`.
+        help_lines: Field → its line of help.
     """
+    group = parser.add_argument_group(title)
+    for field in dataclasses.fields(cls):
+        group.add_argument(
+            _flag(field.name), dest=field.name, type=_yaml_value, default=argparse.SUPPRESS, metavar="VALUE",
+            help=help_lines.get(field.name),
+        )  # fmt: skip
+
+
+def given_fields(args: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
+    """Return field → value of the flags that were given."""
+    return {field.name: getattr(args, field.name) for field in dataclasses.fields(cls) if hasattr(args, field.name)}
+
+
+def parse_words(parser: CommandParser, words: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line in which `items=20` may stand for `--items 20`; says the new form on standard error."""
+    args = parser.parse_intermixed_args(words)
+    flags = {word: _as_flag(parser, word) for word in getattr(args, "words", ()) if _is_option(word)}
+    if not flags:
+        return args
+    old, new = " ".join(flags), shlex.join(flags.values())
+    sys.stderr.write(f"{parser.prog}: {plain(old)} is now typed as {plain(new)}\n")
+    return parser.parse_intermixed_args([flags.get(word, word) for word in words])
+
+
+def _is_option(word: str) -> bool:
+    name, sign, _ = word.partition("=")
+    return bool(sign) and name.isidentifier() and not Path(word).exists()
+
+
+def _as_flag(parser: CommandParser, word: str) -> str:
+    """Return `--items=20` for `items=20`; ends the command if there is no such flag."""
+    name, _, value = word.partition("=")
+    parser.check_flag(_flag(name))
+    return f"{_flag(name)}={value}"
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _yaml_value(text: str) -> Any:  # noqa: ANN401 - whatever YAML holds
     import yaml
 
-    rest: list[str] = []
-    options: dict[str, Any] = {}
-    for word in words:
-        name, sign, value = word.partition("=")
-        if not sign or "/" in name or name.startswith("."):
-            rest.append(word)
-            continue
-        if name not in known:
-            raise SpecError(f"no option {name!r}{suggest(name, known)}")
-        if name in options:
-            raise SpecError(f"{name}= stands there twice")
-        try:
-            options[name] = yaml.safe_load(value)
-        except yaml.YAMLError as err:
-            raise SpecError(f"{name}={value}: cannot be read ({' '.join(str(err).split())})") from err
-    return rest, options
-
-
-def taken(options: dict[str, Any], name: str, default: object = None) -> Any:  # noqa: ANN401
-    """Take one option out; as text where its default is a text."""
-    value = options.pop(name, default)
-    return str(value) if isinstance(default, str) and value is not None else value
-
-
-def counted(options: Mapping[str, Any], name: str) -> int | None:
-    """Return a whole number of at least 1, or None where the option is not given.
-
-    Raises:
-        SpecError: If it is another value.
-    """
-    value = options.get(name)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-        return value
-    raise SpecError(f"{name}: expected a whole number of 1 or more, got {value!r}")
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as err:
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be read as YAML ({one_line(err)})") from err

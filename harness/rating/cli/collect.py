@@ -1,4 +1,4 @@
-"""`openended-rate collect FILES… -o judgments.csv`: answers checked against the key, and a quality sheet."""
+"""`openended rate collect FILES… -o judgments.csv`: answers checked against the key, and a quality sheet."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from openended.harness.core.arguments import CommandParser
 from openended.harness.core.errors import DataError
 from openended.harness.core.io import write_json, write_text
 from openended.harness.rating.collect.by_study import by_study
@@ -16,9 +17,9 @@ from openended.harness.rating.key import KEY
 KEPT = "files are replaced whole, nothing is half-written"
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """Return the command's parser."""
-    made = argparse.ArgumentParser(prog="openended-rate collect", description=__doc__)
+    made = CommandParser(prog="openended rate collect", description=__doc__)
     made.add_argument(
         "files", nargs="+", type=Path, metavar="FILES", help="answers-….json, a server's answers.db, or folders of them"
     )

@@ -1,4 +1,4 @@
-"""`openended-rate make|collect|simulate|serve|judge`: forms for people, and what they filled in as judgments."""
+"""`openended rate make|collect|simulate|serve|judge`: forms for raters from finished runs, and their judgments."""
 
 from __future__ import annotations
 
@@ -8,41 +8,43 @@ import sys
 from collections.abc import Sequence
 
 from openended.harness.core import terminal
+from openended.harness.core.arguments import CommandParser
 from openended.harness.core.exit_codes import code_of
+from openended.harness.rating.cli.arguments import parse_words
 
 COMMANDS = {
     "make": "one HTML file a rater from finished runs",
     "collect": "judgments.csv and a quality sheet from what raters sent back",
-    "simulate": "fill a study's sheets by simulated raters, to try the way",
+    "simulate": "fill a study's sheets by simulated raters, to try the whole way",
     "judge": "ask a model behind a server in place of people",
     "serve": "a study on a local network: items by a link, answers stored at once",
 }
 EPILOG = """\
 Examples:
-  openended-rate make quickstart protocol=mauve items=20 raters=2 -o study
-  openended-rate make outputs/runs protocol=typicality people=10
-  openended-rate collect study answers/*.json -o judgments.csv
+  openended rate make quickstart --protocol mauve --items 20 --raters 2 -o study
+  openended rate make outputs/runs --protocol typicality --people 10
+  openended rate collect study answers/*.json -o judgments.csv
   openended judgments=judgments.csv
-  openended-rate serve study
-  openended-rate judge study base_url=http://localhost:8000 path=my-judge people=judgments.csv
-`openended-rate COMMAND --help` tells a command's options.
+  openended rate serve study
+  openended rate judge study --base-url http://localhost:8000 --path my-judge --people judgments.csv
+`openended rate COMMAND --help` lists a command's options.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns one of `exitcodes`."""
+    """Run a command of the human half; returns one of `exit_codes`."""
     terminal.start()
     words = list(sys.argv[1:] if argv is None else argv)
     listed = "\n".join(f"  {name:9} {line}" for name, line in COMMANDS.items())
-    parser = argparse.ArgumentParser(
-        prog="openended-rate", description=f"{__doc__}\n\n{listed}", epilog=EPILOG,
+    parser = CommandParser(
+        prog="openended rate", description=f"{__doc__}\n\n{listed}", epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
     name = parser.parse_args(words[:1]).command
     module = importlib.import_module(f"openended.harness.rating.cli.{name}")
-    args = module.parser().parse_intermixed_args(words[1:])
-    return code_of(f"openended-rate {name}", lambda: module.work(args), kept=module.KEPT)
+    args = parse_words(module.parser(), words[1:])
+    return code_of(f"openended rate {name}", lambda: module.work(args), kept=module.KEPT)
 
 
 if __name__ == "__main__":

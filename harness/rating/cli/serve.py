@@ -1,4 +1,4 @@
-"""`openended-rate serve STUDY`: raters get the next item by a link of their own; every answer is stored at once."""
+"""`openended rate serve STUDY`: raters get the next item by a link of their own; every answer is stored at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from openended.harness.core.arguments import CommandParser
 from openended.harness.core.errors import DataError, MissingExtra, SpecError
 from openended.harness.core.io import replacing
 from openended.harness.rating.key import KEY, make_private, read_key
@@ -19,10 +20,10 @@ KEPT = "every answer that a rater was told to be stored is in answers.db"
 LINKS = "links.txt"
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """Return the command's parser."""
-    made = argparse.ArgumentParser(
-        prog="openended-rate serve",
+    made = CommandParser(
+        prog="openended rate serve",
         description=__doc__,
         epilog="Traffic is not encrypted: on a network of others, put it behind a proxy that speaks HTTPS.",
     )
@@ -47,7 +48,7 @@ def work(args: argparse.Namespace) -> None:
     key = read_key(args.study)
     folder = args.study if args.study.is_dir() else args.study.parent
     if not (folder / KEY).exists():
-        raise DataError(f"{folder}: no {KEY}: `openended-rate make` writes a study")
+        raise DataError(f"{folder}: no {KEY}: `openended rate make` writes a study")
     _listen(ItemPool(folder / ANSWERS, key), folder, args)
 
 
@@ -70,7 +71,7 @@ def _listen(pool: ItemPool, folder: Path, args: argparse.Namespace) -> None:
     answered, items = pool.counts()
     sys.stdout.write(
         f"{links}: a link a rater; whoever has one answers in that name\n"
-        f"{pool.path}: {answered} of {items} items answered; collect it at any time: openended-rate collect {folder}\n"
+        f"{pool.path}: {answered} of {items} items answered; collect it at any time: openended rate collect {folder}\n"
         f"serving on {base} (Ctrl-C ends it)\n"
     )
     sys.stdout.flush()

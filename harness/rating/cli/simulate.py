@@ -1,4 +1,4 @@
-"""`openended-rate simulate STUDY`: fill all sheets by raters that nobody is, and say so in every file."""
+"""`openended rate simulate STUDY`: fill all sheets by simulated raters, and say so in every file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from openended.harness.core.arguments import CommandParser
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.rating.key import StudyKey, read_key
 from openended.harness.rating.simulate import fill_all
@@ -13,10 +14,10 @@ from openended.harness.rating.simulate import fill_all
 KEPT = "the files that are there are whole"
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """Return the command's parser."""
-    made = argparse.ArgumentParser(
-        prog="openended-rate simulate",
+    made = CommandParser(
+        prog="openended rate simulate",
         description=__doc__,
         epilog="Their preferences: by default a player is the better the less its texts repeat themselves.",
     )

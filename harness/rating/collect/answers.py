@@ -11,7 +11,7 @@ from typing import Any
 from openended.harness.core.errors import DataError
 from openended.harness.core.io import read_json
 from openended.harness.rating.key import StudyKey
-from openended.harness.rating.sheet import FORM
+from openended.harness.rating.sheet import FORM, seal_of
 from openended.metrics.judgments.raters import SIMULATED
 
 _LONGEST = 7 * 24 * 3600  # seconds of visible time an item; more is no time
@@ -39,21 +39,6 @@ class AnsweredSheet:
     items: tuple[AnsweredItem, ...]
     expected: int
     """Items that the sheet has; 0 where a server dealt them one by one."""
-
-
-def seal_of(study: str, sheet: str, nonce: str, questions: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the seal of answers, as the form computes it: FNV-1a of 64 bits over their numbers.
-
-    It tells slips of a hand in an editor; who opens the sheet's source can make another.
-    """
-    lines = [study, sheet, nonce]
-    for row in rows:
-        cells = [row["id"], row["ms"], *(row["answers"].get(name, 0) for name in questions)]
-        lines.append(",".join(map(str, cells)))
-    value = 0xCBF29CE484222325
-    for byte in "\n".join(lines).encode():
-        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    return f"{value:016x}"
 
 
 def read_answers(path: Path, key: StudyKey) -> AnsweredSheet:

@@ -166,7 +166,7 @@ def quality_lines(gathered: Gathered) -> list[str]:
 
 
 def _alpha(value: float) -> str:
-    return "not told: no item has two raters who differ (raters=2 or more)" if math.isnan(value) else f"{value:.2f}"
+    return "not told: no item has two raters who differ (--raters 2 or more)" if math.isnan(value) else f"{value:.2f}"
 
 
 def _cells(row: RaterQuality) -> list[str]:

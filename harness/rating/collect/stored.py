@@ -15,7 +15,7 @@ _HEAD = b"SQLite format 3\x00"
 
 
 def is_database(path: Path) -> bool:
-    """Say whether a file is a database of `openended-rate serve`."""
+    """Say whether a file is a database of `openended rate serve`."""
     try:
         with path.open("rb") as handle:
             return handle.read(len(_HEAD)) == _HEAD

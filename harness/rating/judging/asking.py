@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -74,11 +73,6 @@ class ServerAsker:
         return "" if text is None else str(text)
 
 
-def option_names() -> list[str]:
-    """Return the options of the server that can be given."""
-    return [f.name for f in dataclasses.fields(ServerSpec)]
-
-
 def asker_of(options: Mapping[str, Any]) -> ServerAsker:
     """Make the judge of its options: `model=openai` (the one there is) and those of the server.
 
@@ -88,5 +82,5 @@ def asker_of(options: Mapping[str, Any]) -> ServerAsker:
     given = dict(options)
     model = given.pop("model", _BACKEND)
     if model != _BACKEND:
-        raise SpecError(f"model={model}: a judge is a model behind a server: model={_BACKEND} base_url=… path=…")
+        raise SpecError(f"--model {model}: a judge is a model behind a server: --base-url … --path …")
     return ServerAsker(construct(ServerSpec, {"chat": True, **given}, "judge"))

@@ -144,7 +144,7 @@ def _people(path: Path, kind: str, criterion: str) -> tuple[dict[Unit, list[floa
     found = [one for one in found if not one[0].startswith(JUDGE)]
     real = [one for one in found if not one[0].startswith(SIMULATED)]
     if not found:
-        raise DataError(f"people={path}: nobody but judges rated there")
+        raise DataError(f"--people {path}: nobody but judges rated there")
     out: dict[Unit, list[float]] = defaultdict(list)
     for _, unit, level in real or found:
         out[unit].append(level)

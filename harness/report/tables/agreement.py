@@ -10,9 +10,9 @@ from openended.harness.core.errors import DataError, SpecError
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.systems import value_tables
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 from openended.harness.results.axes import head_of, said, telling
-from openended.harness.results.fold import Folded, fold, natural
+from openended.harness.results.fold import Folded, fold, natural, parse_target
 from openended.harness.results.frame import Results, filtered
 from openended.harness.results.layout import Layout
 from openended.harness.results.systems import (
@@ -211,7 +211,7 @@ def turned(value: Folded, items: Iterable[Folded]) -> float:
 
     if not math.isfinite(value.mean):
         return math.nan
-    best = target_of(value.direction)
+    best = parse_target(value.direction)
     if best is not None:
         return -abs(value.mean - best)
     human = human_value(items, value)

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from openended.harness.core.errors import DataError
+from openended.harness.report.analysis.paired import compare, holm_of
 from openended.harness.report.analysis.sweeps import SweepOf, chosen, cost_of, curves_of, is_gap, printed_as, sweeps_of
 from openended.harness.report.tables.about import about_of
-from openended.harness.report.tables.paired import compare, holm_of
 from openended.harness.report.tables.selection import check_signatures, slug, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 from openended.harness.results.fold import Folded, fold

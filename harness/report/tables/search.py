@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from openended.harness.report.tables.seeds import half_width, spread
+from openended.harness.report.analysis.seeds import half_width, spread
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 from openended.harness.results.searched import Searched, Sought, Tried
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.signature import parse_signature
+from openended.harness.report.analysis.intervals import shown_interval
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
-from openended.harness.report.tables.intervals import shown_interval
 from openended.harness.report.tables.numbers import RULE, printed
 from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 from openended.harness.results.axes import head_of, of_human, said, telling, with_options
-from openended.harness.results.fold import Folded, fold, natural, order_key
+from openended.harness.results.fold import Folded, fold, natural, order_key, parse_target
 from openended.harness.results.frame import Results
 from openended.harness.results.labels import labels_of, varying
 from openended.harness.results.layout import Layout
@@ -282,7 +282,7 @@ def _score(column: Column, cell: Cell, target: float) -> float:
         return -value
     if column.direction == "lower":
         return value
-    best = target_of(column.direction)
+    best = parse_target(column.direction)
     if best is not None:
         return printed(abs(cell.value - best), column.decimals)
     if column.direction == "match_human":

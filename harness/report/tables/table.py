@@ -5,26 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from openended.harness.report.tables.numbers import DASH, decimals, fixed
-
-if TYPE_CHECKING:
-    from openended.harness.results.fold import Folded
+from openended.harness.results.fold import NEAREST, Folded, parse_target
 
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
-NEAREST = "nearest "
-"""Begins a direction that names the value of texts of one source: `nearest 0.5`."""
 LEGEND = {
     "higher": "↑ higher is better",
     "lower": "↓ lower is better",
     "match_human": "≈ nearest to the human row is best",
 }
-
-
-def target_of(direction: str) -> float | None:
-    """Return the value that is best, where a direction names one."""
-    return float(direction.removeprefix(NEAREST)) if direction.startswith(NEAREST) else None
 
 
 def arrow(direction: str) -> str:
@@ -142,7 +132,7 @@ class Table:
     def legend(self) -> str:
         """Explain the arrows, the bold face and the spreads that occur; each sign means one thing in every table."""
         used = [text for direction, text in LEGEND.items() if any(c.direction == direction for c in self.columns)]
-        if any(target_of(c.direction) is not None for c in self.columns):
+        if any(parse_target(c.direction) is not None for c in self.columns):
             used.append("→x: nearest to x, the value of texts of one source, is best")
         if any(cell.best for row in self.rows for cell in row.cells):
             used.append("bold: best (all that print the same)")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
 from openended import __version__
 from openended.harness.app import cli
-from tests.helpers import exit_code
+from tests.helpers import ROOT, exit_code, openended
 
 
 def test_version_is_ours(capsys):
@@ -24,6 +25,9 @@ def test_help_gives_every_choice_with_its_meaning(capsys):
         "nucleus               Sampling from the smallest set of tokens with mass p (Holtzman et al. 2020)",
         "  The embedded default, end to end",
         "openended export NAME archive.zip",
+        "openended report NAME|GRID_FOLDER|RUNS",
+        "openended rate make|collect|simulate|serve|judge",
+        "openended finetune`: one epoch",
         "num_examples: 500",
         "metric=[a,b]",
     ):
@@ -47,3 +51,12 @@ def test_help_and_lists_load_nothing_heavy():
 def test_every_command_has_a_line_of_help(name, capsys):
     assert exit_code(cli.main, name, "--help") == 0
     assert f"openended {name}" in capsys.readouterr().out
+
+
+def test_commands_of_other_folders_are_the_entry_points_of_their_old_names(tmp_path):
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    for name in ("report", "rate", "finetune"):
+        assert scripts[f"openended-{name}"] == f"{cli.commands()[name]}:main"
+    done = openended("report", str(tmp_path / "gone"), cwd=tmp_path, verbose=False)
+    assert done.returncode == 2
+    assert done.stderr == f"openended report: no such run folder: {tmp_path / 'gone'}\n"

@@ -166,7 +166,7 @@ def test_wrong_commands_are_one_line_and_code_2(
     monkeypatch.chdir(tmp_path)
     assert exit_code(ft.main, *options) == 2
     (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("openended-finetune: ")
+    assert said.startswith("openended finetune: ")
     assert message in said
 
 

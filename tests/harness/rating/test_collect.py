@@ -7,12 +7,12 @@ import json
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.rating.cli.arguments import counted, split_words
 from openended.harness.rating.cli.main import main
-from openended.harness.rating.collect.answers import read_answers, seal_of
+from openended.harness.rating.collect.answers import read_answers
 from openended.harness.rating.collect.by_study import by_study
 from openended.harness.rating.collect.collect import expand, gather, judgments
 from openended.harness.rating.collect.quality import alphas, quality_lines, raters_of
+from openended.harness.rating.sheet import seal_of
 from openended.harness.rating.simulate import fill_all
 from openended.metrics.judgments.comparisons import read_comparisons
 from openended.metrics.judgments.ratings import read_judgments
@@ -181,12 +181,10 @@ def test_alpha_is_that_of_the_metric_and_full_agreement_is_one(studies, tmp_path
 
 
 def test_words_and_folders(tmp_path, studies):
-    assert split_words(["runs/a=b", "x", "items=3"], ["items"]) == (["runs/a=b", "x"], {"items": 3})
     with pytest.raises(DataError, match="no files of answers"):
         expand([tmp_path])
     with pytest.raises(DataError, match="no such file"):
         expand([tmp_path / "gone"])
-    assert counted({"people": 3}, "people") == 3
     folder, made = studies
     files = expand([folder / "mauve", folder / "typicality"])
     assert {key.study for key, _ in by_study(files, files, None)} == {key.study for key in made.values()}

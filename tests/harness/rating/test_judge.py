@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from openended.harness.core.errors import DataError, SpecError
+from openended.harness.rating.cli import judge
 from openended.harness.rating.cli.judge import run
+from openended.harness.rating.cli.main import main
 from openended.harness.rating.collect.collect import gather, judgments, write_judgments
 from openended.harness.rating.judging.asking import ServerAsker, asker_of
 from openended.harness.rating.judging.calibrate import calibrate, kappa
@@ -146,7 +149,7 @@ def test_judges_numbers_stand_beside_their_agreement_with_people(paired, tmp_pat
     people = tmp_path / "people.csv"
     rows = judgments(gather([folder / "simulated"], key, leave_out=False))
     write_judgments(people, [{**r, "rater": r["rater"].replace("simulated:", "")} for r in rows], list(rows[0]))
-    run(key, Fake(), tmp_path / "judge.csv", people=str(people))
+    run(key, Fake(), tmp_path / "judge.csv", people=people)
     said = capsys.readouterr().out
     found = re.search(r"κ (\S+) \[(\S+), (\S+)\] and ρ (\S+) \[(\S+), (\S+)\] with people on 108 judgments", said)
     value, low, high, rho, rho_low, rho_high = map(float, found.groups())
@@ -179,8 +182,8 @@ def test_a_judge_that_says_nothing_is_told(paired, tmp_path):
     _, key = paired
     with pytest.raises(DataError, match="judge:fake-7b: no reply could be read"):
         run(key, Fake("mute"), tmp_path / "judge.csv")
-    with pytest.raises(DataError, match=r"people=gone.csv: no such file"):
-        run(key, Fake(), tmp_path / "judge.csv", people="gone.csv")
+    with pytest.raises(DataError, match=r"--people gone.csv: no such file"):
+        run(key, Fake(), tmp_path / "judge.csv", people=Path("gone.csv"))
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -254,10 +257,30 @@ def test_options_of_a_judge():
             {"path": "x", "base_url": "http://h", "api_key_env": "sk-a b"},
             "the name of an environment variable, not a key",
         ),
-        ({"model": "gpt2"}, "model=gpt2: a judge is a model behind a server"),
+        ({"model": "gpt2"}, "--model gpt2: a judge is a model behind a server"),
     ):
         with pytest.raises(SpecError, match=said):
             asker_of(options)
     odd = httpx.MockTransport(lambda request: httpx.Response(200, json={"error": "x"}))
     with pytest.raises(DataError, match="expected a reply with choices"):
         ServerAsker(asker_of({"path": "x", "base_url": "http://h"}).spec, odd).ask(["x"], [1])
+
+
+def test_the_command_takes_flags_and_the_older_words(paired, tmp_path, monkeypatch, capsys):
+    folder, _ = paired
+    asked = []
+    monkeypatch.setattr(judge, "run", lambda key, asker, out, **options: asked.append((asker.spec, out, options)))
+    flags = ["--base-url", "http://host:1", "--path=org/m", "--chat=false", "--people", "people.csv", "--limit", "3"]
+    words = ["base_url=http://host:1", "path=org/m", "chat=false", "people=people.csv", "limit=3"]
+    for typed in (flags, words):
+        assert main(["judge", str(folder), *typed, "-o", str(tmp_path / "judge.csv")]) == 0
+    assert asked[0] == asked[1]
+    assert asked[0][0].path == "org/m"
+    assert asked[0][0].chat is False
+    assert asked[0][2] == {"people": Path("people.csv"), "limit": 3, "seed": 0}
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.endswith(
+        "is now typed as --base-url=http://host:1 --path=org/m --chat=false --people=people.csv --limit=3"
+    )
+    assert main(["judge", str(folder), str(folder)]) == 2
+    assert "expected a flag; the study comes first" in capsys.readouterr().err

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import sys
+
 import pytest
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.io import write_text
-from openended.harness.rating.cli import collect, make
+from openended.harness.rating.cli import collect
 from openended.harness.rating.cli.main import COMMANDS, main
 from openended.harness.rating.key import read_key
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.texts import read_material, usable
 from tests.harness.report.synthetic import write_run
+from tests.helpers import exit_code
 
 EXAMPLE = "docs/000001"
 
@@ -33,14 +37,27 @@ def test_players_are_named_as_in_the_tables_and_one_seed_stands_for_a_system(out
 
 
 def test_make_writes_sheets_and_says_what_they_cost(outputs, tmp_path, capsys):
-    words = ["make", str(outputs), "protocol=mauve", "items=3", "people=3", "seed=1", "-o", str(tmp_path / "s")]
+    words = [
+        "make",
+        str(outputs),
+        "--protocol",
+        "mauve",
+        "--items",
+        "3",
+        "--people",
+        "3",
+        "--seed",
+        "1",
+        "-o",
+        str(tmp_path / "s"),
+    ]
     assert main([*words, "--dry"]) == 0
     assert not (tmp_path / "s").exists()
     assert main(words) == 0
     said = capsys.readouterr().out
     assert "3 players (human, greedy, nucleus p=0.95)" in said
     assert "hours of people" in said
-    assert "controls=FILE adds some" in said
+    assert "--controls FILE adds some" in said
     key = read_key(tmp_path / "s")
     assert len(key.sheets) == len(list((tmp_path / "s" / "sheets").iterdir())) == 3
     assert key.made_of == (str(outputs),)
@@ -48,28 +65,46 @@ def test_make_writes_sheets_and_says_what_they_cost(outputs, tmp_path, capsys):
     assert "holds a study" in capsys.readouterr().err
 
 
+def test_older_words_are_understood_and_answered_by_their_flags(outputs, tmp_path, capsys):
+    keys = []
+    for name, words in (
+        ("old", ["protocol=mauve", "items=3", "people=3", "seed=1", "title=My study"]),
+        ("new", ["--protocol=mauve", "--items=3", "--people=3", "--seed=1", "--title=My study"]),
+    ):
+        assert main(["make", str(outputs), "-o", str(tmp_path / name), *words]) == 0
+        keys.append(json.loads((tmp_path / name / "key.json").read_text())["protocol"])
+        said = capsys.readouterr().err
+        if name == "old":
+            flags = "--protocol=mauve --items=3 --people=3 --seed=1 '--title=My study'"
+            assert said == f"openended rate make: {' '.join(words)} is now typed as {flags}\n"
+        else:
+            assert said == ""
+    assert keys[0] == keys[1]
+    assert keys[0]["title"] == "My study"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["itmes=3"], "no option 'itmes'; did you mean 'items'"),
-        (["items=0"], "protocol.items: expected 1 or more, got 0"),
-        (["items=3", "items=4"], "items= stands there twice"),
+        (["--itmes", "3"], "no option --itmes; did you mean --items?"),
+        (["--items", "0"], "protocol.items: expected 1 or more, got 0"),
         (
-            ["people=2", "items=3"],
-            "people=2: each would rate 5 items, and no prompt may come twice on a sheet: people=3",
+            ["--people", "2", "--items", "3"],
+            "--people 2: each would rate 5 items, and no prompt may come twice on a sheet: type --people 3",
         ),
-        (["people=x"], "people: expected a whole number of 1 or more, got 'x'"),
-        (["protocol=nope"], "protocol=nope: no such protocol"),
-        (["protocol=nope.yaml"], "protocol=nope.yaml: cannot be read"),
-        (["exclude=gone"], "no such file: gone"),
-        (["controls=gone.csv"], "no such file: gone.csv"),
-        (["items=1000"], "items=1000: there are"),
-        (["min_words=999"], "no prompt is left to be rated"),
-        (["items=[1"], "items=[1: cannot be read"),
+        (["--people", "x"], "argument --people: expected a whole number of 1 or more, got 'x'"),
+        (["--protocol", "nope"], "protocol=nope: no such protocol"),
+        (["--protocol=nope.yaml"], "protocol=nope.yaml: cannot be read"),
+        (["--exclude", "gone"], "no such file: gone"),
+        (["--controls", "gone.csv"], "no such file: gone.csv"),
+        (["--items", "1000"], "items=1000: there are"),
+        (["--min-words", "999"], "no prompt is left to be rated"),
+        (["--items", "[1"], "argument --items: '[1' cannot be read as YAML"),
+        (["itmes=3"], "no option --itmes; did you mean --items?"),
     ],
 )
 def test_wrong_words_are_told_in_a_line(outputs, tmp_path, capsys, words, said):
-    assert main(["make", str(outputs), "--out", str(tmp_path / "s"), *words]) == 2
+    assert exit_code(lambda: sys.exit(main(["make", str(outputs), "--out", str(tmp_path / "s"), *words]))) == 2
     told = capsys.readouterr().err
     assert said in told
     assert told.count("\n") == 1
@@ -77,7 +112,7 @@ def test_wrong_words_are_told_in_a_line(outputs, tmp_path, capsys, words, said):
 
 
 def test_no_runs_and_unknown_commands(tmp_path, capsys):
-    assert main(["make", "protocol=mauve"]) == 2
+    assert main(["make", "--protocol", "mauve"]) == 2
     assert "which runs?" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["bake"])
@@ -91,7 +126,6 @@ def test_no_runs_and_unknown_commands(tmp_path, capsys):
 def test_a_file_of_judgments_has_a_name_that_says_so(tmp_path):
     with pytest.raises(DataError, match=r"expected the name of a \.csv file"):
         collect.work(collect.parser().parse_args([str(tmp_path), "-o", "x.txt"]))
-    assert set(make.OWN) == {"protocol", "controls", "exclude", "people", "seed"}
 
 
 def test_texts_are_cut_left_out_or_refused_aloud(tmp_path):
@@ -104,7 +138,7 @@ def test_texts_are_cut_left_out_or_refused_aloud(tmp_path):
         "1 prompts left out: not every system has a text for them", "1 prompts left out: a text has fewer than 2 words",
     )  # fmt: skip
     spec = load_protocol("typicality", {"longest_tokens": 5})
-    with pytest.raises(DataError, match=r"texts of up to 9 tokens.*max_new_tokens=5, or give cut_words=N"):
+    with pytest.raises(DataError, match=r"texts of up to 9 tokens.*max_new_tokens=5, or give --cut-words N"):
         usable(("human", "m"), prompts, found, {"human": 3, "m": 9}, spec)
     with pytest.raises(DataError, match="exclude: no example 'z'"):
         usable(("human", "m"), prompts, found, {}, load_protocol("typicality"), frozenset({"z"}))

@@ -1,4 +1,4 @@
-"""`openended-report` from end to end: files, exit codes, one-line errors."""
+"""`openended report` from end to end: files, exit codes, one-line errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_mistakes_are_one_line_and_exit_2(runs, tmp_path, capsys, options, messa
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1
-    assert err.startswith("openended-report: ")
+    assert err.startswith("openended report: ")
 
 
 def test_different_signatures_exit_2_and_write_no_table(tmp_path, capsys):

@@ -143,5 +143,5 @@ def test_the_report_of_a_damaged_record_ends_with_one_line(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.count("\n") == 1
-    assert said.err.startswith("openended-report: ")
+    assert said.err.startswith("openended report: ")
     assert str(tmp_path / RECORD) in said.err

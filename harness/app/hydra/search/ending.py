@@ -44,7 +44,7 @@ def write_search(grid: Path, searched: Searched, config: DictConfig) -> None:
     from openended.harness.report.build import write_table
     from openended.harness.report.figures.drawing import save, styled
     from openended.harness.report.figures.search import search_figures
-    from openended.harness.report.tables.console import make_console, print_table
+    from openended.harness.report.tables.formats.console import make_console, print_table
     from openended.harness.report.tables.search import search_tables
 
     save_search(grid, searched)

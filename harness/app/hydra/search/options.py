@@ -19,7 +19,6 @@ from openended.harness.core.signature import canonical, digest
 
 log = logging.getLogger(__name__)
 
-TARGET = "hydra_plugins.openended.OptunaSweeper"
 _NO_NUMBER = ("runtime.", "outputs_dir=", "name=", "plan_only=")  # words that change no text and no number
 
 
@@ -48,11 +47,6 @@ class Options:
     @property
     def _first(self) -> str:
         return GRID_SAMPLER if self.plan.method == GRID_SAMPLER else "random"
-
-
-def searches(config: DictConfig) -> bool:
-    """Say whether a command searches."""
-    return str(config.hydra.sweeper.get("_target_")) == TARGET
 
 
 def options_of(config: DictConfig) -> Options:

@@ -17,9 +17,9 @@ from omegaconf import DictConfig
 from openended.harness.app.hydra.jobfile import grid_facts, read_jobs
 from openended.harness.app.hydra.plan import plan_jobs
 from openended.harness.app.hydra.search.ending import searched_of, write_search
-from openended.harness.app.hydra.search.options import Options, options_of
+from openended.harness.app.hydra.search.options import Options, check_search, options_of
 from openended.harness.app.hydra.search.study import Searching, finished
-from openended.harness.app.hydra.sweeper import PLUGINS, Launching
+from openended.harness.app.hydra.sweeper import PLUGINS, Jobs, Launching
 from openended.harness.core.errors import DataError, HarnessError, StoreError
 from openended.harness.core.exit_codes import one_line
 from openended.harness.core.io import write_json
@@ -43,6 +43,16 @@ class OptunaSweeper(Launching):
         # The options are read by `options_of`.
         super().__init__()
         self._jobs = 0
+
+    @classmethod
+    def prepare_jobs(cls, config: DictConfig) -> Jobs:
+        """Check every end of every space; no job is known before the search has chosen it.
+
+        Raises:
+            SpecError: Says what is wrong in one line.
+        """
+        check_search(config)
+        return []
 
     def sweep(self, arguments: list[str]) -> Any:  # noqa: ANN401, ARG002 - the arguments are in the configuration too
         """Try settings until there are as many as asked for; with `plan_only` none, but print what they would take.

@@ -25,7 +25,7 @@ def test_what_was_packed_is_whole_elsewhere(here, archive, tmp_path, monkeypatch
     there.mkdir()
     monkeypatch.chdir(there)
     assert import_.main([str(archive)]) == 0
-    assert "runs of p-sweep: openended-report p-sweep" in capsys.readouterr().out
+    assert "runs of p-sweep: openended report p-sweep" in capsys.readouterr().out
     for kind in ("runs", "reports", "store", "grids"):
         own, packed = ({p.relative_to(r) for p in r.rglob("*") if p.is_file() and ".locks" not in p.parts}
                        for r in (here / "outputs" / kind, there / "outputs" / kind))  # fmt: skip

@@ -17,7 +17,7 @@ from openended.harness.report.page.stories import Stories
 from openended.harness.report.page.tokens import DIGITS, TokenEnds, coded, token_ends
 from openended.harness.report.page.values import nearest, token_nll, values_of
 from openended.harness.report.page.why import reasons_of
-from openended.harness.report.tables.latex import to_latex
+from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
 from tests.harness.report.page.made import COUNT, HOSTILE, TOKENIZER, make_report, text_of

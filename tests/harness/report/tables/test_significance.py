@@ -14,8 +14,8 @@ from safetensors.numpy import save_file
 from openended.harness.core.errors import SpecError
 from openended.harness.core.metric import Features, Side
 from openended.harness.core.types import Ragged
+from openended.harness.report.analysis.paired import by_prompt, holm, holm_of, sign_flip_p
 from openended.harness.report.tables.agreement import stars
-from openended.harness.report.tables.paired import by_prompt, holm, holm_of, sign_flip_p
 from openended.harness.report.tables.significance import UNTESTED, significance
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.results.frame import read_results

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from openended.harness.core.errors import DataError, SpecError
-from openended.harness.report.tables.latex import to_latex
+from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.numbers import decimals, fixed, printed
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.report.tables.table import letters

@@ -12,9 +12,9 @@ import subprocess
 
 import pytest
 
-from openended.harness.report.tables.console import print_table
-from openended.harness.report.tables.latex import escape, to_latex
-from openended.harness.report.tables.markdown import to_csv, to_markdown
+from openended.harness.report.tables.formats.console import print_table
+from openended.harness.report.tables.formats.latex import escape, to_latex
+from openended.harness.report.tables.formats.markdown import to_csv, to_markdown
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
 NASTY = r"a_b & c% $d$ {e} #f ~g ^h \i <j> |k| *l* `m` ε τ é 中"

@@ -3,7 +3,7 @@ import math
 import pytest
 from scipy import stats
 
-from openended.harness.report.tables.seeds import half_width, spread
+from openended.harness.report.analysis.seeds import half_width, spread
 
 
 def test_the_interval_is_students():

@@ -8,10 +8,10 @@ import re
 
 import pytest
 
-from openended.harness.report.tables.clean import clean_table
-from openended.harness.report.tables.console import print_table
-from openended.harness.report.tables.latex import to_latex
-from openended.harness.report.tables.markdown import to_csv, to_markdown
+from openended.harness.report.tables.formats.clean import clean_table
+from openended.harness.report.tables.formats.console import print_table
+from openended.harness.report.tables.formats.latex import to_latex
+from openended.harness.report.tables.formats.markdown import to_csv, to_markdown
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
 HOSTILE = [

@@ -10,9 +10,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.report.analysis.paired import pair_tests
 from openended.harness.report.findings.uncertainty import errors_of, judged
 from openended.harness.report.findings.values import Verdict
-from openended.harness.report.tables.paired import pair_tests
 from openended.harness.report.tables.significance import UNSURE, significance
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.results.draws import draws_of, interval_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from openended.harness.report.tables.intervals import stated_interval
+from openended.harness.report.analysis.intervals import stated_interval
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 from openended.harness.results.fold import Folded
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from openended.harness.report.tables.clean import clean_table
-from openended.harness.report.tables.split import pieces
+from openended.harness.report.tables.formats.clean import clean_table
+from openended.harness.report.tables.formats.split import pieces
 from openended.harness.report.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from openended.harness.core.errors import SpecError
-from openended.harness.report.tables.latex import LINES, to_latex
-from openended.harness.report.tables.markdown import WIDTH, to_markdown
-from openended.harness.report.tables.split import pieces
+from openended.harness.report.tables.formats.latex import LINES, to_latex
+from openended.harness.report.tables.formats.markdown import WIDTH, to_markdown
+from openended.harness.report.tables.formats.split import pieces
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 from openended.harness.results.layout import Layout
 

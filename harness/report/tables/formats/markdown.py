@@ -7,8 +7,8 @@ import io
 import math
 
 from openended.harness.core.text import csv_cell
-from openended.harness.report.tables.clean import clean_table
-from openended.harness.report.tables.split import pieces
+from openended.harness.report.tables.formats.clean import clean_table
+from openended.harness.report.tables.formats.split import pieces
 from openended.harness.report.tables.table import Cell, Column, Table
 
 WIDTH = 120  # characters of a page

@@ -1,0 +1,1 @@
+"""A finished table as text: terminal, Markdown, CSV, LaTeX."""
