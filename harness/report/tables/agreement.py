@@ -10,7 +10,7 @@ from openended.harness.core.errors import DataError, SpecError
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.systems import value_tables
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 from openended.harness.results.axes import head_of, said, telling
 from openended.harness.results.fold import Folded, fold, natural
 from openended.harness.results.frame import Results, filtered
@@ -211,9 +211,8 @@ def turned(value: Folded, items: Iterable[Folded]) -> float:
 
     if not math.isfinite(value.mean):
         return math.nan
-    best = target_of(value.direction)
-    if best is not None:
-        return -abs(value.mean - best)
+    if value.target is not None:
+        return -abs(value.mean - value.target)
     human = human_value(items, value)
     if value.direction == "match_human" and (human is None or not math.isfinite(human.mean)):
         return math.nan

@@ -9,7 +9,7 @@ from openended.harness.core.errors import SpecError, suggest
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.paired import LEAST_SEEDS, Tested, compare, holm_of
 from openended.harness.report.tables.selection import check_signatures, wanted
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals, target_of
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 from openended.harness.results.fold import Folded, fold
 from openended.harness.results.frame import Results
 from openended.harness.results.layout import Layout
@@ -67,7 +67,7 @@ def _differences(
         first = values_of(items, *pair)[0]
         gap = first.direction == "match_human"
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
-        direction = "lower" if gap else "none" if target_of(first.direction) is not None else first.direction
+        direction = "lower" if gap else "none" if first.target is not None else first.direction
         columns.append(Column(*pair, title, direction, column_decimals(cells), first.signature, gap))
         blocks.append(cells)
     rows = [TableRow(s.name, "model", tuple(b[i] for b in blocks)) for i, s in enumerate(others)]
