@@ -26,13 +26,23 @@ from openended.harness.core.errors import UndefinedMetric
 from openended.harness.core.metric import Features, Metric, Need
 from openended.harness.core.registry import register
 from openended.harness.core.types import F64, HUMAN, MetricResult
-from openended.metrics._result import Values
-from openended.metrics.judgments.comparisons import Comparisons, TieRule, Wins, count_wins, is_matrix, read_comparisons
-from openended.metrics.judgments.layouts import kind_of, places
-from openended.metrics.judgments.metric import JudgmentMetric, file_features, judgments_of
-from openended.metrics.judgments.raters import with_raters
-from openended.metrics.judgments.ratings import Empty
-from openended.metrics.judgments.rows import FileRow
+from openended.metrics._common.values import Values
+from openended.metrics.judgments import (
+    Comparisons,
+    Empty,
+    FileRow,
+    JudgmentMetric,
+    TieRule,
+    Wins,
+    count_wins,
+    file_features,
+    is_matrix,
+    judgments_of,
+    kind_of,
+    places,
+    read_comparisons,
+    with_raters,
+)
 
 PAIRS = Need("judgments", by="pairs")
 

@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 
 from openended.harness.core.rng import stream
 from openended.harness.core.types import F64
-from openended.metrics._choices import check_choice
-from openended.metrics._result import Values
+from openended.metrics._common.choices import check_choice
+from openended.metrics._common.values import Values
 
 Method = Literal["spearman", "kendall"]
 Turn = Literal["higher", "lower", "match_human", "none"]

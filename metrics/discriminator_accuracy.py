@@ -29,9 +29,9 @@ from openended.harness.core.registry import register
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.core.rng import stream
 from openended.harness.core.types import I64, Floats, MetricResult
+from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_sides, in_range
-from openended.metrics._result import Values
-from openended.metrics.families.two_sample import TwoSample
+from openended.metrics.families import TwoSample
 
 _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
 
@@ -78,19 +78,39 @@ def discriminator_accuracy(
 
     Source: Pillutla et al. 2021, appendix C.
     """
-    chosen, right = _judged(human, model, test_share, folds, seed, (human_groups, model_groups))
-    return DiscriminatorResult(float(np.mean([r.mean() for _, r in right])), chosen, sum(len(r) for _, r in right))
+    held_out = _classify(human, model, test_share, folds, seed, (human_groups, model_groups))
+    return DiscriminatorResult(held_out.accuracy, held_out.penalty, held_out.count)
 
 
-def _judged(
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOut:
+    """What a classifier says of the texts that it was not trained on."""
+
+    penalty: float
+    """C, chosen by cross-validation."""
+    sides: tuple[tuple[I64, NDArray[np.bool_]], ...]
+    """Of the human and of the model side: the held-out rows, and which of them are classified correctly."""
+
+    @property
+    def accuracy(self) -> float:
+        """Mean of the accuracies of both sides."""
+        return float(np.mean([correct.mean() for _, correct in self.sides]))
+
+    @property
+    def count(self) -> int:
+        """Held-out texts."""
+        return sum(len(correct) for _, correct in self.sides)
+
+
+def _classify(
     human: Floats,
     model: Floats,
     test_share: float,
     folds: int,
     seed: int,
     groups: tuple[ArrayLike | None, ArrayLike | None],
-) -> tuple[float, list[tuple[I64, NDArray[np.bool_]]]]:
-    """Return the chosen penalty and, of each side, the held-out rows and which of them are told right."""
+) -> HeldOut:
+    """Return what the classifier says of the held-out texts."""
     human_groups, model_groups = groups
     if not 0 < test_share < 1 or folds < 2:
         raise ValueError(f"expected 0 < test_share < 1 and folds >= 2, got {test_share} and {folds}")
@@ -108,11 +128,11 @@ def _judged(
     labels = np.repeat([0, 1], [len(train_h), len(train_m)])
     scaled = (rows - centre) / spread
     chosen, classifier = _fit(scaled, labels, np.concatenate([fold_h, fold_m]))
-    right = [
+    sides = tuple(
         (test, classifier.predict((np.asarray(side[test], dtype=np.float64) - centre) / spread) == label)
         for label, side, test in ((0, human, test_h), (1, model, test_m))
-    ]
-    return chosen, right
+    )
+    return HeldOut(chosen, sides)
 
 
 def _split(n: int, of: int, test_share: float, folds: int, seed: int) -> tuple[I64, I64, I64]:
@@ -190,21 +210,27 @@ class DiscriminatorAccuracy(TwoSample):
         self.require(self.folds >= 2, "folds", "at least 2")
         self.require(self.seed >= 0, "seed", "at least 0")
 
-    def compute(self, features: Features) -> MetricResult:
-        """Compute the accuracy; the penalty stands in the notes."""
+    def prepare(self, features: Features) -> HeldOut:
+        """Train the classifier and classify the held-out texts."""
         human, model = self.pair(features)
         prompts = self.prompts(features) or (None, None)
-        chosen, right = _judged(human, model, self.test_share, self.folds, self.seed, prompts)
-        features.model.memo["held out", self, features.human] = right
-        n_test = sum(len(r) for _, r in right)
-        notes = [f"{n_test} held-out texts; C={chosen:g} by cross-validation; 0.5 is chance"]
-        return self.result(
-            features, "accuracy", {"accuracy": float(np.mean([r.mean() for _, r in right]))}, notes=notes
-        )
+        return _classify(human, model, self.test_share, self.folds, self.seed, prompts)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
+    def compute(self, features: Features, prepared: HeldOut | None = None) -> MetricResult:
+        """Compute the accuracy; the penalty stands in the notes."""
+        held_out = prepared or self.prepare(features)
+        notes = [f"{held_out.count} held-out texts; C={held_out.penalty:g} by cross-validation; 0.5 is chance"]
+        return self.result(features, "accuracy", {"accuracy": held_out.accuracy}, notes=notes)
+
+    def replicates(
+        self,
+        features: Features,
+        result: MetricResult,  # noqa: ARG002
+        plan: Plan,
+        prepared: HeldOut | None = None,
+    ) -> Mapping[str, Replicates]:
         """Draw the held-out texts, for the classifier as it is."""
-        right = features.model.memo["held out", self, features.human]
-        sides = zip((features.human, features.model), right, strict=True)
-        shares = [plan.mean(self.sorted_ids(side)[rows], told.astype(np.float64)) for side, (rows, told) in sides]
+        held_out = prepared or self.prepare(features)
+        sides = zip((features.human, features.model), held_out.sides, strict=True)
+        shares = [plan.mean(self.sorted_ids(side)[rows], correct.astype(np.float64)) for side, (rows, correct) in sides]
         return {"accuracy": Replicates((shares[0].draws + shares[1].draws) / 2)}

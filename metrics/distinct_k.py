@@ -27,8 +27,8 @@ from openended.harness.core.errors import DataError
 from openended.harness.core.metric import Family, Features, Need, Scope
 from openended.harness.core.registry import register
 from openended.harness.core.types import F64, Floats, MetricResult
-from openended.metrics.families.within_prompt import Prompts, WithinPrompt, cosines, over_prompts, prompts_of
-from openended.metrics.judgments.rows import ReadsFile, read_rows
+from openended.metrics.families import Prompts, WithinPrompt, cosines, over_prompts, prompts_of
+from openended.metrics.judgments import ReadsFile, read_rows
 
 Partition = Literal["exact", "threshold", "file"]
 _FILE = Need("judgments", by="file")

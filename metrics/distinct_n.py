@@ -32,11 +32,11 @@ from openended.harness.core.metric import Features, Resampling
 from openended.harness.core.registry import register
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.core.types import F64, MetricResult
-from openended.metrics._choices import check_choice
+from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.resampled_counts import repeat_draws, totals, type_draws
 from openended.metrics._ngrams.statistics import distinct_by_text, mean_of, simctg_percent
-from openended.metrics.families.text import TextMetric, check_orders, defined, missing_note, variant_of
+from openended.metrics.families import TextMetric, check_orders, defined, missing_note, variant_of
 
 Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
 _RESHAPED = {"simctg": "without_last", "ngd": "joined"}

@@ -23,11 +23,11 @@ from openended.harness.core.metric import Features, Resampling
 from openended.harness.core.registry import register
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.core.types import MetricResult
-from openended.metrics._choices import check_choice
+from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.resampled_counts import entropy_draws
 from openended.metrics._ngrams.statistics import corpus_entropy, entropy_by_text, mean_of
-from openended.metrics.families.text import TextMetric, check_orders, defined, missing_note
+from openended.metrics.families import TextMetric, check_orders, defined, missing_note
 
 Average = Literal["corpus", "texts"]
 

@@ -24,7 +24,7 @@ from openended.harness.core.errors import UndefinedMetric
 from openended.harness.core.metric import Direction, Features
 from openended.harness.core.registry import register
 from openended.harness.core.types import F64, MetricResult
-from openended.metrics.families.teacher_forced import TeacherForced, mean_by_row, probabilities
+from openended.metrics.families import TeacherForced, mean_by_row, probabilities
 
 
 def eps_ppl(gold_prob: ArrayLike, *, vocab_size: int, eps: float) -> float:

@@ -28,14 +28,14 @@ import numpy as np
 from openended.harness.core.metric import Direction, Features, Scope
 from openended.harness.core.registry import register
 from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import F64, Floats, MetricResult
-from openended.metrics._choices import check_choice
+from openended.harness.core.types import Floats, MetricResult
+from openended.metrics._common.choices import check_choice
+from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_range, check_sides
 from openended.metrics._embeddings.gaussians import Shrinkage, cross_root_trace, gaussian
 from openended.metrics._embeddings.pca import project_pair
 from openended.metrics._embeddings.resampled_moments import frechet_influence
-from openended.metrics._result import Values
-from openended.metrics.families.two_sample import TwoSample
+from openended.metrics.families import TwoSample
 
 _FEWEST = 20  # texts a side for an extrapolation: a tenth of them must have a variance
 
@@ -162,6 +162,16 @@ def _distance(human: Floats, model: Floats, shrinkage: Shrinkage) -> float:
     return float(gap @ gap + max(spread, 0.0))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedSides:
+    """Both sides as the distance reads them."""
+
+    human: Floats
+    model: Floats
+    extrapolated: Extrapolated | None = None
+    """FD-infinity, where it is asked for."""
+
+
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
 class Frechet(TwoSample):
@@ -190,10 +200,28 @@ class Frechet(TwoSample):
         self.require(self.draws >= 1, "draws", "at least 1")
         self.require(self.seed >= 0, "seed", "at least 0")
 
-    def compute(self, features: Features) -> MetricResult:
+    def prepare(self, features: Features) -> PreparedSides:
+        """Check and project both sides, and extrapolate where that is asked for."""
+        human, model = self.pair(features)
+        sides = _prepared(human, model, self.shrinkage, self.pca_share)
+        if not self.extrapolate:
+            return PreparedSides(*sides)
+        extrapolated = frechet_infinity(
+            human=human,
+            model=model,
+            sizes=self.extrapolate,
+            draws=self.draws,
+            shrinkage=self.shrinkage,
+            pca_share=self.pca_share,
+            seed=self.seed,
+        )
+        return PreparedSides(*sides, extrapolated)
+
+    def compute(self, features: Features, prepared: PreparedSides | None = None) -> MetricResult:
         """Compute the distance; n and d stand in the notes where the covariance is singular."""
         human, model = self.pair(features)
-        distance = frechet_distance(human=human, model=model, shrinkage=self.shrinkage, pca_share=self.pca_share)
+        sides = prepared or self.prepare(features)
+        distance = _distance(sides.human, sides.model, self.shrinkage)
         notes, least, dim = [], min(len(human), len(model)), human.shape[1]
         if least <= dim and self.shrinkage == "none" and self.pca_share is None:
             notes.append(
@@ -201,34 +229,25 @@ class Frechet(TwoSample):
                 "use more texts, shrinkage=ledoit_wolf or pca_share"
             )
         values, sd = {"frechet": distance}, dict[str, float]()
-        if self.extrapolate:
-            found = frechet_infinity(
-                human=human,
-                model=model,
-                sizes=self.extrapolate,
-                draws=self.draws,
-                shrinkage=self.shrinkage,
-                pca_share=self.pca_share,
-                seed=self.seed,
-            )
-            values["frechet_infinity"] = found.frechet_infinity
-            features.model.memo["at_zero", self, features.human] = np.array(found.at_zero)
+        if sides.extrapolated is not None:
+            values["frechet_infinity"] = sides.extrapolated.frechet_infinity
             if self.draws > 1:
-                sd["frechet_infinity"] = found.spread
+                sd["frechet_infinity"] = sides.extrapolated.spread
             smallest = round(least * _least_share(least, dim))
             if smallest <= dim and self.pca_share is None:
                 notes.append(f"the extrapolation starts from {smallest} texts; up to d={dim} it still holds bias")
         return self.result(features, "frechet", values, notes=notes, sd=sd)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+    def replicates(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: PreparedSides | None = None
+    ) -> Mapping[str, Replicates]:
         """Weigh the texts by their influence on the distance; PCA and the weight of a shrinkage stay as they are."""
-        human, model = _prepared(*self.pair(features), self.shrinkage, self.pca_share)
-        first, second = frechet_influence(human, model)
-        sides = [[str(name) for name in self.sorted_ids(side)] for side in (features.human, features.model)]
-        made = plan.linear(result.values["frechet"], (sides[0], first), (sides[1], second))
-        out = {"frechet": made}
-        if "frechet_infinity" in result.values:
+        sides = prepared or self.prepare(features)
+        ids = [[str(name) for name in self.sorted_ids(side)] for side in (features.human, features.model)]
+        influences = frechet_influence(sides.human, sides.model)
+        replicates = plan.linear(result.values["frechet"], *zip(ids, influences, strict=True))
+        out = {"frechet": replicates}
+        if sides.extrapolated is not None:
             # Less the bias it is the same distance: what one text adds is the same, but for the draws of the subsets.
-            at_zero: F64 = features.model.memo["at_zero", self, features.human]
-            out["frechet_infinity"] = Replicates(made.draws, at_zero)
+            out["frechet_infinity"] = Replicates(replicates.draws, np.array(sides.extrapolated.at_zero))
         return out

@@ -35,10 +35,10 @@ from openended.harness.core.metric import Direction, Features, Metric, Need, Res
 from openended.harness.core.registry import register
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.core.types import F64, MetricResult, Ragged
-from openended.metrics._choices import check_choice
+from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.sequences import CHUNK, blocks
 from openended.metrics._ngrams.statistics import entropy_by_text, mean_of
-from openended.metrics.families.text import corpus_of
+from openended.metrics.families import corpus_of
 
 Average = Literal["micro", "macro"]
 Compat = Literal["none", "mauve_experiments"]

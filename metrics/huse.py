@@ -34,16 +34,39 @@ from numpy.typing import ArrayLike, NDArray
 from openended.harness.core.metric import Direction, Features, Metric, Need
 from openended.harness.core.registry import register
 from openended.harness.core.types import F64, HUMAN, MetricResult
-from openended.metrics._choices import check_choice
-from openended.metrics._huse.join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, join
+from openended.metrics._common.choices import check_choice
+from openended.metrics._common.values import Values
+from openended.metrics._huse.join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, Rated, join
 from openended.metrics._huse.nearest_neighbors import Ties, VoteTie
-from openended.metrics._huse.stability import affordable, agreement, bootstrap_huse
+from openended.metrics._huse.stability import affordable, bootstrap_huse, example_curve, rater_curve
 from openended.metrics._huse.statistic import HusePoints, Rule, huse_of
-from openended.metrics._result import Values
-from openended.metrics.judgments.metric import JudgmentMetric, file_features, judgments_of
-from openended.metrics.judgments.raters import with_raters
-from openended.metrics.judgments.ratings import LOG_PROB, Empty, Judgments, are_ratings, read_judgments
-from openended.metrics.judgments.rows import FileRow
+from openended.metrics.judgments import (
+    LOG_PROB,
+    Empty,
+    FileRow,
+    JudgmentMetric,
+    Judgments,
+    agreement,
+    are_ratings,
+    file_features,
+    judgments_of,
+    read_judgments,
+    with_raters,
+)
+
+__all__ = [
+    "Huse",
+    "HusePoints",
+    "HuseScores",
+    "Rated",
+    "Rule",
+    "Ties",
+    "VoteTie",
+    "bootstrap_huse",
+    "example_curve",
+    "huse",
+    "rater_curve",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike
 from openended.harness.core.metric import Direction, Features
 from openended.harness.core.registry import register
 from openended.harness.core.types import F64, MetricResult
-from openended.metrics._choices import check_choice
-from openended.metrics.families.teacher_forced import TeacherForced, mean_by_row, probabilities
+from openended.metrics._common.choices import check_choice
+from openended.metrics.families import TeacherForced, mean_by_row, probabilities
 
 Base = Literal["e", "2"]
 

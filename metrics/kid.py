@@ -27,10 +27,10 @@ from openended.harness.core.metric import Direction, Features, Scope
 from openended.harness.core.registry import register
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.core.types import F64, Floats, MetricResult
+from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_range, check_sides
 from openended.metrics._embeddings.resampled_moments import kid_draws
-from openended.metrics._result import Values
-from openended.metrics.families.two_sample import TwoSample
+from openended.metrics.families import TwoSample
 
 _BLOCK = 1024
 

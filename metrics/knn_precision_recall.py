@@ -27,13 +27,13 @@ from openended.harness.core.metric import Direction, Features, Scope
 from openended.harness.core.registry import register
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.core.types import Floats, MetricResult
-from openended.metrics._choices import check_choice
+from openended.metrics._common.choices import check_choice
+from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import Rows, blocks, check_sides
 from openended.metrics._embeddings.neighbors import Counts, PreparedPoints, count_balls, prepare, radii
 from openended.metrics._embeddings.pca import project_pair
 from openended.metrics._embeddings.resampled_neighbors import knn_draws
-from openended.metrics._result import Values
-from openended.metrics.families.two_sample import TwoSample
+from openended.metrics.families import TwoSample
 
 RowScale = Literal["with_pca", "l2", "none"]
 
@@ -156,37 +156,40 @@ class KnnPrecisionRecall(TwoSample):
         share = self.explained_variance
         self.require(share is None or 0 < share <= 1, "explained_variance", "a share in (0, 1] or null")
 
-    def compute(self, features: Features) -> MetricResult:
-        """Compute the four values; the arrays hold the rows (in the order of ids) in no ball of the other side."""
+    def prepare(self, features: Features) -> tuple[PreparedPoints, PreparedPoints]:
+        """Return both sides ready for distances."""
         human, model = self.pair(features)
-        counts = _counted(*self._points(features), self.k, closed=self.closed)
+        return _prepared(human=human, model=model, k=self.k, explained_variance=self.explained_variance, rows=self.rows)
+
+    def compute(
+        self, features: Features, prepared: tuple[PreparedPoints, PreparedPoints] | None = None
+    ) -> MetricResult:
+        """Compute the four values; the arrays hold the rows (in the order of ids) in no ball of the other side."""
+        counts = _counted(*(prepared or self.prepare(features)), self.k, closed=self.closed)
+        n_human, n_model = len(features.human), len(features.model)
         notes = []
-        if len(human) != len(model):
-            notes.append(f"the sides differ in size (human {len(human)}, model {len(model)}): radii shrink with n")
+        if n_human != n_model:
+            notes.append(f"the sides differ in size (human {n_human}, model {n_model}): radii shrink with n")
         missed = {
             "missed_human_rows": np.flatnonzero(counts.model_balls == 0),
             "missed_model_rows": np.flatnonzero(counts.human_balls == 0),
         }
         return self.result(features, "precision", dict(_shares(counts, self.k)), notes=notes, arrays=missed)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
+    def replicates(
+        self,
+        features: Features,
+        result: MetricResult,  # noqa: ARG002
+        plan: Plan,
+        prepared: tuple[PreparedPoints, PreparedPoints] | None = None,
+    ) -> Mapping[str, Replicates]:
         """Take subsets of three fifths of the prompts, with radii of their own.
 
         A removed text makes its neighbours' balls larger, so few removed texts would spread the values too far, and the
         covariance of two halves misses what only two near texts of one half make together.
         """
         ids = [self.sorted_ids(side) for side in (features.human, features.model)]
-        ours, theirs = (plan.subsets(own, _SHARE) for own in ids)
-        found = knn_draws(*self._points(features), ours, theirs, k=self.k, closed=self.closed)
-        return {name: plan.of_subsets(ids[1], _SHARE, draws) for name, draws in found.items()}
-
-    def _points(self, features: Features) -> tuple[PreparedPoints, PreparedPoints]:
-        """Return both sides ready for distances; made once for the values and their draws."""
-
-        def make() -> tuple[PreparedPoints, PreparedPoints]:
-            human, model = self.pair(features)
-            return _prepared(
-                human=human, model=model, k=self.k, explained_variance=self.explained_variance, rows=self.rows
-            )
-
-        return features.model.derived(("points", self, features.human), make)
+        points = prepared or self.prepare(features)
+        human_subsets, model_subsets = (plan.subsets(side, _SHARE) for side in ids)
+        values = knn_draws(*points, human_subsets, model_subsets, k=self.k, closed=self.closed)
+        return {name: plan.of_subsets(ids[1], _SHARE, draws) for name, draws in values.items()}

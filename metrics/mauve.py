@@ -41,32 +41,34 @@ from numpy.typing import NDArray
 from openended.harness.core.metric import Direction, Features, Scope
 from openended.harness.core.registry import register
 from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import F64, I64, Floats, MetricResult
-from openended.metrics._choices import check_choice
+from openended.harness.core.types import F64, Floats, MetricResult
+from openended.metrics._common.choices import check_choice
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
 from openended.metrics._mauve.explain import telling_cells, telling_ratios
-from openended.metrics._mauve.fit import ClusterFit, clusterer, ratio_notes, sample_notes
 from openended.metrics._mauve.histograms import Curve
+from openended.metrics._mauve.notes import ratio_notes, sample_notes
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName, counts_seen_cells, fit_quantizer
 from openended.metrics._mauve.resampled_cells import mauve_draws, ratio_draws, without_gaps
 from openended.metrics._mauve.scores import (
     DIRECTIONS,
     TITLES,
     MauveResult,
+    Ratios,
     histogram_values,
     mauve_of_cells,
     mauve_of_ratios,
     ratio_values,
 )
 from openended.metrics._mauve.smoothing import Smoothing
-from openended.metrics.families.two_sample import Quantized
+from openended.metrics.families import Cells, ClusterFit, ClusteringRun, Quantized
 
 Summary = Literal["area", "mid_point", "js", "integral"]
 
 _CHOICES = {
     "quantizer": QuantizerName, "curve": Curve, "estimator": EstimatorName, "smoothing": Smoothing, "self": OwnPoint
 }  # fmt: skip
+_Prepared = tuple[ClusteringRun, ...] | Ratios
 _VALUE: Mapping[Summary, str] = {"area": "mauve", "mid_point": "mid_point", "js": "js", "integral": "frontier_integral"}
 
 
@@ -206,25 +208,32 @@ class Mauve(Quantized):
         """One clustering over all systems needs all systems."""
         return self.cluster_fit == "joint"
 
-    def compute(self, features: Features) -> MetricResult:
-        """Average the scores over the clustering seeds; the array holds the curve of each."""
+    def prepare(self, features: Features) -> _Prepared:
+        """Cluster with each seed, or estimate density ratios."""
+        if self.estimator == "cells":
+            return self.run_clusterings(features, self.cluster_fit)
         human, model = self.pair(features)
-        if self.estimator != "cells":
-            return self._estimated(features, human, model)
-        cluster, buckets = clusterer(self, self.cluster_fit, features, human, model)
-        cells = [cluster(seed)([model, human]) for seed in self.seeds()]
-        sparse = counts_seen_cells(self.quantizer)
-        self.keep_cells(features, [without_gaps(p, q) if sparse else (p, q, buckets) for q, p in cells])
-        runs = [self._score(p, q, buckets) for q, p in cells]
-        q, p = cells[0]
+        ids = (self.sorted_ids(features.human), self.sorted_ids(features.model))
+        settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)
+        return Ratios(*log_ratios(human=human, model=model, estimator=self.estimator, settings=settings))
+
+    def compute(self, features: Features, prepared: _Prepared | None = None) -> MetricResult:
+        """Average the scores over the clustering seeds; the array holds the curve of each."""
+        runs = prepared or self.prepare(features)
+        if isinstance(runs, Ratios):
+            return self._estimated(features, runs)
+        human, model = self.pair(features)
+        cells = runs[0].cells
         return self.averaged(
             features,
             _VALUE[self.summary],
-            [values for _, values in runs],
-            notes=sample_notes(len(human), len(model), buckets),
+            runs,
+            notes=sample_notes(len(human), len(model), cells.count),
             arrays={
-                "divergence_curves": np.stack([scores.divergence_curve for scores, _ in runs]),
-                **telling_cells(human=human, model=model, human_cells=p, model_cells=q, num_buckets=buckets),
+                "divergence_curves": np.stack([run.arrays["divergence_curve"] for run in runs]),
+                **telling_cells(
+                    human=human, model=model, human_cells=cells.human, model_cells=cells.model, num_buckets=cells.count
+                ),
             },
         )
 
@@ -235,19 +244,26 @@ class Mauve(Quantized):
             scaling_factor=self.scaling_factor, points=self.curve_points, curve=self.curve,
         )  # fmt: skip
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
-        """Count the cells of halves, or average the ratios of their texts."""
-        if self.estimator == "cells":
-            return super().replicates(features, result, plan)
-        p, q = features.model.memo["ratios", self, features.human]
-        return ratio_draws(p, q, self.halves(features, plan), lambda *half: self._of_ratios(*half)[1])
+    def cells_of_draws(self, cells: Cells) -> Cells:
+        """Leave out empty cells where the quantizer has far more cells than texts."""
+        return Cells(*without_gaps(cells.human, cells.model)) if counts_seen_cells(self.quantizer) else cells
 
-    def _score(self, p: I64, q: I64, buckets: int) -> tuple[MauveResult, dict[str, float]]:
-        """Scores of one clustering, from the cells of the human and of the model texts."""
+    def replicates(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: _Prepared | None = None
+    ) -> Mapping[str, Replicates]:
+        """Count the cells of halves, or average the ratios of their texts."""
+        runs = prepared or self.prepare(features)
+        if not isinstance(runs, Ratios):
+            return self.draw_halves(features, result, plan, runs)
+        halves = self.halves(features, plan)
+        return ratio_draws(runs.human, runs.model, halves, lambda *half: self._score_ratios(Ratios(*half))[1])
+
+    def score(self, cells: Cells) -> ClusteringRun:
+        """Return the values and the curve of one clustering."""
         scores = mauve_of_cells(
-            human=p,
-            model=q,
-            num_buckets=buckets,
+            human=cells.human,
+            model=cells.model,
+            num_buckets=cells.count,
             scaling_factor=self.scaling_factor,
             curve=self.curve,
             curve_points=self.curve_points,
@@ -255,35 +271,29 @@ class Mauve(Quantized):
             seen_only=counts_seen_cells(self.quantizer),
         )
         main = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
-        others = histogram_values(scores, len(p), len(q), self.lambdas, self.smoothing)
-        return scores, self._values(scores, main) | others
+        rest = histogram_values(scores, len(cells.human), len(cells.model), self.lambdas, self.smoothing)
+        return ClusteringRun(cells, self._values(scores, main) | rest, {"divergence_curve": scores.divergence_curve})
 
-    def _estimated(self, features: Features, human: Floats, model: Floats) -> MetricResult:
+    def _estimated(self, features: Features, ratios: Ratios) -> MetricResult:
         """Score by density ratios."""
-        ids = (self.sorted_ids(features.human), self.sorted_ids(features.model))
-        settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)
-        p, q = log_ratios(human=human, model=model, estimator=self.estimator, settings=settings)
-        features.model.memo["ratios", self, features.human] = (p, q)
-        scores, values = self._of_ratios(p, q)
+        scores, values = self._score_ratios(ratios)
         ceiling = np.exp(-self.scaling_factor / self.neighbors) if self.estimator == "knn" else 1.0
         return self.result(
             features,
             _VALUE[self.summary],
             values,
             notes=ratio_notes(self.estimator, scores.clipped, float(ceiling), counted=self.self == "counted"),
-            arrays={"divergence_curves": scores.divergence_curve[None], **telling_ratios(p, q)},
+            arrays={"divergence_curves": scores.divergence_curve[None], **telling_ratios(ratios.human, ratios.model)},
         )
 
-    def _of_ratios(self, p: F64, q: F64) -> tuple[MauveResult, dict[str, float]]:
-        """Scores of the ratios at human and at model texts."""
+    def _score_ratios(self, ratios: Ratios) -> tuple[MauveResult, dict[str, float]]:
+        """Return the scores and the values of density ratios."""
         scores = mauve_of_ratios(
-            human=p,
-            model=q,
-            scaling_factor=self.scaling_factor,
-            curve=self.curve,
-            curve_points=self.curve_points,
-        )
-        return scores, self._values(scores, ("mauve", "frontier_integral")) | ratio_values(scores, p, q, self.lambdas)
+            human=ratios.human, model=ratios.model,
+            scaling_factor=self.scaling_factor, curve=self.curve, curve_points=self.curve_points,
+        )  # fmt: skip
+        others = ratio_values(scores, ratios.human, ratios.model, self.lambdas)
+        return scores, self._values(scores, ("mauve", "frontier_integral")) | others
 
     def _values(self, scores: MauveResult, names: tuple[str, ...]) -> dict[str, float]:
         """Main values; the mid-point only where it is asked for."""

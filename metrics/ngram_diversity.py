@@ -21,8 +21,7 @@ from openended.harness.core.metric import Direction, Features, Resampling
 from openended.harness.core.registry import register
 from openended.harness.core.types import F64, MetricResult, Ragged
 from openended.metrics._ngrams.sequences import rows_of
-from openended.metrics.families.text import TextMetric, check_orders
-from openended.metrics.families.within_prompt import Prompts, over_prompts, prompts_of
+from openended.metrics.families import Prompts, TextMetric, check_orders, over_prompts, prompts_of
 
 
 def ngram_diversity(

@@ -22,7 +22,7 @@ from openended.harness.core.errors import UndefinedMetric
 from openended.harness.core.metric import Direction, Features
 from openended.harness.core.registry import register
 from openended.harness.core.types import MetricResult
-from openended.metrics.families.teacher_forced import TeacherForced, mean_by_row, probabilities
+from openended.metrics.families import TeacherForced, mean_by_row, probabilities
 
 
 def ppl(gold_prob: ArrayLike) -> float:

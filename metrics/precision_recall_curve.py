@@ -21,12 +21,13 @@ import numpy as np
 
 from openended.harness.core.metric import Direction, Features, Scope
 from openended.harness.core.registry import register
+from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.core.types import F64, MetricResult
+from openended.metrics._common.values import Values
 from openended.metrics._mauve.histograms import best_f, histogram, precision_recall
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName
 from openended.metrics._mauve.resampled_cells import best_fs
-from openended.metrics._result import Values
-from openended.metrics.families.two_sample import Quantized
+from openended.metrics.families import Cells, ClusteringRun, Quantized
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -109,23 +110,27 @@ class PrecisionRecallCurve(Quantized):
         self.require(self.num_angles >= 3, "num_angles", "at least 3")
         super().check()
 
-    def compute(self, features: Features) -> MetricResult:
+    def prepare(self, features: Features) -> tuple[ClusteringRun, ...]:
+        """Cluster with each seed."""
+        return self.run_clusterings(features)
+
+    def compute(self, features: Features, prepared: tuple[ClusteringRun, ...] | None = None) -> MetricResult:
         """Average over the clustering seeds; the curve is that of the first."""
-        human, model = self.pair(features)
-        cluster, buckets = self.fit([model, human])
-        curves, kept = [], []
-        for seed in self.seeds():
-            model_cells, human_cells = cluster(seed)([model, human])
-            kept.append((human_cells, model_cells, buckets))
-            q, p = histogram(model_cells, buckets), histogram(human_cells, buckets)
-            curves.append(precision_recall_curve(human_hist=p, model_hist=q, num_angles=self.num_angles))
-        self.keep_cells(features, kept)
-        return self.averaged(
-            features,
-            "f8",
-            [{"f8": c.f8, "f1_8": c.f1_8} for c in curves],
-            arrays={"precision": curves[0].precision, "recall": curves[0].recall},
-        )
+        runs = prepared or self.prepare(features)
+        return self.averaged(features, "f8", runs, arrays=runs[0].arrays)
+
+    def replicates(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[ClusteringRun, ...] | None = None
+    ) -> Mapping[str, Replicates]:
+        """Count the cells of halves."""
+        return self.draw_halves(features, result, plan, prepared or self.prepare(features))
+
+    def score(self, cells: Cells) -> ClusteringRun:
+        """Return both values and the curve of one clustering."""
+        p, q = histogram(cells.human, cells.count), histogram(cells.model, cells.count)
+        curve = precision_recall_curve(human_hist=p, model_hist=q, num_angles=self.num_angles)
+        arrays = {"precision": curve.precision, "recall": curve.recall}
+        return ClusteringRun(cells, {"f8": curve.f8, "f1_8": curve.f1_8}, arrays)
 
     def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:  # noqa: ARG002
         """Return both values for many pairs of histograms."""

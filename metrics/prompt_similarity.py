@@ -20,15 +20,7 @@ import numpy as np
 from openended.harness.core.metric import Direction, Features, Scope
 from openended.harness.core.registry import register
 from openended.harness.core.types import F64, Floats, MetricResult
-from openended.metrics.families.within_prompt import (
-    Prompts,
-    WithinPrompt,
-    cosines,
-    off_diagonal,
-    over_prompts,
-    prompts_of,
-    unit_rows,
-)
+from openended.metrics.families import Prompts, WithinPrompt, cosines, off_diagonal, over_prompts, prompts_of, unit_rows
 
 
 def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: float = 0.8) -> dict[str, float]:

@@ -19,7 +19,7 @@ import numpy as np
 from openended.harness.core.metric import Scope
 from openended.harness.core.registry import register
 from openended.harness.core.types import F64, Floats
-from openended.metrics.families.within_prompt import Prompts, WithinPrompt, cosines, off_diagonal, prompts_of
+from openended.metrics.families import Prompts, WithinPrompt, cosines, off_diagonal, prompts_of
 
 
 def remote_clique(embeddings: Floats, ids: Sequence[str]) -> float:

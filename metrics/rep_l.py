@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from openended.harness.core.metric import Direction, Features
 from openended.harness.core.registry import register
 from openended.harness.core.types import I64, MetricResult, NextToken, Ragged
-from openended.metrics.families.teacher_forced import TeacherForced, mean_by_row
+from openended.metrics.families import TeacherForced, mean_by_row
 
 
 def distance_back(candidates: I64, gold: I64, offsets: I64, context: Ragged) -> I64:

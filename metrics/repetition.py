@@ -36,7 +36,7 @@ from openended.harness.core.metric import Features, Resampling
 from openended.harness.core.registry import register
 from openended.harness.core.resampling import SHARE, Plan, Replicates
 from openended.harness.core.types import MetricResult
-from openended.metrics._choices import check_choice
+from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.loops import ends_in_loop
 from openended.metrics._ngrams.resampled_counts import repeat_draws, shared_draws
@@ -47,7 +47,7 @@ from openended.metrics._ngrams.statistics import (
     self_repetition_by_text,
     simctg_percent,
 )
-from openended.metrics.families.text import TextMetric, check_orders, missing_note, variant_of
+from openended.metrics.families import TextMetric, check_orders, missing_note, variant_of
 
 Average = Literal["texts", "pooled", "simctg"]
 _DIVERSITY_ORDERS = (2, 3, 4)  # Su et al. 2022

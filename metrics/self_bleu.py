@@ -37,7 +37,7 @@ from openended.harness.core.rng import stream
 from openended.harness.core.types import F64, I64, MetricResult
 from openended.metrics._ngrams.index import NgramIndex, Runs, Sequences, index_of
 from openended.metrics._ngrams.resampled_counts import found_draws
-from openended.metrics.families.text import TextMetric, check_orders
+from openended.metrics.families import TextMetric, check_orders
 
 _SHOWN = 4  # the order that tables show: Pillutla et al. 2021
 _EPSILON = 0.1  # smoothing method1: Chen and Cherry 2014, as in NLTK

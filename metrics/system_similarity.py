@@ -26,7 +26,7 @@ from openended.harness.core.metric import Direction, Family, Features, Metric, N
 from openended.harness.core.registry import register
 from openended.harness.core.types import F64, Floats, MetricResult
 from openended.metrics._embeddings.blocks import check_side
-from openended.metrics.families.within_prompt import unit_rows
+from openended.metrics.families import unit_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

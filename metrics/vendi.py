@@ -28,7 +28,7 @@ from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.core.types import F64, Floats, MetricResult
 from openended.metrics._embeddings.blocks import blocks, check_side
 from openended.metrics._embeddings.resampled_moments import vendi_influence
-from openended.metrics.families.two_sample import TwoSample
+from openended.metrics.families import TwoSample
 
 
 def vendi(embeddings: Floats, *, order: float = 1.0) -> float:

@@ -27,10 +27,10 @@ from openended.harness.core.metric import Features, Resampling
 from openended.harness.core.registry import register
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.core.types import F64, I64, MetricResult
-from openended.metrics._choices import check_choice
+from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.index import Sequences, index_of
 from openended.metrics._ngrams.resampled_counts import frequency_draws
-from openended.metrics.families.text import TextMetric
+from openended.metrics.families import TextMetric
 
 Definition = Literal["degen", "log_thinned"]
 _SHARE = 0.75  # of the texts in a subset: the line bends with their number

@@ -18,6 +18,7 @@ from openended.harness.core.types import F64, MetricResult, NextToken, Ragged
 T = TypeVar("T")
 
 Direction = Literal["higher", "lower", "match_human"]
+Best = Literal[Direction, "target", "none"]
 Family = Literal["text", "scored", "two_sample", "teacher_forced", "human"]
 Resampling = Literal["bootstrap", "subsample", "none"]
 NeedKind = Literal["texts", "tokens", "stops", "embeddings", "token_nll", "next_token", "judgments"]
@@ -31,7 +32,7 @@ class Need:
 
     `tokens` → `Ragged` of integers; `texts` → list of str; `stops` → bool array, true where the length limit was hit;
     `embeddings` → float32 (n, d); `token_nll` → `Ragged` float64, nats; `next_token` → `NextToken`;
-    `judgments` → `openended.metrics.judgments.ratings.Judgments`.
+    `judgments` → `openended.metrics.judgments.Judgments`.
     """
 
     kind: NeedKind
@@ -50,7 +51,7 @@ class Side:
     ids: Sequence[str]
     data: Mapping[Need, Any]
     memo: dict[tuple[Hashable, ...], Any] = field(default_factory=dict)
-    """Holds what `derived` made; not part of the features."""
+    """The cache of `derived`; not part of the features."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -80,9 +81,14 @@ class Side:
         return self._get(need, NextToken)
 
     def derived(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
-        """Return something derived from this side's features, made at most once while the side lives.
+        """Return a pure function of this side's features, computed at most once while the side lives.
 
-        `key` starts with the name of what is made and holds all that it depends on (the need, the options).
+        It is a cache that all metrics and runs of a session share (an n-gram index, a clustering of the human texts).
+        What a metric's `compute` and `replicates` share goes through `Metric.prepare`.
+
+        Args:
+            key: Name of the function and all that it depends on (the need, the options).
+            make: The function.
         """
         if key not in self.memo:
             self.memo[key] = make()
@@ -132,10 +138,9 @@ class Metric(Spec):
     targets: ClassVar[Mapping[str, float]] = {}
     """What two sets of texts from one source have on average, for values that can lie on either side of it."""
 
-    def best_of(self, key: str) -> str:
-        """Return what is best of a value: its direction, `none`, or `nearest X` where it has a target."""
-        target = self.targets.get(key)
-        return self.directions.get(key, self.direction) if target is None else f"nearest {target:g}"
+    def best_of(self, key: str) -> Best:
+        """Return what is best of a value; `target`: nearest to its number in `targets`."""
+        return "target" if key in self.targets else self.directions.get(key, self.direction)
 
     @property
     def reads_grid(self) -> bool:
@@ -146,6 +151,17 @@ class Metric(Spec):
         """Return the features that `compute` reads."""
         raise TypeError(f"{type(self).__name__} does not say what it needs")
 
+    def prepare(self, features: Features) -> Any:  # noqa: ANN401, ARG002 - each metric has its own
+        """Return what `compute` and `replicates` share; None where they share nothing.
+
+        A metric that returns something takes it as a last argument `prepared` of both, and calls `prepare` itself where
+        none is given.
+
+        Raises:
+            UndefinedMetric: As `compute`.
+        """
+        return None
+
     def compute(self, features: Features) -> MetricResult:  # noqa: ARG002 - the signature is the contract
         """Compute the metric; pure and deterministic.
 
@@ -155,7 +171,7 @@ class Metric(Spec):
         raise TypeError(f"{type(self).__name__} has no compute")
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
-        """Return draws of the values over the examples, re-using what `compute` found; of some of them, or none.
+        """Return draws of some of the values over the examples.
 
         Where a bootstrap is valid: of every value that is the mean of its values by example.
         """

@@ -9,7 +9,7 @@ from typing import Any
 
 from openended.harness.core.errors import DataError, suggest
 from openended.harness.rating.protocol import AnswerChoice, StudyProtocol
-from openended.metrics.judgments.rows import read_rows
+from openended.metrics.judgments import read_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ def _numbers(names: Sequence[str], first: Sequence[Folded], second: Sequence[Fol
             own = [_cell(row[place]) for row in found.values()]
             signature = next((i.signature for row in found.values() if (i := row[place]) is not None), "")
             title = f"{like.title} ({name})"
-            columns.append(Column(*pair, title, like.direction, column_decimals(own), signature))
+            columns.append(Column(*pair, title, like.direction, column_decimals(own), signature, target=like.target))
         gaps = [_gap(*row) for row in found.values()]
         columns.append(Column(*pair, f"Δ {like.title}", "none", column_decimals(gaps)))
         for label, row, gap in zip(labels, found.values(), gaps, strict=True):

@@ -23,10 +23,6 @@ DECODERS = (
 IDENTITY = ("system", "setting", "metric", "key", "signature")  # what makes two values the same but for the seed
 
 
-NEAREST = "nearest "
-"""Begins a direction that names its best value: `nearest 0.5`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Folded:
     """One value of one system, over its seeds."""
@@ -41,6 +37,7 @@ class Folded:
     seeds: int
     signature: str
     direction: str
+    """`higher`, `lower`, `match_human`, `target` or `none`."""
     title: str
     reason: str
     """Why there is no value; empty where there is one."""
@@ -58,6 +55,8 @@ class Folded:
     """(index of the run, artefact) of each seed."""
     error: float = math.nan
     """Standard error or deviation that the metric itself states of a value, over seeds their root mean square."""
+    target: float | None = None
+    """The number that is best, where the direction is `target`."""
     ends: tuple[float, float] | None = None
     """95 % interval over the examples, of a value of one seed; else the seeds speak for the spread."""
 
@@ -113,6 +112,7 @@ def _folded(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, str]) -> Folde
         titles=(first["model_title"], first["decoder_title"]),
         values=dict(zip(seeds, values, strict=True)),
         sources=tuple((int(r[INTERNAL]), r["artefact"]) for r in rows),
+        target=first["target"] if math.isfinite(first["target"]) else None,
         error=_stated([float(r["sd"]) for r in rows]),
         ends=_ends(rows[0]) if len(rows) == 1 else None,
     )
@@ -144,8 +144,3 @@ def order_key(axis: str, item: Folded) -> tuple[Any, ...]:
     if axis == "model":
         return (0, natural(item.titles[0]), natural(value))
     return (0, natural(value), ())
-
-
-def parse_target(direction: str) -> float | None:
-    """Return the best value that a direction names; None where it names none."""
-    return float(direction.removeprefix(NEAREST)) if direction.startswith(NEAREST) else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FIXED = tuple(
     "run experiment system model_title decoder_title setting metric key title value sd low high primary status reason "
-    "n_human n_model signature family direction resampling artefact".split()
+    "n_human n_model signature family direction target resampling artefact".split()
 )
 """Columns of the frame that are not axes, in the order of the exported files."""
 INTERNAL = "at"  # index into `Results.runs`; not exported
@@ -120,6 +120,7 @@ def _result_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any
             "high": result.intervals.get(key, {}).get("high", math.nan),
             "primary": key == primary,
             "direction": result.directions.get(key) or result.direction,
+            "target": result.targets.get(key, math.nan),
         }
 
 

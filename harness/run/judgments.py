@@ -17,9 +17,7 @@ from openended.harness.run.measure import Measured, judgments_digest
 from openended.harness.run.pipeline import Outcome, write_record
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.metrics.judgments.metric import JudgmentMetric
-from openended.metrics.judgments.raters import SIMULATED
-from openended.metrics.judgments.rows import read_rows
+from openended.metrics.judgments import SIMULATED, JudgmentMetric, read_rows
 
 
 def fed_by_file(settings: Settings, overrides: Sequence[str]) -> Settings:

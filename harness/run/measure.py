@@ -24,9 +24,8 @@ from openended.harness.run.features import Featurizer
 from openended.harness.run.identity import facts
 from openended.harness.storage.record import ResultRow
 from openended.harness.storage.rows import Rows
-from openended.metrics.families.two_sample import TwoSample
-from openended.metrics.judgments.raters import SIMULATED
-from openended.metrics.judgments.rows import ReadsFile
+from openended.metrics.families import TwoSample
+from openended.metrics.judgments import SIMULATED, ReadsFile
 
 log = logging.getLogger(__name__)
 
@@ -85,15 +84,17 @@ class Measure:
 
         def build(folder: Path) -> Mapping[str, Any]:
             features, notes = _within_reach(metric, self._features(metric, human, model, known))
+            prepared: dict[str, Any] = {}
             try:
-                result = metric.compute(features)
+                prepared = _prepare(metric, features)
+                result = metric.compute(features, **prepared)
             except UndefinedMetric as err:
                 result = _undefined(metric, known, human, model, err)
             except HarnessError:
                 raise
             except Exception as err:
                 raise _BrokenMetric(f"failed with {type(err).__name__}: {first_line(err)}") from err
-            result = with_intervals(metric, features, result, self.plan)
+            result = with_intervals(metric, features, result, self.plan, prepared)
             _let_go(features)
             return stages.save_result(folder, replace(result, notes=(*result.notes, *notes)))
 
@@ -177,14 +178,22 @@ def _let_go(features: Features) -> None:
             side.memo.clear()
 
 
-def with_intervals(metric: Metric, features: Features, result: MetricResult, plan: Plan) -> MetricResult:
+def _prepare(metric: Metric, features: Features) -> dict[str, Any]:
+    """Return what `compute` and `replicates` of a metric share, as the argument that they take; none for most."""
+    prepared = metric.prepare(features)
+    return {} if prepared is None else {"prepared": prepared}
+
+
+def with_intervals(
+    metric: Metric, features: Features, result: MetricResult, plan: Plan, prepared: Mapping[str, Any] | None = None
+) -> MetricResult:
     """Add draws of the values and their intervals; what stands in the way becomes a note, and a line of the log."""
     if result.status != "ok" or not plan.count:
         return result
     if max(len(features.human), len(features.model)) > MOST:
         return replace(result, notes=(*result.notes, f"no interval: more than {MOST:,} texts"))
     try:
-        made = metric.replicates(features, result, plan) if plan.enough(features.model.ids) else {}
+        made = metric.replicates(features, result, plan, **(prepared or {})) if plan.enough(features.model.ids) else {}
     except Exception as err:
         said = f"no interval: {type(err).__name__}: {first_line(err)}"
         log.warning("metric %s: %s", metric.name, said)

@@ -73,7 +73,9 @@ class ResultRow:
     direction: str = "none"
     """`higher`, `lower` or `match_human`: which value of the metric is best."""
     directions: Mapping[str, str] = field(default_factory=dict)
-    """Name of a value → its own direction, or `none`."""
+    """Name of a value → its own direction, `target` or `none`."""
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """Name of a value whose direction is `target` → the number that is best; in the file: direction `nearest 0.5`."""
     titles: Mapping[str, str] = field(default_factory=dict)
     """Name of a value → display name, where it differs."""
     bounds: tuple[float, ...] = (-math.inf, math.inf)
@@ -93,13 +95,17 @@ class ResultRow:
             system=system, metric=r.metric, signature=r.signature, primary=r.primary, values=dict(r.values),
             sd=dict(r.sd), n_human=r.n_human, n_model=r.n_model, status=r.status, notes=tuple(r.notes),
             family=m.family, direction=m.direction, directions={n: m.best_of(n) for n in r.values},
-            titles=dict(m.titles), bounds=m.bounds, resampling=m.resampling, artefact=artefact,
+            targets={n: m.targets[n] for n in r.values if n in m.targets}, titles=dict(m.titles),
+            bounds=m.bounds, resampling=m.resampling, artefact=artefact,
             intervals={n: dict(i) for n, i in r.intervals.items()},
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Json]:
         """Return plain JSON."""
-        return _written(self)
+        row = _written(self)
+        del row["targets"]
+        nearest = {name: f"{_NEAREST}{target:g}" for name, target in self.targets.items()}
+        return row | {"directions": {**self.directions, **nearest}}
 
     @classmethod
     def from_json(cls, value: object, where: str) -> Self:
@@ -109,6 +115,9 @@ class ResultRow:
             DataError: Names the place, the field and what is wrong with it.
         """
         row = _read(cls, value, where)
+        nearest = {name: text for name, text in row["directions"].items() if text.startswith(_NEAREST)}
+        row["targets"] = {name: _target(text, f"{where}: directions.{name}") for name, text in nearest.items()}
+        row["directions"] |= dict.fromkeys(nearest, "target")
         bounds = row["bounds"]
         if len(bounds) != 2:
             raise DataError(f"{where}: bounds: expected two numbers, got {len(bounds)}")
@@ -198,6 +207,15 @@ def save_record(folder: Path, record: RunRecord) -> None:
 
 
 _LATER = ("intervals",)  # fields that records of this schema may lack: written before there were any
+_UNWRITTEN = ("targets",)  # fields that stand in another one's place in the file
+_NEAREST = "nearest "
+
+
+def _target(text: str, where: str) -> float:
+    try:
+        return float(text.removeprefix(_NEAREST))
+    except ValueError as err:
+        raise DataError(f"{where}: expected `{_NEAREST}` and a number, got {text[:40]!r}") from err
 
 
 def _written(record: ResultRow | RunRecord) -> dict[str, Json]:
@@ -213,7 +231,7 @@ def _read(cls: type[ResultRow | RunRecord], value: object, where: str) -> dict[s
     """Return the fields of a record, each of the kind that its annotation says."""
     if not isinstance(value, Mapping):
         raise DataError(f"{where}: not a run record: expected a JSON object, got {_kind(value)}")
-    hints = typing.get_type_hints(cls)
+    hints = {name: hint for name, hint in typing.get_type_hints(cls).items() if name not in _UNWRITTEN}
     for name in value:
         if name not in hints:
             raise DataError(f"{where}: not a run record: no field {name!r}{suggest(str(name), hints)}")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.core.metric import Features, Need, Side
 from openended.harness.core.types import F64, HUMAN
-from openended.metrics.judgments.ratings import Judgments
+from openended.metrics.judgments import Judgments
 
 LengthUnit = Literal["words", "tokens"]
 LogProbs = Literal["run", "column"]

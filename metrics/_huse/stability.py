@@ -1,4 +1,4 @@
-"""How sure a HUSE value is: bootstrap over examples, curves over raters and examples, agreement between raters."""
+"""How sure a HUSE value is: bootstrap over examples, curves over raters and examples."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from openended.harness.core.rng import stream
 from openended.harness.core.types import F64, I64
 from openended.metrics._huse.join import Rated
 from openended.metrics._huse.statistic import HusePoints, Rule, huse_of
-
-_MOST_LEVELS = 100  # distinct ratings; the coincidence matrix grows with their square for every text
-
 
 _MOST_TEXTS = 600_000  # texts scored over all bootstrap draws: some ten seconds
 
@@ -154,24 +151,3 @@ def subsampled_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:
     order = np.argsort(np.where(np.isnan(ratings), np.inf, rng.random(ratings.shape)), axis=1)[:, :count]
     means: F64 = np.nanmean(np.take_along_axis(ratings, order, axis=1), axis=1)
     return means
-
-
-def agreement(ratings: F64) -> float:
-    """Krippendorff's alpha between raters, for ordinal ratings; 1 is full agreement, 0 is chance.
-
-    Args:
-        ratings: Shape (texts, raters), NaN where a rater did not rate; the columns may hold different people.
-
-    Returns:
-        Alpha, at most 1; NaN where it does not exist: no text was rated twice, all ratings are equal, or ratings take
-        more than 100 values (they are then no levels).
-
-    Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability"; computed by the package `krippendorff`.
-    """
-    twice = ratings[(~np.isnan(ratings)).sum(axis=1) >= 2]
-    levels = np.unique(twice[~np.isnan(twice)])
-    if not 2 <= len(levels) <= _MOST_LEVELS:
-        return float("nan")
-    import krippendorff
-
-    return float(krippendorff.alpha(reliability_data=twice.T, level_of_measurement="ordinal"))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from openended.harness.core.errors import UndefinedMetric
 from openended.harness.core.types import I64, Floats
-from openended.metrics._choices import check_choice
+from openended.metrics._common.choices import check_choice
 from openended.metrics._embeddings.blocks import Rows, check_range, n_rows
 from openended.metrics._embeddings.pca import Projection, fit_pca
 from openended.metrics._mauve.drmm import fit_mixture

@@ -10,6 +10,7 @@ import numpy as np
 
 from openended.harness.core.metric import Direction
 from openended.harness.core.types import F64, I64
+from openended.metrics._common.values import Values
 from openended.metrics._mauve.frontier import RatioMeans, frontier_scores
 from openended.metrics._mauve.histograms import (
     Curve,
@@ -23,7 +24,6 @@ from openended.metrics._mauve.histograms import (
     precision_recall,
 )
 from openended.metrics._mauve.smoothing import Smoothing, smoothed
-from openended.metrics._result import Values
 
 TITLES: Mapping[str, str] = {
     "mauve": "MAUVE",
@@ -49,6 +49,16 @@ DIRECTIONS: Mapping[str, Direction | Literal["none"]] = {
     "type_2@0.5": "lower",
 }
 _ANGLES = 1001  # of the precision-recall curve behind F8 and F1/8, as in openended.metrics.precision_recall_curve
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ratios:
+    """An estimate of log p / q, in nats."""
+
+    human: F64
+    """At the human texts, shape (n_human,)."""
+    model: F64
+    """At the model texts, shape (n_model,)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -1,25 +1,22 @@
-"""The heads of the metrics that read embeddings: what they need, how both sides are taken, and averages of clusterings.
+"""Base class of the metrics that compare two sets of embeddings: what they need and how both sides are taken.
 
-The bases declare their options without a default: each metric states its own, with the source, in the order in which
-they stand in its signature.
+The base declares its options without a default: each metric states its own, with the source, in the order in which they
+stand in its signature.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core.metric import Family, Features, Metric, Need, Resampling, Scope, Side
-from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.resampling import Plan
 from openended.harness.core.rng import stream
-from openended.harness.core.types import F64, I64, Floats, MetricResult
+from openended.harness.core.types import Floats
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics._mauve.quantizers import Assign, Buckets, QuantizerName, fit_quantizer, unfit_buckets
-from openended.metrics._mauve.resampled_cells import half_histograms
 
 
 class TwoSample(Metric):
@@ -94,96 +91,3 @@ class TwoSample(Metric):
     def pair(self, features: Features) -> tuple[Floats, Floats]:
         """Return the rows of the human and of the model side, checked as by `check_sides`."""
         return check_sides(human=self.sorted_rows(features.human), model=self.sorted_rows(features.model))
-
-
-class Quantized(TwoSample):
-    """A metric of cell histograms, averaged over consecutive clustering seeds."""
-
-    quantizer: QuantizerName
-    num_buckets: Buckets
-    explained_variance: float
-    restarts: int
-    max_iter: int
-    seed: int
-    clustering_seeds: int
-
-    def check(self) -> None:
-        """Refuse options of the clustering that are out of range."""
-        self.require(self.num_buckets == "auto" or int(self.num_buckets) >= 2, "num_buckets", "auto or at least 2")
-        accepted = unfit_buckets(self.num_buckets, self.quantizer)
-        self.require(not accepted, "num_buckets", f"{accepted} for quantizer={self.quantizer}")
-        self.require(0 < self.explained_variance <= 1, "explained_variance", "a share in (0, 1]")
-        for option in ("restarts", "max_iter", "clustering_seeds"):
-            self.require(getattr(self, option) >= 1, option, "at least 1")
-        self.require(self.seed >= 0, "seed", "at least 0")
-
-    def fit(self, sides: Sequence[Floats]) -> tuple[Callable[[int], Assign], int]:
-        """Fit the quantizer on checked sides; return the function from a seed to cells, and the number of cells."""
-        return fit_quantizer(
-            sides,
-            quantizer=self.quantizer,
-            num_buckets=self.num_buckets,
-            explained_variance=self.explained_variance,
-            restarts=self.restarts,
-            max_iter=self.max_iter,
-        )
-
-    def seeds(self) -> range:
-        """Return the clustering seeds."""
-        return range(self.seed, self.seed + self.clustering_seeds)
-
-    def keep_cells(self, features: Features, cells: Sequence[tuple[I64, I64, int]]) -> None:
-        """Keep the cells of the human and the model side, and their number, of each clustering for the draws."""
-        features.model.memo["cells", self, features.human] = list(cells)
-
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
-        """Count the cells of halves, with the clusterings of all texts; what each clustering gave stands beside."""
-        kept: list[tuple[I64, I64, int]] = features.model.memo["cells", self, features.human]
-        ours, theirs = self.halves(features, plan)
-        sums: dict[str, F64] = {}
-        for human, model, buckets in kept:
-            p, q = half_histograms(human, ours, buckets), half_histograms(model, theirs, buckets)
-            for name, draws in self.draws(p, q, len(human), len(model)).items():
-                sums[name] = sums.get(name, 0.0) + draws / len(kept)
-        runs: Mapping[str, F64] = features.model.memo["runs", self, features.human]
-        return {name: Replicates(draws.reshape(2, -1), runs[name]) for name, draws in sums.items() if name in runs}
-
-    def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:  # noqa: ARG002
-        """Return the values of each pair of rows of human and model histograms.
-
-        Args:
-            p: Shape (rows, cells).
-            q: Shape (rows, cells).
-            n_human: Texts of the human side: what is added to a cell stays the same share of a half.
-            n_model: Texts of the model side.
-        """
-        return {}
-
-    def averaged(
-        self,
-        features: Features,
-        primary: str,
-        tables: Sequence[Mapping[str, float]],
-        *,
-        notes: Sequence[str] = (),
-        arrays: Mapping[str, NDArray[Any]] | None = None,
-    ) -> MetricResult:
-        """Return means over the clusterings, with their spread where there are several.
-
-        Args:
-            features: Of which they are.
-            primary: The value that tables show first.
-            tables: The values of each clustering.
-            notes: As in `result`.
-            arrays: As in `result`.
-        """
-        stacked = {name: np.array([values[name] for values in tables]) for name in tables[0]}
-        features.model.memo["runs", self, features.human] = stacked
-        return self.result(
-            features,
-            primary,
-            {name: float(v.mean()) for name, v in stacked.items()},
-            sd={name: float(v.std(ddof=1)) for name, v in stacked.items()} if len(tables) > 1 else None,
-            notes=notes,
-            arrays=arrays,
-        )

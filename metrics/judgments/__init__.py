@@ -1,1 +1,39 @@
-"""Human judgments: files of ratings and comparisons, their raters, and the base of metrics that read them."""
+"""Human judgments: files of ratings and of comparisons, who rated, and how well raters agree."""
+
+from openended.metrics.judgments.agreement import agreement
+from openended.metrics.judgments.comparisons import Comparisons, TieRule, Wins, count_wins, is_matrix, read_comparisons
+from openended.metrics.judgments.layouts import kind_of, places
+from openended.metrics.judgments.metric import JudgmentMetric, file_features, judgments_of
+from openended.metrics.judgments.raters import JUDGE, SIMULATED, UNCALIBRATED, calibration_of, raters_fact, with_raters
+from openended.metrics.judgments.ratings import LOG_PROB, Empty, Judgments, are_ratings, read_judgments
+from openended.metrics.judgments.rows import FileRow, ReadsFile, of_kind, read_rows
+
+__all__ = [
+    "JUDGE",
+    "LOG_PROB",
+    "SIMULATED",
+    "UNCALIBRATED",
+    "Comparisons",
+    "Empty",
+    "FileRow",
+    "JudgmentMetric",
+    "Judgments",
+    "ReadsFile",
+    "TieRule",
+    "Wins",
+    "agreement",
+    "are_ratings",
+    "calibration_of",
+    "count_wins",
+    "file_features",
+    "is_matrix",
+    "judgments_of",
+    "kind_of",
+    "of_kind",
+    "places",
+    "raters_fact",
+    "read_comparisons",
+    "read_judgments",
+    "read_rows",
+    "with_raters",
+]

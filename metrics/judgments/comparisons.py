@@ -18,7 +18,7 @@ import numpy as np
 from openended.harness.core.errors import DataError
 from openended.harness.core.rng import stream
 from openended.harness.core.types import F64
-from openended.metrics._choices import check_choice
+from openended.metrics._common.choices import check_choice
 from openended.metrics.judgments.layouts import ALIASES, Outcome, kind_of, marked, outcome_of, places
 from openended.metrics.judgments.raters import calibration_of
 from openended.metrics.judgments.ratings import Empty

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core.types import Ragged
-from openended.metrics._ngrams.index import index_of
-from openended.metrics._ngrams.statistics import corpus_entropy, entropy_by_text, self_repetition_by_text
 from openended.metrics.distinct_n import distinct_n
-from openended.metrics.repetition import diversity, loop_rate, seq_rep_n
+from openended.metrics.entropy import ngram_entropy
+from openended.metrics.families import index_of
+from openended.metrics.repetition import diversity, loop_rate, self_repetition, seq_rep_n
 from openended.metrics.self_bleu import bleu_by_text, self_bleu
 from openended.metrics.zipf import zipf_coefficient
 from scripts.benchmarks._work import Work, max_gap
@@ -170,12 +170,9 @@ def everything(rows: Ragged) -> dict[str, float]:
         values |= {f"{variant}_{n}": v for n, v in distinct_n(rows, orders=five, variant=variant).items()}  # type: ignore[arg-type]
     values |= {f"seq_rep_{n}": v for n, v in seq_rep_n(index, orders=five).items()}
     values |= {"loop_rate": loop_rate(index), "diversity": diversity(index), "zipf": zipf_coefficient(index)}
-    values["self_repetition"] = float(self_repetition_by_text(index, 4).mean())
-    for n in five:
-        values |= {
-            f"entropy_{n}": corpus_entropy(index, n),
-            f"text_entropy_{n}": float(entropy_by_text(index, n).mean()),
-        }
+    values["self_repetition"] = self_repetition(index)
+    for name, average in (("entropy", "corpus"), ("text_entropy", "texts")):
+        values |= {f"{name}_{n}": v for n, v in ngram_entropy(index, orders=five, average=average).items()}  # type: ignore[arg-type]
     return values
 
 

@@ -25,8 +25,7 @@ from openended.harness.run.pipeline import plan
 from openended.harness.run.session import Session
 from openended.harness.storage.record import RunRecord, read_record, save_record
 from openended.harness.storage.store import Store
-from openended.metrics.judgments.comparisons import read_comparisons
-from openended.metrics.judgments.ratings import read_judgments
+from openended.metrics.judgments import read_comparisons, read_judgments
 from openended.tasks.jsonl import JsonLines
 
 VALUES = (

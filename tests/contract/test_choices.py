@@ -13,9 +13,6 @@ import pytest
 
 import openended.metrics
 
-# Modules that are no metric of their own but take options of their users.
-ALSO = {"_comparisons", "_correlation"}
-
 
 def literals(hint: Any) -> list[str]:
     """The words of all `Literal`s in an annotation."""
@@ -25,17 +22,22 @@ def literals(hint: Any) -> list[str]:
 
 
 def choices() -> Iterator[tuple[str, Callable[..., Any], str, list[str]]]:
-    for info in pkgutil.iter_modules(openended.metrics.__path__):
-        if info.name.startswith("_") and info.name not in ALSO:
+    for info in pkgutil.walk_packages(openended.metrics.__path__, "openended.metrics."):
+        if "._" in info.name:
             continue
-        module = importlib.import_module(f"openended.metrics.{info.name}")
+        module = importlib.import_module(info.name)
         for name, function in vars(module).items():
             if name.startswith("_") or not inspect.isfunction(function) or function.__module__ != module.__name__:
                 continue
             hints = typing.get_type_hints(function)
             for option, hint in hints.items():
                 if option != "return" and literals(hint):
-                    yield f"{info.name}.{name}.{option}", function, option, literals(hint)
+                    yield (
+                        f"{info.name}.{name}.{option}".removeprefix("openended.metrics."),
+                        function,
+                        option,
+                        literals(hint),
+                    )
 
 
 FOUND = list(choices())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from openended.harness.core.errors import DataError, SpecError, UndefinedMetric
 from openended.harness.core.metric import Features, Side
 from openended.metrics.bradley_terry import PAIRS, BradleyTerry, bradley_terry
-from openended.metrics.judgments.comparisons import count_wins, read_comparisons
+from openended.metrics.judgments import count_wins, read_comparisons
 from tests.oracles import bradley_terry as oracle
 
 ROOT = Path(__file__).parents[2]

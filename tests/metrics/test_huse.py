@@ -15,7 +15,6 @@ from openended.harness.report.figures.people import huse_regions
 from openended.metrics._huse.join import NLL, RATINGS, WORDS, Rated
 from openended.metrics._huse.stability import (
     affordable,
-    agreement,
     bootstrap_huse,
     example_curve,
     percentiles,
@@ -23,6 +22,7 @@ from openended.metrics._huse.stability import (
 )
 from openended.metrics._huse.statistic import Rule
 from openended.metrics.huse import Huse, huse
+from openended.metrics.judgments import agreement
 from tests.oracles import huse as oracle
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from openended.harness.core.errors import SpecError
 from openended.harness.run.settings import Settings
-from openended.metrics.judgments.raters import SIMULATED
+from openended.metrics.judgments import SIMULATED
 
 if TYPE_CHECKING:
     from openended.harness.run.pipeline import Made

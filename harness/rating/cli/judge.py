@@ -15,7 +15,7 @@ from openended.harness.rating.judging.calibrate import calibrate
 from openended.harness.rating.judging.judge import Asker, Judged, judge_study
 from openended.harness.rating.judging.summary import summary_lines
 from openended.harness.rating.key import StudyKey, read_key
-from openended.metrics.judgments.raters import UNCALIBRATED
+from openended.metrics.judgments import UNCALIBRATED
 
 KEPT = "every reply is in the log: the same command goes on from there"
 _HELP = {

@@ -12,7 +12,7 @@ from openended.harness.core.errors import DataError
 from openended.harness.core.io import read_json
 from openended.harness.rating.key import StudyKey
 from openended.harness.rating.sheet import FORM, seal_of
-from openended.metrics.judgments.raters import SIMULATED
+from openended.metrics.judgments import SIMULATED
 
 _LONGEST = 7 * 24 * 3600  # seconds of visible time an item; more is no time
 

@@ -14,7 +14,7 @@ from openended.harness.core.text import csv_cell
 from openended.harness.rating.collect.answers import AnsweredItem, AnsweredSheet, one_a_rater, read_answers
 from openended.harness.rating.collect.stored import is_database, read_database
 from openended.harness.rating.key import StudyKey
-from openended.metrics.judgments.raters import SIMULATED
+from openended.metrics.judgments import SIMULATED
 
 PAIRS = ("item", "system_a", "system_b", "outcome", "criterion", "rater", "seconds", "strength")
 RATINGS = ("example_id", "system", "rating", "criterion", "rater", "seconds")

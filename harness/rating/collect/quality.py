@@ -14,9 +14,8 @@ from openended.harness.core.types import F64
 from openended.harness.rating.collect.answers import AnsweredItem, AnsweredSheet
 from openended.harness.rating.collect.collect import Gathered
 from openended.harness.rating.key import StudyKey
-from openended.metrics._huse.stability import agreement
 from openended.metrics.correlation import rank_correlation
-from openended.metrics.judgments.raters import SIMULATED
+from openended.metrics.judgments import SIMULATED, agreement
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,15 @@ from openended.harness.core.errors import DataError
 from openended.harness.core.rng import stream
 from openended.harness.core.types import F64
 from openended.metrics.correlation import correlate
-from openended.metrics.judgments.comparisons import read_comparisons
-from openended.metrics.judgments.raters import JUDGE, SIMULATED, UNCALIBRATED
-from openended.metrics.judgments.ratings import read_judgments
-from openended.metrics.judgments.rows import of_kind, read_rows
+from openended.metrics.judgments import (
+    JUDGE,
+    SIMULATED,
+    UNCALIBRATED,
+    of_kind,
+    read_comparisons,
+    read_judgments,
+    read_rows,
+)
 
 LEAST = 20
 """Shared judgments below which nothing is said: an interval of κ would hold nearly everything."""

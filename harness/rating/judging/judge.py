@@ -13,7 +13,7 @@ from openended.harness.core.errors import DataError
 from openended.harness.core.io import read_jsonl
 from openended.harness.rating.judging.questions import JudgeQuestion, questions_of, read_reply
 from openended.harness.rating.key import StudyKey
-from openended.metrics.judgments.raters import JUDGE
+from openended.metrics.judgments import JUDGE
 
 _FLIPPED = {"a": "b", "b": "a", "tie": "tie"}
 _BLOCK = 64  # questions between two writes of the log

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from openended.harness.report.analysis.best_of_n import BestOfN, curve, halves
 from openended.harness.results.axes import said, telling
-from openended.harness.results.fold import Folded, parse_target
+from openended.harness.results.fold import Folded
 from openended.harness.results.systems import System, human_value, systems_of
 
 LEAST = 2  # settings that make a sweep
@@ -44,7 +44,7 @@ def cost_of(item: Folded, items: Sequence[Folded]) -> dict[str, float] | None:
     """Return what is best of a value, as `best_of_n.curve` takes it; nothing where nothing is, or it is not known."""
     if item.direction in ("higher", "lower"):
         return {"sign": -1.0 if item.direction == "higher" else 1.0, "target": math.nan}
-    target = parse_target(item.direction)
+    target = item.target
     if target is None and item.direction == "match_human":
         human = human_value(items, item)
         target = human.mean if human is not None else math.nan
@@ -53,7 +53,7 @@ def cost_of(item: Folded, items: Sequence[Folded]) -> dict[str, float] | None:
 
 def is_gap(item: Folded) -> bool:
     """Say whether a distance is what is printed."""
-    return item.direction == "match_human" or parse_target(item.direction) is not None
+    return item.direction == "match_human" or item.target is not None
 
 
 def printed_as(item: Folded) -> tuple[str, str]:

@@ -84,7 +84,7 @@ def _panel(panel: Axes, pair: tuple[str, str], systems: Sequence[System], part: 
     for human_mean in humans:
         panel.axvline(human_mean, color=HUMAN_COLOUR, linestyle="--", linewidth=0.9)
     first = next((v for _, v in known), None)
-    title = f"{first.title} {arrow(first.direction)}".rstrip() if first is not None else ""
+    title = f"{first.title} {arrow(first.direction, first.target)}".rstrip() if first is not None else ""
     lines = list(filter(None, (title, *escape_mathtext(told).split(", "))))
     heading = panel.set_title("\n".join(lines))
     if max(map(len, lines), default=0) > _WIDE:

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from openended.metrics._huse.join import Rated
-    from openended.metrics._huse.nearest_neighbors import Ties, VoteTie
-    from openended.metrics._huse.statistic import HusePoints, Rule
+    from openended.metrics.huse import HusePoints, Rated, Rule, Ties, VoteTie
 
 MODEL_COLOUR = COLOURS[0]
 RECALL = ("knn_precision_recall", "recall")  # not its metric's primary value, but its other half
@@ -80,8 +78,7 @@ def _mean(system: System, key: str) -> float:
 
 
 def _huse_of(results: Results, system: System) -> tuple[Figure | None, Figure | None]:
-    from openended.metrics._huse.join import Rated
-    from openended.metrics._huse.statistic import Rule
+    from openended.metrics.huse import Rated, Rule
 
     value = system.value("huse", "huse")
     stored = results.arrays(*value.sources[0]) if value is not None else {}
@@ -125,7 +122,7 @@ def huse_regions(rated: Rated, rule: Rule) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    from openended.metrics._huse.statistic import HusePoints
+    from openended.metrics.huse import HusePoints
 
     texts = HusePoints.of(**rated.columns(), rule=rule)
     points, labels = texts.raw, texts.is_model
@@ -203,7 +200,7 @@ def huse_stability(rated: Rated, rule: Rule, *, draws: int = _DRAWS, seed: int =
     """Draw HUSE against the number of ratings a text and of examples, with intervals of 90 percent (HUSE Fig. 5)."""
     from matplotlib.ticker import MaxNLocator
 
-    from openended.metrics._huse.stability import example_curve, rater_curve
+    from openended.metrics.huse import example_curve, rater_curve
 
     most = int((~np.isnan(rated.ratings)).sum(axis=1).max())
     counts = sorted({c for c in (1, 2, 5, 10, 15, 20, 30, most) if c <= most})

@@ -122,7 +122,7 @@ def _panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str],
         )
     if places[0] > 0 and places[-1] / places[0] >= 20:
         panel.set_xscale("log")
-    panel.set_title(f"{first.title} {arrow(first.direction)}".rstrip())
+    panel.set_title(f"{first.title} {arrow(first.direction, first.target)}".rstrip())
     short = axis.rpartition(".")[2]
     panel.set_xlabel(escape_mathtext(TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))))
 

@@ -12,7 +12,7 @@ from openended.harness.report.tables.selection import check_signatures, split_ax
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 from openended.harness.results.axes import head_of, said, telling
-from openended.harness.results.fold import Folded, fold, natural, parse_target
+from openended.harness.results.fold import Folded, fold, natural
 from openended.harness.results.frame import Results, filtered
 from openended.harness.results.layout import Layout
 from openended.harness.results.systems import (
@@ -211,9 +211,8 @@ def turned(value: Folded, items: Iterable[Folded]) -> float:
 
     if not math.isfinite(value.mean):
         return math.nan
-    best = parse_target(value.direction)
-    if best is not None:
-        return -abs(value.mean - best)
+    if value.target is not None:
+        return -abs(value.mean - value.target)
     human = human_value(items, value)
     if value.direction == "match_human" and (human is None or not math.isfinite(human.mean)):
         return math.nan

@@ -10,7 +10,7 @@ from openended.harness.report.analysis.paired import LEAST_SEEDS, Tested, compar
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.selection import check_signatures, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
-from openended.harness.results.fold import Folded, fold, parse_target
+from openended.harness.results.fold import Folded, fold
 from openended.harness.results.frame import Results
 from openended.harness.results.layout import Layout
 from openended.harness.results.systems import System, systems_of, values_of
@@ -67,7 +67,7 @@ def _differences(
         first = values_of(items, *pair)[0]
         gap = first.direction == "match_human"
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
-        direction = "lower" if gap else "none" if parse_target(first.direction) is not None else first.direction
+        direction = "lower" if gap else "none" if first.target is not None else first.direction
         columns.append(Column(*pair, title, direction, column_decimals(cells), first.signature, gap))
         blocks.append(cells)
     rows = [TableRow(s.name, "model", tuple(b[i] for b in blocks)) for i, s in enumerate(others)]

@@ -16,7 +16,7 @@ from openended.harness.report.tables.numbers import RULE, printed
 from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 from openended.harness.results.axes import head_of, of_human, said, telling, with_options
-from openended.harness.results.fold import Folded, fold, natural, order_key, parse_target
+from openended.harness.results.fold import Folded, fold, natural, order_key
 from openended.harness.results.frame import Results
 from openended.harness.results.labels import labels_of, varying
 from openended.harness.results.layout import Layout
@@ -180,7 +180,7 @@ class _ValueTable:
         told = [v if a in self.layout.columns else said(a, v) for a, v in where.items()]
         title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*told, fields) if v)])
         direction = "lower" if gap else first.direction
-        column = Column(*pair, title, direction, place, first.signature, gap)
+        column = Column(*pair, title, direction, place, first.signature, gap, first.target)
         self.signatures[column] = {_but_n(i.signature) for i in own}
         return column, _with_best(column, cells, {key: self._target(by_row[key], humans) for key in rows})
 
@@ -282,9 +282,8 @@ def _score(column: Column, cell: Cell, target: float) -> float:
         return -value
     if column.direction == "lower":
         return value
-    best = parse_target(column.direction)
-    if best is not None:
-        return printed(abs(cell.value - best), column.decimals)
+    if column.target is not None:
+        return printed(abs(cell.value - column.target), column.decimals)
     if column.direction == "match_human":
         return printed(abs(cell.value - target), column.decimals) if math.isfinite(target) else math.nan
     return math.nan

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from openended.harness.report.tables.numbers import DASH, decimals, fixed
-from openended.harness.results.fold import NEAREST, Folded, parse_target
+from openended.harness.results.fold import Folded
 
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
 LEGEND = {
@@ -17,9 +17,9 @@ LEGEND = {
 }
 
 
-def arrow(direction: str) -> str:
+def arrow(direction: str, target: float | None = None) -> str:
     """Return the mark of a direction: ↑, ↓, ≈, →0.5 or nothing."""
-    return ARROWS.get(direction) or direction.replace(NEAREST, "→") * direction.startswith(NEAREST)
+    return ARROWS.get(direction, "") if target is None else f"→{target:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,18 @@ class Column:
     key: str
     title: str
     direction: str
-    """`higher`, `lower`, `match_human`, `nearest X` or `none`; of what is printed (a gap is `lower`)."""
+    """`higher`, `lower`, `match_human`, `target` or `none`; of what is printed (a gap is `lower`)."""
     decimals: int = 3
     signature: str = ""
     gap: bool = False
     """True if |model − human| is printed."""
+    target: float | None = None
+    """The number that is best, where the direction is `target`."""
 
     @property
     def heading(self) -> str:
         """Title with its arrow."""
-        return f"{self.title} {arrow(self.direction)}".rstrip()
+        return f"{self.title} {arrow(self.direction, self.target)}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class Table:
     def legend(self) -> str:
         """Explain the arrows, the bold face and the spreads that occur; each sign means one thing in every table."""
         used = [text for direction, text in LEGEND.items() if any(c.direction == direction for c in self.columns)]
-        if any(parse_target(c.direction) is not None for c in self.columns):
+        if any(c.target is not None for c in self.columns):
             used.append("→x: nearest to x, the value of texts of one source, is best")
         if any(cell.best for row in self.rows for cell in row.cells):
             used.append("bold: best (all that print the same)")

@@ -14,8 +14,7 @@ from openended.harness.rating.collect.collect import expand, gather, judgments
 from openended.harness.rating.collect.quality import alphas, quality_lines, raters_of
 from openended.harness.rating.sheet import seal_of
 from openended.harness.rating.simulate import fill_all
-from openended.metrics.judgments.comparisons import read_comparisons
-from openended.metrics.judgments.ratings import read_judgments
+from openended.metrics.judgments import read_comparisons, read_judgments
 from tests.harness.rating.studies import PLAYERS, study
 
 STRENGTHS = dict(zip(PLAYERS, (0.8, 0.0, -0.8), strict=True))

@@ -25,7 +25,7 @@ from openended.harness.rating.judging.summary import summary_lines
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.simulate import fill_all
 from openended.metrics.bradley_terry import BradleyTerry
-from openended.metrics.judgments.comparisons import read_comparisons
+from openended.metrics.judgments import read_comparisons
 from tests.harness.rating.studies import PLAYERS, study
 
 WORTH = (1.0, 0.0, 2.0)  # of the players: the number of a text says whose it is

@@ -14,13 +14,9 @@ from openended.harness.rating.key import read_key
 from openended.harness.rating.make import make_study
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.simulate import SimulatedRaters, abilities_from_texts, fill_all, forecast_raters
-from openended.metrics._huse.join import Rated
-from openended.metrics._huse.stability import bootstrap_huse
-from openended.metrics._huse.statistic import Rule
 from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
-from openended.metrics.judgments.comparisons import count_wins, read_comparisons
-from openended.metrics.judgments.raters import calibration_of, raters_fact
-from openended.metrics.judgments.ratings import read_judgments
+from openended.metrics.huse import Rated, Rule, bootstrap_huse
+from openended.metrics.judgments import calibration_of, count_wins, raters_fact, read_comparisons, read_judgments
 from tests.harness.rating.studies import material, study
 
 PLAYERS = ("human", "a", "b", "c")
@@ -132,7 +128,7 @@ def test_words_of_the_command(tmp_path, capsys):
 
 
 def test_two_calibrations_of_one_judge_are_refused(tmp_path):
-    from openended.metrics.judgments.rows import FileRow
+    from openended.metrics.judgments import FileRow
 
     rows = [FileRow(f"f:{i}", {"rater": "judge:m", "calibration": said}) for i, said in enumerate(("κ 1", "κ 2"))]
     assert calibration_of(rows[:1]) == "κ 1"

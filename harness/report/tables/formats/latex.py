@@ -107,7 +107,7 @@ def _width(table: Table, at: int) -> float:
     """Return about how many points a column takes."""
     column = table.columns[at]
     heads = [_points(line) for line in _titles(column)]
-    heads[0] += _points(f" {arrow(column.direction)}")
+    heads[0] += _points(f" {arrow(column.direction, column.target)}")
     cells = []
     for row in table.rows:
         number, spread = table.text(row.cells[at], column)
@@ -169,7 +169,7 @@ def _first(text: str) -> str:
 
 
 def _arrow(column: Column) -> str:
-    return "".join(SPECIAL.get(c, c) for c in arrow(column.direction)).replace("$", "")
+    return "".join(SPECIAL.get(c, c) for c in arrow(column.direction, column.target)).replace("$", "")
 
 
 def _label(name: str) -> str:

@@ -14,9 +14,7 @@ from openended.harness.report.figures.people import (
 )
 from openended.harness.results.fold import fold
 from openended.harness.results.frame import read_results
-from openended.metrics._huse.join import Rated
-from openended.metrics._huse.statistic import Rule
-from openended.metrics.huse import Huse
+from openended.metrics.huse import Huse, Rated, Rule
 from tests.harness.report.synthetic import result, write_run
 
 EXAMPLE = Path(__file__).parents[4] / "tasks/data/example_ratings.csv"

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.metrics.judgments.comparisons import count_wins, read_comparisons
-from openended.metrics.judgments.ratings import read_judgments
+from openended.metrics.judgments import count_wins, read_comparisons, read_judgments
 
 
 def wins(path, text, **options):

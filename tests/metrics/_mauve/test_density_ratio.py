@@ -16,8 +16,8 @@ from openended.metrics._mauve.frontier import RatioMeans, frontier_scores
 from openended.metrics.correlation import rank_correlation
 from openended.metrics.mauve import Mauve, mauve
 from tests.helpers import features
+from tests.metrics._mauve.test_quantizers import CODED
 from tests.metrics.test_mauve import clusters
-from tests.metrics.test_quantizers import CODED
 
 ALL = ("knn", "kde", "classifier", "gaussian")
 TRUTH = {0.0: (1.0, 1.0, 0.0), 0.5: (0.951, 0.739, 0.0406), 1.0: (0.632, 0.328, 0.1514), 2.0: (0.105, 0.034, 0.4705)}

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.metrics.judgments.comparisons import count_wins, read_comparisons
-from openended.metrics.judgments.ratings import read_judgments
+from openended.metrics.judgments import count_wins, read_comparisons, read_judgments
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WIDE = (
     "example_id,is_model,log_prob,length,rating_1,rating_2\na,0,-3.5,2,1,2\na,1,-inf,4,5,\nb,1,-1,1,3,3\nb,0,-2,2,4,4\n"
 )

@@ -1,0 +1,1 @@
+"""What all metrics use: checked options and results that can be read like a mapping."""

@@ -1,0 +1,193 @@
+"""Base class of the metrics of cell histograms: clusterings of both sides, averages over them and their replicates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.metric import Features, Side
+from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.types import F64, HUMAN, I64, Floats, MetricResult
+from openended.metrics._embeddings.blocks import check_side
+from openended.metrics._mauve.quantizers import Assign, Buckets, QuantizerName, fit_quantizer, unfit_buckets
+from openended.metrics._mauve.resampled_cells import half_histograms
+from openended.metrics.families.two_sample import TwoSample
+
+ClusterFit = Literal["pair", "joint", "reference"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """The cell of every text in one clustering."""
+
+    human: I64
+    """Shape (n_human,)."""
+    model: I64
+    """Shape (n_model,)."""
+    count: int
+    """Number of cells."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusteringRun:
+    """One clustering and what the metric makes of it."""
+
+    cells: Cells
+    values: Mapping[str, float]
+    arrays: Mapping[str, NDArray[Any]]
+    """For the figures."""
+
+
+class Quantized(TwoSample):
+    """A metric of cell histograms, averaged over consecutive clustering seeds.
+
+    A subclass scores one clustering in `score` and many halves at once in `draws`; its `prepare` returns
+    `run_clusterings`, from which `compute` makes `averaged` and `replicates` makes `draw_halves`.
+    """
+
+    quantizer: QuantizerName
+    num_buckets: Buckets
+    explained_variance: float
+    restarts: int
+    max_iter: int
+    seed: int
+    clustering_seeds: int
+
+    def check(self) -> None:
+        """Refuse options of the clustering that are out of range."""
+        self.require(self.num_buckets == "auto" or int(self.num_buckets) >= 2, "num_buckets", "auto or at least 2")
+        accepted = unfit_buckets(self.num_buckets, self.quantizer)
+        self.require(not accepted, "num_buckets", f"{accepted} for quantizer={self.quantizer}")
+        self.require(0 < self.explained_variance <= 1, "explained_variance", "a share in (0, 1]")
+        for option in ("restarts", "max_iter", "clustering_seeds"):
+            self.require(getattr(self, option) >= 1, option, "at least 1")
+        self.require(self.seed >= 0, "seed", "at least 0")
+
+    def score(self, cells: Cells) -> ClusteringRun:
+        """Return the values of one clustering."""
+        raise TypeError(f"{type(self).__name__} does not score {cells.count} cells")
+
+    def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
+        """Return the values of each pair of rows of human and model histograms.
+
+        Args:
+            p: Shape (rows, cells).
+            q: Shape (rows, cells).
+            n_human: Texts of the human side: what is added to a cell stays the same share of a half.
+            n_model: Texts of the model side.
+        """
+        raise TypeError(f"{type(self).__name__} has no values for {p.shape}, {q.shape}, {n_human:g}, {n_model:g}")
+
+    def cells_of_draws(self, cells: Cells) -> Cells:
+        """Return the cells whose histograms `draws` reads."""
+        return cells
+
+    def run_clusterings(self, features: Features, cluster_fit: ClusterFit = "pair") -> tuple[ClusteringRun, ...]:
+        """Cluster both sides with each seed and score the cells."""
+        human, model = self.pair(features)
+        cluster, count = self._fit_on(cluster_fit, features, human, model)
+        runs = []
+        for seed in range(self.seed, self.seed + self.clustering_seeds):
+            model_cells, human_cells = cluster(seed)([model, human])
+            runs.append(self.score(Cells(human_cells, model_cells, count)))
+        return tuple(runs)
+
+    def averaged(
+        self,
+        features: Features,
+        primary: str,
+        runs: Sequence[ClusteringRun],
+        *,
+        notes: Sequence[str] = (),
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+    ) -> MetricResult:
+        """Return means over the clusterings, with their standard deviation where there are several.
+
+        Args:
+            features: What was clustered.
+            primary: The value that tables show first.
+            runs: The clusterings.
+            notes: As in `result`.
+            arrays: As in `result`.
+        """
+        values = _values_by_name(runs)
+        return self.result(
+            features,
+            primary,
+            {name: float(v.mean()) for name, v in values.items()},
+            sd={name: float(v.std(ddof=1)) for name, v in values.items()} if len(runs) > 1 else None,
+            notes=notes,
+            arrays=arrays,
+        )
+
+    def draw_halves(
+        self, features: Features, result: MetricResult, plan: Plan, runs: Sequence[ClusteringRun]
+    ) -> Mapping[str, Replicates]:
+        """Count the cells of halves, with the clusterings of all texts; the value of each clustering stands beside."""
+        human_halves, model_halves = self.halves(features, plan)
+        sums: dict[str, F64] = {}
+        for run in runs:
+            cells = self.cells_of_draws(run.cells)
+            p = half_histograms(cells.human, human_halves, cells.count)
+            q = half_histograms(cells.model, model_halves, cells.count)
+            for name, draws in self.draws(p, q, len(cells.human), len(cells.model)).items():
+                sums[name] = sums.get(name, 0.0) + draws / len(runs)
+        values = _values_by_name(runs)
+        return {n: Replicates(draws.reshape(2, -1), values[n]) for n, draws in sums.items() if n in result.values}
+
+    def _fit_on(
+        self, cluster_fit: ClusterFit, features: Features, human: Floats, model: Floats
+    ) -> tuple[Callable[[int], Assign], int]:
+        """Fit on the pair, on all systems of the grid or on the human side; return clusterer and number of cells.
+
+        What is fitted on the grid or on the human side does not depend on the system under test: the human side, which
+        a whole grid shares, caches it (`Side.derived`).
+        """
+        if cluster_fit == "pair":
+            return self._fit([model, human])
+        others = _systems(features) if cluster_fit == "joint" else ()
+        fit = [self.sorted_rows(side) for side in others] + [human]
+        for rows in fit:
+            check_side(rows, "a system of the grid")
+        key, no_cells = ("mauve.fit", self, *others), dict[int, Assign]()
+        (fitted, count), by_seed = features.human.derived(key, lambda: (self._fit(fit), no_cells))
+
+        def cluster(seed: int) -> Assign:
+            if seed not in by_seed:
+                by_seed[seed] = fitted(seed)
+            return by_seed[seed]
+
+        return cluster, count
+
+    def _fit(self, sides: Sequence[Floats]) -> tuple[Callable[[int], Assign], int]:
+        """Fit the quantizer on checked sides; return the function from a seed to cells, and the number of cells."""
+        return fit_quantizer(
+            sides,
+            quantizer=self.quantizer,
+            num_buckets=self.num_buckets,
+            explained_variance=self.explained_variance,
+            restarts=self.restarts,
+            max_iter=self.max_iter,
+        )
+
+
+def _values_by_name(runs: Sequence[ClusteringRun]) -> dict[str, F64]:
+    """Return each value in every clustering, shape (clusterings,)."""
+    return {name: np.array([run.values[name] for run in runs]) for name in runs[0].values}
+
+
+def _systems(features: Features) -> tuple[Side, ...]:
+    """Return the grid's model systems in an order that does not depend on how they are listed.
+
+    Raises:
+        UndefinedMetric: If there is no grid.
+    """
+    systems = [side for side in features.others if side.system != HUMAN]
+    if not systems:
+        raise UndefinedMetric("cluster_fit=joint needs all systems of a grid (openended -m …); this run has one")
+    return tuple(sorted(systems, key=lambda side: side.system))
