@@ -9,6 +9,7 @@ import pytest
 from openended.harness.app import cli
 from tests.helpers import exit_code
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 SMALL = ["num_examples=8", "max_new_tokens=4", "metric=[distinct_n,gen_ppl,mauve]"]
 
 
