@@ -88,8 +88,18 @@ def exit_code(main: Callable[[], object], *words: str) -> int:
     return 0
 
 
-def openended(*words: str, cwd: Path, verbose: bool = True) -> subprocess.CompletedProcess[str]:
+@contextlib.contextmanager
+def undrawn_figures() -> Iterator[None]:
+    """Make the figures of reports, but do not render them: that takes most of a report's time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("openended.harness.report.figures.draw.save", lambda *_: [])
+        yield
+
+
+def openended(*words: str, cwd: Path, verbose: bool = True, draw: bool = False) -> subprocess.CompletedProcess[str]:
     """Run the command line in this process, from `cwd`: exit code, standard output and standard error.
+
+    Figures are made, but rendered only with `draw`.
 
     A test that kills, interrupts or counts processes, or that asks what is imported, needs a process of its own.
     """
@@ -99,6 +109,7 @@ def openended(*words: str, cwd: Path, verbose: bool = True) -> subprocess.Comple
     code = 0
     with (
         as_a_process(("openended", *(["-v"] if verbose else []), *words), cwd),
+        contextlib.nullcontext() if draw else undrawn_figures(),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

@@ -65,7 +65,7 @@ def _start(world: World, out: str, launcher: list[str]) -> subprocess.Popen[str]
 
 def _through(world: World, out: str, launcher: list[str]) -> Path:
     process = _start(world, out, launcher)
-    said = process.communicate()[1]
+    said = process.communicate(timeout=240)[1]
     assert process.returncode == 0, said[-500:]
     assert "Traceback" not in said, said[-500:]
     return world.folder / out
@@ -82,7 +82,7 @@ def _killed(world: World, out: str, launcher: list[str], after: float) -> None:
     time.sleep(after)
     workers = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     process.kill()
-    process.communicate()
+    process.communicate(timeout=240)
     until = time.monotonic() + PATIENCE
     while any(_lives(one) for one in workers):
         assert time.monotonic() < until, "workers outlive their parent"

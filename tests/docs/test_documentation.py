@@ -52,6 +52,6 @@ def test_the_notebook_runs(tmp_path):
 
     notebook = nbformat.read(DOCS / "notebook.ipynb", 4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "the notebook is kept without outputs"
-    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
     said = [out.get("text", "") for cell in notebook.cells for out in cell.get("outputs", [])]
     assert any("MAUVE" in text for text in said)

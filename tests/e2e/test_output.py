@@ -19,7 +19,7 @@ def openended(*words: str, cwd: Path, redirect: str = "") -> subprocess.Complete
     line = f'"$0" -m openended "$@" {redirect}'
     return subprocess.run(
         ["bash", "-c", line, sys.executable, *words, *SMALL],
-        cwd=cwd, env=env, capture_output=True, text=True, timeout=600, check=False,
+        cwd=cwd, env=env, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
 
 

@@ -27,7 +27,9 @@ def call(*words: str | Path, cwd: Path, path: Path | None = None) -> subprocess.
     """Run a command that sees no other `PYTHONPATH` than the one given."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     env |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INDEX": "1"} | ({"PYTHONPATH": str(path)} if path else {})
-    return subprocess.run([*map(str, words)], cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [*map(str, words)], cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=240
+    )
 
 
 def checked(*words: str | Path, cwd: Path, path: Path | None = None) -> str:
@@ -248,5 +250,7 @@ def test_the_example_judgments_are_found_from_another_directory(installed, tmp_p
 
 
 def test_readme_tables_are_those_of_the_registry():
-    done = subprocess.run([sys.executable, str(ROOT / "scripts/readme.py"), "--check"], cwd=ROOT, check=False)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts/readme.py"), "--check"], cwd=ROOT, check=False, timeout=240
+    )
     assert done.returncode == 0, "README.md is stale: run scripts/readme.py"

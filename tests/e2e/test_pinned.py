@@ -104,7 +104,7 @@ def same(one: float | None, other: float | None) -> bool:
 def main() -> None:
     """Write the file anew."""
     commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=240
     )
     with tempfile.TemporaryDirectory() as folder:
         made = measured(Path(folder))

@@ -161,7 +161,7 @@ def test_a_gzip_bomb_is_refused_early(tmp_path):
     path = tmp_path / "bomb.jsonl.gz"
     with gzip.open(path, "wb") as handle:
         for _ in range(40):
-            handle.write(b'{"id": 1}\n' * 100_000)  # 40 MB of 100 kB
+            handle.write(b'{"id": "%s"}\n' % (b"1" * 990) * 1000)  # 40 MB of 100 kB
     assert path.stat().st_size < 200_000
     count = 0
 
@@ -172,7 +172,7 @@ def test_a_gzip_bomb_is_refused_early(tmp_path):
 
     with pytest.raises(DataError, match="unpacks to more than 50 times its size"):
         counted()
-    assert count < 2_000_000
+    assert count < 20_000
     with open_text(path) as handle, pytest.raises(DataError, match="unpacks"):
         list(handle)
 

@@ -45,7 +45,9 @@ def test_import_alone_is_light_and_says_what_there_is():
         "heavy = [m for m in ('torch', 'numpy', 'hydra', 'transformers') if m in sys.modules]\n"
         "print(heavy, 'evaluate' in dir(oe), callable(oe.evaluate), callable(oe.metrics.zipf))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=240
+    )
     assert done.stdout.split("\n")[0] == "[] True True True"
 
 

@@ -43,7 +43,7 @@ def test_help_and_lists_load_nothing_heavy():
         "try: main()\nexcept SystemExit: pass\n"
         "print([m for m in ('torch', 'transformers', 'hydra', 'pandas') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)
     assert done.stdout.splitlines()[-1] == "[]"
 
 

@@ -78,7 +78,7 @@ def test_a_closed_descriptor_is_not_given_to_the_next_file(tmp_path):
 def test_sigterm_says_what_ctrl_c_says():
     code = (
         "import sys, time\nfrom openended.harness.core import exit_codes, terminal\nterminal.start()\n"
-        "def work():\n    print('ready', flush=True)\n    time.sleep(600)\n"
+        "def work():\n    print('ready', flush=True)\n    time.sleep(60)\n"
         "sys.exit(exit_codes.code_of('it', work, kept='everything is kept'))\n"
     )
     for number, expected in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):

@@ -53,22 +53,24 @@ def test_texts_are_those_of_before(name):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_bytes_are_the_same_at_every_size_and_order(name):
-    for decoder in DECODERS[:4]:
+    """Every family with a decoder that shows the last digit of a logit; every decoder with one family."""
+    for decoder in DECODERS[:4] if name == "gpt2" else [Ancestral()]:
         whole = plain(texts(family(name), decoder, rows(), 64))
         for size in (1, 7):
             assert plain(texts(family(name), decoder, rows()[::-1], size)) == whole
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("name", ["gpt2", "llama", "opt", "gemma3", "mixtral"])
-def test_bytes_are_the_same_at_every_number_of_threads(name, threads):
+def test_bytes_are_the_same_at_every_number_of_threads(name):
     before = torch.get_num_threads()
-    want = plain(texts(family(name), Nucleus(), rows(), 3))
     try:
-        torch.set_num_threads(threads)
-        assert plain(texts(family(name), Nucleus(), rows(), 3)) == want
+        made = []
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            made.append(plain(texts(family(name), Nucleus(), rows(), 3)))
     finally:
         torch.set_num_threads(before)
+    assert made[0] == made[1] == made[2]
 
 
 if __name__ == "__main__":

@@ -119,7 +119,9 @@ def test_specs_import_no_torch():
         "[cls().title for cls in members('decoder').values()]\n"
         "print([m for m in ('torch', 'transformers', 'tokenizers') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=240
+    )
     assert done.stdout.strip() == "[]"
 
 

@@ -42,11 +42,11 @@ _SIZES: dict[str, Any] = {
     "qk_head_dim": 16, "mamba_num_heads": 4, "mamba_head_dim": 16, "mamba_n_heads": 4, "mamba_d_head": 16,
     "mamba_d_state": 8, "mamba_d_ssm": 64, "state_size": 8, "ssm_state_size": 8, "mamba_n_groups": 1, "n_groups": 1,
     "lru_width": 32, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8, "expand": 2, "mamba_expand": 2, "attention_hidden_size": 32, "rotary_dim": 8,
+    "linear_value_head_dim": 8, "linear_num_heads": 4, "linear_head_dim": 8, "mamba_chunk_size": 8, "expand": 2, "mamba_expand": 2, "attention_hidden_size": 32, "rotary_dim": 8,
     "d_inner": 48, "d_kv": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 _OWN: dict[str, dict[str, Any]] = {
-    "mamba2": {"num_heads": 8, "head_dim": 8, "hidden_size": 32, "n_groups": 1},
+    "mamba2": {"num_heads": 8, "head_dim": 8, "hidden_size": 32, "n_groups": 1, "chunk_size": 8},
     "zamba2": {"mamba_headdim": 16, "n_mamba_heads": 4, "adapter_rank": 8, "attention_head_dim": 16},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "window_size": 4},
     "reformer": {"is_decoder": True},

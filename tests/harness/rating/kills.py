@@ -51,7 +51,7 @@ def start(folder: Path, raters: int, port: int) -> tuple[subprocess.Popen[str], 
     for line in server.stdout:
         if line.startswith("serving on"):
             return server, int(line.split()[2].rpartition(":")[2])
-    raise RuntimeError(f"the server did not start: {server.wait()}")
+    raise RuntimeError(f"the server did not start: {server.wait(timeout=240)}")
 
 
 def rate(link: str, seed: int, tally: Tally) -> None:
@@ -112,7 +112,7 @@ def campaign(
             while len(tally) < goal and any(thread.is_alive() for thread in threads):
                 time.sleep(0.002)
             server.send_signal(signal.SIGKILL)
-            server.wait()
+            server.wait(timeout=240)
             server.stdout.close()
             server, _ = start(folder, raters, port)
         goal = len(tally) + 20
@@ -123,7 +123,7 @@ def campaign(
         for thread in threads:
             thread.join(timeout=30)
         server.kill()
-        server.wait()
+        server.wait(timeout=240)
         server.stdout.close()
     with sqlite3.connect(folder / "answers.db") as base:
         return tally, base.execute("SELECT rater, task, choices FROM answers").fetchall()

@@ -216,7 +216,7 @@ def test_a_served_study_goes_on_after_the_server_was_killed(page, tmp_path):
         first = rate(2)
         page.wait_for_function("before => document.querySelector('#prompt').textContent !== before", arg=first)
         server.kill()
-        server.wait()
+        server.wait(timeout=240)
         second = rate(4)  # nobody is there: the answer is kept, and sent again
         page.wait_for_selector("text=The server does not answer")
         server.stdout.close()
@@ -229,7 +229,7 @@ def test_a_served_study_goes_on_after_the_server_was_killed(page, tmp_path):
         assert page.locator("#back").is_hidden()
     finally:
         server.kill()
-        server.wait()
+        server.wait(timeout=240)
         server.stdout.close()
     page.faults[:] = [fault for fault in page.faults if "net::ERR_" not in fault]
     gathered = gather([tmp_path / "answers.db"], key, leave_out=False)

@@ -86,7 +86,7 @@ def test_the_report_imports_no_model():
         "c.parser()\n"
         "print([m for m in ('torch', 'transformers', 'datasets', 'pandas', 'matplotlib', 'hydra') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)
     assert done.stdout.strip() == "[]"
 
 

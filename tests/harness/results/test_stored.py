@@ -13,6 +13,8 @@ from openended.harness.report import build_report
 from openended.harness.results.stored import stored_file
 from tests.harness.report.synthetic import seal, seal_record, write_run
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture
 def runs(tmp_path) -> Path:

@@ -43,7 +43,7 @@ def test_a_terminal_of_ascii_alone_is_written_to(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "openended.harness", "plan_only=true", "num_examples=2", "model.label='é→'"],
         cwd=tmp_path, capture_output=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii", "LC_ALL": "C"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}, timeout=240
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()

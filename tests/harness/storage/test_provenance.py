@@ -21,7 +21,7 @@ def test_versions_are_those_that_are_installed():
 def test_the_commit_is_the_harnesss_own(tmp_path, monkeypatch):
     before = git_state()
     monkeypatch.chdir(tmp_path)
-    subprocess.run(["git", "init", "-q", "."], check=True)
+    subprocess.run(["git", "init", "-q", "."], check=True, timeout=240)
     assert git_state() == before
 
 

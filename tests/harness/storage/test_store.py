@@ -184,7 +184,7 @@ def _die(root: str, ready) -> None:
     def build(folder: Path):
         (folder / "half.txt").write_text("half")
         ready.send(folder.name)
-        time.sleep(600)
+        time.sleep(90)
 
     Store(Path(root), locking=False).make(recipe(), build)
 

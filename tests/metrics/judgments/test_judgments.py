@@ -192,7 +192,7 @@ def test_options_that_the_file_cannot_serve(tmp_path):
 
 
 def test_the_shipped_examples_come_from_their_script(tmp_path):
-    subprocess.run([sys.executable, ROOT / "scripts/make_example_judgments.py", tmp_path], check=True)
+    subprocess.run([sys.executable, ROOT / "scripts/make_example_judgments.py", tmp_path], check=True, timeout=240)
     for name in ("example_ratings.csv", "example_pairs.csv"):
         assert (tmp_path / name).read_bytes() == (ROOT / "tasks/data" / name).read_bytes()
 

@@ -17,7 +17,7 @@ WORKER = (
     "machine, pid, start = sys.argv[1:4]\n"
     "end_with(Parent(machine, int(pid), int(start)))\n"
     "print('watching', flush=True)\n"
-    "time.sleep(600)\n"
+    "time.sleep(90)\n"
 )
 PARENT = (
     "import subprocess, sys, time\n"
@@ -27,7 +27,7 @@ PARENT = (
     "between = [sys.executable, '-c', 'import subprocess, sys; subprocess.run(sys.argv[1:])'] if sys.argv[2] == 'grandchild' else []\n"
     "child = subprocess.Popen([*between, *words], stdout=subprocess.PIPE, text=True)\n"
     "print(child.stdout.readline().strip(), flush=True)\n"
-    "time.sleep(600)\n"
+    "time.sleep(90)\n"
 )
 
 

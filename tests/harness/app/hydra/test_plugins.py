@@ -39,7 +39,7 @@ def installed(tmp_path_factory):
     target, source = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("source") / "plugin"
     shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     words = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", str(target), str(source)]
-    subprocess.run([sys.executable, "-m", "pip", "install", *words], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "pip", "install", *words], check=True, capture_output=True, timeout=240)
     broken = target / "broken-1.dist-info"
     broken.mkdir()
     (target / "raising.py").write_text(BROKEN)

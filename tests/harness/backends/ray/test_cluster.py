@@ -254,7 +254,9 @@ def test_ray_is_imported_only_when_asked_for():
         "import sys; from openended.harness.run import pipeline, session; from openended.harness.backends.ray import spread; "
         "from openended.harness.app.hydra import ray_launcher; import hydra_plugins.openended; print('ray' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=240
+    )
     assert done.stdout.strip() == "False"
 
 
@@ -276,12 +278,18 @@ def test_a_driver_that_is_killed_goes_on_from_its_parts(tmp_path, local):
     while not list(tmp_path.glob("there/store/generate/*/*/part-*")) and time.monotonic() < until:
         time.sleep(0.2)
     first.send_signal(signal.SIGKILL)
-    first.wait()
+    first.wait(timeout=240)
     assert list(tmp_path.glob("there/store/generate/*/*/part-*"))
     again = subprocess.run(
-        [*command, *many, "outputs_dir=there"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+        [*command, *many, "outputs_dir=there"],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=240,
     )
     assert "going on after" in again.stderr
-    subprocess.run([*command, "outputs_dir=here"], cwd=tmp_path, env=env, capture_output=True, check=True)
+    subprocess.run([*command, "outputs_dir=here"], cwd=tmp_path, env=env, capture_output=True, check=True, timeout=240)
     (there,), (here,) = (list(tmp_path.glob(f"{name}/store/generate/*/*/data.arrow")) for name in ("there", "here"))
     assert there.read_bytes() == here.read_bytes()

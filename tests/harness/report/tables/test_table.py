@@ -97,6 +97,7 @@ def test_latex_compiles(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         check=False,
+        timeout=240,
     )
     assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
     assert (tmp_path / "t.pdf").stat().st_size > 1000

@@ -34,7 +34,7 @@ def undrawn(monkeypatch):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("search")
-    done = openended(*SEARCH, "confirm_seeds=[5,6]", cwd=folder)
+    done = openended(*SEARCH, "confirm_seeds=[5,6]", cwd=folder, draw=True)
     assert done.returncode == 0, done.stderr
     return folder, done
 
