@@ -22,6 +22,11 @@ class ModelInfo(Protocol):
         """Name in tables and messages."""
         ...
 
+    @property
+    def dtype(self) -> str:
+        """Precision of the weights."""
+        ...
+
     def identity(self) -> dict[str, Json]:
         """Return what makes two models the same one, whatever their paths."""
         ...
