@@ -20,6 +20,9 @@ import pytest
 
 from openended.harness.core.metric import Features, Metric, Need, Side
 from openended.harness.core.types import Ragged
+from openended.harness.decoders.base import Decoder, GenerationRequest, Prompt, QDecoder
+from openended.harness.models.backend import Embedded, EmbeddingRequest, QStatisticsRequest, ScoringRequest
+from openended.harness.models.embedder import EmbedderSpec, embed
 from openended.harness.models.spec import ModelSpec
 
 ROOT = Path(__file__).parents[1]
@@ -155,3 +158,33 @@ def as_a_process(argv: Sequence[str], cwd: Path) -> Iterator[None]:
                     added.close()
                 one.handlers[:], one.propagate, one.disabled = handlers, propagate, disabled
                 one.setLevel(level)
+
+
+def generation(prompts: Sequence[Prompt], decoder: Decoder, **options: Any) -> GenerationRequest:
+    """Return what a backend is asked for to continue prompts."""
+    return GenerationRequest(prompts=prompts, decoder=decoder, **options)
+
+
+def scoring(prompts: Ragged, continuations: Ragged, **options: Any) -> ScoringRequest:
+    """Return what a backend is asked for to score texts."""
+    return ScoringRequest(prompts=prompts, continuations=continuations, **options)
+
+
+def q_request(
+    prompts: Ragged, continuations: Ragged, decoders: Sequence[QDecoder], **options: Any
+) -> QStatisticsRequest:
+    """Return what a backend is asked for to read each decoder's Q."""
+    return QStatisticsRequest(prompts=prompts, continuations=continuations, decoders=decoders, **options)
+
+
+def embedding(prompts: Ragged, continuations: Ragged, embedder: EmbedderSpec, *, batch_size: int) -> EmbeddingRequest:
+    """Return what a backend is asked for to embed texts."""
+    return EmbeddingRequest(prompts=prompts, continuations=continuations, embedder=embedder, batch_size=batch_size)
+
+
+def embed_one(
+    lm: Any, embedder: EmbedderSpec, prompts: Ragged, continuations: Ragged, *, batch_size: int, advance: Any = None
+) -> Embedded:
+    """Embed texts at the one maximum length of an embedder."""
+    (made,) = embed(lm, embedding(prompts, continuations, embedder, batch_size=batch_size), advance).values()
+    return made

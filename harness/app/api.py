@@ -30,7 +30,7 @@ from openended.harness.core.registry import build, construct, members
 from openended.harness.core.runtime import Runtime
 from openended.harness.core.signature import digest, digest_bytes
 from openended.harness.core.types import MetricResult
-from openended.harness.models.backend import BackendSpec
+from openended.harness.models.backend import BackendSpec, require_model
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.session import Session
@@ -183,11 +183,13 @@ def _judges(
     )
     first = scorer if scorer is not None else None if only else judge
     second = embedder if embedder is not None else judge
-    scoring: BackendSpec | None = first if isinstance(first, BackendSpec) else None
+    scoring: BackendSpec | None = None
     if isinstance(first, str):
         group = next((group for group in ("scorer", "model") if first in names_of(group)), None)
         node = node_of(group, first) if group else {"path": first}
-        scoring = cast("BackendSpec", build("model", node, "scorer")) if group else ModelSpec(path=first)
+        scoring = require_model(build("model", node, "scorer"), "scorer") if group else ModelSpec(path=first)
+    elif first is not None:
+        scoring = require_model(first, "scorer")
     embedding: EmbedderSpec | None = second if isinstance(second, EmbedderSpec) else None
     if isinstance(second, str):
         known = second in names_of("embedder")

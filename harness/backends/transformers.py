@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openended.harness.core.causal_model import CausalModel
+from openended.harness.core.progress import Advance
 from openended.harness.core.runtime import DeviceMap
-from openended.harness.core.types import Generation, NextToken, Ragged
-from openended.harness.decoders.base import Decoder, Prompt, QDecoder
+from openended.harness.core.types import NextToken, Ragged
+from openended.harness.decoders.base import Emit, GenerationRequest
 from openended.harness.generation.generate import generate
 from openended.harness.generation.kv_cache.choose import check
-from openended.harness.generation.teacher_forcing import next_token_stats
-from openended.harness.models.backend import Advance, Embedded
-from openended.harness.models.embedder import EmbedderSpec, embed, embed_lengths
-from openended.harness.models.score import embed_and_nll, token_nll
+from openended.harness.generation.teacher_forcing import compute_q_statistics
+from openended.harness.models.backend import Embedded, EmbeddingRequest, QStatisticsRequest, ScoringRequest
+from openended.harness.models.embedder import embed
+from openended.harness.models.score import embed_and_score, token_nll
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import LanguageModel, load_model
 
@@ -29,89 +28,27 @@ class TransformersBackend(LanguageModel):
         """Nothing: this process made it, which every manifest says."""
         return {}
 
-    def generate(
-        self,
-        prompts: Sequence[Prompt],
-        decoder: Decoder,
-        *,
-        seed: int,
-        max_new_tokens: int,
-        min_new_tokens: int = 0,
-        batch_size: int,
-        emit: Callable[[list[Generation]], None],
-        advance: Advance | None = None,
-        companions: Mapping[str, CausalModel] | None = None,
-    ) -> None:
-        """See `decoding.loop.generate`."""
-        generate(
-            self, decoder, prompts, seed=seed, max_new_tokens=max_new_tokens, min_new_tokens=min_new_tokens,
-            batch_size=batch_size, emit=emit, advance=advance, companions=companions,
-        )  # fmt: skip
+    def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
+        """See `generation.generate`."""
+        generate(self, request, emit, advance)
 
-    def score(
-        self,
-        prompts: Ragged,
-        continuations: Ragged,
-        *,
-        include_prompt: bool = False,
-        bos: bool = False,
-        batch_size: int,
-        advance: Advance | None = None,
-    ) -> Ragged:
+    def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
         """See `models.score.token_nll`."""
-        return token_nll(
-            self, prompts, continuations, include_prompt=include_prompt, bos=bos, batch_size=batch_size, advance=advance
-        )
+        return token_nll(self, request, advance)
 
-    def next_token(
-        self,
-        prompts: Ragged,
-        continuations: Ragged,
-        decoders: Sequence[QDecoder],
-        *,
-        min_new_tokens: int = 0,
-        batch_size: int,
-        advance: Advance | None = None,
-    ) -> list[NextToken]:
-        """See `decoding.teacher.next_token_stats`."""
-        return next_token_stats(
-            self, decoders, prompts, continuations, min_new_tokens=min_new_tokens, batch_size=batch_size,
-            advance=advance,
-        )  # fmt: skip
+    def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
+        """See `generation.teacher_forcing.compute_q_statistics`."""
+        return compute_q_statistics(self, request, advance)
 
-    def states(
-        self,
-        prompts: Ragged,
-        continuations: Ragged,
-        embedder: EmbedderSpec,
-        *,
-        batch_size: int,
-        advance: Advance | None = None,
-    ) -> dict[int | None, Embedded]:
-        """See `models.embedder.embed` and `embed_lengths`."""
-        if not embedder.lengths:
-            made = embed(self, embedder, prompts, continuations, batch_size=batch_size, advance=advance)
-            return {embedder.max_length: made}
-        several = embed_lengths(
-            self, embedder, prompts, continuations, max_lengths=embedder.lengths, batch_size=batch_size, advance=advance
-        )
-        return dict(several.items())
+    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, Embedded]:
+        """See `models.embedder.embed`."""
+        return embed(self, request, advance)
 
-    def states_and_score(
-        self,
-        prompts: Ragged,
-        continuations: Ragged,
-        embedder: EmbedderSpec,
-        *,
-        include_prompt: bool = False,
-        batch_size: int,
-        advance: Advance | None = None,
+    def embed_and_score(
+        self, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
     ) -> tuple[Embedded, Ragged]:
-        """See `models.score.embed_and_nll`."""
-        return embed_and_nll(
-            self, embedder, prompts, continuations, include_prompt=include_prompt, batch_size=batch_size,
-            advance=advance,
-        )  # fmt: skip
+        """See `models.score.embed_and_score`."""
+        return embed_and_score(self, request, include_prompt=include_prompt, advance=advance)
 
 
 def load_backend(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> TransformersBackend:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from openended.harness.core.progress import Advance
+from openended.harness.core.task import Tokenizer
 from openended.harness.core.types import F64, Json
 
 if TYPE_CHECKING:
@@ -18,6 +20,11 @@ class ModelInfo(Protocol):
     @property
     def title(self) -> str:
         """Name in tables and messages."""
+        ...
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the weights."""
         ...
 
     def identity(self) -> dict[str, Json]:
@@ -34,7 +41,7 @@ class CausalModel(Protocol):
         ...
 
     @property
-    def tokenizer(self) -> Any:  # noqa: ANN401 - `models.tokenizer.TextTokenizer`
+    def tokenizer(self) -> Tokenizer:
         """Its tokenizer."""
         ...
 
@@ -64,7 +71,7 @@ class CausalModel(Protocol):
         ...
 
     @property
-    def spec(self) -> Any:  # noqa: ANN401 - `models.spec.ModelSpec`
+    def spec(self) -> ModelInfo:
         """The options that it was loaded with."""
         ...
 
@@ -102,7 +109,7 @@ class CausalModel(Protocol):
         pool: Any | None,  # noqa: ANN401 - `models.forward.Pool`
         nll: F64 | None,
         batch_size: int,
-        advance: Callable[[int], None] | None = None,
+        advance: Advance | None = None,
     ) -> None:
         """Run the model over sequences; see `models.forward.run`."""
         ...

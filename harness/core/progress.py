@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+Advance = Callable[[int], None]
+"""Takes the number of units just done."""
+
 _shown: list[Progress] = []  # a terminal has one live display, in which the innermost step has the line
 
 
 @contextmanager
-def progress(title: str, total: int | None = None, *, unit: str = "", enabled: bool) -> Iterator[Callable[[int], None]]:
+def progress(title: str, total: int | None = None, *, unit: str = "", enabled: bool) -> Iterator[Advance]:
     """Show a live line while the block runs; yields the function that advances it.
 
     Args:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from openended.harness.core.errors import SpecError
+from openended.harness.core.progress import Advance
 from openended.harness.core.signature import digest
 from openended.harness.core.spec import Spec
 from openended.harness.core.types import Generation
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from openended.harness.decoders.sorted_logits import Cut, View
 
 Emit = Callable[[list[Generation]], None]
-Advance = Callable[[int], None]
+"""Takes rows as soon as they are finished; each row once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +36,24 @@ class Prompt:
     """The same as text, for models that read texts alone; empty: what the ids say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What every row of a run shares."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRequest:
+    """Prompts to continue, with everything that decides the texts beside the model."""
 
+    prompts: Sequence[Prompt]
+    """The texts to make, in any order."""
+    decoder: Decoder
+    """Chooses the tokens; resolved (`Decoder.resolve`)."""
     seed: int
+    """The run's seed."""
     max_new_tokens: int
-    emit: Emit
-    """Called with rows as soon as they are finished; each row once."""
-    advance: Advance
-    """Called with the number of tokens made, for the progress bar."""
+    """Length limit of each text, in tokens."""
     min_new_tokens: int = 0
-    """The end of text is forbidden before."""
-    places: int = 64
-    """Texts at once."""
+    """The end of text is forbidden before this many tokens; 0: it may come at once."""
+    batch_size: int
+    """Texts at once; changes no text (exact on a CPU in float32)."""
     companions: Mapping[str, CausalModel] = field(default_factory=dict)
-    """The models that the decoder asked for beside the one under test, by its names."""
+    """The loaded models that the decoder asks for beside the one under test (`Decoder.companions`), by its names."""
 
     def may_not_end(self, step: int) -> bool:
         """True where the token of this step (the first is 0) must not be the end of text."""
@@ -139,9 +142,9 @@ class Decoder(Spec):
                 f"{context_length} positions; at most {context_length - max(longest_prompt, 1)}"
             )
 
-    def run(self, lm: CausalModel, prompts: Sequence[Prompt], job: Work) -> None:
-        """Continue prompts, `job.places` at once; emits every row."""
-        raise TypeError(f"{type(self).__name__} does not run {len(prompts)} prompts on {lm.spec.title}: {job}")
+    def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:  # noqa: ARG002
+        """Continue the prompts of a request that names this decoder; see `generation.generate`."""
+        raise TypeError(f"{type(self).__name__} does not run {len(request.prompts)} prompts on {lm.spec.title}")
 
 
 _HIDDEN = frozenset({"human_ppl"})

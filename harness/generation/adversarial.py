@@ -8,16 +8,16 @@ human text. No public code exists; the end token is never chosen, so that every 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from openended.harness.core.errors import SpecError
+from openended.harness.core.progress import Advance
 from openended.harness.core.registry import register
 from openended.harness.core.rng import row_uniforms
-from openended.harness.decoders.base import Decoder, Prompt, Work
+from openended.harness.decoders.base import Decoder, Emit, GenerationRequest, Prompt
 from openended.harness.generation.token_loop import Running
 
 if TYPE_CHECKING:
@@ -54,14 +54,15 @@ class Adversarial(Decoder):
         """Write the measured target out."""
         return dataclasses.replace(self, human_ppl=float(human_ppl))
 
-    def run(self, lm: CausalModel, prompts: Sequence[Prompt], job: Work) -> None:
+    def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Decode texts; one forward pass a step, all tokens compared at once."""
         from openended.harness.generation.token_loop import run_rows
 
         if self.human_ppl is None:
             raise SpecError("decoder.adversarial.human_ppl: expected a perplexity; call resolve(human_ppl) first")
-        random = int(np.ceil(self.random_share * job.max_new_tokens)) if self.random_share else 0
-        run_rows([lm], prompts, job, _Steering(lm, self.human_ppl, random, min(job.places, len(prompts)), job.seed))
+        random = int(np.ceil(self.random_share * request.max_new_tokens)) if self.random_share else 0
+        count = min(request.batch_size, len(request.prompts))
+        run_rows([lm], request, emit, advance, _Steering(lm, self.human_ppl, random, count, request.seed))
 
 
 class _Steering:

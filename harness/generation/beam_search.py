@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from openended.harness.core.progress import Advance
 from openended.harness.core.registry import register
 from openended.harness.core.rng import stream
-from openended.harness.decoders.base import Decoder, Prompt, Work, check_temperature
+from openended.harness.decoders.base import Decoder, Emit, GenerationRequest, check_temperature
 from openended.harness.generation.slots import Places
 from openended.harness.generation.stopping import ends
 
@@ -56,12 +57,12 @@ class Beam(Decoder):
         """Log-probabilities that hypotheses add up, of (n, V) after penalties; a cut leaves `least` tokens."""
         return log_probs
 
-    def run(self, lm: CausalModel, prompts: Sequence[Prompt], job: Work) -> None:
+    def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Search texts."""
         import torch
 
         with torch.inference_mode():
-            _Search(lm, self, prompts, job).run()
+            _Search(lm, self, request, emit, advance).run()
 
 
 @register("decoder")
@@ -115,11 +116,12 @@ class _Text:
 class _Search:
     """Texts, num_beams rows each."""
 
-    def __init__(self, lm: CausalModel, spec: Beam, prompts: Sequence[Prompt], job: Work) -> None:
+    def __init__(self, lm: CausalModel, spec: Beam, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         import torch
 
-        self.lm, self.spec, self.job = lm, spec, job
-        self.places = Places([lm], prompts, job, width=spec.num_beams)
+        self.lm, self.spec = lm, spec
+        self.request, self.emit, self.advance = request, emit, advance
+        self.places = Places([lm], request, width=spec.num_beams)
         shape = (self.places.count, spec.num_beams)
         self.texts: list[_Text | None] = [None] * self.places.count
         self.starts = np.zeros(self.places.count, dtype=np.int64)
@@ -139,7 +141,7 @@ class _Search:
                 return
             parents = self._step(run.logits(places.feed(self.last[:n].reshape(-1))[0]))
             places.made[:n] += 1
-            self.job.advance(n)
+            self.advance(n)
             done = [i for i in range(n) if self._is_done(i)]
             gone = {i * self.spec.num_beams + j for i in done for j in range(self.spec.num_beams)}
             moved = [(old, new) for new, old in enumerate(parents.tolist()) if old != new and new not in gone]
@@ -161,7 +163,7 @@ class _Search:
             prompt = self.places.prompt(place)
             ids = self.places.ids(prompt)
             draws = self.spec.stochastic
-            noise = stream(self.job.seed, "beam", prompt.example_id, prompt.sample) if draws else None
+            noise = stream(self.request.seed, "beam", prompt.example_id, prompt.sample) if draws else None
             self.texts[place] = _Text(noise)
             self.starts[place] = len(ids)
             self.history[place, :, : len(ids)] = torch.tensor(ids, device=self.history.device)
@@ -177,7 +179,7 @@ class _Search:
         scores, beam, token = self._candidates(
             self.spec.scores(self._log_probs(logits), 1 + max(1, len(self.lm.eos_ids)))
         )
-        stops = ends(self.lm, token) | (steps + 1 == self.job.max_new_tokens)[:, None]
+        stops = ends(self.lm, token) | (steps + 1 == self.request.max_new_tokens)[:, None]
         if bool(stops[:, :beams].any()):
             self._collect(scores, beam, token, stops)
         order = (scores + stops * LOW).topk(beams, dim=1).indices
@@ -203,7 +205,7 @@ class _Search:
         past = self.history[:n, :, :longest].reshape(n * beams, longest)
         count = torch.from_numpy(lengths).to(past.device)
         log_probs = penalise(spec, log_probs, past, count)
-        early = [i for i, step in enumerate(self.places.made[:n].tolist()) if self.job.may_not_end(step)]
+        early = [i for i, step in enumerate(self.places.made[:n].tolist()) if self.request.may_not_end(step)]
         if early:
             log_probs = forbid_end(log_probs, self.lm.eos_ids, self.places.rows(early))
         return log_probs
@@ -252,13 +254,13 @@ class _Search:
     def _is_done(self, i: int) -> bool:
         """True where no running hypothesis can become better than the finished ones, by transformers' estimate."""
         spec, text, length = self.spec, self._text(i), int(self.places.made[i])
-        if length == self.job.max_new_tokens:
+        if length == self.request.max_new_tokens:
             return True
         if len(text.finished) < spec.num_beams:
             return False
         if spec.early_stopping is True:
             return True
-        longest = self.job.max_new_tokens if spec.early_stopping == "never" and spec.length_penalty > 0 else length
+        longest = self.request.max_new_tokens if spec.early_stopping == "never" and spec.length_penalty > 0 else length
         return bool(float(self.running[i, 0]) / longest**spec.length_penalty <= text.finished[-1][0])
 
     def _leave(self, done: Sequence[int]) -> None:
@@ -271,5 +273,5 @@ class _Search:
             ended = ids[-1] in stops
             made.append(finished(self.lm, self.places.prompt(i), ids[:-1] if ended else ids, ended=ended))
         if made:
-            self.job.emit(made)
+            self.emit(made)
         self.places.leave(done)

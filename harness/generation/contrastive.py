@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
 from openended.harness.core.errors import SpecError
+from openended.harness.core.progress import Advance
 from openended.harness.core.registry import register
 from openended.harness.core.types import I64
-from openended.harness.decoders.base import Decoder, Prompt, Work
+from openended.harness.decoders.base import Decoder, Emit, GenerationRequest, Prompt
 from openended.harness.decoders.penalties import forbid_end
 from openended.harness.generation.slots import Places
 from openended.harness.generation.stopping import ends
@@ -49,25 +50,28 @@ class ContrastiveSearch(Decoder):
         self.require(self.k >= 1, "k", "an integer of at least 1")
         self.require(0 <= self.alpha <= 1, "alpha", "a number in [0, 1]")
 
-    def run(self, lm: CausalModel, prompts: Sequence[Prompt], job: Work) -> None:
+    def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Search texts."""
         import torch
 
         with torch.inference_mode():
-            _Search(lm, self, prompts, job).run()
+            _Search(lm, self, request, emit, advance).run()
 
 
 class _Search:
     """Texts of contrastive search, k rows each: one for each candidate."""
 
-    def __init__(self, lm: CausalModel, spec: ContrastiveSearch, prompts: Sequence[Prompt], job: Work) -> None:
+    def __init__(
+        self, lm: CausalModel, spec: ContrastiveSearch, request: GenerationRequest, emit: Emit, advance: Advance
+    ) -> None:
         import torch
 
-        self.lm, self.alpha, self.job, self.k = lm, spec.alpha, job, min(spec.k, lm.vocab_size)
-        self.places = Places([lm], prompts, job, width=self.k)
+        self.lm, self.alpha, self.k = lm, spec.alpha, min(spec.k, lm.vocab_size)
+        self.request, self.emit, self.advance = request, emit, advance
+        self.places = Places([lm], request, width=self.k)
         count = self.places.count
         self.starts = np.zeros(count, dtype=np.int64)
-        self.tokens = torch.zeros((count, job.max_new_tokens), dtype=torch.int64, device=lm.device)
+        self.tokens = torch.zeros((count, request.max_new_tokens), dtype=torch.int64, device=lm.device)
         self.hidden: Tensor | None = None
         """State from which each text goes on, (count, d)."""
         self.seen: Tensor | None = None
@@ -84,7 +88,7 @@ class _Search:
             if not n or self.hidden is None or self.seen is None:
                 return
             logits = run.logits(self.hidden[:n])
-            if early := [i for i, step in enumerate(places.made[:n].tolist()) if self.job.may_not_end(step)]:
+            if early := [i for i, step in enumerate(places.made[:n].tolist()) if self.request.may_not_end(step)]:
                 logits = forbid_end(logits, self.lm.eos_ids, early)
             p, tokens = torch.softmax(logits, dim=-1).topk(self.k, dim=-1)
             made = run.extend(tokens.reshape(-1), places.rows(range(n))).view(n, self.k, -1)
@@ -97,7 +101,7 @@ class _Search:
             self.seen[rows, torch.from_numpy(lengths).to(rows.device)] = new[rows, choice]
             self.tokens[rows, torch.from_numpy(places.made[:n]).to(rows.device)] = token
             places.made[:n] += 1
-            self.job.advance(n)
+            self.advance(n)
             self._end(token)
             source = (rows * self.k + choice).repeat_interleave(self.k).tolist()
             run.copy(source, places.rows(range(n)), since=int(lengths.min()))
@@ -138,14 +142,14 @@ class _Search:
         """Emit the texts that are over and free their places."""
         ended = ends(self.lm, token).tolist()
         steps = self.places.made[: len(ended)].tolist()
-        over = [i for i, step in enumerate(steps) if ended[i] or step == self.job.max_new_tokens]
+        over = [i for i, step in enumerate(steps) if ended[i] or step == self.request.max_new_tokens]
         if not over:
             return
         made = []
         for i in over:
             ids = self.tokens[i, : steps[i] - ended[i]].tolist()
             made.append(finished(self.lm, self.places.prompt(i), ids, ended=ended[i]))
-        self.job.emit(made)
+        self.emit(made)
         self.places.leave(over)
 
 
@@ -204,15 +208,16 @@ class ContrastiveDecoding(Decoder):
                 f"({len(ours)} and {len(theirs)} tokens); both need the same one"
             )
 
-    def run(self, lm: CausalModel, prompts: Sequence[Prompt], job: Work) -> None:
+    def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Decode texts."""
-        run_rows([lm, self._amateur(lm, job)], prompts, job, _Difference(lm, self.alpha, self.amateur_temperature))
+        chooser = _Difference(lm, self.alpha, self.amateur_temperature)
+        run_rows([lm, self._amateur(lm, request)], request, emit, advance, chooser)
 
-    def _amateur(self, lm: CausalModel, job: Work) -> CausalModel:
-        """The amateur that came with the job."""
-        if "amateur" not in job.companions:
+    def _amateur(self, lm: CausalModel, request: GenerationRequest) -> CausalModel:
+        """The amateur that came with the request."""
+        if "amateur" not in request.companions:
             raise SpecError(f"decoder.{self.name} needs its amateur loaded; give generate its companions")
-        amateur = job.companions["amateur"]
+        amateur = request.companions["amateur"]
         if amateur.vocab_size != lm.vocab_size:
             raise SpecError(
                 f"decoder.{self.name}.amateur: {amateur.spec.title} has {amateur.vocab_size} logits, the expert "

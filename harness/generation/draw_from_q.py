@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from openended.harness.core.progress import Advance
 from openended.harness.core.rng import row_uniforms
-from openended.harness.decoders.base import Prompt, QDecoder, Work
+from openended.harness.decoders.base import Emit, GenerationRequest, Prompt, QDecoder
 from openended.harness.generation.token_loop import Running, run_rows
 
 if TYPE_CHECKING:
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 class _Draws:
     """Uniforms, log-probabilities and states of the rows; see `Chooser`."""
 
-    def __init__(self, lm: CausalModel, decoder: QDecoder, count: int, job: Work) -> None:
+    def __init__(self, lm: CausalModel, decoder: QDecoder, request: GenerationRequest) -> None:
         import torch
 
-        self._lm, self._decoder, self._job = lm, decoder, job
+        self._lm, self._decoder, self._request = lm, decoder, request
         first = decoder.first_state()
+        count = min(request.batch_size, len(request.prompts))
         wide, device = torch.float64, lm.device
-        width = job.max_new_tokens if decoder.stochastic else 1
+        width = request.max_new_tokens if decoder.stochastic else 1
         self._uniforms = torch.zeros((count, width), dtype=wide, device=device)
         self._log_prob = torch.zeros(count, dtype=wide, device=device)
         self._first = torch.tensor(first, dtype=wide, device=device)
@@ -38,7 +39,7 @@ class _Draws:
 
         self._log_prob[place] = 0.0
         if self._decoder.stochastic:
-            drawn = row_uniforms(self._job.seed, prompt.example_id, prompt.sample, self._job.max_new_tokens)
+            drawn = row_uniforms(self._request.seed, prompt.example_id, prompt.sample, self._request.max_new_tokens)
             self._uniforms[place] = torch.from_numpy(drawn)
         if self._state is not None:
             self._state[place] = self._first
@@ -77,6 +78,6 @@ class _Draws:
         return float(self._log_prob[place])
 
 
-def sample(lm: CausalModel, decoder: QDecoder, prompts: Sequence[Prompt], job: Work) -> None:
-    """Continue prompts by drawing from the decoder's Q."""
-    run_rows([lm], prompts, job, _Draws(lm, decoder, min(job.places, len(prompts)), job))
+def sample(lm: CausalModel, decoder: QDecoder, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
+    """Continue the request's prompts by drawing from the Q of its decoder."""
+    run_rows([lm], request, emit, advance, _Draws(lm, decoder, request))

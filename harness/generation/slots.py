@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from openended.harness.core.types import I64
-from openended.harness.decoders.base import Prompt, Work
+from openended.harness.decoders.base import GenerationRequest, Prompt
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,12 +47,13 @@ class _Seen:
 class Places:
     """The texts that run, each on `width` neighbouring rows of every model."""
 
-    def __init__(self, lms: Sequence[CausalModel], prompts: Sequence[Prompt], job: Work, width: int = 1) -> None:
+    def __init__(self, lms: Sequence[CausalModel], request: GenerationRequest, width: int = 1) -> None:
         from openended.harness.generation.kv_cache.choose import runner
 
+        prompts = request.prompts
         self._start_id = lms[0].start_id
-        self.count, self.width = min(job.places, len(prompts)), width
-        self.room = max(len(self.ids(p)) for p in prompts) + job.max_new_tokens
+        self.count, self.width = min(request.batch_size, len(prompts)), width
+        self.room = max(len(self.ids(p)) for p in prompts) + request.max_new_tokens
         self.runs: list[Runner] = [runner(lm, self.count * width, self.room) for lm in lms]
         self._device = lms[0].device
         self._ragged = all(run.ragged for run in self.runs)

@@ -6,18 +6,21 @@ truncations; an untruncated Q needs no order at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from openended.harness.core.errors import DataError
+from openended.harness.core.progress import Advance
 from openended.harness.core.types import I64, NextToken, Ragged
 from openended.harness.decoders.base import QDecoder
 from openended.harness.decoders.q_statistics import LogitChunk, QTable, TextPosition, read_q
 
 if TYPE_CHECKING:
     from openended.harness.core.causal_model import CausalModel
+    from openended.harness.models.backend import QStatisticsRequest
 
 CHUNK_CPU, CHUNK_GPU = 2**18, 2**26
 """Logits held at a time: 1 MiB of float32 stays in a core's cache."""
@@ -29,52 +32,42 @@ SHARED = 3
 """From this number of truncations on, whole rows are ordered at once for all."""
 
 
-def next_token_stats(
-    lm: CausalModel,
-    decoders: Sequence[QDecoder],
-    prompts: Ragged,
-    continuations: Ragged,
-    *,
-    min_new_tokens: int = 0,
-    batch_size: int,
-    advance: Callable[[int], None] | None = None,
+def compute_q_statistics(
+    lm: CausalModel, request: QStatisticsRequest, advance: Advance | None = None
 ) -> list[NextToken]:
     """Score human continuations token by token under each decoder's Q, in one pass.
 
     Args:
         lm: The model.
-        decoders: Decoders with a Q; a state (mirostat) runs along the human text.
-        prompts: Token ids before each continuation; may be empty rows.
-        continuations: Token ids to score.
-        min_new_tokens: As in generation: Q gives the end of text nothing before.
-        batch_size: Rows a forward pass at most.
+        request: The texts and the decoders; a decoder's state (mirostat) runs along the human text.
         advance: Gets the number of positions just scored.
 
     Returns:
-        One `NextToken` a decoder, rows as in `continuations`.
+        One `NextToken` a decoder, rows as in the continuations.
 
     Raises:
         DataError: If the rows do not match or one is longer than the model's context.
     """
     import torch
 
-    read = Ragged.from_rows(([*lm.lead(row), *row] for row in prompts), np.int64)
+    continuations = request.continuations
+    read = Ragged.from_rows(([*lm.lead(row), *row] for row in request.prompts), np.int64)
     check_rows(lm.context_length, read.lengths, continuations)
-    tables = [QTable.empty(len(continuations.values)) for _ in decoders]
-    limit = CHUNK_CPU if lm.device.type == "cpu" else CHUNK_GPU
-    size = max(1, limit // lm.vocab_size)
+    tables = [QTable.empty(len(continuations.values)) for _ in request.decoders]
+    led = replace(request, prompts=read)
     with torch.inference_mode():
-        for rows in batches_of(read.lengths, continuations.lengths, batch_size):
-            _batch(lm, decoders, tables, read, continuations, rows, size, min_new_tokens)
+        for rows in batches_of(read.lengths, continuations.lengths, request.batch_size):
+            _batch(lm, led, tables, rows)
             if advance is not None:
                 advance(int(continuations.lengths[rows].sum()))
     gold = np.asarray(continuations.values, dtype=np.int64)
     return [
         NextToken(
-            continuations.offsets, t.gold_prob, t.sum_sq, t.support, t.argmax, gold, prompts, vocab_size=lm.vocab_size
+            continuations.offsets, t.gold_prob, t.sum_sq, t.support, t.argmax, gold, request.prompts,
+            vocab_size=lm.vocab_size,
         )
         for t in tables
-    ]
+    ]  # fmt: skip
 
 
 def check_rows(context_length: int | None, before: I64, continuations: Ragged) -> None:
@@ -115,64 +108,54 @@ def batches_of(before: I64, scored: I64, batch_size: int) -> Iterator[list[int]]
         yield batch
 
 
-def _batch(
-    lm: CausalModel,
-    decoders: Sequence[QDecoder],
-    tables: Sequence[QTable],
-    prompts: Ragged,
-    continuations: Ragged,
-    rows: Sequence[int],
-    size: int,
-    min_new_tokens: int,
-) -> None:
+def _batch(lm: CausalModel, request: QStatisticsRequest, tables: Sequence[QTable], rows: Sequence[int]) -> None:
     """One forward pass over the rows, without padding where the model allows it, then chunks."""
     import torch
 
     from openended.harness.decoders.penalties import forbid_end
     from openended.harness.generation.kv_cache.choose import runner
 
-    heads = [prompts[r] if len(prompts[r]) else np.array([lm.start_id]) for r in rows]
-    tails = [continuations[r] for r in rows]
+    heads = [_read_prompt(request, r, lm.start_id) for r in rows]
+    tails = [request.continuations[r] for r in rows]
     places = [TextPosition(row, t) for row, tail in zip(rows, tails, strict=True) for t in range(len(tail))]
     both = [np.concatenate([head, tail[:-1]]) for head, tail in zip(heads, tails, strict=True)]
     run = runner(lm, len(rows), max(map(len, both)), once=True)
     states = run.start(range(len(rows)), [ids.tolist() for ids in both])
     hidden = torch.cat([state[len(head) - 1 :] for state, head in zip(states, heads, strict=True)])
     gold = torch.from_numpy(np.concatenate(tails).astype(np.int64)).to(lm.device)
-    out = np.concatenate([np.arange(continuations.offsets[r], continuations.offsets[r + 1]) for r in rows])
+    offsets = request.continuations.offsets
+    out = np.concatenate([np.arange(offsets[r], offsets[r + 1]) for r in rows])
+    size = max(1, (CHUNK_CPU if lm.device.type == "cpu" else CHUNK_GPU) // lm.vocab_size)
     for start in range(0, len(places), size):
         part = slice(start, start + size)
-        early = [i for i, place in enumerate(places[part]) if place.step < min_new_tokens]
+        early = [i for i, place in enumerate(places[part]) if place.step < request.min_new_tokens]
         logits = run.logits(hidden[part])
         if early:
             logits = forbid_end(logits, lm.eos_ids, early)
         chunk = LogitChunk(logits, gold[part], places[part], banned=bool(early))
-        _score_all(decoders, tables, chunk, out[part], prompts, continuations, lm.start_id)
+        _score_all(request, tables, chunk, out[part], lm.start_id)
+
+
+def _read_prompt(request: QStatisticsRequest, row: int, start_id: int) -> I64:
+    """Return what the model reads before a continuation: an empty prompt becomes the model's start token."""
+    return request.prompts[row] if len(request.prompts[row]) else np.array([start_id])
 
 
 def _score_all(
-    decoders: Sequence[QDecoder],
-    tables: Sequence[QTable],
-    chunk: LogitChunk,
-    out: I64,
-    prompts: Ragged,
-    continuations: Ragged,
-    start_id: int,
+    request: QStatisticsRequest, tables: Sequence[QTable], chunk: LogitChunk, out: I64, start_id: int
 ) -> None:
     """Score a chunk under every decoder."""
-    truncating = sum(not (d.one_hot or d.untruncated or d.penalises) for d in decoders)
+    truncating = sum(not (d.one_hot or d.untruncated or d.penalises) for d in request.decoders)
     vocab_size = chunk.logits.shape[1]
     head = vocab_size if truncating >= SHARED or vocab_size <= 2 * HEAD else HEAD
-    for decoder, table in zip(decoders, tables, strict=True):
-        seen = _penalised(decoder, chunk, prompts, continuations, start_id) if decoder.penalises else chunk
+    for decoder, table in zip(request.decoders, tables, strict=True):
+        seen = _penalised(decoder, chunk, request, start_id) if decoder.penalises else chunk
         gold_prob, sum_sq, support, argmax = read_q(decoder, table, seen, head)
         table.gold_prob[out], table.sum_sq[out] = gold_prob.cpu(), sum_sq.cpu()
         table.support[out], table.argmax[out] = support.cpu(), argmax.cpu()
 
 
-def _penalised(
-    decoder: QDecoder, chunk: LogitChunk, prompts: Ragged, continuations: Ragged, start_id: int
-) -> LogitChunk:
+def _penalised(decoder: QDecoder, chunk: LogitChunk, request: QStatisticsRequest, start_id: int) -> LogitChunk:
     """Apply penalties: every position has a history of its own, which begins as the sampler's does."""
     import torch
 
@@ -180,8 +163,8 @@ def _penalised(
 
     made = []
     for i, place in enumerate(chunk.places):
-        before = prompts[place.row] if len(prompts[place.row]) else np.array([start_id])
-        history = np.concatenate([before, continuations[place.row][: place.step]]).astype(np.int64)
+        before = _read_prompt(request, place.row, start_id)
+        history = np.concatenate([before, request.continuations[place.row][: place.step]]).astype(np.int64)
         row = chunk.logits[i : i + 1]
         made.append(penalise(decoder, row, torch.from_numpy(history).to(row.device)[None]))
     return LogitChunk(torch.cat(made), chunk.gold, chunk.places, banned=True)

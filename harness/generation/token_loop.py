@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from openended.harness.core.progress import Advance
 from openended.harness.core.types import I64, Generation, Stop
-from openended.harness.decoders.base import Prompt, Work
+from openended.harness.decoders.base import Emit, GenerationRequest, Prompt
 from openended.harness.generation.slots import Places
 from openended.harness.generation.stopping import ends
 
@@ -42,10 +43,10 @@ class Chooser(Protocol):
 class Running:
     """The tokens of the texts that run; the first `n` places are in use."""
 
-    def __init__(self, places: Places, job: Work, device: object) -> None:
+    def __init__(self, places: Places, request: GenerationRequest, device: object) -> None:
         import torch
 
-        self._places, self._job = places, job
+        self._places, self._request = places, request
         self.history = torch.zeros((places.count, places.room), dtype=torch.int64, device=device)  # type: ignore[call-overload]
         """Token ids, prompt included."""
         self.starts: I64 = np.zeros(places.count, dtype=np.int64)
@@ -68,19 +69,21 @@ class Running:
 
     def may_not_end(self) -> list[int]:
         """Places whose next token must not be the end of text."""
-        if not self._job.min_new_tokens:
+        if not self._request.min_new_tokens:
             return []
-        return [i for i, step in enumerate(self.steps.tolist()) if self._job.may_not_end(step)]
+        return [i for i, step in enumerate(self.steps.tolist()) if self._request.may_not_end(step)]
 
 
-def run_rows(lms: Sequence[CausalModel], prompts: Sequence[Prompt], job: Work, chooser: Chooser) -> None:
-    """Continue prompts; the texts are of the first model, the others give logits too."""
+def run_rows(
+    lms: Sequence[CausalModel], request: GenerationRequest, emit: Emit, advance: Advance, chooser: Chooser
+) -> None:
+    """Continue the request's prompts; the texts are of the first model, the others give logits too."""
     import torch
 
     lm = lms[0]
     with torch.inference_mode():
-        places = Places(lms, prompts, job)
-        now = Running(places, job, lm.device)
+        places = Places(lms, request)
+        now = Running(places, request, lm.device)
         last = torch.zeros(places.count, dtype=torch.int64, device=lm.device)
         while True:
             _take_turn(places, now, chooser, last)
@@ -93,11 +96,11 @@ def run_rows(lms: Sequence[CausalModel], prompts: Sequence[Prompt], job: Work, c
             now.history[torch.arange(n, device=lm.device), torch.from_numpy(now.lengths).to(lm.device)] = token
             places.made[:n] += 1
             last[:n] = token
-            job.advance(n)
+            advance(n)
             ended = ends(lm, token).tolist() if lm.eos_ids else [False] * n
-            over = [i for i, step in enumerate(now.steps.tolist()) if ended[i] or step == job.max_new_tokens]
+            over = [i for i, step in enumerate(now.steps.tolist()) if ended[i] or step == request.max_new_tokens]
             if over:
-                _let_go(lm, job, places, now, chooser, over, ended)
+                _let_go(lm, emit, places, now, chooser, over, ended)
 
 
 def _take_turn(places: Places, now: Running, chooser: Chooser, last: Tensor) -> None:
@@ -119,7 +122,7 @@ def _take_turn(places: Places, now: Running, chooser: Chooser, last: Tensor) -> 
 
 
 def _let_go(
-    lm: CausalModel, job: Work, places: Places, now: Running, chooser: Chooser, over: list[int], ended: list[bool]
+    lm: CausalModel, emit: Emit, places: Places, now: Running, chooser: Chooser, over: list[int], ended: list[bool]
 ) -> None:
     """Emit the texts that are over and free their places."""
     made = []
@@ -128,7 +131,7 @@ def _let_go(
         end = first + int(places.made[place]) - ended[place]
         ids = now.history[place, first:end].tolist()
         made.append(finished(lm, places.prompt(place), ids, ended=ended[place], log_prob=chooser.log_prob(place)))
-    job.emit(made)
+    emit(made)
     places.leave(over)
 
 

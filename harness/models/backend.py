@@ -7,25 +7,29 @@ YAML in `conf/model` and a test. What a backend cannot do, its spec says while t
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core.errors import SpecError
+from openended.harness.core.progress import Advance
 from openended.harness.core.spec import Spec
 from openended.harness.core.task import Tokenizer
-from openended.harness.core.types import Generation, Json, NextToken, Ragged
+from openended.harness.core.types import Json, NextToken, Ragged
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from openended.harness.core.runtime import DeviceMap
-    from openended.harness.decoders.base import Decoder, Prompt, QDecoder
+    from openended.harness.decoders.base import Decoder, Emit, GenerationRequest, QDecoder
     from openended.harness.models.embedder import EmbedderSpec
+    from openended.harness.models.sizes import ModelSize
     from openended.harness.models.spec import ModelSpec
 
-Ability = Literal["generate", "score", "next_token", "states"]
-Advance = Callable[[int], None]
+Ability = Literal["generate", "score", "q_statistics", "embed"]
 
 
 class Embedded(NamedTuple):
@@ -35,6 +39,63 @@ class Embedded(NamedTuple):
     """Shape (n, d), rows in the order of the texts. The model's start token stands for a text without a token."""
     truncated: int
     """Number of texts that were cut on the right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScoringRequest:
+    """Texts whose tokens a model scores by -log p."""
+
+    prompts: Ragged
+    """Token ids under the scorer's own tokenizer, one row a text; rows may be empty."""
+    continuations: Ragged
+    """Token ids to score, as many rows."""
+    include_prompt: bool = False
+    """Score the prompt's tokens too."""
+    bos: bool = False
+    """Put the model's start token before a text where the model does not read one anyway."""
+    batch_size: int
+    """Texts at once; changes float noise and time alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class QStatisticsRequest:
+    """Human texts that are scored under the distribution Q of each decoder."""
+
+    prompts: Ragged
+    """Token ids before each continuation; rows may be empty."""
+    continuations: Ragged
+    """Token ids to score, as many rows."""
+    decoders: Sequence[QDecoder]
+    """Whose Q; all are read from the logits of one pass."""
+    min_new_tokens: int = 0
+    """As in generation: Q gives the end of text nothing before this many tokens."""
+    batch_size: int
+    """Rows of one forward pass at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EmbeddingRequest:
+    """Texts, prompt and continuation together, that a model turns into vectors."""
+
+    prompts: Ragged
+    """Token ids under the embedder's own tokenizer, one row a text; rows may be empty."""
+    continuations: Ragged
+    """Token ids that follow, as many rows."""
+    embedder: EmbedderSpec
+    """Which layer and pooling, and the maximum lengths at which texts are cut on the right."""
+    batch_size: int
+    """Texts at once; changes float noise (1e-5) and time alone."""
+
+
+class ModelService(NamedTuple):
+    """Who serves a model, for a plan."""
+
+    dialect: str
+    """Which protocol the servers speak."""
+    endpoints: tuple[str, ...]
+    """Their addresses."""
+    server: str | None
+    """Product and version that answer now; None: no server does."""
 
 
 class Backend(Protocol):
@@ -54,71 +115,26 @@ class Backend(Protocol):
         """Return facts of who made an artefact, for its manifest; `notes` are for the readers of tables."""
         ...
 
-    def generate(
-        self,
-        prompts: Sequence[Prompt],
-        decoder: Decoder,
-        *,
-        seed: int,
-        max_new_tokens: int,
-        min_new_tokens: int = 0,
-        batch_size: int,
-        emit: Callable[[list[Generation]], None],
-        advance: Advance | None = None,
-        companions: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Continue every prompt; `companions` are the models that the decoder asks for beside this one, loaded."""
+    def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
+        """Continue every prompt; `emit` gets each finished row once, in any order."""
         ...
 
-    def score(
-        self,
-        prompts: Ragged,
-        continuations: Ragged,
-        *,
-        include_prompt: bool = False,
-        bos: bool = False,
-        batch_size: int,
-        advance: Advance | None = None,
-    ) -> Ragged:
+    def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
         """-log p of the continuations' tokens in nats, float64, under the full softmax."""
         ...
 
-    def next_token(
-        self,
-        prompts: Ragged,
-        continuations: Ragged,
-        decoders: Sequence[QDecoder],
-        *,
-        min_new_tokens: int = 0,
-        batch_size: int,
-        advance: Advance | None = None,
-    ) -> list[NextToken]:
+    def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Statistics of each decoder's Q on the continuations."""
         ...
 
-    def states(
-        self,
-        prompts: Ragged,
-        continuations: Ragged,
-        embedder: EmbedderSpec,
-        *,
-        batch_size: int,
-        advance: Advance | None = None,
-    ) -> dict[int | None, Embedded]:
-        """Embed prompt + continuation: maximum length → vectors, for each length that the embedder lists."""
+    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, Embedded]:
+        """Embed the texts: maximum length → vectors, for each length that the embedder lists."""
         ...
 
-    def states_and_score(
-        self,
-        prompts: Ragged,
-        continuations: Ragged,
-        embedder: EmbedderSpec,
-        *,
-        include_prompt: bool = False,
-        batch_size: int,
-        advance: Advance | None = None,
+    def embed_and_score(
+        self, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
     ) -> tuple[Embedded, Ragged]:
-        """Do what `states` and `score` do in one pass, where this model is the embedder's too."""
+        """Embed the texts and score their tokens in one pass, where this model is the embedder's too."""
         ...
 
 
@@ -128,10 +144,17 @@ class BackendSpec(Spec):
     error_name: ClassVar[str] = "model"
     loader: ClassVar[str]
     """`module:function` that loads: (spec, device, device_map) → `Backend`; imported when the model is needed."""
-    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "next_token", "states"})
+    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics", "embed"})
 
     carried: ClassVar[frozenset[str]] = frozenset()
     """Options that say how the model is reached and change no text: they tell no two systems apart."""
+    runs_in_process: ClassVar[bool] = False
+    """True: weights of transformers are loaded, by this process or by the workers of `runtime.engine=ray`."""
+
+    path: str
+    """Hub id or folder of the model, or the id by which a server knows it."""
+    revision: str | None
+    """Commit on the hub; null: the newest."""
 
     @property
     def chat_template(self) -> bool:
@@ -142,6 +165,16 @@ class BackendSpec(Spec):
     def dtype(self) -> str:
         """Precision of the weights."""
         raise NotImplementedError
+
+    @property
+    def folder(self) -> Path | None:
+        """Folder of the model's files on this machine; None for a hub id, and for a model that a server runs."""
+        return None
+
+    @property
+    def is_bundled(self) -> bool:
+        """True for a model that comes with the harness."""
+        return False
 
     @property
     def mark(self) -> str:
@@ -160,6 +193,18 @@ class BackendSpec(Spec):
     def context_length(self) -> int | None:
         """Number of positions; None where there is no limit."""
         raise NotImplementedError
+
+    def describe_size(self) -> ModelSize | None:
+        """Return how large the model is and whether it is on this machine; None where a server runs it."""
+        return None
+
+    def describe_service(self) -> ModelService | None:
+        """Return which servers run the model; None where this process loads it."""
+        return None
+
+    def without_label(self) -> BackendSpec:
+        """Return the spec without its name in tables: in a plan, one model under two names is one."""
+        return self
 
     def check_ready(self) -> None:
         """Raise `DataError` if the model cannot be loaded: says what is missing and how to get it."""
@@ -202,3 +247,14 @@ class BackendSpec(Spec):
         module, _, function = self.loader.partition(":")
         made: Backend = getattr(importlib.import_module(module), function)(self, device=device, device_map=device_map)
         return made
+
+
+def require_model(value: object, where: str) -> BackendSpec:
+    """Return `value`, the spec of a model.
+
+    Raises:
+        SpecError: If it is anything else; names `where` it was given.
+    """
+    if not isinstance(value, BackendSpec):
+        raise SpecError(f"{where}: expected a model, got {getattr(value, 'name', value)!s:.80}")
+    return value

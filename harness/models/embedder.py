@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from openended.harness.core.errors import DataError, MissingExtra, SpecError, first_line
+from openended.harness.core.progress import Advance
 from openended.harness.core.spec import Spec
 from openended.harness.core.types import I64, Json, Ragged
 from openended.harness.models import forward
-from openended.harness.models.backend import Embedded
+from openended.harness.models.backend import Embedded, EmbeddingRequest
 from openended.harness.models.check_finite import check_finite
 from openended.harness.models.files import digests, sentence_files
-from openended.harness.models.forward import Advance, ForwardRow, Pool, Pooling
+from openended.harness.models.forward import ForwardRow, Pool, Pooling
 
 if TYPE_CHECKING:
     from openended.harness.core.causal_model import CausalModel
@@ -37,6 +38,8 @@ class EmbedderSpec(Spec):
 
     group: ClassVar[str] = "embedder"
     name: ClassVar[str] = "embedder"
+    carried: ClassVar[frozenset[str]] = frozenset()
+    """As of a model: options that change no vector. An embedder has none."""
 
     path: str
     """Hub id, folder or `bundled:docs-m`, as for a model."""
@@ -77,6 +80,11 @@ class EmbedderSpec(Spec):
     def title(self) -> str:
         """Name in tables."""
         return self.model_spec().title
+
+    @property
+    def is_bundled(self) -> bool:
+        """True for a model that comes with the harness."""
+        return self.model_spec().is_bundled
 
     def identity(self) -> dict[str, Json]:
         """What makes two embedders the same one: the model's identity, layer, pooling and length."""
@@ -135,56 +143,25 @@ def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: A
     return encoder
 
 
-def embed(
-    lm: CausalModel,
-    spec: EmbedderSpec,
-    prompts: Ragged,
-    continuations: Ragged,
-    *,
-    batch_size: int,
-    advance: Advance | None = None,
-) -> Embedded:
-    """Embed prompt + continuation, cut on the right.
+def embed(lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, Embedded]:
+    """Embed prompt + continuation, cut on the right, at every maximum length that the embedder lists.
+
+    One pass gives all lengths where the model is causal, for its states do not see what follows.
 
     Args:
-        lm: From `load_embedder`; `spec.kind` is `causal` or `masked`.
-        spec: Layer, pooling, maximum length.
-        prompts: Token ids under the model's own tokenizer; rows may be empty.
-        continuations: Token ids, as many rows.
-        batch_size: Texts at once; changes nothing but float noise (1e-5) and time.
+        lm: From `load_embedder`; the embedder's kind is `causal` or `masked`.
+        request: The texts, and what to take of the model.
         advance: Called with the number of texts done.
 
     Returns:
-        Float32 vectors (n, d); deterministic.
+        Maximum length → float32 vectors (n, d); deterministic.
     """
-    limit = spec.limit(lm.context_length)
-    return _embed(lm, spec, prompts, continuations, (limit,), batch_size=batch_size, advance=advance)[0]
-
-
-def embed_lengths(
-    lm: CausalModel,
-    spec: EmbedderSpec,
-    prompts: Ragged,
-    continuations: Ragged,
-    *,
-    max_lengths: Sequence[int],
-    batch_size: int,
-    advance: Advance | None = None,
-) -> dict[int, Embedded]:
-    """Embed at several maximum lengths; one pass where the model is causal (its states do not see what follows).
-
-    Returns:
-        Maximum length → what `embed` gives with it.
-    """
-    import dataclasses
-
-    for length in max_lengths:
-        dataclasses.replace(spec, max_length=length).limit(lm.context_length)
+    spec = request.embedder
+    lengths = spec.lengths or (spec.max_length,)
+    limits = tuple(replace(spec, max_length=n, lengths=()).limit(lm.context_length) for n in lengths)
     if spec.kind == "causal":
-        made = _embed(lm, spec, prompts, continuations, tuple(max_lengths), batch_size=batch_size, advance=advance)
-        return dict(zip(max_lengths, made, strict=True))
-    specs = {length: dataclasses.replace(spec, max_length=length) for length in max_lengths}
-    return {n: embed(lm, s, prompts, continuations, batch_size=batch_size, advance=advance) for n, s in specs.items()}
+        return dict(zip(lengths, _embed(lm, request, limits, advance), strict=True))
+    return {length: _embed(lm, request, (limit,), advance)[0] for length, limit in zip(lengths, limits, strict=True)}
 
 
 def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch_size: int) -> Embedded:  # noqa: ANN401
@@ -199,19 +176,13 @@ def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch
 
 
 def _embed(
-    lm: CausalModel,
-    spec: EmbedderSpec,
-    prompts: Ragged,
-    continuations: Ragged,
-    limits: tuple[int | None, ...],
-    *,
-    batch_size: int,
-    advance: Advance | None,
+    lm: CausalModel, request: EmbeddingRequest, limits: tuple[int | None, ...], advance: Advance | None
 ) -> list[Embedded]:
+    spec = request.embedder
     causal = spec.kind == "causal"
     before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
     special = len(before) + len(after)
-    rows = read_rows(prompts, continuations, lm.lead if causal else lambda _: ())
+    rows = read_rows(request.prompts, request.continuations, lm.lead if causal else lambda _: ())
     lengths = rows.lengths + special
     longest = int(lengths.max(initial=special))
     cuts = tuple(longest if limit is None else limit for limit in limits)
@@ -225,7 +196,7 @@ def _embed(
         ids = row[: room + special] if len(row) else np.array([lm.start_id])
         jobs.append(ForwardRow(i, ids, len(ids)))
     pool = Pool(spec.layer, spec.pooling, cuts, causal=causal)
-    lm.forward(jobs, rows=len(jobs), pool=pool, nll=None, batch_size=batch_size, advance=advance)
+    lm.forward(jobs, rows=len(jobs), pool=pool, nll=None, batch_size=request.batch_size, advance=advance)
     return embedded(lm, pool, lengths, limits)
 
 

@@ -7,7 +7,7 @@ mask of its own, which is the fast way. A model that looks both ways gets the tr
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core.errors import SpecError
+from openended.harness.core.progress import Advance
 from openended.harness.core.types import F64, I64
 from openended.harness.models.families import body_of
 from openended.harness.models.memory import in_batches
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 Pooling = Literal["last", "first", "mean"]
 Integers = NDArray[np.signedinteger[Any]]
-Advance = Callable[[int], None]
 # Logits held at once, in numbers: 64 MiB of float32.
 _LOGITS = 1 << 24
 _IN_MEMORY = 1 << 30  # bytes of vectors

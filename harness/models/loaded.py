@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from openended.harness.core.runtime import Runtime
@@ -13,6 +13,7 @@ from openended.harness.core.signature import canonical, digest
 from openended.harness.core.types import Json
 
 if TYPE_CHECKING:
+    from openended.harness.core.causal_model import CausalModel
     from openended.harness.decoders.base import Decoder
     from openended.harness.models.backend import Backend, BackendSpec
     from openended.harness.models.embedder import EmbedderSpec
@@ -40,9 +41,10 @@ class LoadedModels:
         backend: Backend = self._load(named, spec.title, runtime, load)
         return backend
 
-    def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, Backend]:
+    def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, CausalModel]:
         """Return the models that a decoder needs beside the one under test."""
-        return {name: self.model(cast("BackendSpec", spec), runtime) for name, spec in decoder.companions().items()}
+        specs = cast("Mapping[str, BackendSpec]", decoder.companions())
+        return {name: cast("CausalModel", self.model(spec, runtime)) for name, spec in specs.items()}
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
         """Return what `features.embed` needs; a causal embedder shares its weights with a scorer of the same model."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from openended.harness.core.progress import Advance
 from openended.harness.core.types import I64
 
 log = logging.getLogger(__name__)
@@ -31,9 +32,7 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def in_batches(
-    lengths: I64, batch_size: int, step: Callable[[I64], None], advance: Callable[[int], None] | None = None
-) -> None:
+def in_batches(lengths: I64, batch_size: int, step: Callable[[I64], None], advance: Advance | None = None) -> None:
     """Call `step` on parts of the rows, longest first; a part that runs out of memory is halved and tried again.
 
     The new size is kept for the rest: rows that follow are no longer than the ones that failed.

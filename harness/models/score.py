@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.progress import Advance
 from openended.harness.core.types import F64, I64, Ragged
 from openended.harness.models import forward
-from openended.harness.models.backend import Embedded
+from openended.harness.models.backend import Embedded, EmbeddingRequest, ScoringRequest
 from openended.harness.models.check_finite import check_finite
-from openended.harness.models.embedder import EmbedderSpec, embedded, read_rows
+from openended.harness.models.embedder import embedded, read_rows
 
 if TYPE_CHECKING:
     from openended.harness.core.causal_model import CausalModel
@@ -38,73 +39,57 @@ class Reader(Protocol):
         ...
 
 
-def token_nll(
-    lm: CausalModel,
-    prompts: Ragged,
-    continuations: Ragged,
-    *,
-    include_prompt: bool = False,
-    bos: bool = False,
-    batch_size: int,
-    advance: forward.Advance | None = None,
-) -> Ragged:
+def token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
     """Score texts: -log p(token | what stands before it), in nats.
 
     The continuation is conditioned on the prompt; its tokens are scored and counted, the end of text is not. A first
     token with nothing before it has no prediction and no score, unless the model reads a beginning-of-text token first
-    or `bos` puts the start token there. Texts longer than the context are read in windows that overlap by half, every
-    token scored once.
+    or `request.bos` puts the start token there. Texts longer than the context are read in windows that overlap by half,
+    every token scored once.
 
     Args:
         lm: The scorer.
-        prompts: Token ids under the scorer's own tokenizer; rows may be empty.
-        continuations: Token ids, as many rows.
-        include_prompt: Score the prompt's tokens too.
-        bos: Put the model's start token before the text where the model does not read one anyway.
-        batch_size: Texts at once; changes nothing but float noise and time.
+        request: The texts.
         advance: Called with the number of texts done.
 
     Returns:
         Float64 rows, one value a scored token.
     """
-    jobs, out = scoring_rows(lm, prompts, continuations, include_prompt=include_prompt, bos=bos)
-    lm.forward(jobs, rows=len(out), pool=None, nll=out.values, batch_size=batch_size, advance=advance)
+    jobs, out = scoring_rows(lm, request)
+    lm.forward(jobs, rows=len(out), pool=None, nll=out.values, batch_size=request.batch_size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return out
 
 
-def embed_and_nll(
-    lm: CausalModel,
-    spec: EmbedderSpec,
-    prompts: Ragged,
-    continuations: Ragged,
-    *,
-    include_prompt: bool = False,
-    batch_size: int,
-    advance: forward.Advance | None = None,
+def embed_and_score(
+    lm: CausalModel, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
 ) -> tuple[Embedded, Ragged]:
     """Do what `embed` and `token_nll` do in one pass, where scorer and embedder are one causal model.
 
     Raises:
         SpecError: If the embedder is not causal.
     """
+    spec, prompts, continuations = request.embedder, request.prompts, request.continuations
     if spec.kind != "causal":
         raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {spec.kind!r}")
-    limit = spec.limit(lm.context_length)
-    jobs, out = scoring_rows(lm, prompts, continuations, include_prompt=include_prompt, bos=False)
+    limit, size = spec.limit(lm.context_length), request.batch_size
+    scoring = ScoringRequest(
+        prompts=prompts, continuations=continuations, include_prompt=include_prompt, batch_size=size
+    )
+    jobs, out = scoring_rows(lm, scoring)
     lengths = read_rows(prompts, continuations, lm.lead).lengths
     pool = forward.Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
-    lm.forward(jobs, rows=len(out), pool=pool, nll=out.values, batch_size=batch_size, advance=advance)
+    lm.forward(jobs, rows=len(out), pool=pool, nll=out.values, batch_size=size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return embedded(lm, pool, lengths, (limit,))[0], out
 
 
-def scoring_rows(
-    lm: Reader, prompts: Ragged, continuations: Ragged, *, include_prompt: bool, bos: bool
-) -> tuple[list[forward.ForwardRow], Ragged]:
+def scoring_rows(lm: Reader, request: ScoringRequest) -> tuple[list[forward.ForwardRow], Ragged]:
     """Return the sequences to run and the array that their scores fill."""
-    rows = read_rows(prompts, continuations, lambda row: lm.lead(row) or ((lm.start_id,) if bos else ()))
-    first = rows.lengths - continuations.lengths - (prompts.lengths if include_prompt else 0)
+    prompts, continuations = request.prompts, request.continuations
+    start = (lm.start_id,) if request.bos else ()
+    rows = read_rows(prompts, continuations, lambda row: lm.lead(row) or start)
+    first = rows.lengths - continuations.lengths - (prompts.lengths if request.include_prompt else 0)
     first = np.maximum(first, 1)
     offsets = np.concatenate([[0], np.cumsum(np.maximum(rows.lengths - first, 0))]).astype(np.int64)
     jobs: list[forward.ForwardRow] = []

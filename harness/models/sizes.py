@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from openended.harness.core.io import read_json
 from openended.harness.models.files import INDEX, WEIGHTS
 from openended.harness.models.hub import offline
-from openended.harness.models.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from openended.harness.models.spec import ModelSpec
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _TOLD = re.compile(r"([\d.]+) ([MG]) parameters")

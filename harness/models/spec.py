@@ -5,6 +5,7 @@ Planning needs names, digests and context lengths, never weights: everything her
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from openended.harness.models.backend import Ability, BackendSpec
 from openended.harness.models.families import refusal
 from openended.harness.models.files import TOKENIZERS, WEIGHTS, digests, model_files
 from openended.harness.models.hub import offline
+from openended.harness.models.sizes import ModelSize, model_size
 
 if TYPE_CHECKING:
     from openended.harness.decoders.base import Decoder
@@ -44,6 +46,7 @@ class ModelSpec(BackendSpec):
 
     name: ClassVar[str] = "transformers"
     loader: ClassVar[str] = "openended.harness.backends.transformers:load_backend"
+    runs_in_process: ClassVar[bool] = True
 
     path: str
     """Hub id (`gpt2-large`), folder, or `bundled:docs-s`."""
@@ -79,6 +82,19 @@ class ModelSpec(BackendSpec):
         path = Path(self.path).expanduser()
         looks_local = self.path.startswith((".", "/", "~")) or self.path.count("/") > 1
         return path if path.is_dir() or looks_local else None
+
+    @property
+    def is_bundled(self) -> bool:
+        """True for a model that comes with the harness."""
+        return self.path.startswith(BUNDLED)
+
+    def describe_size(self) -> ModelSize:
+        """See `models.sizes.model_size`."""
+        return model_size(self)
+
+    def without_label(self) -> ModelSpec:
+        """Return what decides the weights and the prompts; `bos` goes with the label."""
+        return dataclasses.replace(self, label=None, bos=None)
 
     def identity(self) -> dict[str, Json]:
         """What makes two models the same one, whatever their paths: content digests, or the hub's commit.

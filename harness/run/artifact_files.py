@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.io import read_json, replacing, write_json
+from openended.harness.core.progress import Advance
 from openended.harness.core.task import Task, Tokenizer
 from openended.harness.core.types import Example, Generation, MetricResult, NextToken, Ragged, Stop
 from openended.harness.decoders.base import Prompt
@@ -27,7 +28,7 @@ from openended.harness.run.part_files import Parts
 from openended.harness.storage.rows import Row, Rows, read_examples, write_examples, write_in_order, write_rows
 
 if TYPE_CHECKING:
-    from openended.harness.decoders.base import Decoder
+    from openended.harness.decoders.base import GenerationRequest
     from openended.harness.models.backend import Backend, Embedded
     from openended.harness.models.chat import ChatTemplate
 
@@ -126,25 +127,21 @@ def human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int
 def make_generations(
     folder: Path,
     lm: Backend,
-    decoder: Decoder,
+    request: GenerationRequest,
     prompts: Path,
     *,
     chat: Path | None = None,
-    seed: int,
     samples: int,
-    max_new_tokens: int,
-    min_new_tokens: int,
-    batch_size: int,
     flush_seconds: float,
-    advance: Callable[[int], None],
-    companions: Mapping[str, Any] | None = None,
+    advance: Advance,
     recode: Tokenizer | None = None,
 ) -> Mapping[str, Any]:
     """Generate for every prompt; finished rows of an interrupted call found in `folder` are kept.
 
-    The final bytes do not depend on interruptions: rows are merged in canonical order at the end. With `chat`, the
-    model reads the token ids of that file; the rows keep the plain prompts, which scorer and embedder read. A model
-    without a tokenizer writes texts alone: `recode` makes their ids.
+    `request` comes without prompts and gets those of the file that are not finished yet, `samples` times each. The
+    final bytes do not depend on interruptions: rows are merged in canonical order at the end. With `chat`, the model
+    reads the token ids of that file; the rows keep the plain prompts, which scorer and embedder read. A model without a
+    tokenizer writes texts alone: `recode` makes their ids.
     """
     asked = {row.generation.example_id: row for row in Rows(prompts)}
     parts = Parts(folder, flush_seconds)
@@ -169,12 +166,9 @@ def make_generations(
         prompts_of = ((asked[g.example_id], g) for g in generations)
         parts.add([Row(prompt.prompt, prompt.prompt_ids, _with_ids(g, prompt)) for prompt, g in prompts_of])
 
-    lm.generate(
-        todo, decoder, seed=seed, max_new_tokens=max_new_tokens, min_new_tokens=min_new_tokens,
-        batch_size=batch_size, emit=emit, advance=advance, companions=companions,
-    )  # fmt: skip
+    lm.generate(replace(request, prompts=todo), emit, advance)
     parts.join(folder / DATA)
-    return {**parts.count, "batch_size": batch_size, "device": str(lm.device), **lm.provenance()}
+    return {**parts.count, "batch_size": request.batch_size, "device": str(lm.device), **lm.provenance()}
 
 
 def save_ragged(folder: Path, ragged: Ragged) -> None:

@@ -214,7 +214,7 @@ class Featurizer:
             raise UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
         if not isinstance(decoder, QDecoder):
             raise UndefinedMetric(decoder.no_q_reason)
-        if reason := self.steps.ask(partial(model.cannot, "next_token", decoder)):
+        if reason := self.steps.ask(partial(model.cannot, "q_statistics", decoder)):
             raise UndefinedMetric(reason)
         shortest, q_decoder = self.settings.least, decoder
 

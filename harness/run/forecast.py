@@ -9,8 +9,7 @@ from typing import cast
 
 from openended.harness.core.signature import canonical, digest
 from openended.harness.models.backend import BackendSpec
-from openended.harness.models.sizes import ModelSize, model_size
-from openended.harness.models.spec import ModelSpec
+from openended.harness.models.sizes import ModelSize
 from openended.harness.run.artifacts import Planned
 from openended.harness.run.pipeline import Outcome
 from openended.harness.run.rates import Rates, Sure
@@ -126,9 +125,9 @@ class Forecast:
         scored = sum(tokens for (stage, _, _), (_, tokens) in self.reads.items() if stage != "embed")
         return self.tokens * _TOKEN_BYTES + scored * _SCORE_BYTES + self.read("embed") * _VECTOR_BYTES
 
-    def sizes(self) -> dict[ModelSpec, ModelSize]:
+    def sizes(self) -> dict[BackendSpec, ModelSize]:
         """Return model of this machine → what is known of it."""
-        return {spec: model_size(spec) for spec in self.models if isinstance(spec, ModelSpec)}
+        return {spec: size for spec in self.models if (size := spec.describe_size()) is not None}
 
     def time(self, rates: Rates) -> tuple[float | None, Sure]:
         """Return seconds and how sure they are; None where a model's rate is not known.
@@ -180,6 +179,4 @@ def _who(s: Settings, stage: str) -> BackendSpec | None:
 
 def _bare(spec: BackendSpec) -> BackendSpec:
     """Return a model without its name in tables: one under two names is one."""
-    if not isinstance(spec, ModelSpec):
-        return spec
-    return ModelSpec(path=spec.path, revision=spec.revision, dtype=spec.dtype, chat_template=spec.chat_template)
+    return spec.without_label()

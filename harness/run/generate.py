@@ -10,8 +10,7 @@ from typing import Any
 from openended.harness.core.errors import SpecError
 from openended.harness.core.progress import progress
 from openended.harness.core.signature import canonical, digest
-from openended.harness.decoders.base import Decoder
-from openended.harness.models.spec import ModelSpec
+from openended.harness.decoders.base import Decoder, GenerationRequest
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import Source, Steps
 from openended.harness.run.dataset import Drawn, tokenizer_of
@@ -36,7 +35,7 @@ def generate(settings: Settings, steps: Steps, drawn: Drawn, decoder: Decoder | 
     longest = int(read.meta["longest_prompt"]) if read is not None else 0
     decoder.plan_check(steps.ask(model.context_length), length, longest)
     model.check_lengths(decoder, max_new_tokens=length, min_new_tokens=s.least)
-    if isinstance(model, ModelSpec):
+    if model.runs_in_process:
         steps.ask(partial(decoder.check_model, model))
     spec = {
         "dtype": model.dtype,
@@ -55,14 +54,17 @@ def generate(settings: Settings, steps: Steps, drawn: Drawn, decoder: Decoder | 
         inputs["chat"] = chat.content if chat is not None else None
 
     def build(folder: Path) -> Mapping[str, Any]:
-        lm, others = steps.session.model(model, s.runtime), steps.session.companions(decoder, s.runtime)
+        lm = steps.session.model(model, s.runtime)
+        request = GenerationRequest(
+            prompts=(), decoder=decoder, seed=s.seed, max_new_tokens=length, min_new_tokens=s.least,
+            batch_size=s.runtime.batch_size, companions=steps.session.companions(decoder, s.runtime),
+        )  # fmt: skip
         total = (int(drawn.human.meta["n"]) if drawn.human is not None else 0) * s.samples * length
         with progress(f"{decoder.title}", total, unit="tokens", enabled=s.runtime.progress) as advance:
             return stages.make_generations(
-                folder, lm, decoder, drawn.prompts, chat=chat.path / stages.CHAT if chat else None,
-                seed=s.seed, samples=s.samples, max_new_tokens=length, min_new_tokens=s.least,
-                batch_size=s.runtime.batch_size, flush_seconds=s.runtime.flush_seconds, advance=advance,
-                companions=others, recode=tokenizer_of(steps, drawn.tokenizer_spec),
+                folder, lm, request, drawn.prompts, chat=chat.path / stages.CHAT if chat else None, samples=s.samples,
+                flush_seconds=s.runtime.flush_seconds, advance=advance,
+                recode=tokenizer_of(steps, drawn.tokenizer_spec),
             )  # fmt: skip
 
     entry = steps.step("generate", f"{model.title} {decoder.title}", spec, inputs, build, resumable=True)

@@ -166,8 +166,7 @@ def _model(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, Json
     """The axes of a model by its role: the title, every option, and a digest of the weights whatever their path."""
     if spec is None:
         return {role: None}
-    reached = spec.carried if isinstance(spec, BackendSpec) else ()
-    options = _options(role, spec, without=("label", *reached))  # the title says the label
+    options = _options(role, spec, without=("label", *spec.carried))  # the title says the label
     own = {f.removeprefix(f"{role}.") for f in options}
     content = {name: value for name, value in spec.identity().items() if name not in own}
     return {role: spec.title, **options, f"{role}.digest": digest(content)[:LONG]}

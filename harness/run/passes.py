@@ -17,8 +17,8 @@ from openended.harness.core.metric import Scope
 from openended.harness.core.progress import progress
 from openended.harness.core.types import Ragged
 from openended.harness.decoders.base import QDecoder
-from openended.harness.models.backend import BackendSpec, Embedded
-from openended.harness.models.embedder import EmbedderSpec, embed, embed_lengths, embed_texts
+from openended.harness.models.backend import BackendSpec, Embedded, EmbeddingRequest, QStatisticsRequest, ScoringRequest
+from openended.harness.models.embedder import EmbedderSpec, embed, embed_texts
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import pair_ids, token_ids, tokenizer_digest, word_ids
 from openended.harness.run import artifact_files as stages
@@ -74,11 +74,13 @@ class Passes:
         vectors = None
         with self._progress(f"score {source.title}", len(texts)) as advance:
             if embedder is not None and 1 in places:
-                vectors, nll = lm.states_and_score(
-                    prompts, texts, embedder, include_prompt=whole, batch_size=batch, advance=advance
-                )
+                both = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=embedder, batch_size=batch)
+                vectors, nll = lm.embed_and_score(both, include_prompt=whole, advance=advance)
             else:
-                nll = lm.score(prompts, texts, include_prompt=whole, bos=bos, batch_size=batch, advance=advance)
+                request = ScoringRequest(
+                    prompts=prompts, continuations=texts, include_prompt=whole, bos=bos, batch_size=batch
+                )
+                nll = lm.score(request, advance)
 
         def save(folder: Path) -> Mapping[str, Any]:
             stages.save_ragged(folder, nll)
@@ -97,12 +99,9 @@ class Passes:
             prompts, texts = self._ids(source, spec.model_spec())
             if scope == "continuation":
                 prompts = Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
-            if not spec.lengths:
-                return [_saver(embed(model, spec, prompts, texts, batch_size=batch, advance=advance), model)]
-            made = embed_lengths(
-                model, spec, prompts, texts, max_lengths=spec.lengths, batch_size=batch, advance=advance
-            )
-        return [_saver(made[length], model) for i in places if (length := specs[i].max_length) is not None]
+            request = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
+            made = embed(model, request, advance)
+        return [_saver(made[specs[i].max_length], model) for i in places]
 
     def read_q(
         self, folder: Path, spec: BackendSpec, decoder: QDecoder, source: Source, min_new_tokens: int
@@ -111,10 +110,11 @@ class Passes:
         lm = self.session.model(spec, self.runtime)
         rows = Rows(source.path)
         with self._progress(f"read Q on {source.title}", len(rows)) as advance:
-            (stats,) = lm.next_token(
-                _prompts(source, spec), rows.token_ids, [decoder], min_new_tokens=min_new_tokens,
-                batch_size=self._rows_at_once(lm), advance=advance,
+            request = QStatisticsRequest(
+                prompts=_prompts(source, spec), continuations=rows.token_ids, decoders=[decoder],
+                min_new_tokens=min_new_tokens, batch_size=self._rows_at_once(lm),
             )  # fmt: skip
+            (stats,) = lm.q_statistics(request, advance)
         return {**stages.save_next_token(folder, stats), "device": str(lm.device), **lm.provenance()}
 
     def _rows_at_once(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder

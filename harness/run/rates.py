@@ -13,7 +13,6 @@ from openended.harness.core.errors import DataError, HarnessError
 from openended.harness.core.io import read_json
 from openended.harness.core.signature import digest
 from openended.harness.models.backend import BackendSpec
-from openended.harness.models.sizes import model_size
 from openended.harness.models.spec import BUNDLED, ModelSpec, bundled_models
 from openended.harness.storage.store import MANIFEST
 
@@ -50,11 +49,11 @@ class Rates:
         own = _digest(spec)
         if own is not None and own in rates:
             return rates[own], "measured"
-        if not isinstance(spec, ModelSpec):
+        size = spec.describe_size()
+        if size is None or not size.parameters:
             return None, "unknown"
-        size = model_size(spec).parameters
-        known = [(model_size(one).parameters, rates.get(_digest(one) or "")) for one in _bundled()]
-        scaled = [rate * count / size for count, rate in known if rate and count and size]
+        known = [(one.describe_size().parameters, rates.get(_digest(one) or "")) for one in _bundled()]
+        scaled = [rate * count / size.parameters for count, rate in known if rate and count]
         return (min(scaled), "scaled") if scaled else (None, "unknown")
 
 

@@ -13,7 +13,7 @@ from openended.harness.core.io import file_digest
 from openended.harness.core.metric import Metric, Need
 from openended.harness.models.backend import BackendSpec
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import BUNDLED, ModelSpec
+from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import tokenizer_digest
 from openended.harness.run.settings import HOME, Settings
 
@@ -31,8 +31,7 @@ def hint(role: str) -> str:
 
 def is_toy(spec: BackendSpec | EmbedderSpec, settings: Settings) -> bool:
     """Say whether a judge is a bundled model on texts that are none of its own domain."""
-    here = isinstance(spec, ModelSpec | EmbedderSpec) and spec.path.startswith(BUNDLED)
-    return here and settings.task.name != HOME
+    return spec.is_bundled and settings.task.name != HOME
 
 
 def counts_tokens(metric: Metric) -> bool:
@@ -92,8 +91,7 @@ def human_need(settings: Settings) -> Need | None:
 
 def card_perplexity(spec: BackendSpec) -> float:
     """Validation perplexity by the model's card; NaN where there is no card, or none in it."""
-    folder = spec.folder if isinstance(spec, ModelSpec) else None
-    card = folder / "README.md" if folder is not None else None
+    card = spec.folder / "README.md" if spec.folder is not None else None
     if card is None or not card.is_file():
         return math.nan
     try:

@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from openended.harness.core.metric import Side
 from openended.harness.core.runtime import Runtime
@@ -79,8 +79,8 @@ class Session(LoadedModels):
         """Return a model: in this process, or with `runtime.engine=ray` what sends rows to the workers that hold it."""
         if not runtime.spread:
             return super().model(spec, runtime)
-        if isinstance(spec, ModelSpec):
-            return self._spread(spec, runtime)
+        if spec.runs_in_process:
+            return self._spread(cast("ModelSpec", spec), runtime)
         self.warn_once(f"runtime.engine=ray: {spec.title} is a backend {spec.name}, which no worker holds")
         return super().model(spec, runtime)
 

@@ -18,7 +18,7 @@ from openended.harness.core.spec import Spec
 from openended.harness.core.task import Task
 from openended.harness.core.types import Json
 from openended.harness.decoders.base import Decoder
-from openended.harness.models.backend import BackendSpec
+from openended.harness.models.backend import BackendSpec, require_model
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import BUNDLED, ModelSpec
 
@@ -110,8 +110,8 @@ class Settings(Spec):
     @property
     def chat_model(self) -> ModelSpec | None:
         """The model under test if it reads its prompts through a chat template, else None."""
-        here = self.model if isinstance(self.model, ModelSpec) and self.generations is None else None
-        return here if here is not None and here.chat_template else None
+        tested = self.model if self.generations is None else None
+        return tested.tokenizer_spec() if tested is not None and tested.chat_template else None
 
     def spec(self) -> dict[str, Json]:
         """Everything that can change a number, as plain JSON."""
@@ -194,7 +194,4 @@ def _judge(node: Mapping[str, Any] | None, task: str) -> Mapping[str, Any] | Non
 def _model(node: Mapping[str, Any] | None, where: str) -> BackendSpec | None:
     if not node:
         return None
-    made = build("model", node, where)
-    if not isinstance(made, BackendSpec):
-        raise SpecError(f"{where}: expected a model, got {made.name}")
-    return made
+    return require_model(build("model", node, where), where)

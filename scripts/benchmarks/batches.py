@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from openended.harness.decoders.base import Decoder
+from openended.harness.decoders.base import Decoder, GenerationRequest
 from openended.harness.decoders.sampling import Greedy, Nucleus
 from openended.harness.generation.generate import Prompt, generate
 from openended.harness.models.forward import ForwardRow, Pool
@@ -124,10 +124,10 @@ def _ours(decoder: Decoder, size: Size) -> Any:  # noqa: ANN401
     def run(lm: LanguageModel) -> dict[str, float]:
         rows = [Prompt(f"b/{i}", s, tuple(r)) for i, r in enumerate(_prompts(size)) for s in range(size.samples)]
         lengths: list[int] = []
-        generate(
-            lm, decoder, rows, seed=0, max_new_tokens=size.new, batch_size=size.places,
-            emit=lambda made: lengths.extend(len(g.token_ids) for g in made),
-        )  # fmt: skip
+        request = GenerationRequest(
+            prompts=rows, decoder=decoder, seed=0, max_new_tokens=size.new, batch_size=size.places
+        )
+        generate(lm, request, lambda made: lengths.extend(len(g.token_ids) for g in made))
         return {"tokens": float(sum(lengths))}
 
     return run

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 
 from openended.harness.core.types import Ragged
-from openended.harness.decoders.base import Decoder, QDecoder
+from openended.harness.decoders.base import Decoder, GenerationRequest, QDecoder
 from openended.harness.decoders.q_statistics import LogitChunk, QTable, TextPosition
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, TopK
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.generate import Prompt, generate
 from openended.harness.generation.teacher_forcing import CHUNK_CPU, _score_all
+from openended.harness.models.backend import QStatisticsRequest
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import LanguageModel, load_model
 from openended.metrics.eps_ppl import eps_ppl
@@ -48,12 +49,8 @@ def _ours(decoder: Decoder) -> Any:  # noqa: ANN401
         lengths: list[int] = []
         generate(
             lm,
-            decoder,
-            prompts,
-            seed=0,
-            max_new_tokens=new,
-            batch_size=ROWS,
-            emit=lambda rows: lengths.extend(len(g.token_ids) for g in rows),
+            GenerationRequest(prompts=prompts, decoder=decoder, seed=0, max_new_tokens=new, batch_size=ROWS),
+            lambda rows: lengths.extend(len(g.token_ids) for g in rows),
         )
         return {"tokens": float(sum(lengths))}
 
@@ -110,13 +107,14 @@ def _teacher(decoders: list[QDecoder]) -> Any:  # noqa: ANN401
         logits, gold = data
         tables = [QTable.empty(LENGTH) for _ in decoders]
         empty = Ragged.from_rows([[]], np.int64)
+        request = QStatisticsRequest(prompts=empty, continuations=empty, decoders=decoders, batch_size=1)
         size = CHUNK_CPU // VOCAB
         with torch.inference_mode():
             for start in range(0, LENGTH, size):
                 part = slice(start, start + size)
                 places = [TextPosition(0, t) for t in range(*part.indices(LENGTH))]
                 chunk = LogitChunk(logits[part], gold[part], places)
-                _score_all(decoders, tables, chunk, np.arange(LENGTH)[part], empty, empty, 0)
+                _score_all(request, tables, chunk, np.arange(LENGTH)[part], 0)
         return {
             "sp": sparsemax_score(tables[0].gold_prob, tables[0].sum_sq),
             "js": jensen_shannon(tables[0].gold_prob),

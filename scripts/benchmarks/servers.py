@@ -12,7 +12,7 @@ from typing import Any
 
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.decoders.base import Prompt
+from openended.harness.decoders.base import GenerationRequest, Prompt
 from openended.harness.decoders.sampling import Nucleus
 from scripts.benchmarks._work import Work
 
@@ -53,10 +53,14 @@ def _serve() -> ServerBackend:
 
 def _ours(backend: ServerBackend) -> dict[str, float]:
     made: list[Any] = []
-    backend.generate(
-        [Prompt(f"b/{i}", 0, tuple(range(10, 45))) for i in range(ROWS)], Nucleus(), seed=0, max_new_tokens=NEW,
-        batch_size=AT_ONCE, emit=made.extend,
-    )  # fmt: skip
+    request = GenerationRequest(
+        prompts=[Prompt(f"b/{i}", 0, tuple(range(10, 45))) for i in range(ROWS)],
+        decoder=Nucleus(),
+        seed=0,
+        max_new_tokens=NEW,
+        batch_size=AT_ONCE,
+    )
+    backend.generate(request, made.extend)
     return {"tokens": float(sum(len(g.token_ids) for g in made))}
 
 

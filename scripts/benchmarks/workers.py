@@ -16,8 +16,9 @@ from openended.harness.backends.ray.backend import SpreadBackend, elsewhere, spr
 from openended.harness.backends.ray.cluster import Cluster
 from openended.harness.core.runtime import Runtime
 from openended.harness.core.types import Generation, Ragged
-from openended.harness.decoders.base import Prompt
+from openended.harness.decoders.base import GenerationRequest, Prompt
 from openended.harness.decoders.sampling import Nucleus
+from openended.harness.models.backend import EmbeddingRequest
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec
 from scripts.benchmarks._work import Work
@@ -43,10 +44,15 @@ def generate(lm: SpreadBackend) -> dict[str, Any]:
     ids = np.random.default_rng(0).integers(300, VOCABULARY, (PROMPTS, 20)).tolist()
     prompts = [Prompt(f"t/{i:04d}", 0, tuple(row)) for i, row in enumerate(ids)]
     made: list[Generation] = []
-    lm.generate(
-        prompts, Nucleus(p=0.95), seed=0, max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, batch_size=64,
-        emit=made.extend,
-    )  # fmt: skip
+    request = GenerationRequest(
+        prompts=prompts,
+        decoder=Nucleus(p=0.95),
+        seed=0,
+        max_new_tokens=NEW_TOKENS,
+        min_new_tokens=NEW_TOKENS,
+        batch_size=64,
+    )
+    lm.generate(request, made.extend)
     tokens = [list(one.token_ids) for one in sorted(made, key=lambda one: one.example_id)]
     return {"rows": len(made), "digest": hashlib.sha256(str(tokens).encode()).hexdigest()[:12]}
 
@@ -56,7 +62,8 @@ def embed(lm: SpreadBackend) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     texts = Ragged.from_rows((rng.integers(300, VOCABULARY, TOKENS) for _ in range(TEXTS)), np.int64)
     none = Ragged.from_rows(([] for _ in range(TEXTS)), np.int64)
-    (made,) = lm.states(none, texts, EmbedderSpec(path=MODEL.path), batch_size=64).values()
+    request = EmbeddingRequest(prompts=none, continuations=texts, embedder=EmbedderSpec(path=MODEL.path), batch_size=64)
+    (made,) = lm.embed(request).values()
     return {"rows": len(made.vectors), "digest": hashlib.sha256(made.vectors.tobytes()).hexdigest()[:12]}
 
 

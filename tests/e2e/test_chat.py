@@ -23,7 +23,7 @@ from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from
 from openended.harness.storage.rows import Rows
 from openended.harness.storage.store import Store
-from tests.helpers import write_jsonl
+from tests.helpers import scoring, write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
 TEMPLATE = (
@@ -143,7 +143,7 @@ def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(
     texts, _ = made_of(made, session)
     rows, chat = Rows(texts.human_source.path), Rows(texts.human_source.chat.path / stages.CHAT)
     lm = session.model(made.model, made.runtime)
-    nll = token_nll(lm, chat.prompt_ids, rows.token_ids, batch_size=8)
+    nll = token_nll(lm, scoring(chat.prompt_ids, rows.token_ids, batch_size=8))
     assert texts.decoder.human_ppl == pytest.approx(math.exp(nll.values.mean()), rel=1e-6)
     plain, _ = made_of(settings(tmp_path, model, "decoder=adversarial"), session)
     assert plain.decoder.human_ppl != pytest.approx(texts.decoder.human_ppl, rel=1e-3)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from openended.harness.app.hydra.compose import settings_of_jobs
-from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core.progress import duration
 from openended.harness.core.text import plain_line
 
@@ -71,9 +70,9 @@ def as_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
         for spec, size in plan.sizes().items()
     ]  # fmt: skip
     served = [
-        {"path": spec.path, "dialect": spec.dialect, "endpoints": list(spec.roots), "roles": sorted(plan.models[spec]),
-         "answers": spec.told() is not None}
-        for spec in plan.models if isinstance(spec, ServerSpec)
+        {"path": spec.path, "dialect": service.dialect, "endpoints": list(service.endpoints),
+         "roles": sorted(roles), "answers": service.server is not None}
+        for spec, roles in plan.models.items() if (service := spec.describe_service()) is not None
     ]  # fmt: skip
     files = [{"name": f.name, "path": f.path, "url": f.url or None, "present": f.present} for f in plan.files.values()]
     return {
@@ -126,11 +125,11 @@ def _models(plan: Forecast) -> list[str]:
         gate = {True: ", gated", False: ", not gated", None: ""}[size.gated]
         where = "here" if size.here else "missing"
         out.append(f"  {spec.path}: {' and '.join(sorted(plan.models[spec]))}; {what}{memory}{gate}; {where}")
-    for served in (spec for spec in plan.models if isinstance(spec, ServerSpec)):
-        told = served.told()
-        answer = f"{told.title} answers" if told is not None else "no answer now"
-        roles = " and ".join(sorted(plan.models[served]))
-        out.append(f"  {served.title}: {roles}; at {', '.join(served.roots)}; {answer}")
+    for spec, roles in plan.models.items():
+        if (service := spec.describe_service()) is not None:
+            answer = f"{service.server} answers" if service.server is not None else "no answer now"
+            at = ", ".join(service.endpoints)
+            out.append(f"  {spec.title}: {' and '.join(sorted(roles))}; at {at}; {answer}")
     return out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,16 +22,16 @@ from openended.harness.backends.openai.session import Exchange
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.backends.openai.trust import Belief
 from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.progress import Advance
 from openended.harness.core.rng import derive_seed
 from openended.harness.core.types import Generation, NextToken, Ragged
-from openended.harness.decoders.base import Decoder, Prompt, QDecoder
-from openended.harness.models.backend import Advance, Embedded
+from openended.harness.decoders.base import Decoder, Emit, GenerationRequest, Prompt
+from openended.harness.models.backend import Embedded, EmbeddingRequest, QStatisticsRequest, ScoringRequest
 from openended.harness.models.score import scoring_rows
 from openended.harness.models.tokenizer import TextTokenizer, lead_before, load_tokenizer
 
 if TYPE_CHECKING:
     from openended.harness.core.runtime import DeviceMap
-    from openended.harness.models.embedder import EmbedderSpec
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -93,49 +93,30 @@ class ServerBackend:
         """Return who answered and what the probe found."""
         return self.belief.provenance(self._encoded)
 
-    def generate(
-        self,
-        prompts: Sequence[Prompt],
-        decoder: Decoder,
-        *,
-        seed: int,
-        max_new_tokens: int,
-        min_new_tokens: int = 0,
-        batch_size: int,
-        emit: Callable[[list[Generation]], None],
-        advance: Advance | None = None,
-        companions: Mapping[str, Any] | None = None,
-    ) -> None:
+    def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """Ask for every text, one a request; its seed is of (run seed, example, sample) alone."""
-        del batch_size, companions
+        decoder, prompts = request.decoder, request.prompts
         self.spec.demand("generate", decoder)
         sampling = sampling_of(decoder)
         if sampling is None:
             raise SpecError(f"model {self.spec.title}: no words for {decoder.title}")
 
+        async def one(server: Exchange, prompt: Prompt) -> None:
+            made = await self._text(server, sampling, prompt, request)
+            emit([made])
+            if advance is not None:
+                advance(max(len(made.token_ids), 1))
+
         async def work(server: Exchange) -> None:
             longest = max((len(self.lead(p.token_ids)) + len(p.token_ids) for p in prompts), default=0)
-            decoder.plan_check(self.belief.context, max_new_tokens, longest)
-            one = partial(
-                self._text, server, sampling, seed=seed, least=min_new_tokens, most=max_new_tokens, emit=emit,
-                advance=advance or (lambda _: None),
-            )  # fmt: skip
-            await at_once(prompts, one, server.workers)
+            decoder.plan_check(self.belief.context, request.max_new_tokens, longest)
+            await at_once(prompts, partial(one, server), server.workers)
 
         self._with_server(decoder, work)
 
     async def _text(
-        self,
-        server: Exchange,
-        sampling: Sampling,
-        prompt: Prompt,
-        *,
-        seed: int,
-        least: int,
-        most: int,
-        emit: Callable[[list[Generation]], None],
-        advance: Advance,
-    ) -> None:
+        self, server: Exchange, sampling: Sampling, prompt: Prompt, request: GenerationRequest
+    ) -> Generation:
         ids = (*self.lead(prompt.token_ids), *prompt.token_ids) if self.tokenizer is not None else ()
         if self.tokenizer is not None and not ids:
             ids = (self.start_id,)
@@ -144,8 +125,8 @@ class ServerBackend:
             text = self.tokenizer.decode(prompt.token_ids)
         name = f"{prompt.example_id}/{prompt.sample}"
         ask = Ask(
-            ids=ids, text=text, max_tokens=most, min_tokens=least, sampling=sampling,
-            seed=derive_seed(seed, "server", prompt.example_id, prompt.sample),
+            ids=ids, text=text, max_tokens=request.max_new_tokens, min_tokens=request.min_new_tokens,
+            sampling=sampling, seed=derive_seed(request.seed, "server", prompt.example_id, prompt.sample),
         )  # fmt: skip
         try:
             reply = await server.send(ask, self._places(server, name))
@@ -153,26 +134,15 @@ class ServerBackend:
         except DataError as err:
             raise DataError(f"model {self.spec.title}: text {name}: {err}") from err
         self._encoded += made.encoded
-        emit([Generation(prompt.example_id, prompt.sample, made.text, made.ids, made.stop, float("nan"))])
-        advance(max(len(made.ids), 1))
+        return Generation(prompt.example_id, prompt.sample, made.text, made.ids, made.stop, float("nan"))
 
-    def score(
-        self,
-        prompts: Ragged,
-        continuations: Ragged,
-        *,
-        include_prompt: bool = False,
-        bos: bool = False,
-        batch_size: int,
-        advance: Advance | None = None,
-    ) -> Ragged:
+    def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
         """-log p of the continuations' tokens in nats, as the server tells it of a given text."""
-        del batch_size
         self.spec.demand("score")
         made: list[Ragged] = []
 
         async def work(server: Exchange) -> None:
-            jobs, out = scoring_rows(self, prompts, continuations, include_prompt=include_prompt, bos=bos)
+            jobs, out = scoring_rows(self, request)
             put = put_losses(jobs, out.values)
 
             def done(number: int, read: Any) -> None:  # noqa: ANN401
@@ -187,28 +157,19 @@ class ServerBackend:
         self._with_server(None, work)
         return made[0]
 
-    def next_token(
-        self,
-        prompts: Ragged,
-        continuations: Ragged,
-        decoders: Sequence[QDecoder],
-        *,
-        min_new_tokens: int = 0,
-        batch_size: int,
-        advance: Advance | None = None,
-    ) -> list[NextToken]:
+    def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Statistics of each decoder's Q, where the tokens that the server lists certify them.
 
         Raises:
             UndefinedMetric: If they do not at every position; says at how many.
         """
-        del batch_size
-        for decoder in decoders:
-            self.spec.demand("next_token", decoder)
+        prompts, continuations, least = request.prompts, request.continuations, request.min_new_tokens
+        for decoder in request.decoders:
+            self.spec.demand("q_statistics", decoder)
         heads = [(*self.lead(row), *row.tolist()) or (self.start_id,) for row in prompts]
         rows = [(*head, *tail.tolist()) for head, tail in zip(heads, continuations, strict=True)]
         size = len(continuations.values)
-        tables = [Certified(d, size, self.vocab_size, self.speech.end_ids, min_new_tokens) for d in decoders]
+        tables = [Certified(d, size, self.vocab_size, self.speech.end_ids, least) for d in request.decoders]
         put = put_certified(tables, continuations.offsets, [len(head) for head in heads], rows)
 
         async def work(server: Exchange) -> None:
@@ -217,8 +178,8 @@ class ServerBackend:
                 if advance is not None:
                     advance(1)
 
-            spare = len(self.speech.end_ids) if min_new_tokens else 0
-            listed = listed_for(decoders, server.dialect.listed, spare)
+            spare = len(self.speech.end_ids) if least else 0
+            listed = listed_for(request.decoders, server.dialect.listed, spare)
             await read_rows(server, rows, lambda i: self._places(server, f"score {i}"), done, listed)
 
         self._with_server(None, work)
@@ -231,31 +192,16 @@ class ServerBackend:
             for t in (table.finish() for table in tables)
         ]  # fmt: skip
 
-    def states(
-        self,
-        prompts: Ragged,
-        continuations: Ragged,
-        embedder: EmbedderSpec,
-        *,
-        batch_size: int,
-        advance: Advance | None = None,
-    ) -> dict[int | None, Embedded]:
+    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, Embedded]:
         """A server gives no hidden states."""
-        del prompts, continuations, embedder, batch_size, advance
+        del request, advance
         raise SpecError(f"model {self.spec.title}: a server gives no hidden states")
 
-    def states_and_score(
-        self,
-        prompts: Ragged,
-        continuations: Ragged,
-        embedder: EmbedderSpec,
-        *,
-        include_prompt: bool = False,
-        batch_size: int,
-        advance: Advance | None = None,
+    def embed_and_score(
+        self, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
     ) -> tuple[Embedded, Ragged]:
         """A server gives no hidden states."""
-        del prompts, continuations, embedder, include_prompt, batch_size, advance
+        del request, include_prompt, advance
         raise SpecError(f"model {self.spec.title}: a server gives no hidden states")
 
     def _with_server(self, decoder: Decoder | None, work: Callable[[Exchange], Awaitable[None]]) -> None:

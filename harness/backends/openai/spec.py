@@ -18,7 +18,7 @@ from openended.harness.core.registry import register
 from openended.harness.core.types import Json
 from openended.harness.decoders.base import Decoder, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Epsilon, Greedy, MinP, Nucleus, Temperature, TopK
-from openended.harness.models.backend import Ability, BackendSpec
+from openended.harness.models.backend import Ability, BackendSpec, ModelService
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import tokenizer_digest
 
@@ -37,7 +37,7 @@ class ServerSpec(BackendSpec):
 
     name: ClassVar[str] = "openai"
     loader: ClassVar[str] = "openended.harness.backends.openai.backend:load_server"
-    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "next_token"})
+    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics"})
     carried: ClassVar[frozenset[str]] = frozenset(
         {"base_url", "endpoints", "api_key_env", "concurrency", "timeout", "retries", "logprobs"}
     )
@@ -175,6 +175,11 @@ class ServerSpec(BackendSpec):
 
         return quick_facts(self.roots, self.api_key_env, self.dialect, self.path)
 
+    def describe_service(self) -> ModelService:
+        """Return the servers and who answers there."""
+        told = self.told()
+        return ModelService(self.dialect, self.roots, told.title if told is not None else None)
+
     def context_length(self) -> int | None:
         """Positions, where a server answers and tells; else None."""
         told = self.told()
@@ -188,7 +193,7 @@ class ServerSpec(BackendSpec):
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
         """Return why not; no server is asked."""
-        if ability in ("score", "next_token"):
+        if ability in ("score", "q_statistics"):
             if not self.speaks.echoes or self.chat:
                 chat = " at its chat endpoint" if self.chat else ""
                 return f"the dialect {self.dialect} gives no log-probabilities of a given text{chat}: it cannot score"
@@ -196,7 +201,7 @@ class ServerSpec(BackendSpec):
                 return "to score, a server needs tokenizer=HUB_ID_OR_FOLDER: tokens are matched one by one"
         if decoder is None:
             return super().cannot(ability)
-        if ability == "next_token" and isinstance(decoder, QDecoder):
+        if ability == "q_statistics" and isinstance(decoder, QDecoder):
             whole = decoder.untruncated and not decoder.one_hot and decoder.heat()[0] != 1
             if whole or not isinstance(decoder, CERTIFIABLE):
                 return f"the Q of {decoder.title} needs the whole distribution; a server lists its best tokens alone"

@@ -6,25 +6,25 @@ features are the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from openended.harness.backends.ray.chunks import cut, gathered, in_waiting_order, picked, renumbered
 from openended.harness.backends.ray.worker import AnyModel, ModelElsewhere, Outline
 from openended.harness.backends.transformers import TransformersBackend
-from openended.harness.core.causal_model import CausalModel
+from openended.harness.core.progress import Advance
 from openended.harness.core.signature import digest
-from openended.harness.core.types import F64, Generation, NextToken, Ragged
-from openended.harness.decoders.base import Decoder, Prompt, QDecoder
+from openended.harness.core.types import F64, NextToken
+from openended.harness.decoders.base import Emit, GenerationRequest
 from openended.harness.generation.teacher_forcing import batches_of, check_rows
-from openended.harness.models.backend import Advance
+from openended.harness.models.backend import QStatisticsRequest
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.forward import ForwardRow, Pool, vectors_for
-from openended.harness.models.spec import BUNDLED
+from openended.harness.models.spec import BUNDLED, ModelSpec
 from openended.harness.models.tokenizer import load_tokenizer
 
 MOST_BATCHES = 4  # of generated texts in a chunk: long enough that a text which ends gives its place to another
@@ -58,28 +58,14 @@ class SpreadBackend(TransformersBackend):
         """What stands before an empty prompt."""
         return self.outline.start_id
 
-    def generate(
-        self,
-        prompts: Sequence[Prompt],
-        decoder: Decoder,
-        *,
-        seed: int,
-        max_new_tokens: int,
-        min_new_tokens: int = 0,
-        batch_size: int,
-        emit: Callable[[list[Generation]], None],
-        advance: Advance | None = None,
-        companions: Mapping[str, CausalModel] | None = None,
-    ) -> None:
+    def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """Continue every prompt; a worker makes a chunk of them, which is emitted whole."""
-        waiting = in_waiting_order(prompts)
-        unit = max(min(batch_size, -(-len(waiting) // self.workers.count)), 1)
-        others = {name: elsewhere(lm.spec) for name, lm in (companions or {}).items()}
-        options = {
-            "seed": seed, "max_new_tokens": max_new_tokens, "min_new_tokens": min_new_tokens, "batch_size": batch_size,
-        }  # fmt: skip
+        waiting = in_waiting_order(request.prompts)
+        unit = max(min(request.batch_size, -(-len(waiting) // self.workers.count)), 1)
+        others = {name: elsewhere(cast("ModelSpec", lm.spec)) for name, lm in request.companions.items()}
         parts = cut(len(waiting), unit=unit, workers=self.workers.count, most=MOST_BATCHES)
-        chunks = [(self.source, others, decoder, waiting[part], options) for part in parts]
+        # The workers load the companions themselves.
+        chunks = [(self.source, others, replace(request, prompts=waiting[part], companions={})) for part in parts]
         for _, made in self.workers.map("generate", chunks):
             emit(made)
             if advance is not None:
@@ -115,34 +101,26 @@ class SpreadBackend(TransformersBackend):
             if advance is not None:
                 advance(len(part))
 
-    def next_token(
-        self,
-        prompts: Ragged,
-        continuations: Ragged,
-        decoders: Sequence[QDecoder],
-        *,
-        min_new_tokens: int = 0,
-        batch_size: int,
-        advance: Advance | None = None,
-    ) -> list[NextToken]:
+    def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Statistics of each decoder's Q, in the batches that one pass over all texts would have."""
+        prompts, continuations = request.prompts, request.continuations
         read = np.array([len(self.lead(row)) for row in prompts], dtype=np.int64) + prompts.lengths
         check_rows(self.context_length, read, continuations)
-        batches = list(batches_of(read, continuations.lengths, batch_size))
+        batches = list(batches_of(read, continuations.lengths, request.batch_size))
         groups = [batches[part] for part in cut(len(batches), unit=1, workers=self.workers.count, most=MOST_PASSES)]
         rows = [[row for batch in group for row in batch] for group in groups] or [[]]
         chunks = [
-            (self.source, picked(prompts, part), picked(continuations, part), decoders, min_new_tokens, batch_size)
+            (self.source, replace(request, prompts=picked(prompts, part), continuations=picked(continuations, part)))
             for part in rows
         ]
         answers: list[list[NextToken]] = [[] for _ in chunks]
-        for number, made in self.workers.map("next_token", chunks):
+        for number, made in self.workers.map("q_statistics", chunks):
             answers[number] = made
             if advance is not None:
                 advance(int(continuations.lengths[rows[number]].sum()))
         return [
             gathered([(part, made[i]) for part, made in zip(rows, answers, strict=True)], prompts, continuations)
-            for i in range(len(decoders))
+            for i in range(len(request.decoders))
         ]
 
 

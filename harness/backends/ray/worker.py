@@ -15,8 +15,9 @@ import numpy as np
 from openended.harness.core.errors import DataError, HarnessError
 from openended.harness.core.runtime import Runtime
 from openended.harness.core.signature import digest
-from openended.harness.core.types import F64, Floats, Generation, NextToken, Ragged
-from openended.harness.decoders.base import Decoder, Prompt, QDecoder
+from openended.harness.core.types import F64, Floats, Generation, NextToken
+from openended.harness.decoders.base import GenerationRequest
+from openended.harness.models.backend import QStatisticsRequest
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.forward import ForwardRow, Pool
 from openended.harness.models.loaded import LoadedModels
@@ -92,21 +93,12 @@ class Worker:
         return Outline(str(lm.device), dtype, lm.eos_ids, lm.vocab_size, lm.context_length, lm.start_id, before, after)
 
     def generate(
-        self,
-        model: ModelElsewhere,
-        companions: Mapping[str, ModelElsewhere],
-        decoder: Decoder,
-        prompts: Sequence[Prompt],
-        options: Mapping[str, int],
+        self, model: ModelElsewhere, companions: Mapping[str, ModelElsewhere], request: GenerationRequest
     ) -> list[Generation]:
-        """Continue prompts."""
+        """Continue prompts; the request gets its companions here."""
         made: list[Generation] = []
         others = {name: self._loaded(one) for name, one in companions.items()}
-        self._loaded(model).generate(
-            prompts, decoder, seed=options["seed"], max_new_tokens=options["max_new_tokens"],
-            min_new_tokens=options["min_new_tokens"], batch_size=options["batch_size"], emit=made.extend,
-            companions=others,
-        )  # fmt: skip
+        self._loaded(model).generate(replace(request, companions=others), made.extend)
         return made
 
     def forward(
@@ -119,19 +111,9 @@ class Worker:
         self._loaded(model).forward(jobs, rows=rows, pool=kept, nll=nll, batch_size=batch_size)
         return ([] if kept is None else kept.vectors), nll
 
-    def next_token(
-        self,
-        model: ModelElsewhere,
-        prompts: Ragged,
-        continuations: Ragged,
-        decoders: Sequence[QDecoder],
-        min_new_tokens: int,
-        batch_size: int,
-    ) -> list[NextToken]:
+    def q_statistics(self, model: ModelElsewhere, request: QStatisticsRequest) -> list[NextToken]:
         """Statistics of each decoder's Q on continuations."""
-        made: list[NextToken] = self._loaded(model).next_token(
-            prompts, continuations, decoders, min_new_tokens=min_new_tokens, batch_size=batch_size
-        )
+        made: list[NextToken] = self._loaded(model).q_statistics(request)
         return made
 
     def _loaded(self, model: ModelElsewhere) -> Any:  # noqa: ANN401 - a language model, of either kind

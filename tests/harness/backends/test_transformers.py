@@ -15,14 +15,14 @@ from openended.harness.core.types import Generation, Ragged
 from openended.harness.decoders.sampling import Nucleus
 from openended.harness.generation.contrastive import ContrastiveDecoding
 from openended.harness.generation.generate import Prompt
-from openended.harness.generation.teacher_forcing import next_token_stats
+from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.backend import Ability, Backend, BackendSpec
-from openended.harness.models.embedder import EmbedderSpec, embed
+from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.score import token_nll
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
-from tests.helpers import ragged, tiny_model
+from tests.helpers import embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
 
 
 @pytest.fixture(scope="module")
@@ -44,23 +44,25 @@ ROWS: tuple[Ragged, Ragged] = ragged([[5, 9], [7]]), ragged([[3, 4, 8], [2, 6]])
 
 def test_scores_states_and_q_are_those_of_the_functions(spec, backend):
     embedder = EmbedderSpec(path=spec.path)
-    nll = backend.score(*ROWS, batch_size=2)
-    assert np.array_equal(nll.values, token_nll(backend, *ROWS, batch_size=2).values)
-    vectors = backend.states(*ROWS, embedder, batch_size=2)[None].vectors
-    assert np.array_equal(vectors, embed(backend, embedder, *ROWS, batch_size=2).vectors)
-    both, losses = backend.states_and_score(*ROWS, embedder, batch_size=2)
+    nll = backend.score(scoring(*ROWS, batch_size=2))
+    assert np.array_equal(nll.values, token_nll(backend, scoring(*ROWS, batch_size=2)).values)
+    vectors = backend.embed(embedding(*ROWS, embedder, batch_size=2))[None].vectors
+    assert np.array_equal(vectors, embed_one(backend, embedder, *ROWS, batch_size=2).vectors)
+    both, losses = backend.embed_and_score(embedding(*ROWS, embedder, batch_size=2))
     np.testing.assert_allclose(both.vectors, vectors, atol=1e-6)
     np.testing.assert_allclose(losses.values, nll.values, atol=1e-6)
     several = dataclasses.replace(embedder, lengths=(2, 4), max_length=4)
-    assert set(backend.states(*ROWS, several, batch_size=2)) == {2, 4}
-    (stats,) = backend.next_token(*ROWS, [Nucleus()], batch_size=2)
-    assert np.array_equal(stats.gold_prob, next_token_stats(backend, [Nucleus()], *ROWS, batch_size=2)[0].gold_prob)
+    assert set(backend.embed(embedding(*ROWS, several, batch_size=2))) == {2, 4}
+    (stats,) = backend.q_statistics(q_request(*ROWS, [Nucleus()], batch_size=2))
+    assert np.array_equal(
+        stats.gold_prob, compute_q_statistics(backend, q_request(*ROWS, [Nucleus()], batch_size=2))[0].gold_prob
+    )
 
 
 def generated(backend: TransformersBackend, decoder: ContrastiveDecoding, **options: object) -> list[Generation]:
     made: list[Generation] = []
     backend.generate(
-        [Prompt("a", 0, (5, 9))], decoder, seed=0, max_new_tokens=5, batch_size=1, emit=made.extend, **options
+        generation([Prompt("a", 0, (5, 9))], decoder, seed=0, max_new_tokens=5, batch_size=1, **options), made.extend
     )
     return made
 
@@ -87,7 +89,7 @@ def test_what_a_backend_cannot_do_it_says_while_planning(spec):
         title: ClassVar[str] = "far"  # type: ignore[assignment]
 
     Server().demand("generate")
-    with pytest.raises(SpecError, match="model far: the backend server cannot do next_token"):
-        Server().demand("next_token")
-    for ability in ("generate", "score", "next_token", "states"):
+    with pytest.raises(SpecError, match="model far: the backend server cannot do q_statistics"):
+        Server().demand("q_statistics")
+    for ability in ("generate", "score", "q_statistics", "embed"):
         spec.demand(ability)

@@ -7,7 +7,7 @@ import torch
 
 from openended.harness.core.rng import row_uniforms
 from openended.harness.core.types import Generation
-from openended.harness.decoders.base import Prompt, QDecoder, Work
+from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.dry import Dry
 from openended.harness.decoders.mirostat import Mirostat
 from openended.harness.decoders.penalties import penalise
@@ -17,6 +17,7 @@ from openended.harness.decoders.shape import Xtc
 from openended.harness.generation.draw_from_q import sample
 from openended.harness.models.transformers import LanguageModel
 from tests.harness.generation.models import gpt2, prompt_rows
+from tests.helpers import generation
 
 SEED, LENGTH = 5, 10
 PROMPTS = [Prompt(f"t/{i}", i % 2, row) for i, row in enumerate(prompt_rows(6, 4, 12))]
@@ -24,7 +25,8 @@ PROMPTS = [Prompt(f"t/{i}", i % 2, row) for i, row in enumerate(prompt_rows(6, 4
 
 def sampled(lm: LanguageModel, decoder: QDecoder, *, least: int = 0, places: int = 64) -> dict[str, Generation]:
     out: list[Generation] = []
-    sample(lm, decoder, PROMPTS, Work(SEED, LENGTH, out.extend, lambda _: None, least, places))
+    request = generation(PROMPTS, decoder, seed=SEED, max_new_tokens=LENGTH, min_new_tokens=least, batch_size=places)
+    sample(lm, decoder, request, out.extend, lambda _: None)
     assert len(out) == len(PROMPTS)
     return {g.example_id: g for g in out}
 

@@ -33,6 +33,7 @@ from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
 from openended.harness.generation.generate import Prompt, generate
 from tests.harness.generation.models import gpt2, llama, prompt_rows
+from tests.helpers import generation
 
 
 def prompts(n: int = 9, vocab_size: int = 300) -> list[Prompt]:
@@ -57,15 +58,17 @@ def texts(
     counted: list[int] = []
     generate(
         lm,
-        decoder,
-        rows,
-        seed=seed,
-        max_new_tokens=limit,
-        min_new_tokens=least,
-        batch_size=batch_size,
-        emit=out.extend,
+        generation(
+            rows,
+            decoder,
+            seed=seed,
+            max_new_tokens=limit,
+            min_new_tokens=least,
+            batch_size=batch_size,
+            companions=companions or {},
+        ),
+        out.extend,
         advance=counted.append,
-        companions=companions,
     )
     assert len(out) == len({(g.example_id, g.sample) for g in out}) == len(rows)
     return sorted(out, key=lambda g: (g.example_id, g.sample))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from openended.harness.decoders.base import Prompt, Work
+from openended.harness.decoders.base import GenerationRequest, Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
 from openended.harness.generation import slots as places_module
 from openended.harness.generation.beam_search import Beam
@@ -18,10 +18,11 @@ from openended.harness.generation.slots import Places
 from tests.harness.generation.families import family
 from tests.harness.generation.models import prompt_rows
 from tests.harness.generation.test_generate import plain, texts
+from tests.helpers import generation
 
 
-def job(count: int) -> Work:
-    return Work(0, 8, lambda _: None, lambda _: None, places=count)
+def request(prompts: list[Prompt], batch_size: int) -> GenerationRequest:
+    return generation(prompts, Greedy(), seed=0, max_new_tokens=8, batch_size=batch_size)
 
 
 def prompts(*lengths: int) -> list[Prompt]:
@@ -34,7 +35,7 @@ def seated(places: Places) -> list[str]:
 
 def test_who_ends_gives_the_place_to_the_next():
     with torch.inference_mode():
-        places = Places([family("gpt2")], prompts(3, 9, 5, 7), job(2))
+        places = Places([family("gpt2")], request(prompts(3, 9, 5, 7), 2))
         assert places.turn().fresh == [0, 1]
         assert seated(places) == ["t/1", "t/3"]  # the longest first
         places.feed(torch.zeros(2, dtype=torch.int64))
@@ -53,7 +54,7 @@ def test_who_ends_gives_the_place_to_the_next():
 
 def test_holes_that_nobody_fills_are_closed():
     with torch.inference_mode():
-        places = Places([family("gpt2")], prompts(4, 4, 4, 4, 2), job(4))
+        places = Places([family("gpt2")], request(prompts(4, 4, 4, 4, 2), 4))
         places.turn()
         places.feed(torch.zeros(4, dtype=torch.int64))
         places.leave([0, 2])
@@ -111,7 +112,7 @@ def test_models_without_ragged_rows_take_prompts_of_one_length():
     lm = family("falcon")
     rows = [Prompt(f"t/{i}", 0, prompt_rows(1, n, 300, seed=i)[0]) for i, n in enumerate((6, 3, 6, 3, 6, 1))]
     with torch.inference_mode():
-        places = Places([lm], rows, job(4))
+        places = Places([lm], request(rows, 4))
         assert len(places.turn().fresh) == 3
     assert plain(texts(lm, Nucleus(), rows, 2)) == plain(texts(lm, Nucleus(), rows[::-1], 64))
 

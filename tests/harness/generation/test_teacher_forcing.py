@@ -27,8 +27,9 @@ from openended.harness.decoders.sampling import (
     Typical,
 )  # fmt: skip
 from openended.harness.decoders.shape import MinK, PLess, Xtc
-from openended.harness.generation.teacher_forcing import next_token_stats
+from openended.harness.generation.teacher_forcing import compute_q_statistics
 from tests.harness.generation.models import gpt2, llama, prompt_rows
+from tests.helpers import q_request
 
 DECODERS = [
     Greedy(), Ancestral(), Temperature(), TopK(k=5), Nucleus(p=0.9), Nucleus(p=0.9, temperature=0.7), MinP(),
@@ -69,9 +70,9 @@ def test_equals_the_direct_computation(make, together):
     prompts = [*prompt_rows(2, 4, 300), (), *prompt_rows(1, 9, 300, seed=3)]
     tails = [*prompt_rows(2, 12, 300, seed=1), *prompt_rows(1, 5, 300, seed=2), ()]
     p, c = Ragged.from_rows(prompts, np.int64), Ragged.from_rows(tails, np.int64)
-    found = next_token_stats(lm, DECODERS, p, c, batch_size=2) if together else None
+    found = compute_q_statistics(lm, q_request(p, c, DECODERS, batch_size=2)) if together else None
     for i, decoder in enumerate(DECODERS):
-        got = found[i] if found else next_token_stats(lm, [decoder], p, c, batch_size=3)[0]
+        got = found[i] if found else compute_q_statistics(lm, q_request(p, c, [decoder], batch_size=3))[0]
         gold_prob, sum_sq, support, argmax = by_hand(lm, decoder, prompts, tails)
         # float32 logits of two forward passes (ours, transformers'): 1e-5 relative
         np.testing.assert_allclose(got.gold_prob, gold_prob, rtol=2e-5, atol=1e-9, err_msg=decoder.title)
@@ -88,14 +89,14 @@ def test_q_forbids_the_end_of_text_where_generation_does():
     prompts, tails = prompt_rows(2, 4, 12), prompt_rows(2, 9, 12, seed=1)
     p, c = Ragged.from_rows(prompts, np.int64), Ragged.from_rows(tails, np.int64)
     for decoder in DECODERS:
-        got = next_token_stats(lm, [decoder], p, c, min_new_tokens=5, batch_size=2)[0]
+        got = compute_q_statistics(lm, q_request(p, c, [decoder], min_new_tokens=5, batch_size=2))[0]
         gold_prob, sum_sq, support, argmax = by_hand(lm, decoder, prompts, tails, least=5)
         np.testing.assert_allclose(got.gold_prob, gold_prob, rtol=2e-5, atol=1e-9, err_msg=decoder.title)
         np.testing.assert_allclose(got.sum_sq, sum_sq, rtol=2e-5, err_msg=decoder.title)
         assert (got.argmax == argmax).all(), decoder.title
         if not isinstance(decoder, Mirostat):
             assert (got.support == support).all(), decoder.title
-    full = next_token_stats(lm, [Ancestral()], p, c, min_new_tokens=5, batch_size=2)[0]
+    full = compute_q_statistics(lm, q_request(p, c, [Ancestral()], min_new_tokens=5, batch_size=2))[0]
     assert (full.support == [11] * 5 + [12] * 4 + [11] * 5 + [12] * 4).all()
 
 
@@ -114,9 +115,9 @@ def test_the_head_gives_what_whole_rows_give():
         MinK(),
         Xtc(),
     ]
-    whole = next_token_stats(lm, decoders, prompts, tails, batch_size=2)
+    whole = compute_q_statistics(lm, q_request(prompts, tails, decoders, batch_size=2))
     for decoder, one in zip(decoders, whole, strict=True):
-        alone = next_token_stats(lm, [decoder], prompts, tails, batch_size=2)[0]
+        alone = compute_q_statistics(lm, q_request(prompts, tails, [decoder], batch_size=2))[0]
         np.testing.assert_allclose(alone.gold_prob, one.gold_prob, rtol=1e-9, err_msg=decoder.title)
         np.testing.assert_allclose(alone.sum_sq, one.sum_sq, rtol=1e-9)
         assert (alone.support == one.support).all()
@@ -126,7 +127,7 @@ def test_limits():
     lm = gpt2()
     p = Ragged.from_rows(prompt_rows(3, 4, 300), np.int64)
     c = Ragged.from_rows(prompt_rows(3, 10, 300, seed=1), np.int64)
-    greedy, full = next_token_stats(lm, [Greedy(), Ancestral()], p, c, batch_size=8)
+    greedy, full = compute_q_statistics(lm, q_request(p, c, [Greedy(), Ancestral()], batch_size=8))
     assert set(greedy.gold_prob) <= {0.0, 1.0}
     assert (greedy.sum_sq == 1).all()
     assert (greedy.support == 1).all()
@@ -138,9 +139,9 @@ def test_a_text_beyond_the_context_is_refused():
     lm = gpt2()
     p, c = Ragged.from_rows([(1, 2)], np.int64), Ragged.from_rows([tuple(range(1, 130))], np.int64)
     with pytest.raises(DataError, match="128 positions"):
-        next_token_stats(lm, [Greedy()], p, c, batch_size=1)
+        compute_q_statistics(lm, q_request(p, c, [Greedy()], batch_size=1))
 
 
 def test_no_rows():
     empty = Ragged.from_rows([], np.int64)
-    assert len(next_token_stats(gpt2(), [Greedy()], empty, empty, batch_size=4)[0].gold_prob) == 0
+    assert len(compute_q_statistics(gpt2(), q_request(empty, empty, [Greedy()], batch_size=4))[0].gold_prob) == 0

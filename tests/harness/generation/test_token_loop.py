@@ -6,9 +6,11 @@ import dataclasses
 
 import torch
 
-from openended.harness.decoders.base import Prompt, Work
+from openended.harness.decoders.base import Prompt
+from openended.harness.decoders.sampling import Greedy
 from openended.harness.generation.token_loop import finished, run_rows
 from tests.harness.generation.models import gpt2, prompt_rows
+from tests.helpers import generation
 
 
 class _Counting:
@@ -34,7 +36,8 @@ def test_every_prompt_gets_a_place_and_ends_by_itself():
     lm = dataclasses.replace(gpt2(), eos_ids=(9,))
     prompts = [Prompt(f"t/{i}", 0, prompt_rows(1, 2 + i, 300, seed=i)[0]) for i in range(5)]
     out, counted, chooser = [], [], _Counting(9)
-    run_rows([lm], prompts, Work(0, 8, out.extend, counted.append, places=2), chooser)
+    request = generation(prompts, Greedy(), seed=0, max_new_tokens=8, batch_size=2)
+    run_rows([lm], request, out.extend, counted.append, chooser)
     assert sorted(g.example_id for g in out) == sorted(chooser.seen) == [p.example_id for p in prompts]
     assert {g.token_ids for g in out} == {(5, 6)}
     assert {(g.stop, g.log_prob) for g in out} == {("eos", -1.234568)}

@@ -16,7 +16,7 @@ from openended.harness.core.types import Ragged
 from openended.harness.models import embedder as f
 from openended.harness.models import score
 from openended.harness.models import tokenizer as tokenizers_
-from tests.helpers import ragged
+from tests.helpers import embed_one, embedding, ragged, scoring
 
 torch = pytest.importorskip("torch")
 VOCAB, CONTEXT = 97, 32
@@ -117,7 +117,7 @@ def test_uniform_model_costs_log_vocabulary(lm: Any) -> None:
 
     model = copy.deepcopy(lm.model)
     model.lm_head.weight = torch.nn.Parameter(torch.zeros_like(model.lm_head.weight), requires_grad=False)
-    got = score.token_nll(_wrap(model), ragged([[1, 2]]), ragged([[3, 4, 5]]), batch_size=2)
+    got = score.token_nll(_wrap(model), scoring(ragged([[1, 2]]), ragged([[3, 4, 5]]), batch_size=2))
     assert got.lengths.tolist() == [3]
     assert got.values == pytest.approx([math.log(97)] * 3, abs=1e-6)
     assert got.values.dtype == np.float64
@@ -127,7 +127,7 @@ def test_uniform_model_costs_log_vocabulary(lm: Any) -> None:
 @settings(max_examples=12, deadline=None)
 def test_nll_is_the_oracles(lm: Any, seed: int, include_prompt: bool, bos: bool, batch_size: int) -> None:
     prompts, texts = rows(seed, 4, 0, 6), rows(seed + 1, 4, 0, 8)
-    got = score.token_nll(lm, prompts, texts, include_prompt=include_prompt, bos=bos, batch_size=batch_size)
+    got = score.token_nll(lm, scoring(prompts, texts, include_prompt=include_prompt, bos=bos, batch_size=batch_size))
     for i in range(4):
         ids = [96] * bos + prompts[i].tolist() + texts[i].tolist()
         first = max(1, bos + (0 if include_prompt else len(prompts[i])))
@@ -138,7 +138,7 @@ def test_nll_is_the_oracles(lm: Any, seed: int, include_prompt: bool, bos: bool,
 
 def test_nll_of_a_text_longer_than_the_context_scores_each_token_once(lm: Any) -> None:
     prompts, texts = rows(3, 2, 5, 5), rows(4, 2, 80, 90)
-    got = score.token_nll(lm, prompts, texts, batch_size=3)
+    got = score.token_nll(lm, scoring(prompts, texts, batch_size=3))
     assert got.lengths.tolist() == texts.lengths.tolist()
     ids = np.concatenate([prompts[0], texts[0]]).tolist()
     # Tokens 5…31 see all before them; token 32 opens the second window, which begins at 16.
@@ -148,29 +148,29 @@ def test_nll_of_a_text_longer_than_the_context_scores_each_token_once(lm: Any) -
 
 
 def test_nll_with_a_prompt_longer_than_the_context(lm: Any) -> None:
-    got = score.token_nll(lm, rows(5, 1, 50, 50), rows(6, 1, 4, 4), batch_size=1)
+    got = score.token_nll(lm, scoring(rows(5, 1, 50, 50), rows(6, 1, 4, 4), batch_size=1))
     assert got.lengths.tolist() == [4]
     assert np.isfinite(got.values).all()
 
 
 def test_nll_of_nothing_is_nothing(lm: Any) -> None:
     empty = ragged([EMPTY, EMPTY])
-    assert score.token_nll(lm, empty, empty, batch_size=2).lengths.tolist() == [0, 0]
-    assert score.token_nll(lm, empty, ragged([EMPTY, [3]]), batch_size=2).lengths.tolist() == [0, 0]
-    assert score.token_nll(lm, empty, ragged([EMPTY, [3]]), bos=True, batch_size=2).lengths.tolist() == [0, 1]
-    assert len(score.token_nll(lm, ragged([]), ragged([]), batch_size=2)) == 0
+    assert score.token_nll(lm, scoring(empty, empty, batch_size=2)).lengths.tolist() == [0, 0]
+    assert score.token_nll(lm, scoring(empty, ragged([EMPTY, [3]]), batch_size=2)).lengths.tolist() == [0, 0]
+    assert score.token_nll(lm, scoring(empty, ragged([EMPTY, [3]]), bos=True, batch_size=2)).lengths.tolist() == [0, 1]
+    assert len(score.token_nll(lm, scoring(ragged([]), ragged([]), batch_size=2))) == 0
 
 
 def test_rows_must_pair(lm: Any) -> None:
     with pytest.raises(ValueError, match="2 prompts, 1 continuations"):
-        score.token_nll(lm, ragged([[1], [2]]), ragged([[1]]), batch_size=1)
+        score.token_nll(lm, scoring(ragged([[1], [2]]), ragged([[1]]), batch_size=1))
 
 
 @pytest.mark.parametrize("pooling", ["last", "first", "mean"])
 @pytest.mark.parametrize("layer", [-1, 1, 0])
 def test_embedding_is_that_of_one_text_at_a_time(lm: Any, pooling: Any, layer: int) -> None:
     prompts, texts = rows(7, 6, 0, 5), rows(8, 6, 1, 20)
-    vectors, truncated = f.embed(lm, spec(pooling=pooling, layer=layer, max_length=16), prompts, texts, batch_size=4)
+    vectors, truncated = embed_one(lm, spec(pooling=pooling, layer=layer, max_length=16), prompts, texts, batch_size=4)
     assert vectors.dtype == np.float32
     assert truncated == int((prompts.lengths + texts.lengths > 16).sum())
     for i in range(6):
@@ -185,7 +185,9 @@ def test_embedding_is_that_of_one_text_at_a_time(lm: Any, pooling: Any, layer: i
 def test_a_model_that_looks_both_ways_gets_its_special_tokens_and_a_mask(masked: Any, pooling: Any) -> None:
     texts = rows(9, 5, 1, 20)
     none = ragged([EMPTY] * 5)
-    vectors, truncated = f.embed(masked, spec(kind="masked", pooling=pooling, max_length=12), none, texts, batch_size=5)
+    vectors, truncated = embed_one(
+        masked, spec(kind="masked", pooling=pooling, max_length=12), none, texts, batch_size=5
+    )
     assert truncated == int((texts.lengths + 2 > 12).sum())
     for i in range(5):
         ids = torch.tensor([[1, *texts[i][:10].tolist(), 2]])
@@ -199,50 +201,51 @@ def test_a_model_that_looks_both_ways_gets_its_special_tokens_and_a_mask(masked:
 def test_several_lengths_are_those_of_one_at_a_time(lm: Any, masked: Any, kind: Any) -> None:
     model = lm if kind == "causal" else masked
     prompts, texts = rows(10, 4, 1, 4), rows(11, 4, 3, 25)
-    got = f.embed_lengths(model, spec(kind=kind), prompts, texts, max_lengths=(4, 9, 30), batch_size=2)
+    several = spec(kind=kind, max_length=30, lengths=(4, 9, 30))
+    got = f.embed(model, embedding(prompts, texts, several, batch_size=2))
     assert list(got) == [4, 9, 30]
     for length, made in got.items():
-        want = f.embed(model, spec(kind=kind, max_length=length), prompts, texts, batch_size=3)
+        want = embed_one(model, spec(kind=kind, max_length=length), prompts, texts, batch_size=3)
         np.testing.assert_allclose(made.vectors, want.vectors, atol=1e-5)
         assert made.truncated == want.truncated
 
 
 def test_one_pass_for_both_gives_the_same(lm: Any) -> None:
     prompts, texts = rows(12, 7, 1, 4), rows(13, 7, 0, 45)
-    embedded, nll = score.embed_and_nll(lm, spec(max_length=20), prompts, texts, batch_size=3)
-    alone = f.embed(lm, spec(max_length=20), prompts, texts, batch_size=3)
+    embedded, nll = score.embed_and_score(lm, embedding(prompts, texts, spec(max_length=20), batch_size=3))
+    alone = embed_one(lm, spec(max_length=20), prompts, texts, batch_size=3)
     np.testing.assert_allclose(embedded.vectors, alone.vectors, atol=1e-5)
     assert embedded.truncated == alone.truncated
-    np.testing.assert_allclose(nll.values, score.token_nll(lm, prompts, texts, batch_size=3).values, atol=1e-5)
+    np.testing.assert_allclose(nll.values, score.token_nll(lm, scoring(prompts, texts, batch_size=3)).values, atol=1e-5)
     with pytest.raises(SpecError, match="causal"):
-        score.embed_and_nll(lm, spec(kind="masked"), prompts, texts, batch_size=3)
+        score.embed_and_score(lm, embedding(prompts, texts, spec(kind="masked"), batch_size=3))
 
 
 def test_batch_size_changes_float_noise_alone_and_a_repeat_nothing(lm: Any) -> None:
     prompts, texts = rows(14, 9, 1, 4), rows(15, 9, 1, 20)
-    first = f.embed(lm, spec(), prompts, texts, batch_size=9).vectors
-    assert np.array_equal(first, f.embed(lm, spec(), prompts, texts, batch_size=9).vectors)
+    first = embed_one(lm, spec(), prompts, texts, batch_size=9).vectors
+    assert np.array_equal(first, embed_one(lm, spec(), prompts, texts, batch_size=9).vectors)
     for size in (1, 4):
-        np.testing.assert_allclose(first, f.embed(lm, spec(), prompts, texts, batch_size=size).vectors, atol=1e-5)
+        np.testing.assert_allclose(first, embed_one(lm, spec(), prompts, texts, batch_size=size).vectors, atol=1e-5)
 
 
 def test_a_text_without_a_token_is_the_start_token(lm: Any) -> None:
-    vectors, truncated = f.embed(lm, spec(), ragged([EMPTY, [96]]), ragged([EMPTY, EMPTY]), batch_size=2)
+    vectors, truncated = embed_one(lm, spec(), ragged([EMPTY, [96]]), ragged([EMPTY, EMPTY]), batch_size=2)
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
     assert truncated == 0
-    assert f.embed(lm, spec(), ragged([]), ragged([]), batch_size=2).vectors.shape[0] == 0
+    assert embed_one(lm, spec(), ragged([]), ragged([]), batch_size=2).vectors.shape[0] == 0
 
 
 def test_progress_counts_every_text(lm: Any) -> None:
     done: list[int] = []
-    f.embed(lm, spec(), rows(1, 7, 1, 2), rows(2, 7, 1, 9), batch_size=3, advance=done.append)
+    embed_one(lm, spec(), rows(1, 7, 1, 2), rows(2, 7, 1, 9), batch_size=3, advance=done.append)
     assert done == [3, 3, 1]
 
 
 def test_scaled_logits_are_the_models_own(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some models scale or cap their logits after the output layer; then the whole model runs."""
     prompts, texts = rows(16, 3, 1, 3), rows(17, 3, 1, 9)
-    plain = score.token_nll(lm, prompts, texts, batch_size=2)
+    plain = score.token_nll(lm, scoring(prompts, texts, batch_size=2))
     forward = lm.model.forward
 
     def halved(*args: Any, **kwargs: Any) -> Any:
@@ -251,7 +254,7 @@ def test_scaled_logits_are_the_models_own(lm: Any, monkeypatch: pytest.MonkeyPat
         return out
 
     monkeypatch.setattr(lm.model, "forward", halved)
-    got = score.token_nll(lm, prompts, texts, batch_size=2)
+    got = score.token_nll(lm, scoring(prompts, texts, batch_size=2))
     assert not np.allclose(got.values, plain.values)
     ids = np.concatenate([prompts[0], texts[0]]).tolist()
     assert got[0] == pytest.approx(oracle_nll(lm, ids, len(prompts[0])), abs=1e-4)
@@ -263,7 +266,7 @@ def test_a_model_of_nan_is_an_error(lm: Any) -> None:
     model = copy.deepcopy(lm.model)
     model.transformer.ln_f.weight = torch.nn.Parameter(torch.full((16,), math.nan), requires_grad=False)
     with pytest.raises(DataError, match="3 of 3 are not finite"):
-        f.embed(_wrap(model), spec(), rows(1, 3, 1, 2), rows(2, 3, 1, 3), batch_size=3)
+        embed_one(_wrap(model), spec(), rows(1, 3, 1, 2), rows(2, 3, 1, 3), batch_size=3)
 
 
 @pytest.mark.parametrize(
@@ -283,11 +286,11 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
 def test_lengths_and_layers_beyond_the_model(lm: Any, masked: Any) -> None:
     one = ragged([[1, 2]])
     with pytest.raises(SpecError, match="at most the context, 32"):
-        f.embed(lm, spec(max_length=33), one, one, batch_size=1)
+        embed_one(lm, spec(max_length=33), one, one, batch_size=1)
     with pytest.raises(SpecError, match="layer: expected -3 … 2, got 7"):
-        f.embed(lm, spec(layer=7), one, one, batch_size=1)
+        embed_one(lm, spec(layer=7), one, one, batch_size=1)
     with pytest.raises(SpecError, match="special tokens"):
-        f.embed(masked, spec(kind="masked", max_length=2), one, one, batch_size=1)
+        embed_one(masked, spec(kind="masked", max_length=2), one, one, batch_size=1)
 
 
 def test_sentence_models_are_an_extra() -> None:
@@ -330,8 +333,8 @@ def test_very_many_vectors_lie_in_a_file(monkeypatch, lm):
     from openended.harness.models import forward
 
     texts, none = rows(2, 9, 1, 9), ragged([EMPTY] * 9)
-    want = f.embed(lm, spec(), none, texts, batch_size=4).vectors
+    want = embed_one(lm, spec(), none, texts, batch_size=4).vectors
     monkeypatch.setattr(forward, "_IN_MEMORY", 0)
-    made = f.embed(lm, spec(), none, texts, batch_size=4).vectors
+    made = embed_one(lm, spec(), none, texts, batch_size=4).vectors
     assert isinstance(made, np.memmap)
     assert np.array_equal(made, want)

@@ -18,14 +18,14 @@ from openended.harness.generation.contrastive import ContrastiveSearch
 from openended.harness.generation.generate import Prompt, generate
 from openended.harness.generation.kv_cache.choose import runner
 from openended.harness.generation.kv_cache.general import GeneralRunner
-from openended.harness.generation.teacher_forcing import next_token_stats
+from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models import families
 from openended.harness.models.score import token_nll
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import load_model
 from tests.harness.generation.models import wrap
 from tests.harness.models.tiny_families import how, table, tiny_config, tiny_family
-from tests.helpers import ragged, tiny_model
+from tests.helpers import generation, q_request, ragged, scoring, tiny_model
 
 REREAD = ["mamba", "mamba2", "rwkv", "openai-gpt", "recurrent_gemma", "jamba", "qwen3_next", "granitemoehybrid"]
 FIXED = ["gpt_neox", "opt", "mixtral", "bart", "llama4_text"]
@@ -64,7 +64,7 @@ def by_full_passes(lm: Any, prompt: tuple[int, ...], count: int) -> tuple[int, .
 
 def texts(lm: Any, decoder: Any, prompts: list[Prompt], batch_size: int = 4) -> list[Generation]:
     made: list[Generation] = []
-    generate(lm, decoder, prompts, seed=1, max_new_tokens=8, batch_size=batch_size, emit=made.extend)
+    generate(lm, generation(prompts, decoder, seed=1, max_new_tokens=8, batch_size=batch_size), made.extend)
     return sorted(made, key=lambda g: g.example_id)
 
 
@@ -95,8 +95,8 @@ def test_scores_and_q_are_those_of_the_models_own_pass(kind):
             log_p = lm.model(input_ids=ids, use_cache=False).logits[0].double().log_softmax(-1)
         at = torch.arange(len(prompt), ids.shape[1])
         want += (-log_p[at - 1, ids[0, at]]).tolist()
-    assert token_nll(lm, prompts, rest, batch_size=2).values == pytest.approx(want, abs=1e-4)
-    (stats,) = next_token_stats(lm, [Ancestral()], prompts, rest, batch_size=2)
+    assert token_nll(lm, scoring(prompts, rest, batch_size=2)).values == pytest.approx(want, abs=1e-4)
+    (stats,) = compute_q_statistics(lm, q_request(prompts, rest, [Ancestral()], batch_size=2))
     assert -torch.tensor(stats.gold_prob).log().numpy() == pytest.approx(want, abs=1e-4)
 
 

@@ -16,14 +16,15 @@ from openended.harness.core.runtime import Runtime
 from openended.harness.core.types import Generation, Ragged
 from openended.harness.decoders.base import Decoder
 from openended.harness.generation.generate import Prompt, generate
-from openended.harness.generation.teacher_forcing import next_token_stats
+from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.placement import gather, is_spread
-from openended.harness.models.score import embed_and_nll
+from openended.harness.models.score import embed_and_score
 from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.models.transformers import LanguageModel, load_model
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
+from tests.helpers import embedding, generation, q_request
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
 accelerate = pytest.importorskip("accelerate")
@@ -66,7 +67,7 @@ def texts(lm: LanguageModel) -> tuple[Ragged, Ragged]:
 def generated(lm: LanguageModel, decoder: Decoder) -> dict[str, tuple[int, ...]]:
     made: list[Generation] = []
     prompts = [Prompt(str(i), 0, tuple(int(t) for t in row)) for i, row in enumerate(texts(lm)[0])]
-    generate(lm, decoder, prompts, seed=3, max_new_tokens=8, batch_size=4, emit=made.extend)
+    generate(lm, generation(prompts, decoder, seed=3, max_new_tokens=8, batch_size=4), made.extend)
     return {g.example_id: g.token_ids for g in made}
 
 
@@ -86,11 +87,16 @@ def _target(name: str) -> str:
 def test_a_spread_model_scores_and_embeds_the_same(whole: LanguageModel, spread: LanguageModel) -> None:
     spec = EmbedderSpec(path="bundled:docs-s")
     prompts, rest = texts(whole)
-    (first, nll), (second, other) = (embed_and_nll(lm, spec, prompts, rest, batch_size=2) for lm in (whole, spread))
+    (first, nll), (second, other) = (
+        embed_and_score(lm, embedding(prompts, rest, spec, batch_size=2)) for lm in (whole, spread)
+    )
     np.testing.assert_allclose(first.vectors, second.vectors, atol=1e-5)
     np.testing.assert_allclose(nll.values, other.values, atol=1e-5)
     greedy: Any = build("decoder", {"_target_": _target("ancestral")}, "decoder")
-    stats = [next_token_stats(lm, [greedy], prompts, rest, batch_size=2)[0].gold_prob for lm in (whole, spread)]
+    stats = [
+        compute_q_statistics(lm, q_request(prompts, rest, [greedy], batch_size=2))[0].gold_prob
+        for lm in (whole, spread)
+    ]
     np.testing.assert_allclose(stats[0], stats[1], rtol=1e-4)
 
 

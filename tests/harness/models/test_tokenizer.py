@@ -15,9 +15,9 @@ from openended.harness.core.errors import DataError
 from openended.harness.core.types import Example, Generation, Ragged
 from openended.harness.decoders.sampling import Ancestral, Greedy
 from openended.harness.generation.generate import Prompt, generate
-from openended.harness.generation.teacher_forcing import next_token_stats
-from openended.harness.models.embedder import EmbedderSpec, embed
-from openended.harness.models.score import embed_and_nll, token_nll
+from openended.harness.generation.teacher_forcing import compute_q_statistics
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.score import embed_and_score, token_nll
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import (
     continuation_ids,
@@ -28,7 +28,7 @@ from openended.harness.models.tokenizer import (
     tokenizer_digest,
 )
 from openended.harness.run.artifact_files import human_row
-from tests.helpers import ragged, tiny_model
+from tests.helpers import embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
 
 BOS = 1
 WORDS = "the cat sat on a mat and the hat was on the cat while a rat looked at that mat in the hall".split()
@@ -164,24 +164,28 @@ def plain(backend: TransformersBackend) -> Any:
 
 def test_the_model_reads_the_begin_token_first_everywhere(backend):
     bare = plain(backend)
-    want = token_nll(bare, led(ROWS[0]), ROWS[1], batch_size=2)
-    assert token_nll(backend, *ROWS, batch_size=2).values == pytest.approx(want.values)
-    assert token_nll(backend, led(ROWS[0]), ROWS[1], batch_size=2).values == pytest.approx(want.values)  # once
-    whole = token_nll(backend, *ROWS, include_prompt=True, batch_size=2)
+    want = token_nll(bare, scoring(led(ROWS[0]), ROWS[1], batch_size=2))
+    assert token_nll(backend, scoring(*ROWS, batch_size=2)).values == pytest.approx(want.values)
+    assert token_nll(backend, scoring(led(ROWS[0]), ROWS[1], batch_size=2)).values == pytest.approx(want.values)  # once
+    whole = token_nll(backend, scoring(*ROWS, include_prompt=True, batch_size=2))
     assert whole.lengths.tolist() == [5, 3, 2]  # the first token has a prediction now
-    stats = next_token_stats(backend, [Ancestral()], *ROWS, batch_size=2)[0]
+    stats = compute_q_statistics(backend, q_request(*ROWS, [Ancestral()], batch_size=2))[0]
     assert -np.log(stats.gold_prob) == pytest.approx(want.values, abs=1e-5)
     assert [row.tolist() for row in stats.context] == [row.tolist() for row in ROWS[0]]
     embedder = EmbedderSpec(path="x")
-    vectors = embed(backend, embedder, *ROWS, batch_size=2).vectors
-    np.testing.assert_allclose(vectors, embed(bare, embedder, led(ROWS[0]), ROWS[1], batch_size=2).vectors, atol=1e-6)
-    np.testing.assert_allclose(vectors, embed_and_nll(backend, embedder, *ROWS, batch_size=2)[0].vectors, atol=1e-6)
+    vectors = embed_one(backend, embedder, *ROWS, batch_size=2).vectors
+    np.testing.assert_allclose(
+        vectors, embed_one(bare, embedder, led(ROWS[0]), ROWS[1], batch_size=2).vectors, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        vectors, embed_and_score(backend, embedding(*ROWS, embedder, batch_size=2))[0].vectors, atol=1e-6
+    )
 
 
 def test_texts_are_those_after_the_begin_token(backend):
     def made(lm: Any, prompt: tuple[int, ...]) -> Generation:
         out: list[Generation] = []
-        generate(lm, Greedy(), [Prompt("a", 0, prompt)], seed=0, max_new_tokens=6, batch_size=1, emit=out.extend)
+        generate(lm, generation([Prompt("a", 0, prompt)], Greedy(), seed=0, max_new_tokens=6, batch_size=1), out.extend)
         return out[0]
 
     assert made(backend, (5, 9)).token_ids == made(plain(backend), (BOS, 5, 9)).token_ids

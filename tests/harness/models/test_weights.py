@@ -17,13 +17,13 @@ from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
 from openended.harness.generation.generate import Prompt, generate
-from openended.harness.generation.teacher_forcing import next_token_stats
+from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.masked import load_masked
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import load_model
 from tests.harness.generation.models import gpt2, wrap
-from tests.helpers import ragged, tiny_model
+from tests.helpers import generation, q_request, ragged, tiny_model
 
 
 @pytest.fixture(scope="module")
@@ -102,15 +102,14 @@ DECODERS = [
 def test_logits_that_are_no_numbers_become_no_text(decoder, value):
     lm = broken(value)
     with pytest.raises(DataError, match=r"model gpt2: its logits are not finite in float32"):
-        generate(
-            lm, decoder, [Prompt("a", 0, (5, 6))], seed=0, max_new_tokens=4, batch_size=1, emit=lambda _: None,
-            companions={"amateur": gpt2(seed=1)},
-        )  # fmt: skip
+        generate(lm, generation([Prompt("a", 0, (5, 6))], decoder, seed=0, max_new_tokens=4, batch_size=1, companions={"amateur": gpt2(seed=1)}), lambda _: None)  # fmt: skip
 
 
 def test_nor_do_they_become_a_statistic():
     with pytest.raises(DataError, match="its logits are not finite"):
-        next_token_stats(broken(float("nan")), [Nucleus()], ragged([[5]]), ragged([[6, 7]]), batch_size=1)
+        compute_q_statistics(
+            broken(float("nan")), q_request(ragged([[5]]), ragged([[6, 7]]), [Nucleus()], batch_size=1)
+        )
 
 
 def test_an_overflow_of_float16_is_seen_at_load(original, tmp_path):

@@ -21,7 +21,7 @@ from openended.harness.run.session import Session
 from openended.harness.storage.rows import Row, write_rows
 from openended.harness.storage.store import Entry, Store
 from tests.harness.run.small import settings
-from tests.helpers import ragged
+from tests.helpers import q_request, ragged
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
 SPEC, EMBEDDER = ModelSpec(path="bundled:docs-s"), EmbedderSpec(path="bundled:docs-s")
@@ -125,7 +125,7 @@ def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, passes):
     got = stages.load_next_token(tmp_path, facts)
     prompts, tails = ragged([[1, 2]] * 3), ragged([[3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 7]])
     lm = passes.session.model(SPEC, passes.runtime)
-    (expected,) = lm.next_token(prompts, tails, [Nucleus(p=0.9)], min_new_tokens=1, batch_size=2)
+    (expected,) = lm.q_statistics(q_request(prompts, tails, [Nucleus(p=0.9)], min_new_tokens=1, batch_size=2))
     assert got.gold.tolist() == tails.values.tolist()
     np.testing.assert_allclose(got.gold_prob, expected.gold_prob, rtol=1e-6)  # rows of another batch: float noise
     assert (got.support == expected.support).all()

@@ -15,11 +15,11 @@ from openended.harness.decoders.base import Decoder, Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
 from openended.harness.generation.beam_search import Beam
 from openended.harness.models.backend import Backend
-from openended.harness.models.embedder import EmbedderSpec, embed
+from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec
 from openended.metrics.mauve import mauve
 from tests.harness.backends.openai.fake import ID, Fake, Fault, log_softmax, logits, server
-from tests.helpers import ragged
+from tests.helpers import embed_one, embedding, generation, ragged
 
 STARTS = ("The name of the", "Return a", "If the value is", "A list of", "This function", "Raised when")
 
@@ -36,7 +36,7 @@ def write(
 ) -> list[Generation]:
     made: list[Generation] = []
     backend.generate(
-        prompts, decoder, seed=seed, max_new_tokens=most, min_new_tokens=least, batch_size=64, emit=made.extend
+        generation(prompts, decoder, seed=seed, max_new_tokens=most, min_new_tokens=least, batch_size=64), made.extend
     )
     return sorted(made, key=lambda g: (g.example_id, g.sample))
 
@@ -70,7 +70,7 @@ def test_mauve_of_a_servers_texts_is_that_of_local_ones_within_the_noise_of_seed
     def vectors(made: list[Generation]) -> np.ndarray:
         by = {p.example_id: p.token_ids for p in prompts}
         rows = ragged([by[g.example_id] for g in made]), ragged([g.token_ids for g in made])
-        return embed(local, embedder, *rows, batch_size=64).vectors
+        return embed_one(local, embedder, *rows, batch_size=64).vectors
 
     human = vectors(write(local, prompts, Ancestral(), 5, seed=99))
 
@@ -167,6 +167,8 @@ def test_what_does_not_fit_and_what_it_cannot_do_is_refused(local):
     with pytest.raises(SpecError, match="cannot express beam"):
         write(server(), prompts_of(local, 1), Beam(), 1)
     with pytest.raises(SpecError, match="no hidden states"):
-        server().states(ragged([[1]]), ragged([[2]]), EmbedderSpec(path=f"bundled:{ID}"), batch_size=1)
+        server().embed(embedding(ragged([[1]]), ragged([[2]]), EmbedderSpec(path=f"bundled:{ID}"), batch_size=1))
     with pytest.raises(SpecError, match="no hidden states"):
-        server().states_and_score(ragged([[1]]), ragged([[2]]), EmbedderSpec(path=f"bundled:{ID}"), batch_size=1)
+        server().embed_and_score(
+            embedding(ragged([[1]]), ragged([[2]]), EmbedderSpec(path=f"bundled:{ID}"), batch_size=1)
+        )

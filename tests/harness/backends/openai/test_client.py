@@ -18,6 +18,7 @@ from openended.harness.core.types import Generation
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Greedy
 from tests.harness.backends.openai.fake import ID, KEY, Fake, Fault, served, within
+from tests.helpers import generation
 
 PROMPTS = [Prompt(f"t/{i:02d}", 0, (10 + i, 20, 30)) for i in range(12)]
 
@@ -33,7 +34,7 @@ def texts(*addresses: str, transport: Any = None, **options: Any) -> dict[str, t
     spec = ServerSpec(path=ID, endpoints=tuple(addresses), tokenizer=f"bundled:{ID}", **{"probe": False} | options)
     made: list[Generation] = []
     ServerBackend(spec, transport=transport).generate(
-        PROMPTS, Greedy(), seed=0, max_new_tokens=3, batch_size=1, emit=made.extend
+        generation(PROMPTS, Greedy(), seed=0, max_new_tokens=3, batch_size=1), made.extend
     )
     assert len({g.example_id for g in made}) == len(made) == len(PROMPTS)
     return {g.example_id: g.token_ids for g in made}

@@ -12,7 +12,7 @@ from openended.harness.decoders.base import QDecoder
 from openended.harness.decoders.sampling import Ancestral, Epsilon, Greedy, MinP, Nucleus, Temperature, TopK, Typical
 from openended.harness.models.spec import ModelSpec
 from tests.harness.backends.openai.fake import ID, Fake, Fault, server
-from tests.helpers import ragged
+from tests.helpers import q_request, ragged, scoring
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,10 @@ def rows(local) -> tuple[Ragged, Ragged]:
 
 @pytest.mark.parametrize("options", [{}, {"include_prompt": True}, {"bos": True}], ids=str)
 def test_losses_are_those_of_the_model_itself(local, rows, options):
-    ours, theirs = server(probe=True).score(*rows, batch_size=1, **options), local.score(*rows, batch_size=4, **options)
+    ours, theirs = (
+        server(probe=True).score(scoring(*rows, batch_size=1, **options)),
+        local.score(scoring(*rows, batch_size=4, **options)),
+    )
     assert ours.offsets.tolist() == theirs.offsets.tolist()
     np.testing.assert_allclose(ours.values, theirs.values, atol=1e-5)
 
@@ -45,7 +48,7 @@ def test_a_text_longer_than_the_context_is_read_in_windows(local, rows):
     """Windows of 12 where the server tells 13: the token that it writes behind a text takes a place."""
     fake = Fake(context=13)
     long = ragged([np.concatenate([rows[1][0]] * 4)])
-    made = server(fake).score(ragged([[]]), long, batch_size=1)
+    made = server(fake).score(scoring(ragged([[]]), long, batch_size=1))
     assert len(made.values) == len(long.values) - 1
     assert np.isfinite(made.values).all()
     assert max(len(b["prompt"]) for b in fake.bodies) == 12
@@ -61,8 +64,8 @@ CERTAIN: list[tuple[QDecoder, int]] = [
 @pytest.mark.parametrize(("decoder", "listed"), CERTAIN, ids=[f"{d.title} {n}" for d, n in CERTAIN])
 @pytest.mark.parametrize("least", [0, 3])
 def test_certified_statistics_are_those_of_the_model_itself(local, rows, decoder, listed, least):
-    (ours,) = server(logprobs=listed).next_token(*rows, [decoder], min_new_tokens=least, batch_size=1)
-    (theirs,) = local.next_token(*rows, [decoder], min_new_tokens=least, batch_size=4)
+    (ours,) = server(logprobs=listed).q_statistics(q_request(*rows, [decoder], min_new_tokens=least, batch_size=1))
+    (theirs,) = local.q_statistics(q_request(*rows, [decoder], min_new_tokens=least, batch_size=4))
     np.testing.assert_allclose(ours.gold_prob, theirs.gold_prob, atol=1e-5)
     np.testing.assert_allclose(ours.sum_sq, theirs.sum_sq, atol=1e-5)
     assert ours.support.tolist() == theirs.support.tolist()
@@ -71,8 +74,8 @@ def test_certified_statistics_are_those_of_the_model_itself(local, rows, decoder
 
 
 def test_ancestral_needs_no_list_but_has_no_squares(local, rows):
-    (ours,) = server().next_token(*rows, [Ancestral()], batch_size=1)
-    (theirs,) = local.next_token(*rows, [Ancestral()], batch_size=4)
+    (ours,) = server().q_statistics(q_request(*rows, [Ancestral()], batch_size=1))
+    (theirs,) = local.q_statistics(q_request(*rows, [Ancestral()], batch_size=4))
     np.testing.assert_allclose(ours.gold_prob, theirs.gold_prob, atol=1e-6)
     assert ours.argmax.tolist() == theirs.argmax.tolist()
     assert np.isnan(ours.sum_sq).all()
@@ -80,23 +83,23 @@ def test_ancestral_needs_no_list_but_has_no_squares(local, rows):
 
 def test_what_the_lists_do_not_decide_is_nothing_with_its_share(rows):
     with pytest.raises(UndefinedMetric, match=r"do not determine Q at \d+ of \d+ positions \(\d+\.\d%\)"):
-        server().next_token(*rows, [Nucleus(p=0.99)], batch_size=1)
+        server().q_statistics(q_request(*rows, [Nucleus(p=0.99)], batch_size=1))
     with pytest.raises(UndefinedMetric, match=r"\(100.0%\)"):  # the end of text is forbidden, and not listed
-        server(logprobs=1).next_token(*rows, [Ancestral()], min_new_tokens=99, batch_size=1)
+        server(logprobs=1).q_statistics(q_request(*rows, [Ancestral()], min_new_tokens=99, batch_size=1))
 
 
 def test_what_no_list_can_decide_is_refused(rows):
     for decoder in (Typical(), Temperature(temperature=0.5), Greedy(repetition_penalty=1.2)):
         with pytest.raises(SpecError, match=r"needs? the whole distribution"):
-            server().next_token(*rows, [decoder], batch_size=1)
+            server().q_statistics(q_request(*rows, [decoder], batch_size=1))
     with pytest.raises(SpecError, match="the dialect llama_cpp gives no log-probabilities of a given text"):
-        server(dialect="llama_cpp").score(*rows, batch_size=1)
+        server(dialect="llama_cpp").score(scoring(*rows, batch_size=1))
     with pytest.raises(SpecError, match="needs tokenizer=HUB_ID_OR_FOLDER"):
-        server(tokenizer=None).score(*rows, batch_size=1)
+        server(tokenizer=None).score(scoring(*rows, batch_size=1))
 
 
 def test_a_server_that_cannot_score_is_told_at_once(rows):
     with pytest.raises(DataError, match=r"is not believed: echo: it gives no log-probabilities of a given text"):
-        server(Fake(Fault(no_echo=True)), probe=True).score(*rows, batch_size=1)
+        server(Fake(Fault(no_echo=True)), probe=True).score(scoring(*rows, batch_size=1))
     with pytest.raises(DataError, match=r"text \d of 4: it gives no log-probabilities"):
-        server(Fake(Fault(no_echo=True))).score(*rows, batch_size=1)
+        server(Fake(Fault(no_echo=True))).score(scoring(*rows, batch_size=1))

@@ -106,10 +106,12 @@ def test_a_server_never_shares_a_key_with_a_model_in_this_process():
 
 
 def test_abilities_by_dialect():
-    assert SPEC.cannot("generate", Nucleus()) is SPEC.cannot("score") is SPEC.cannot("next_token", Ancestral()) is None
+    assert (
+        SPEC.cannot("generate", Nucleus()) is SPEC.cannot("score") is SPEC.cannot("q_statistics", Ancestral()) is None
+    )
     assert "cannot express beam" in str(SPEC.cannot("generate", Beam()))
-    assert "needs the whole distribution" in str(SPEC.cannot("next_token", Temperature()))
-    assert "cannot do states" in str(SPEC.cannot("states"))
+    assert "needs the whole distribution" in str(SPEC.cannot("q_statistics", Temperature()))
+    assert "cannot do embed" in str(SPEC.cannot("embed"))
     assert "at its chat endpoint" in str(with_(chat=True).cannot("score"))
     assert "dialect transformers gives no log-probabilities" in str(with_(dialect="transformers").cannot("score"))
     with pytest.raises(SpecError, match=r"model docs-s \(openai\): the dialect openai knows no min_new_tokens=3"):

@@ -17,7 +17,7 @@ from openended.harness.generation.contrastive import ContrastiveDecoding
 from openended.harness.models.embedder import EmbedderSpec, load_embedder
 from openended.harness.models.spec import ModelSpec, bundled_models
 from tests.harness.backends.ray.here import Here
-from tests.helpers import ragged, tiny_model
+from tests.helpers import embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
 SPEC = ModelSpec(path="bundled:docs-s")
@@ -60,8 +60,8 @@ def test_texts(here, there):
     options = {"seed": 3, "max_new_tokens": 6, "batch_size": 4}
     made: dict[str, list] = {"here": [], "there": []}
     steps: list[int] = []
-    here.generate(prompts, Nucleus(p=0.9), emit=made["here"].extend, **options)
-    there.generate(prompts, Nucleus(p=0.9), emit=made["there"].extend, advance=steps.append, **options)
+    here.generate(generation(prompts, Nucleus(p=0.9), **options), made["here"].extend)
+    there.generate(generation(prompts, Nucleus(p=0.9), **options), made["there"].extend, advance=steps.append)
     assert alike(made["there"]) == alike(made["here"])
     assert sum(steps) == sum(len(g.token_ids) for g in made["here"])
     assert there.workers.asked[-1] > 2
@@ -74,7 +74,7 @@ def test_texts_of_a_decoder_that_needs_another_model(here, there):
     ((name, spec),) = decoder.companions().items()
     for lm, other, into in zip((here, there), (spec.load(), spread(there.workers, spec)), made, strict=True):
         lm.generate(
-            prompts, decoder, seed=0, max_new_tokens=5, batch_size=1, emit=into.extend, companions={name: other}
+            generation(prompts, decoder, seed=0, max_new_tokens=5, batch_size=1, companions={name: other}), into.extend
         )
     assert alike(made[0]) == alike(made[1])
 
@@ -84,7 +84,7 @@ def test_windows_of_long_texts_fall_into_batches_without_regard_to_whose_they_ar
     texts = ragged([*TEXTS, *rows(11, 65, 300)])
     prompts = ragged([*PROMPTS, *rows(11, 0, 9)])
     here, there = spec.load(), spread(Here(3), spec)
-    both = [lm.score(prompts, texts, include_prompt=True, batch_size=7) for lm in (here, there)]
+    both = [lm.score(scoring(prompts, texts, include_prompt=True, batch_size=7)) for lm in (here, there)]
     assert np.array_equal(both[0].values, both[1].values)
     assert there.workers.asked[-1] > 3
 
@@ -92,10 +92,10 @@ def test_windows_of_long_texts_fall_into_batches_without_regard_to_whose_they_ar
 @pytest.mark.parametrize("batch_size", [4, 7, 64])
 def test_scores_and_vectors(here, there, batch_size):
     embedder = EmbedderSpec(path=SPEC.path, max_length=20)
-    options = {"include_prompt": True, "batch_size": batch_size}
+    request = embedding(PROMPTS, TEXTS, embedder, batch_size=batch_size)
     done: list[int] = []
-    (vectors, cut), nll = there.states_and_score(PROMPTS, TEXTS, embedder, advance=done.append, **options)
-    (want, want_cut), want_nll = here.states_and_score(PROMPTS, TEXTS, embedder, **options)
+    (vectors, cut), nll = there.embed_and_score(request, include_prompt=True, advance=done.append)
+    (want, want_cut), want_nll = here.embed_and_score(request, include_prompt=True)
     assert np.array_equal(vectors, want)
     assert np.array_equal(nll.values, want_nll.values)
     assert (cut, nll.offsets.tolist()) == (want_cut, want_nll.offsets.tolist())
@@ -105,7 +105,7 @@ def test_scores_and_vectors(here, there, batch_size):
 
 def test_vectors_at_several_lengths(here, there):
     embedder = EmbedderSpec(path=SPEC.path, max_length=9, lengths=(3, 9))
-    made, want = (lm.states(PROMPTS, TEXTS, embedder, batch_size=8) for lm in (there, here))
+    made, want = (lm.embed(embedding(PROMPTS, TEXTS, embedder, batch_size=8)) for lm in (there, here))
     assert all(np.array_equal(made[n].vectors, want[n].vectors) for n in (3, 9))
     assert made.keys() == want.keys()
 
@@ -114,21 +114,26 @@ def test_vectors_at_several_lengths(here, there):
 def test_statistics_of_q(here, there, batch_size):
     decoders = [Nucleus(p=0.8), Nucleus(p=0.5, repetition_penalty=1.2)]
     options = {"min_new_tokens": 2, "batch_size": batch_size}
-    for made, want in zip(*(lm.next_token(PROMPTS, TEXTS, decoders, **options) for lm in (there, here)), strict=True):
+    for made, want in zip(
+        *(lm.q_statistics(q_request(PROMPTS, TEXTS, decoders, **options)) for lm in (there, here)), strict=True
+    ):
         for name in ("offsets", "gold_prob", "sum_sq", "support", "argmax", "gold"):
             one, other = getattr(made, name), getattr(want, name)
             assert np.array_equal(one, other), name
             assert one.dtype == other.dtype, name
         assert made.vocab_size == want.vocab_size
     with pytest.raises(DataError, match="cut it with max_new_tokens"):
-        there.next_token(PROMPTS, ragged([[5] * 2000] * 40), decoders, batch_size=4)
+        there.q_statistics(q_request(PROMPTS, ragged([[5] * 2000] * 40), decoders, batch_size=4))
 
 
 def test_no_text_at_all(here, there):
     nothing = ragged([])
-    assert len(there.score(nothing, nothing, batch_size=4)) == 0
-    assert there.next_token(nothing, nothing, [Nucleus(p=0.8)], batch_size=4)[0].gold.tolist() == []
-    assert there.states(nothing, nothing, EmbedderSpec(path=SPEC.path), batch_size=4)[None].vectors.shape == (0, 0)
+    assert len(there.score(scoring(nothing, nothing, batch_size=4))) == 0
+    assert there.q_statistics(q_request(nothing, nothing, [Nucleus(p=0.8)], batch_size=4))[0].gold.tolist() == []
+    assert there.embed(embedding(nothing, nothing, EmbedderSpec(path=SPEC.path), batch_size=4))[None].vectors.shape == (
+        0,
+        0,
+    )
 
 
 def test_a_masked_model(tmp_path):
@@ -143,10 +148,8 @@ def test_a_masked_model(tmp_path):
     spec = EmbedderSpec(path=str(tmp_path), kind="masked", pooling="mean", max_length=20)
     texts = rows(30, 1, 40)
     none = ragged([[]] * 30)
-    from openended.harness.models.embedder import embed
-
-    want = embed(load_embedder(spec), spec, none, texts, batch_size=4)
-    made = embed(spread(Here(2), spec), spec, none, texts, batch_size=4)
+    want = embed_one(load_embedder(spec), spec, none, texts, batch_size=4)
+    made = embed_one(spread(Here(2), spec), spec, none, texts, batch_size=4)
     assert np.array_equal(made.vectors, want.vectors)
     assert made.truncated == want.truncated
 

@@ -27,7 +27,7 @@ from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from tests.harness.run.small import ONE_MODEL, settings
-from tests.helpers import ROOT, ragged
+from tests.helpers import ROOT, embedding, generation, q_request, ragged
 
 pytest.importorskip("ray", reason="Ray is not installed (extra `ray`)")
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
@@ -83,19 +83,19 @@ AFTER = ragged([range(7, 12 + i) for i in range(12)])
 def generated(lm, then=None) -> list:
     made: list = []
     options = {"seed": 1, "max_new_tokens": 8, "batch_size": 1}
-    lm.generate(PROMPTS, Nucleus(p=0.9), emit=made.extend, advance=then, **options)
+    lm.generate(generation(PROMPTS, Nucleus(p=0.9), **options), made.extend, advance=then)
     return sorted(made, key=lambda g: g.example_id)
 
 
 def featurized(lm, then=None) -> list[bytes]:
-    (vectors, _), nll = lm.states_and_score(
-        BEFORE, AFTER, EmbedderSpec(path="bundled:docs-s"), include_prompt=True, batch_size=2, advance=then
+    (vectors, _), nll = lm.embed_and_score(
+        embedding(BEFORE, AFTER, EmbedderSpec(path="bundled:docs-s"), batch_size=2), include_prompt=True, advance=then
     )
     return [vectors.tobytes(), nll.values.tobytes()]
 
 
 def teacher_forced(lm, then=None) -> list[bytes]:
-    (stats,) = lm.next_token(BEFORE, AFTER, [Nucleus(p=0.9)], batch_size=2, advance=then)
+    (stats,) = lm.q_statistics(q_request(BEFORE, AFTER, [Nucleus(p=0.9)], batch_size=2), advance=then)
     return [getattr(stats, name).tobytes() for name in ("gold_prob", "sum_sq", "support", "argmax")]
 
 
@@ -103,7 +103,7 @@ def test_any_number_of_workers_and_one_killed_in_the_middle(session, caplog):
     """All with the workers of the test before: to start one is what takes long."""
     cluster = cluster_of(session)
     here, there = settings_model().load(), spread(cluster, settings_model())
-    tasks = {"generate": generated, "forward": featurized, "next_token": teacher_forced}
+    tasks = {"generate": generated, "forward": featurized, "q_statistics": teacher_forced}
     want = {name: task(here) for name, task in tasks.items()}
     cluster.pool.wait(3)
     resting = [cluster.pool.idle.popleft(), cluster.pool.idle.popleft()]
@@ -151,7 +151,9 @@ def test_what_a_worker_refuses_is_told_as_if_it_were_here(session):
     cluster = cluster_of(session)
     lm = spread(cluster, settings_model())
     with pytest.raises(SpecError, match="max_new_tokens"):
-        lm.generate([Prompt("a", 0, (5,))], Nucleus(p=0.9), seed=0, max_new_tokens=5000, batch_size=1, emit=print)
+        lm.generate(
+            generation([Prompt("a", 0, (5,))], Nucleus(p=0.9), seed=0, max_new_tokens=5000, batch_size=1), print
+        )
     with pytest.raises(AttributeError, match="no_such_task"):
         list(cluster.map("no_such_task", [()]))
     assert len(list(cluster.map("outline", [(lm.source,)] * 2))) == 2, "it goes on after both"
@@ -170,7 +172,7 @@ def test_a_chunk_that_ends_its_worker_again_and_again_is_to_blame(session, monke
 
     prompts = [Prompt(f"t/{i}", 0, (5,)) for i in range(12)]
     with pytest.raises(DataError, match=r"chunk \d+ of 12 ended its worker 1 times while it did generate"):
-        lm.generate(prompts, Nucleus(p=0.9), seed=0, max_new_tokens=30, batch_size=1, emit=kill_all)
+        lm.generate(generation(prompts, Nucleus(p=0.9), seed=0, max_new_tokens=30, batch_size=1), kill_all)
 
 
 def settings_model():
