@@ -100,7 +100,7 @@ def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False
 
 
 def refuse_missing(remote: Remote, place: Path, *, offline: bool = False, planning: bool = False) -> None:
-    """Raise `MissingFileError` if a missing file may or can not be fetched: which one, from where, and where to put it."""
+    """Raise `MissingFileError` if a missing file cannot be fetched: which one, from where, and where to put it."""
     off = is_offline(offline=offline)
     how = remote.by_hand or f"get it from {remote.url}"
     if remote.by_hand or off or planning:

@@ -17,6 +17,9 @@ from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, Ro
 from openended.harness.run.resolve import DataPart
 from openended.harness.storage.store import Entry
 
+_HUMAN_WORK = Workload(role="human")
+
+
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """The examples of a run and the human side; entries are None while they are only planned."""
@@ -50,11 +53,9 @@ class Dataset:
 
     def _rows(self, role: Role, file: str, chat: Entry | None) -> TextRows:
         count, length = self.data.num_planned, self.data.max_new_tokens or 0
-        return TextRows(
-            role, self.human, file, self.tokenizer, chat, num_texts=count, num_tokens=count * length
-        )
+        return TextRows(role, self.human, file, self.tokenizer, chat, num_texts=count, num_tokens=count * length)
 
-    def no_ceiling(self, wanted: int) -> str:
+    def explain_no_ceiling(self, wanted: int) -> str:
         """Say why there is no human ceiling beside a system of `wanted` texts; empty where there is one.
 
         A metric of two sides moves with their sizes, so that the ceiling is of as many texts as the system has.

@@ -86,7 +86,9 @@ class Passes:
 
         return [save] if vectors is None else [save, _saver(vectors, lm)]
 
-    def embed(self, specs: Sequence[EmbedderSpec], source: TextRows, scope: Scope, places: Sequence[int]) -> list[Build]:
+    def embed(
+        self, specs: Sequence[EmbedderSpec], source: TextRows, scope: Scope, places: Sequence[int]
+    ) -> list[Build]:
         """Embed at the maximum lengths of `specs`, which differ in nothing else; in one pass where the model can."""
         spec = specs[0]
         model = self.session.embedder(spec, self.runtime)
