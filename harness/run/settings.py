@@ -108,7 +108,8 @@ class Settings(Spec):
         for name in ("generations_field", "system", "judgment_columns"):
             if value := getattr(self, name):
                 out[name] = canonical(value)
-        if given := {name: str(Path(path)) for name, path in self.features.items() if path is not None}:
+        given: dict[str, Json] = {name: str(Path(path)) for name, path in self.features.items() if path is not None}
+        if given:
             out["features"] = given
         return out
 
