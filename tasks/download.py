@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.errors import DataError, MissingFileError, SpecError
 from openended.harness.core.io import read_json, write_json
 from openended.harness.models.hub import OURS, switched_off
 
@@ -100,12 +100,13 @@ def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False
 
 
 def refuse_missing(remote: Remote, place: Path, *, offline: bool = False, planning: bool = False) -> None:
-    """Raise `DataError` if a missing file may or can not be fetched: which one, from where, and where to put it."""
+    """Raise `MissingFileError` if a missing file cannot be fetched: which one, from where, and where to put it."""
     off = is_offline(offline=offline)
     how = remote.by_hand or f"get it from {remote.url}"
     if remote.by_hand or off or planning:
         why = " (offline)" if off and not remote.by_hand else ""
-        raise DataError(f"missing file{why}: {place.name}; {how} and put it at {place}")
+        message = f"missing file{why}: {place.name}; {how} and put it at {place}"
+        raise MissingFileError(message, "" if remote.by_hand else remote.url)
 
 
 def verify(remote: Remote, *, cache_dir: str | None = None, quick: bool = False) -> str:
@@ -124,7 +125,8 @@ def verify(remote: Remote, *, cache_dir: str | None = None, quick: bool = False)
     try:
         stat = place.stat()
     except FileNotFoundError as err:
-        raise DataError(f"missing file: {place.name}; get it from {remote.url} and put it at {place}") from err
+        message = f"missing file: {place.name}; get it from {remote.url} and put it at {place}"
+        raise MissingFileError(message, remote.url) from err
     stamp = [stat.st_size, stat.st_mtime_ns]
     ledger = cache_root(cache_dir) / LEDGER
     held = read_ledger(ledger).get(remote.path, {})

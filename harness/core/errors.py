@@ -21,6 +21,23 @@ class DataError(HarnessError):
     """A file or an example is wrong; names the file and line or the example id."""
 
 
+class MissingModelError(DataError):
+    """A model of the hub is not on this machine; says how to get it."""
+
+
+class MissingFileError(DataError):
+    """A file that a task downloads is not there yet; says how to get it.
+
+    Args:
+        message: The line for the user.
+        url: Where a program can fetch it; empty where only a person can.
+    """
+
+    def __init__(self, message: str, url: str = "") -> None:
+        super().__init__(message)
+        self.url = url
+
+
 class StoreError(HarnessError):
     """An artefact cannot be written or read."""
 

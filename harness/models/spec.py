@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from openended.harness.core.errors import DataError, first_line
+from openended.harness.core.errors import DataError, MissingModelError, first_line
 from openended.harness.core.io import read_json
 from openended.harness.core.registry import register
 from openended.harness.core.types import Json
@@ -139,7 +139,7 @@ class ModelSpec(BackendSpec):
         folder = self.folder
         path = folder / "config.json" if folder is not None else self.hub_file("config.json")
         if path is None:
-            raise DataError(f"model {self.path}: config.json is not in the local cache; {_how_to_get(self)}")
+            raise MissingModelError(f"model {self.path}: config.json is not in the local cache; {_how_to_get(self)}")
         if not path.is_file():
             raise DataError(f"model {self.path}: no config.json in {path.parent}")
         made = _json_object(path)
@@ -166,7 +166,7 @@ class ModelSpec(BackendSpec):
         folder = self.folder
         if folder is None:
             if offline() and (self.hub_file("config.json") is None or not self._hub_weights()):
-                raise DataError(f"model {self.path}: {_NO_HUB}; {_how_to_get(self)}")
+                raise MissingModelError(f"model {self.path}: {_NO_HUB}; {_how_to_get(self)}")
             return
         if not folder.is_dir():
             raise DataError(f"model {self.path}: no such folder")
@@ -185,7 +185,7 @@ class ModelSpec(BackendSpec):
         if cached is not None and _COMMIT.fullmatch(cached.parent.name):
             return cached.parent.name
         if offline():
-            raise DataError(f"model {self.path}: {_NO_HUB}; {_how_to_get(self)}")
+            raise MissingModelError(f"model {self.path}: {_NO_HUB}; {_how_to_get(self)}")
         from huggingface_hub import HfApi
 
         try:
@@ -200,7 +200,7 @@ class ModelSpec(BackendSpec):
             DataError: If it cannot be fetched; where it is `optional`, not because the hub has none of this name.
         """
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
-        from huggingface_hub.errors import EntryNotFoundError
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         found = try_to_load_from_cache(self.path, name, revision=self.revision)
         if isinstance(found, str):
@@ -212,7 +212,8 @@ class ModelSpec(BackendSpec):
         except Exception as err:
             if optional and isinstance(err, EntryNotFoundError):
                 return None
-            raise DataError(f"model {self.path}: cannot fetch {name} ({first_line(err)}); {_how_to_get(self)}") from err
+            kind = MissingModelError if isinstance(err, LocalEntryNotFoundError) else DataError
+            raise kind(f"model {self.path}: cannot fetch {name} ({first_line(err)}); {_how_to_get(self)}") from err
 
     def _hub_weights(self) -> bool:
         from huggingface_hub import try_to_load_from_cache

@@ -1,6 +1,6 @@
 """What each stage makes: functions that write the files of one artefact into a folder and return its facts.
 
-Nothing here knows keys or the store; `openended.harness.run.pipeline` decides what has to be made.
+Nothing here knows keys or the store; the stages decide what has to be made.
 """
 
 from __future__ import annotations

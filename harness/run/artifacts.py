@@ -1,6 +1,6 @@
-"""Steps of a run: each makes or finds one artefact.
+"""Find or build the artifacts of a run.
 
-The same code plans and runs. While planning, a missing artefact is noted and what depends on its bytes waits for it.
+The same code plans and runs. While planning, a missing artifact is noted and what depends on its bytes waits for it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.errors import DataError, MissingFileError, MissingModelError, SpecError
 from openended.harness.core.types import Json
+from openended.harness.models.backend import BackendSpec
 from openended.harness.run.session import Session
 from openended.harness.storage.provenance import difference, maker
 from openended.harness.storage.record import STAGES
@@ -24,12 +25,29 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 State = Literal["hit", "make", "waits"]
+Role = Literal["human", "more human", "ceiling", "model"]
+"""Whose texts an artifact is made of; `ceiling`: human texts in the place of the system under test."""
 Build = Callable[[Path], Mapping[str, Any]]
-"""Writes the files of an artefact into a folder and returns its facts."""
+"""Writes the files of an artifact into a folder and returns its facts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """How much work an artifact is, and for which model: what a plan adds up."""
+
+    role: Role
+    num_texts: int = 0
+    """0 where it is not known, or no model reads or writes the texts."""
+    num_tokens: int = 0
+    """Tokens of the continuations, at most; 0 where it is not known."""
+    model: BackendSpec | None = None
+    """Writes or reads the texts."""
+    metric: str | None = None
+    """What is measured."""
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedArtifact:
     """One line of the plan."""
 
     stage: str
@@ -37,11 +55,12 @@ class Planned:
     state: State
     key: str | None
     """None while the key waits for bytes that are still to be made."""
+    work: Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """One artefact that a step is to make or find."""
+class ArtifactRequest:
+    """One artifact to find in the store or to build."""
 
     stage: str
     what: str
@@ -50,6 +69,7 @@ class Wanted:
     """All options that can change the bytes, defaults included."""
     inputs: Mapping[str, str | None]
     """Name → content digest; None while it is not known."""
+    work: Workload
 
     def recipe(self) -> Recipe | None:
         """Return what identifies it, or None while an input is not known."""
@@ -57,17 +77,29 @@ class Wanted:
         return Recipe(self.stage, STAGES[self.stage], self.spec, known) if len(known) == len(self.inputs) else None
 
 
+@dataclass(frozen=True, slots=True)
+class MissingInput:
+    """A file or model that a plan did not find."""
+
+    reason: str
+    """What is missing and how to get it."""
+    is_model: bool = False
+    """True for a model of the hub that is not on this machine."""
+    url: str = ""
+    """Where a missing file of a task comes from."""
+
+
 @dataclass
-class Steps:
-    """Makes or finds artefacts, keeping account of what was done and how long it took."""
+class ArtifactBuilder:
+    """Finds artifacts in the store or builds them; records what was done and how long it took."""
 
     session: Session
     plan_only: bool
-    plan: list[Planned] = field(default_factory=list)
-    """Every artefact of the run once, in the order in which it was asked for."""
+    plan: list[PlannedArtifact] = field(default_factory=list)
+    """Every artifact of the run once, in the order in which it was asked for."""
     inputs: dict[str, str] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
+    missing: list[MissingInput] = field(default_factory=list)
     """What a plan found to be missing: files and models, with how to get them."""
     provenance: dict[str, Mapping[str, Json]] = field(default_factory=dict)
     """Name of an input that was found → what made it differently; of one that a server made, what it told of itself."""
@@ -76,81 +108,75 @@ class Steps:
 
     @property
     def made(self) -> int:
-        """Number of artefacts made, not found."""
-        return sum(step.state == "make" for step in self.plan)
+        """Number of artifacts built, not found."""
+        return sum(line.state == "make" for line in self.plan)
 
-    def ask(self, make: Callable[[], T]) -> T | None:
-        """Return what `make` returns; a plan notes what is missing and goes on with None.
+    def try_or_note(self, load: Callable[[], T]) -> T | None:
+        """Return what `load` returns; a plan notes what is missing and goes on with None.
 
         Raises:
             DataError: If something is missing and this is no plan.
         """
         try:
-            return make()
+            return load()
         except DataError as err:
             if not self.plan_only:
                 raise
-            if str(err) not in self.missing:
-                self.missing.append(str(err))
+            if str(err) not in {missing.reason for missing in self.missing}:
+                url = err.url if isinstance(err, MissingFileError) else ""
+                self.missing.append(MissingInput(str(err), isinstance(err, MissingModelError), url))
             return None
 
-    def wait(self, stage: str, what: str) -> None:
-        """Note a step that waits for what is still to be made or fetched."""
-        line = Planned(stage, what, "waits", None)
-        if line not in self.plan:
-            self.plan.append(line)
+    def defer(self, stage: str, what: str, work: Workload) -> None:
+        """Note an artifact that waits for what is still to be built or fetched."""
+        if (stage, what, "waits") not in {(line.stage, line.what, line.state) for line in self.plan}:
+            self.plan.append(PlannedArtifact(stage, what, "waits", None, work))
 
-    def step(
-        self,
-        stage: str,
-        what: str,
-        spec: Mapping[str, Any],
-        inputs: Mapping[str, str | None],
-        build: Build,
-        *,
-        resumable: bool = False,
-    ) -> Entry | None:
-        """Return the artefact of a stage; None if it is missing and this is a plan."""
-        return self._step(Wanted(stage, what, spec, inputs), build, resumable=resumable)
-
-    def together(
-        self, wanted: Sequence[Wanted], compute: Callable[[Sequence[int]], Sequence[Build]]
-    ) -> list[Entry | None]:
-        """Return several artefacts that one pass can make.
+    def build(self, request: ArtifactRequest, write: Build, *, resumable: bool = False) -> Entry | None:
+        """Return the artifact; None if it is missing and this is a plan.
 
         Args:
-            wanted: The artefacts.
-            compute: Makes those of the given places in `wanted` at once; returns for each what writes it.
+            request: The artifact.
+            write: Writes its files where the store does not hold it.
+            resumable: Whether an interrupted `write` goes on with the files that it left.
         """
-        recipes = [one.recipe() for one in wanted]
-        missing = [i for i, r in enumerate(recipes) if r is not None and self.session.store.find(r) is None]
-        waiting: dict[int, Build] = {}
-
-        def build(place: int, folder: Path) -> Mapping[str, Any]:
-            if place not in waiting:  # the first of them, or one that another process was about to make
-                rest = [i for i in missing if i >= place]
-                waiting.update(zip(rest, compute(rest), strict=True))
-            return waiting.pop(place)(folder)
-
-        return [self._step(one, partial(build, i)) for i, one in enumerate(wanted)]
-
-    def _step(self, wanted: Wanted, build: Build, *, resumable: bool = False) -> Entry | None:
-        stage, what, recipe = wanted.stage, wanted.what, wanted.recipe()
+        recipe = request.recipe()
         if recipe is None:
-            self.wait(stage, what)
+            self.defer(request.stage, request.what, request.work)
             return None
         if recipe.key in self._entries:
             return self._entries[recipe.key]
         store = self.session.store
         started = time.monotonic()
-        entry = store.find(recipe) if self.plan_only else store.make(recipe, build, resumable=resumable)
+        entry = store.find(recipe) if self.plan_only else store.make(recipe, write, resumable=resumable)
         seconds = time.monotonic() - started
         self._entries[recipe.key] = entry
-        made = entry is None or entry.made
-        self.plan.append(Planned(stage, what, "make" if made else "hit", recipe.key))
+        state: State = "make" if entry is None or entry.made else "hit"
+        self.plan.append(PlannedArtifact(request.stage, request.what, state, recipe.key, request.work))
         if entry is not None and not self.plan_only:
-            self._account(entry, what, seconds)
+            self._account(entry, request.what, seconds)
         return entry
+
+    def build_together(
+        self, requests: Sequence[ArtifactRequest], compute: Callable[[Sequence[int]], Sequence[Build]]
+    ) -> list[Entry | None]:
+        """Return several artifacts that one pass of a model can make.
+
+        Args:
+            requests: The artifacts.
+            compute: Computes the requests of the given indices at once; returns for each what writes its files.
+        """
+        recipes = [request.recipe() for request in requests]
+        missing = [i for i, r in enumerate(recipes) if r is not None and self.session.store.find(r) is None]
+        waiting: dict[int, Build] = {}
+
+        def write(index: int, folder: Path) -> Mapping[str, Any]:
+            if index not in waiting:  # the first of them, or one that another process was about to make
+                rest = [i for i in missing if i >= index]
+                waiting.update(zip(rest, compute(rest), strict=True))
+            return waiting.pop(index)(folder)
+
+        return [self.build(request, partial(write, i)) for i, request in enumerate(requests)]
 
     def _account(self, entry: Entry, what: str, seconds: float) -> None:
         stage = entry.stage
@@ -168,10 +194,10 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """One system's rows: a file of an artefact (which may be still to be made) and the tokenizer of its ids."""
+class TextRows:
+    """One system's rows: a file of an artifact (which may be still to be made) and the tokenizer of its ids."""
 
-    system: str
+    role: Role
     entry: Entry | None
     file: str
     tokenizer: str | None
@@ -179,12 +205,20 @@ class Source:
     chat: Entry | None = None
     """What the model under test reads in place of the prompts, where it has a chat template."""
     label: str = ""
-    """Name in the plan and the record where the system's does not tell it from the run's other sources."""
+    """Name in the plan and the record where the role does not tell it from the run's other rows."""
+    num_texts: int = 0
+    """As planned; 0 where it is not known before they are read."""
+    num_tokens: int = 0
+    """Of the continuations, at most; 0 where it is not known."""
 
     @property
     def title(self) -> str:
         """Name in the plan and the record."""
-        return self.label or self.system
+        return self.label or self.role
+
+    def workload(self, model: BackendSpec | None = None) -> Workload:
+        """Return the work of a model that reads or writes these texts."""
+        return Workload(role=self.role, num_texts=self.num_texts, num_tokens=self.num_tokens, model=model)
 
     @property
     def digest(self) -> str | None:
@@ -201,5 +235,5 @@ class Source:
     def path(self) -> Path:
         """Where the rows are."""
         if self.entry is None:
-            raise SpecError(f"the rows of {self.system} were not made yet")
+            raise SpecError(f"the rows of {self.role} were not made yet")
         return self.entry.path / self.file

@@ -1,109 +1,131 @@
-"""The second stage of a run: the texts of the system under test, generated or taken from a file."""
+"""The second stage of a run: the texts of the system under test, generated or imported from a file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from openended.harness.core.errors import SpecError
 from openended.harness.core.progress import progress
+from openended.harness.core.runtime import Runtime
 from openended.harness.core.signature import canonical, digest
 from openended.harness.decoders.base import Decoder, GenerationRequest
 from openended.harness.run import artifact_files as stages
-from openended.harness.run.artifacts import Source, Steps
-from openended.harness.run.dataset import Drawn, tokenizer_of
-from openended.harness.run.settings import Settings
+from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
+from openended.harness.run.dataset import Dataset, load_tokenizer_of
+from openended.harness.run.resolve import GenerationPart, model_digest
 from openended.harness.storage.rows import write_rows
+from openended.harness.storage.store import Entry
 
 
-def generate(settings: Settings, steps: Steps, drawn: Drawn, decoder: Decoder | None) -> Source:
+def check_model(part: GenerationPart, builder: ArtifactBuilder) -> None:
+    """Check that the model under test is there and can generate with the decoder; nothing to check for a file."""
+    if part.model is not None:
+        builder.try_or_note(part.model.check_ready)
+        builder.try_or_note(partial(part.model.demand, "generate", part.decoder))
+
+
+def generate(
+    part: GenerationPart, runtime: Runtime, builder: ArtifactBuilder, dataset: Dataset, decoder: Decoder | None
+) -> TextRows:
     """Generate with the model under test.
 
     Args:
-        settings: The run.
-        steps: Makes the artefact.
-        drawn: The prompts.
+        part: Model, seed, number and length of the texts.
+        runtime: Device and batch size.
+        builder: Builds the artifact.
+        dataset: The prompts.
         decoder: Resolved; one that still needs a number of the human side waits for it in a plan.
     """
-    s = settings
-    model, length, chat = s.model, s.max_new_tokens, drawn.chat
+    model, length, chat = part.model, part.max_new_tokens, dataset.chat
     if model is None or decoder is None or length is None:
         raise SpecError("model, decoder and max_new_tokens: expected values when the harness generates")
-    read = chat if s.chat_model else drawn.human
+    read = chat if part.chat_model else dataset.human
     longest = int(read.meta["longest_prompt"]) if read is not None else 0
-    decoder.plan_check(steps.ask(model.context_length), length, longest)
-    model.check_lengths(decoder, max_new_tokens=length, min_new_tokens=s.least)
+    decoder.plan_check(builder.try_or_note(model.context_length), length, longest)
+    model.check_lengths(decoder, max_new_tokens=length, min_new_tokens=part.min_new_tokens)
     if model.runs_in_process:
-        steps.ask(partial(decoder.check_model, model))
+        builder.try_or_note(partial(decoder.check_model, model))
     spec = {
         "dtype": model.dtype,
         "decoder": canonical(decoder),
-        "seed": s.seed if decoder.stochastic else None,
-        "samples": s.samples,
+        "seed": part.seed if decoder.stochastic else None,
+        "samples": part.samples,
         "max_new_tokens": length,
-        "min_new_tokens": s.least,
+        "min_new_tokens": part.min_new_tokens,
     }
-    ready = drawn.human is not None and not decoder.needs_human_ppl
-    prompts = drawn.human.files[stages.PROMPTS] if drawn.human is not None and ready else None
-    identity = steps.ask(model.identity)
-    inputs = {"prompts": prompts, "model": digest(identity) if identity else None}
-    inputs |= steps.ask(decoder.inputs) or {}
-    if s.chat_model is not None:
+    ready = dataset.human is not None and not decoder.needs_human_ppl
+    prompts = dataset.human.files[stages.PROMPTS] if dataset.human is not None and ready else None
+    inputs = {"prompts": prompts, "model": builder.try_or_note(partial(model_digest, model))}
+    inputs |= builder.try_or_note(decoder.inputs) or {}
+    if part.chat_model is not None:
         inputs["chat"] = chat.content if chat is not None else None
 
-    def build(folder: Path) -> Mapping[str, Any]:
-        lm = steps.session.model(model, s.runtime)
+    def write(folder: Path) -> Mapping[str, Any]:
+        lm = builder.session.model(model, runtime)
         request = GenerationRequest(
-            prompts=(), decoder=decoder, seed=s.seed, max_new_tokens=length, min_new_tokens=s.least,
-            batch_size=s.runtime.batch_size, companions=steps.session.companions(decoder, s.runtime),
+            prompts=(), decoder=decoder, seed=part.seed, max_new_tokens=length, min_new_tokens=part.min_new_tokens,
+            batch_size=runtime.batch_size, companions=builder.session.companions(decoder, runtime),
         )  # fmt: skip
-        total = (int(drawn.human.meta["n"]) if drawn.human is not None else 0) * s.samples * length
-        with progress(f"{decoder.title}", total, unit="tokens", enabled=s.runtime.progress) as advance:
+        total = (int(dataset.human.meta["n"]) if dataset.human is not None else 0) * part.samples * length
+        with progress(f"{decoder.title}", total, unit="tokens", enabled=runtime.progress) as advance:
             return stages.make_generations(
-                folder, lm, request, drawn.prompts, chat=chat.path / stages.CHAT if chat else None, samples=s.samples,
-                flush_seconds=s.runtime.flush_seconds, advance=advance,
-                recode=tokenizer_of(steps, drawn.tokenizer_spec),
+                folder, lm, request, dataset.prompts, chat=chat.path / stages.CHAT if chat else None,
+                samples=part.samples, flush_seconds=runtime.flush_seconds, advance=advance,
+                recode=load_tokenizer_of(builder, dataset.data.tokenizer_spec),
             )  # fmt: skip
 
-    entry = steps.step("generate", f"{model.title} {decoder.title}", spec, inputs, build, resumable=True)
-    return Source("model", entry, stages.DATA, drawn.tokenizer, chat)
+    rows = _model_rows(part, dataset, chat)
+    request = ArtifactRequest("generate", f"{model.title} {decoder.title}", spec, inputs, rows.workload(model))
+    return replace(rows, entry=builder.build(request, write, resumable=True))
 
 
-def take_in(settings: Settings, steps: Steps, drawn: Drawn) -> Source:
-    """Take the generations of a file, or of a system that the task itself holds, as the system under test."""
+def import_generations(part: GenerationPart, builder: ArtifactBuilder, dataset: Dataset) -> TextRows:
+    """Import the generations of a file, or of a system that the task itself holds, as the system under test."""
     from openended.harness.imported.pairing import import_rows, import_texts
     from openended.harness.imported.sources import file_fingerprint
     from openended.harness.imported.unpaired import import_loose
     from openended.tasks.published_generations import find_generations
 
-    name, length = str(settings.generations), settings.max_new_tokens
-    own = settings.task.own_system(name)
-    found = None if own else steps.ask(lambda: find_generations(name, fetch=not steps.plan_only))
+    name, length, field = str(part.file), part.max_new_tokens, part.file_field
+    task, count = dataset.data.task, dataset.data.num_examples
+    own = task.own_system(name)
+    found = None if own else builder.try_or_note(lambda: find_generations(name, fetch=not builder.plan_only))
     path = found or Path(name)
     if own is not None:
-        file = digest([drawn.fingerprint, name]) if drawn.fingerprint else None
+        file = digest([dataset.fingerprint, name]) if dataset.fingerprint else None
     else:
-        file = steps.ask(lambda: file_fingerprint(path)) if found else None
-    human = drawn.human.content if drawn.human is not None else None
-    field, task = settings.generations_field, settings.task
-    count = None if settings.num_examples == "all" else settings.num_examples
+        file = builder.try_or_note(lambda: file_fingerprint(path)) if found else None
+    human = dataset.human.content if dataset.human is not None else None
+    most = None if count == "all" else count
     loose = not task.paired and own is None
 
-    def build(folder: Path) -> Mapping[str, Any]:
-        tokenizer = tokenizer_of(steps, drawn.tokenizer_spec)
+    def write(folder: Path) -> Mapping[str, Any]:
+        tokenizer = load_tokenizer_of(builder, dataset.data.tokenizer_spec)
         if own is not None:
-            taken = import_texts(own(), name, drawn.prompts, tokenizer, length)
+            taken = import_texts(own(), name, dataset.prompts, tokenizer, length)
         elif loose:
             numbered = f"{task.name}/{{:06d}}".format
-            taken = import_loose(path, numbered, tokenizer, length, count=count, field=field)
+            taken = import_loose(path, numbered, tokenizer, length, count=most, field=field)
         else:
-            taken = import_rows(path, drawn.prompts, tokenizer, length, field)
+            taken = import_rows(path, dataset.prompts, tokenizer, length, field)
         return {"n": write_rows(folder / stages.DATA, taken), "notes": taken.notes}
 
-    inputs = {"file": file, "tokenizer": drawn.tokenizer} | ({} if loose else {"human": human})
+    inputs = {"file": file, "tokenizer": dataset.tokenizer} | ({} if loose else {"human": human})
     spec: dict[str, Any] = {"max_new_tokens": length} | ({"field": field} if field else {})
-    spec |= {"count": count, "names": task.name} if loose else {}
-    entry = steps.step("import", path.name, spec, inputs, build)
-    return Source("model", entry, stages.DATA, drawn.tokenizer)
+    spec |= {"count": most, "names": task.name} if loose else {}
+    rows = _model_rows(part, dataset, None)
+    entry = builder.build(ArtifactRequest("import", path.name, spec, inputs, rows.workload()), write)
+    return replace(rows, entry=entry)
+
+
+def _model_rows(part: GenerationPart, dataset: Dataset, chat: Entry | None) -> TextRows:
+    """Return the rows of the system under test as they are planned; the caller adds their entry."""
+    count = dataset.data.num_planned * part.samples
+    return TextRows(
+        "model", None, stages.DATA, dataset.tokenizer, chat,
+        num_texts=count, num_tokens=count * (part.max_new_tokens or 0),
+    )  # fmt: skip

@@ -15,15 +15,16 @@ from openended.harness.core.io import file_digest
 from openended.harness.core.metric import Metric, Need
 from openended.harness.core.signature import IDENTITY, canonical, digest, digest_of_columns
 from openended.harness.core.spec import Spec
+from openended.harness.core.task import Task
 from openended.harness.core.types import Json
 from openended.harness.decoders.base import Decoder
 from openended.harness.imported.files import kind_of
 from openended.harness.models.backend import BackendSpec
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.run.artifact_files import HUMAN_ROWS
-from openended.harness.run.artifacts import Source
-from openended.harness.run.scoring_models import TOY, counts_tokens, cut_by_words, is_toy, tokens_fact
-from openended.harness.run.settings import Settings
+from openended.harness.run.artifacts import TextRows
+from openended.harness.run.resolve import GenerationPart, MetricsPart, ResolvedRun
+from openended.harness.run.scoring_models import TOY, counts_tokens, describe_tokens, is_out_of_domain
 from openended.harness.storage.rows import Rows
 from openended.harness.storage.store import Entry
 
@@ -31,11 +32,13 @@ SHORT = 6  # hexadecimal digits of a digest in a signature, for people
 LONG = 12  # of a digest in an axis
 
 
-def facts(settings: Settings, metric: Metric, human: Source, model: Source, fingerprint: str | None) -> dict[str, str]:
+def facts(
+    run: ResolvedRun, metric: Metric, human: TextRows, model: TextRows, fingerprint: str | None
+) -> dict[str, str]:
     """Facts of the data that identify a number beside the metric's options; same for all systems of a column.
 
     Args:
-        settings: The run.
+        run: The run.
         metric: What is measured.
         human: The human side.
         model: The system under test, or whatever stands in its place.
@@ -44,42 +47,43 @@ def facts(settings: Settings, metric: Metric, human: Source, model: Source, fing
     Raises:
         DataError: If a model or a file that the number depends on is missing.
     """
-    s, needs, out = settings, metric.needs(), dict[str, str]()
+    scoring, generation, needs, out = run.scoring, run.generation, metric.needs(), dict[str, str]()
     roles = {need.by for need in needs} | {need.kind for need in needs}
-    if "embeddings" in roles and s.vectors:
-        out["embedder"] = f"own@{file_digest(s.vectors['human'])[:SHORT]}"
-    elif "embeddings" in roles and s.embedder is not None:
-        e = s.embedder
+    if "embeddings" in roles and scoring.user_embeddings is not None:
+        out["embedder"] = f"own@{file_digest(scoring.user_embeddings.human)[:SHORT]}"
+    elif "embeddings" in roles and scoring.embedder is not None:
+        e = scoring.embedder
         place = f"{e.pooling}/{e.layer}/{e.max_length or 'full'}"
-        out["embedder"] = f"{e.title}@{digest(e.identity())[:SHORT]}/{place}{_toy(e, s)}"
-    if "scorer" in roles and s.scorer is not None:
-        mark = f" ({s.scorer.mark})" if s.scorer.mark else ""
-        out["scorer"] = f"{s.scorer.title}@{digest(s.scorer.identity())[:SHORT]}{_toy(s.scorer, s)}{mark}"
+        out["embedder"] = f"{e.title}@{digest(e.identity())[:SHORT]}/{place}{_toy(e, run)}"
+    if "scorer" in roles and (scorer := scoring.scorer) is not None:
+        mark = f" ({scorer.mark})" if scorer.mark else ""
+        out["scorer"] = f"{scorer.title}@{digest(scorer.identity())[:SHORT]}{_toy(scorer, run)}{mark}"
     elif counts_tokens(metric):
-        out["tokens"] = tokens_fact(s)
+        out["tokens"] = describe_tokens(scoring.counter)
     n_human, n_model = _count(human), _count(model)
     out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
-    if "judgments" in roles and s.judgments is not None and Path(s.judgments).is_file():
-        out["judgments"] = f"{Path(s.judgments).name}@{file_digest(Path(s.judgments))[:SHORT]}"
-        out |= columns_fact(s)
-    out["length"] = f"{s.max_new_tokens}{' words' if cut_by_words(s) else ''}"
-    if s.model is not None and s.generations is None and any(map(_reads_q, needs)):
-        out["min_new_tokens"] = str(s.least)  # Q gives the end of text no probability before
-    if s.model is not None and s.generations is None and s.model.mark:
-        out["model"] = s.model.mark  # what nobody checked does not stand beside what was
-    out["task"] = f"{s.task.name}@{digest([canonical(s.task), fingerprint])[:SHORT]}"
+    judgments = run.metrics.judgments
+    if "judgments" in roles and judgments is not None and Path(judgments).is_file():
+        out["judgments"] = f"{Path(judgments).name}@{file_digest(Path(judgments))[:SHORT]}"
+        out |= columns_fact(run.metrics)
+    out["length"] = f"{run.data.max_new_tokens}{' words' if scoring.cut_by_words else ''}"
+    if generation.model is not None and any(map(_reads_q, needs)):
+        out["min_new_tokens"] = str(generation.min_new_tokens)  # Q gives the end of text no probability before
+    if generation.model is not None and generation.model.mark:
+        out["model"] = generation.model.mark  # what nobody checked does not stand beside what was
+    out["task"] = f"{run.data.task.name}@{digest([canonical(run.data.task), fingerprint])[:SHORT]}"
     out["texts"] = (texts_digest(human.entry) or "?")[:SHORT]
     return out
 
 
-def columns_fact(settings: Settings) -> dict[str, str]:
+def columns_fact(metrics: MetricsPart) -> dict[str, str]:
     """How the columns of a file of judgments are read, where the user says it."""
-    pairs = sorted(settings.judgment_columns.items())
+    pairs = sorted(metrics.judgment_columns.items())
     return {"columns": "+".join(f"{ours}={theirs}" for ours, theirs in pairs)} if pairs else {}
 
 
-def _toy(spec: BackendSpec | EmbedderSpec, settings: Settings) -> str:
-    return f" ({TOY})" if is_toy(spec, settings) else ""
+def _toy(spec: BackendSpec | EmbedderSpec, run: ResolvedRun) -> str:
+    return f" ({TOY})" if is_out_of_domain(spec, run.data.task) else ""
 
 
 def _reads_q(need: Need) -> bool:
@@ -87,7 +91,7 @@ def _reads_q(need: Need) -> bool:
     return need.kind == "next_token" or (need.kind == "token_nll" and need.by == "model")
 
 
-def _count(source: Source) -> str:
+def _count(source: TextRows) -> str:
     return str(len(Rows(source.path))) if source.entry is not None else "?"
 
 
@@ -107,12 +111,12 @@ def _texts_digest(path: Path, content: str) -> str:  # noqa: ARG001 - part of th
 
 
 def axes(
-    settings: Settings, decoder: Decoder | None, *, fingerprint: str | None = None, human: Entry | None = None
+    run: ResolvedRun, decoder: Decoder | None, *, fingerprint: str | None = None, human: Entry | None = None
 ) -> dict[str, Json]:
     """What tells this run from every other: all that can change a text or a number, flat.
 
     Args:
-        settings: The run.
+        run: The run.
         decoder: Resolved; None where texts or judgments come from a file.
         fingerprint: Digest of the task's source data.
         human: The artefact of the human side.
@@ -120,37 +124,40 @@ def axes(
     Raises:
         DataError: If a model or a file is missing.
     """
-    s = settings
-    judged = s.judgments is not None and decoder is None and s.generations is None
-    out: dict[str, Json] = {"task": s.task.name}
-    if judged:
-        out["task"] = Path(str(s.judgments)).name
+    generation, scoring, task = run.generation, run.scoring, run.data.task
+    path = Path(run.metrics.judgments) if run.metrics.judgments is not None else None
+    judged = path is not None and decoder is None and generation.file is None
+    out: dict[str, Json] = {"task": task.name}
+    if path is not None and judged:
+        out["task"] = path.name
     else:
         texts = texts_digest(human)
-        out |= {**_options("task", s.task), "task.digest": _short(fingerprint), "task.texts": _short(texts)}
-    out |= _system(s, decoder, fingerprint)
+        out |= {**_options("task", task), "task.digest": _short(fingerprint), "task.texts": _short(texts)}
+    out |= _system(generation, task, decoder, fingerprint)
     if judged:
         out |= {"model": None, "decoder": "rated"}
-    out["seed"] = s.seed if decoder is not None and decoder.stochastic else None
-    out |= {"num_examples": s.num_examples, "max_new_tokens": s.max_new_tokens, "samples": s.samples}
-    if decoder is not None and s.model is not None:
+    out["seed"] = generation.seed if decoder is not None and decoder.stochastic else None
+    length, least = generation.max_new_tokens, generation.min_new_tokens
+    out |= {"num_examples": run.data.num_examples, "max_new_tokens": length, "samples": generation.samples}
+    if decoder is not None and generation.model is not None:
         # One word for "always full length": a sweep over lengths then differs in the length alone.
-        full = s.least == s.max_new_tokens
-        out["min_new_tokens"] = "max_new_tokens" if full else s.least
-    out |= {**_model("scorer", s.scorer), **_model("embedder", s.embedder)}
-    if s.vectors:
-        out |= {"embedder": "own", "embedder.digest": file_digest(s.vectors["human"])[:LONG]}
-    path = Path(s.judgments) if s.judgments is not None else None
+        out["min_new_tokens"] = "max_new_tokens" if least == length else least
+    out |= {**_model("scorer", scoring.scorer), **_model("embedder", scoring.embedder)}
+    if scoring.user_embeddings is not None:
+        out |= {"embedder": "own", "embedder.digest": file_digest(scoring.user_embeddings.human)[:LONG]}
     out["judgments"] = f"{path.name}@{file_digest(path)[:LONG]}" if path is not None and path.is_file() else None
     return out
 
 
-def _system(s: Settings, decoder: Decoder | None, fingerprint: str | None) -> dict[str, Json]:
+def _system(
+    generation: GenerationPart, task: Task, decoder: Decoder | None, fingerprint: str | None
+) -> dict[str, Json]:
     """The axes of who wrote the texts: a model with its decoder, or a file."""
-    if s.generations is not None:
-        name = s.system or system_name(Path(s.generations))
-        return {"model": name, "decoder": "imported", "generations": _short(_generations(s, fingerprint))}
-    out = _model("model", s.model)
+    if generation.file is not None:
+        name = generation.system or system_name(Path(generation.file))
+        content = _generations(generation.file, task, fingerprint)
+        return {"model": name, "decoder": "imported", "generations": _short(content)}
+    out = _model("model", generation.model)
     if decoder is not None:
         out |= {"decoder": decoder.name, **_options("decoder", decoder)}
         out |= {f"decoder.{name}.digest": _short(value) for name, value in decoder.inputs().items()}
@@ -178,13 +185,12 @@ def _options(role: str, spec: Spec, without: Iterable[str] = ()) -> dict[str, Js
     return {f"{role}.{name}": value for name, value in given.items() if name not in {*IDENTITY, *without}}
 
 
-def _generations(s: Settings, fingerprint: str | None) -> str:
+def _generations(name: str, task: Task, fingerprint: str | None) -> str:
     """Digest of the imported texts, wherever their file lies."""
     from openended.harness.imported.sources import file_fingerprint
     from openended.tasks.published_generations import find_generations
 
-    name = str(s.generations)
-    if s.task.own_system(name) is not None:
+    if task.own_system(name) is not None:
         return digest([fingerprint, name])
     return file_fingerprint(find_generations(name, fetch=False))
 

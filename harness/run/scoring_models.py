@@ -1,4 +1,4 @@
-"""Who judges the texts of a run: scorer and embedder, whose tokens count without a scorer, and what a toy must say.
+"""Scoring models of a run: whose tokens count without a scorer, and what is said of models outside their domain.
 
 The bundled models were trained on the prose of the `docs` task and judge that alone, unless they are asked for by name.
 """
@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
 from openended.harness.core.errors import DataError
 from openended.harness.core.io import file_digest
 from openended.harness.core.metric import Metric, Need
+from openended.harness.core.task import Task
 from openended.harness.models.backend import BackendSpec
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import tokenizer_digest
-from openended.harness.run.settings import HOME, Settings
+from openended.harness.run.resolve import ResolvedRun
+from openended.harness.run.settings import HOME
 
 TOY = "toy judge, out of its domain"
 HINT = "set {role}=gpt2-large (or judge=gpt2-large: scorer and embedder); the bundled docs-m judges the task docs alone"
@@ -29,9 +32,9 @@ def hint(role: str) -> str:
     return f"no {role}: {HINT.format(role=role)}"
 
 
-def is_toy(spec: BackendSpec | EmbedderSpec, settings: Settings) -> bool:
-    """Say whether a judge is a bundled model on texts that are none of its own domain."""
-    return spec.is_bundled and settings.task.name != HOME
+def is_out_of_domain(spec: BackendSpec | EmbedderSpec, task: Task) -> bool:
+    """Say whether a scoring model is a bundled one and the task is not the one that it was trained for."""
+    return spec.is_bundled and task.name != HOME
 
 
 def counts_tokens(metric: Metric) -> bool:
@@ -40,26 +43,15 @@ def counts_tokens(metric: Metric) -> bool:
     return kinds == {"tokens"}
 
 
-def counter(settings: Settings) -> ModelSpec | None:
-    """Whose tokens the text statistics count: the scorer's, else the model's under test; None: whitespace words."""
-    if settings.scorer is not None:
-        return settings.scorer.tokenizer_spec()
-    tested = settings.model if settings.generations is None else None
-    return tested.tokenizer_spec() if tested is not None else None
-
-
-def cut_by_words(settings: Settings) -> bool:
-    """Say whether `max_new_tokens` counts whitespace words, for want of a tokenizer."""
-    return counter(settings) is None and settings.max_new_tokens is not None
-
-
-def tokens_fact(settings: Settings) -> str:
+def describe_tokens(spec: ModelSpec | None) -> str:
     """Name the tokens that text statistics count without a scorer: two models of one tokenizer have one name.
+
+    Args:
+        spec: Whose tokens are counted; None: whitespace words.
 
     Raises:
         DataError: If the tokenizer is not there.
     """
-    spec = counter(settings)
     if spec is None:
         return "words"
     folder = spec.folder
@@ -68,24 +60,25 @@ def tokens_fact(settings: Settings) -> str:
     return f"model@{found[:6]}"
 
 
-def remarks(settings: Settings) -> list[str]:
-    """Return what the reader of a table must know of the judges."""
-    s, out = settings, list[str]()
+def list_remarks(run: ResolvedRun) -> list[str]:
+    """Return what the reader of a table must know of the scoring models."""
+    s, metrics, out = run.scoring, run.metrics.specs, list[str]()
     roles: tuple[tuple[str, BackendSpec | EmbedderSpec | None], ...] = (("scorer", s.scorer), ("embedder", s.embedder))
-    read = {need.by for metric in s.metrics for need in metric.needs()}
-    out += [f"{role} {spec.title}: {TOY}" for role, spec in roles if spec and role in read and is_toy(spec, s)]
-    if s.scorer is None and any(map(counts_tokens, s.metrics)):
-        spec = counter(s)
-        whose = f"tokens of {spec.title}, the model under test" if spec is not None else "whitespace words"
+    read = {need.by for metric in metrics for need in metric.needs()}
+    used = [(role, spec) for role, spec in roles if spec and role in read]
+    out += [f"{role} {spec.title}: {TOY}" for role, spec in used if is_out_of_domain(spec, run.data.task)]
+    if s.scorer is None and any(map(counts_tokens, metrics)):
+        whose = f"tokens of {s.counter.title}, the model under test" if s.counter is not None else "whitespace words"
         out.append(f"text statistics count {whose}: no scorer is set")
-    if cut_by_words(s):
-        out.append(f"both sides are cut at {s.max_new_tokens} whitespace words: no scorer is set whose tokens to count")
+    if s.cut_by_words:
+        length = run.data.max_new_tokens
+        out.append(f"both sides are cut at {length} whitespace words: no scorer is set whose tokens to count")
     return out
 
 
-def human_need(settings: Settings) -> Need | None:
-    """Return the likelihood of the scorer that the run's metrics read, if any does."""
-    needs = (need for metric in settings.metrics for need in metric.needs())
+def find_scorer_need(metrics: Iterable[Metric]) -> Need | None:
+    """Return the likelihood of the scorer that metrics read, if any does."""
+    needs = (need for metric in metrics for need in metric.needs())
     return next((need for need in needs if (need.kind, need.by) == ("token_nll", "scorer")), None)
 
 
@@ -101,7 +94,7 @@ def card_perplexity(spec: BackendSpec) -> float:
     return float(found[1]) if found else math.nan
 
 
-def out_of_domain(spec: BackendSpec, human: float) -> str | None:
+def compare_with_card(spec: BackendSpec, human: float) -> str | None:
     """Compare the scorer's perplexity on the human side with its card's; return what to say where they lie far apart.
 
     Args:

@@ -20,7 +20,7 @@ from openended.harness.core.types import Json
 from openended.harness.decoders.base import Decoder
 from openended.harness.models.backend import BackendSpec, require_model
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import BUNDLED, ModelSpec
+from openended.harness.models.spec import BUNDLED
 
 AUTO = "auto"  # path of a judge that is chosen by the task
 HOME = "docs"  # the task that the bundled models were trained for, and judge
@@ -74,7 +74,8 @@ class Settings(Spec):
         even = self.intervals == 0 or (self.intervals >= 40 and self.intervals % 2 == 0)
         self.require(even, "intervals", "0 (none) or an even number of draws, 40 or more")
         self.require(self.max_new_tokens is None or self.max_new_tokens >= 1, "max_new_tokens", "1 or more, or null")
-        fits = self.least >= 0 and (self.max_new_tokens is None or self.least <= self.max_new_tokens)
+        least = self.min_new_tokens or 0
+        fits = least >= 0 and (self.max_new_tokens is None or least <= self.max_new_tokens)
         self.require(fits, "min_new_tokens", "0 (a text may end at once) to max_new_tokens")
         plain = self.scorer is None or not self.scorer.chat_template
         self.require(plain, "scorer", "chat_template=false: the scorer reads texts, only the model under test chats")
@@ -89,29 +90,6 @@ class Settings(Spec):
         self.require(given in (set(), {"human", "model"}), "features", "a file for human and one for model, or none")
         loose = not self.task.paired and self.generations is not None
         self.require(not given or loose, "features", "none, or task=texts and generations=FILE: a row a text")
-
-    @property
-    def vectors(self) -> Mapping[str, Path]:
-        """`human` and `model` → the user's own vectors; empty where an embedder makes them."""
-        return {name: Path(path) for name, path in self.features.items() if path is not None}
-
-    @property
-    def num_texts(self) -> int:
-        """Texts that the system under test has; a file may hold more, for it says itself how many an example has."""
-        if self.num_examples == "all":
-            return 0  # not known before they are read; none is left for a human ceiling
-        return self.num_examples * (self.samples if self.generations is None else 1)
-
-    @property
-    def least(self) -> int:
-        """Tokens that a generated text has at least."""
-        return self.min_new_tokens or 0
-
-    @property
-    def chat_model(self) -> ModelSpec | None:
-        """The model under test if it reads its prompts through a chat template, else None."""
-        tested = self.model if self.generations is None else None
-        return tested.tokenizer_spec() if tested is not None and tested.chat_template else None
 
     def spec(self) -> dict[str, Json]:
         """Everything that can change a number, as plain JSON."""
@@ -130,8 +108,9 @@ class Settings(Spec):
         for name in ("generations_field", "system", "judgment_columns"):
             if value := getattr(self, name):
                 out[name] = canonical(value)
-        if self.vectors:
-            out["features"] = {name: str(path) for name, path in self.vectors.items()}
+        given: dict[str, Json] = {name: str(Path(path)) for name, path in self.features.items() if path is not None}
+        if given:
+            out["features"] = given
         return out
 
 

@@ -22,6 +22,7 @@ from openended.harness.results.frame import read_results
 from openended.harness.results.layout import load_layout
 from openended.harness.results.systems import systems_of
 from openended.harness.run.identity import axes
+from openended.harness.run.resolve import resolve
 from openended.harness.run.settings import Settings
 from openended.harness.storage.store import Recipe
 from tests.harness.report.synthetic import result, write_run
@@ -143,7 +144,7 @@ def record(folder: Path, used: Settings, value: float, *, human: bool) -> None:
         if metric is not None:
             line["signature"] = signature(metric, {"n": "10", "task": "t"})
     titles = {"model": used.model.title if used.model else "", "title": used.decoder.title if used.decoder else ""}
-    own = axes(used, used.decoder, fingerprint="f" * 64)
+    own = axes(resolve(used), used.decoder, fingerprint="f" * 64)
     experiment = f"run{value:g}"
     write_run(folder, "nucleus", 0, results=lines, options={}, axes=own, experiment=experiment, **titles)
 

@@ -17,8 +17,9 @@ from openended.harness.core.io import read_json
 from openended.harness.core.metric import Need, Side
 from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.run import artifact_files as stages
-from openended.harness.run.artifacts import Source, Steps
+from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.pipeline import make_texts, plan, run
+from openended.harness.run.resolve import resolve
 from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from
 from openended.harness.storage.rows import Rows
@@ -71,12 +72,12 @@ def settings(folder: Path, model: str, *overrides: str) -> Any:
     return settings_from({**{str(k): v for k, v in node.items()}, "experiment": "test"})
 
 
-def made_of(made: Any, session: Session) -> tuple[Any, Steps]:
-    steps = Steps(session, plan_only=False)
-    return make_texts(made, steps), steps
+def made_of(made: Any, session: Session) -> tuple[Any, ArtifactBuilder]:
+    steps = ArtifactBuilder(session, plan_only=False)
+    return make_texts(resolve(made), steps), steps
 
 
-def side_of(made: Any, source: Source, need: Need) -> Side:
+def side_of(made: Any, source: TextRows, need: Need) -> Side:
     made.featurizer.make([(source, (need,))], made.decoder)
     side: Side = made.featurizer.side(source, [need])
     return side
@@ -87,14 +88,14 @@ def test_the_model_reads_the_template_and_the_rows_keep_the_prompt(
 ) -> None:
     plain, _ = made_of(settings(tmp_path, model), session)
     chat, _ = made_of(settings(tmp_path, model, "model.chat_template=true"), session)
-    before, after = Rows(plain.model_source.path), Rows(chat.model_source.path)
-    read = Rows(chat.model_source.chat.path / stages.CHAT)
+    before, after = Rows(plain.model_rows.path), Rows(chat.model_rows.path)
+    read = Rows(chat.model_rows.chat.path / stages.CHAT)
     start = "The user says: Return the number 0 of the array<|endoftext|>The assistant says: and"
     assert read.prompts[0] == start
     assert before.prompts == after.prompts
     assert before.texts != after.texts
-    assert chat.human_source.digest == plain.human_source.digest
-    assert plain.model_source.chat is None
+    assert chat.human_rows.digest == plain.human_rows.digest
+    assert plain.model_rows.chat is None
 
     # Greedy from the template's ids, step by step, is what was generated.
     lm = session.model(settings(tmp_path, model, "model.chat_template=true").model, settings(tmp_path, model).runtime)
@@ -110,11 +111,11 @@ def test_what_is_teacher_forced_reads_the_same_ids(tmp_path: Path, model: str, s
     """A greedy decoder gave its own texts probability one: only with the ids that they were generated from."""
     made = settings(tmp_path, model, "model.chat_template=true")
     texts, _ = made_of(made, session)
-    side = side_of(texts, texts.model_source, OWN)
+    side = side_of(texts, texts.model_rows, OWN)
     assert np.abs(side.token_nll(OWN).values).max() == 0
     human = Need("next_token", by="decoder")
     sides = [
-        side_of(t, t.human_source, human).next_token(human).context
+        side_of(t, t.human_rows, human).next_token(human).context
         for m in (made, settings(tmp_path, model))
         for t, _ in [made_of(m, session)]
     ]
@@ -141,7 +142,7 @@ def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(
 
     made = settings(tmp_path, model, "model.chat_template=true", "decoder=adversarial")
     texts, _ = made_of(made, session)
-    rows, chat = Rows(texts.human_source.path), Rows(texts.human_source.chat.path / stages.CHAT)
+    rows, chat = Rows(texts.human_rows.path), Rows(texts.human_rows.chat.path / stages.CHAT)
     lm = session.model(made.model, made.runtime)
     nll = token_nll(lm, scoring(chat.prompt_ids, rows.token_ids, batch_size=8))
     assert texts.decoder.human_ppl == pytest.approx(math.exp(nll.values.mean()), rel=1e-6)
@@ -156,15 +157,15 @@ def test_another_template_is_another_key(tmp_path: Path, model: str, session: Se
     first, second = (
         made_of(settings(tmp_path, m, "model.chat_template=true"), session)[0] for m in (model, str(other))
     )
-    assert first.model_source.entry.key != second.model_source.entry.key
-    plain = [made_of(settings(tmp_path, m), session)[0].model_source.entry.key for m in (model, str(other))]
+    assert first.model_rows.entry.key != second.model_rows.entry.key
+    plain = [made_of(settings(tmp_path, m), session)[0].model_rows.entry.key for m in (model, str(other))]
     assert plain[0] == plain[1]
 
 
 def test_a_plan_says_that_there_is_no_template(tmp_path: Path, session: Session) -> None:
     words = ("bundled:docs-s", "model.chat_template=true")
     (missing,) = plan(settings(tmp_path, *words), session).missing
-    assert "has no chat template; set model.chat_template=false" in missing
+    assert "has no chat template; set model.chat_template=false" in missing.reason
     with pytest.raises(DataError, match="no chat template"):
         run(settings(tmp_path, *words), session)
 

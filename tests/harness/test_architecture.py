@@ -30,6 +30,7 @@ LAYERS = (
 )
 """Folders of `harness/`, and `metrics/` and `tasks/`: each imports only itself and what is in a set before its own."""
 MAX_FILE, MAX_FUNCTION = 300, 50
+MAX_TAKE_SETTINGS = 8
 HEAVY = (
     "torch", "transformers", "hydra", "omegaconf", "datasets", "faiss", "sklearn", "scipy", "pandas", "matplotlib",
 )  # fmt: skip
@@ -188,6 +189,31 @@ def test_functions_are_short():
                 if length > MAX_FUNCTION:
                     long.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {length} lines")
     fail_with(f"functions of more than {MAX_FUNCTION} lines", long)
+
+
+def takes_settings(annotation: ast.AST | None) -> bool:
+    """True for `Settings`, and for whatever holds it: `Sequence[tuple[Settings, Outcome]]`, `"Settings | None"`."""
+    words = {n.id for n in ast.walk(annotation) if isinstance(n, ast.Name)} if annotation is not None else set()
+    strings = [n.value for n in ast.walk(annotation) if isinstance(n, ast.Constant)] if annotation is not None else []
+    return "Settings" in words or any("Settings" in str(text) for text in strings)
+
+
+def test_stages_receive_their_own_part_of_a_run_and_not_all_settings():
+    """The few functions at the border of `run/` turn settings into a resolved run; no class keeps them."""
+    functions, holders = [], []
+    for module, path in MODULES.items():
+        for node in ast.walk(TREES[path]):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                args = node.args
+                named = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
+                if any(arg is not None and takes_settings(arg.annotation) for arg in named):
+                    functions.append(f"{module}.{node.name}")
+            elif isinstance(node, ast.ClassDef):
+                fields = [n for n in node.body if isinstance(n, ast.AnnAssign)]
+                holders += [f"{module}.{node.name}" for n in fields if takes_settings(n.annotation)]
+    assert "harness.run.resolve.resolve" in functions
+    assert len(functions) <= MAX_TAKE_SETTINGS, f"these take a whole Settings: {', '.join(sorted(functions))}"
+    assert not holders, f"these keep a whole Settings: {', '.join(holders)}"
 
 
 def test_a_file_is_called_what_it_does():

@@ -11,7 +11,7 @@ from openended.harness.core.metric import Features, Side
 from openended.harness.core.registry import members
 from openended.harness.core.resampling import SHARE, Plan, combined
 from openended.harness.core.types import Ragged
-from openended.harness.run.measure import with_intervals
+from openended.harness.run.pipeline.measure import with_intervals
 from openended.metrics._embeddings.resampled_moments import frechet_influence, vendi_influence
 from openended.metrics._mauve.resampled_cells import half_histograms, mauve_draws
 from openended.metrics._mauve.scores import histogram_values, mauve_of_cells

@@ -91,8 +91,10 @@ class Job:
         try:
             with composing(), progress(watch.title or "run", enabled=bool(cfg.runtime.progress)):
                 settings = settings_of(cfg, name)
-                if any(metric.reads_grid for metric in settings.metrics) or of_grid(settings):
-                    self._prepare(settings)
+                if any(metric.reads_grid for metric in settings.metrics) or of_grid(settings.judgments):
+                    from openended.harness.run.pipeline import prepare
+
+                    prepare(settings, self._session(settings.outputs_dir, locking=settings.runtime.locking))
                     said, facts = "texts are there", {"overrides": watch.overrides}  # its metrics wait for all jobs
                 else:
                     outcome, said = self._run(settings, watch.overrides)
@@ -118,25 +120,19 @@ class Job:
             write_report(folders, Path(str(cfg.outputs_dir)) / "reports" / name, plain(cfg.get("report")))
             written(grid, name)
 
-    def _prepare(self, settings: Settings) -> None:
-        from openended.harness.run.pipeline import prepare
-
-        prepare(settings, self._session(settings))
-
-    def _session(self, settings: Settings) -> Session:
-        key = str(settings.outputs_dir)
+    def _session(self, outputs_dir: Path, *, locking: bool) -> Session:
+        key = str(outputs_dir)
         if key not in self._sessions:
-            self._sessions[key] = _open_session(settings)
+            self._sessions[key] = _open_session(outputs_dir, locking=locking)
         return self._sessions[key]
 
     def _run(self, settings: Settings, overrides: list[str]) -> tuple[Outcome, str]:
         """Run; returns what the run left, and what it came to in words."""
-        from openended.harness.run.judgments import fed_by_file, judged_alone, run_judgments
-        from openended.harness.run.pipeline import run
+        from openended.harness.run.pipeline import fed_by_file, judged_alone, run, run_judgments
         from openended.harness.storage.folders import check_writable
 
         check_writable(settings.outputs_dir)
-        session = self._session(settings)
+        session = self._session(settings.outputs_dir, locking=settings.runtime.locking)
         started = time.monotonic()
         settings = fed_by_file(settings, overrides)
         if judged_alone(settings, overrides):
@@ -207,11 +203,11 @@ def prepare_jobs(config: DictConfig) -> list[list[str]]:
     return sweeper.prepare_jobs(config) if issubclass(sweeper, Launching) else all_jobs(config)
 
 
-def _open_session(settings: Settings) -> Session:
+def _open_session(outputs_dir: Path, *, locking: bool) -> Session:
     from openended.harness.run.session import Session
     from openended.harness.storage.store import Store
 
-    return Session(Store(settings.outputs_dir / "store", locking=settings.runtime.locking))
+    return Session(Store(outputs_dir / "store", locking=locking))
 
 
 def measure_grid(jobs: list[dict[str, Any]]) -> set[Path]:
@@ -226,11 +222,11 @@ def measure_grid(jobs: list[dict[str, Any]]) -> set[Path]:
     for job in jobs:
         overrides = list(job["overrides"])
         settings = settings_of(compose("config", overrides=overrides), str(job["name"]))
-        session = session or _open_session(settings)
+        session = session or _open_session(settings.outputs_dir, locking=settings.runtime.locking)
         made.append((settings, overrides, prepare(settings, session)))
     # One system stands once in the pool, however many jobs lead to it (a greedy decoder and its seeds).
-    pool = {texts.model_source.digest: texts.model_source for _, _, texts in made}
-    judged = judged_by_nobody([(settings, texts) for settings, _, texts in made])
+    pool = {texts.model_rows.digest: texts.model_rows for _, _, texts in made}
+    judged = judged_by_nobody([texts for _, _, texts in made])
     for settings, overrides, _ in made:
         settings = replace(settings, judgments=judged.get(str(settings.judgments), settings.judgments))
         if session is not None:

@@ -16,10 +16,8 @@ from openended.harness.core.progress import duration
 from openended.harness.core.text import plain_line
 
 if TYPE_CHECKING:
-    from openended.harness.run.forecast import Forecast
+    from openended.harness.run.forecast import Forecast, Rates
     from openended.harness.run.pipeline import Outcome
-    from openended.harness.run.rates import Rates
-    from openended.harness.run.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -35,29 +33,27 @@ def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool
         jobs: The overrides of each job.
         single: One run: its steps are listed too.
     """
-    from openended.harness.run.forecast import forecast
-    from openended.harness.run.rates import read_rates
+    from openended.harness.run.forecast import forecast, read_rates
+    from openended.harness.run.pipeline import judged_alone, plan, run_judgments
+    from openended.harness.run.resolve import resolve
     from openended.harness.run.session import Session
     from openended.harness.storage.store import Store
 
     store = Path(str(config.outputs_dir)) / "store"
     session = Session(Store(store))
-    plans = [(settings, _plan(settings, session)) for settings in settings_of_jobs(jobs)]
+    plans = []
+    for settings in settings_of_jobs(jobs):
+        planner = run_judgments if judged_alone(settings) else plan
+        plans.append((resolve(settings), planner(settings, session)))
     total, rates = forecast(plans), read_rates(store)
     if config.plan_only == "json":
         sys.stdout.write(json.dumps(as_json(total, rates), indent=2) + "\n")
         return
     if single:
-        _show_steps(*plans[0])
+        (run, outcome) = plans[0]
+        _show_steps(f"{run.runtime.experiment}: seed {run.generation.seed}", outcome)
     for line in lines(total, rates):
         sys.stdout.write(f"{plain_line(line)}\n")
-
-
-def _plan(settings: Settings, session: Any) -> Outcome:  # noqa: ANN401 - a `Session`
-    from openended.harness.run.judgments import judged_alone, run_judgments
-    from openended.harness.run.pipeline import plan
-
-    return run_judgments(settings, session) if judged_alone(settings) else plan(settings, session)
 
 
 def as_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
@@ -157,15 +153,13 @@ def _missing(plan: Forecast) -> list[str]:
     return ["missing; where there is a network, these get it", *out] if out else []
 
 
-def _show_steps(settings: Settings, outcome: Outcome) -> None:
+def _show_steps(title: str, outcome: Outcome) -> None:
     """Print the steps of one run: stage, what, hit or make, key."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title=Text(plain_line(f"{settings.experiment}: seed {settings.seed}")), title_justify="left", box=None
-    )
+    table = Table(title=Text(plain_line(title)), title_justify="left", box=None)
     for name in ("stage", "what", "state", "key"):
         table.add_column(name)
     for step in outcome.plan:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from openended.harness.core.errors import SpecError
-from openended.harness.run.settings import Settings
+from openended.harness.core.metric import Metric
 from openended.metrics.judgments import SIMULATED
 
 if TYPE_CHECKING:
-    from openended.harness.run.pipeline import Made
+    from openended.harness.run.pipeline import RunTexts
 
 
-def of_grid(settings: Settings) -> bool:
+def of_grid(judgments: str | None) -> bool:
     """Say whether the judgments of a run are still to be made, of the texts of the whole grid."""
-    return str(settings.judgments).startswith(SIMULATED)
+    return str(judgments).startswith(SIMULATED)
 
 
-def judged_by_nobody(made: Sequence[tuple[Settings, Made]]) -> dict[str, str]:
+def judged_by_nobody(jobs: Sequence[RunTexts]) -> dict[str, str]:
     """Return `simulated:…` → the file of judgments, made of the texts of all jobs that ask for it.
 
     Raises:
@@ -27,27 +27,27 @@ def judged_by_nobody(made: Sequence[tuple[Settings, Made]]) -> dict[str, str]:
     """
     from openended.harness.rating.collect.simulated_study import simulated_study
 
-    groups: dict[str, list[tuple[Settings, Made]]] = {}
-    for settings, texts in made:
-        if of_grid(settings):
-            groups.setdefault(str(settings.judgments), []).append((settings, texts))
+    groups: dict[str, list[RunTexts]] = {}
+    for texts in jobs:
+        if of_grid(texts.run.metrics.judgments):
+            groups.setdefault(str(texts.run.metrics.judgments), []).append(texts)
     files = {}
-    for asked, own in groups.items():
+    for asked, group in groups.items():
         systems: dict[str, Path] = {}
-        for settings, texts in own:
-            name = _system_of(settings)
-            path = texts.model_source.path
+        for texts in group:
+            name = _system_of(texts.run.metrics.specs)
+            path = texts.model_rows.path
             if systems.setdefault(name, path) != path:
                 raise SpecError(f"judgments={asked}: two systems are called {name!r}; sweep over one seed")
-        settings, texts = own[0]
-        folder = settings.outputs_dir / "studies" / settings.experiment
-        files[asked] = str(simulated_study(asked.removeprefix(SIMULATED), texts.human_source.path, systems, folder))
+        runtime, human = group[0].run.runtime, group[0].human_rows.path
+        folder = runtime.outputs_dir / "studies" / runtime.experiment
+        files[asked] = str(simulated_study(asked.removeprefix(SIMULATED), human, systems, folder))
     return files
 
 
-def _system_of(settings: Settings) -> str:
+def _system_of(metrics: Iterable[Metric]) -> str:
     """Return what the metrics of human judgments call the run's system."""
-    names = {str(own) for own in (getattr(metric, "system", None) for metric in settings.metrics) if own is not None}
+    names = {str(own) for own in (getattr(metric, "system", None) for metric in metrics) if own is not None}
     if len(names) != 1:
         raise SpecError(
             "judgments=simulated:…: name the run's system by metric.bradley_terry.system (and metric.huse.system, the "

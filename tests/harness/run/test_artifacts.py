@@ -1,4 +1,4 @@
-"""Steps name each artefact once, and several can come of one pass."""
+"""ArtifactBuilder name each artefact once, and several can come of one pass."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from typing import Any
 
 import pytest
 
-from openended.harness.run.artifacts import Build, Planned, Steps, Wanted
+from openended.harness.core.errors import DataError, MissingFileError, MissingModelError
+from openended.harness.run.artifacts import (
+    ArtifactBuilder,
+    ArtifactRequest,
+    Build,
+    MissingInput,
+    PlannedArtifact,
+    Workload,
+)
 from openended.harness.run.session import Session
 from openended.harness.storage.record import STAGES
 from openended.harness.storage.store import Recipe, Store
+
+WORK = Workload(role="human", num_texts=2)
 
 
 def write(text: str, folder: Path) -> Mapping[str, Any]:
@@ -20,19 +30,22 @@ def write(text: str, folder: Path) -> Mapping[str, Any]:
     return {"n": len(text)}
 
 
-def steps(folder: Path, *, plan_only: bool = False) -> Steps:
-    return Steps(Session(Store(folder)), plan_only=plan_only)
+def steps(folder: Path, *, plan_only: bool = False) -> ArtifactBuilder:
+    return ArtifactBuilder(Session(Store(folder)), plan_only=plan_only)
 
 
 def test_an_artefact_asked_for_twice_is_named_once(tmp_path: Path) -> None:
     run = steps(tmp_path)
-    first, second = (run.step("embed", what, {}, {"rows": "a"}, partial(write, "x")) for what in ("human", "half"))
+    first, second = (
+        run.build(ArtifactRequest("embed", what, {}, {"rows": "a"}, WORK), partial(write, "x"))
+        for what in ("human", "half")
+    )
     assert first is not None
     assert first == second
     assert [(p.what, p.state) for p in run.plan] == [("human", "make")]
     assert (run.made, run.inputs) == (1, {"embed:human": first.name})
     again = steps(tmp_path)
-    again.step("embed", "human", {}, {"rows": "a"}, partial(write, "x"))
+    again.build(ArtifactRequest("embed", "human", {}, {"rows": "a"}, WORK), partial(write, "x"))
     assert (again.made, len(again.plan), again.provenance) == (0, 1, {"embed:human": {}})
 
 
@@ -43,29 +56,50 @@ def test_one_pass_makes_what_is_missing(tmp_path: Path) -> None:
         asked.append(tuple(places))
         return [partial(write, str(place)) for place in places]
 
-    wanted = [Wanted("embed", f"{n}", {"n": n}, {"rows": "a"}) for n in range(3)]
-    steps(tmp_path).step("embed", "1", wanted[1].spec, wanted[1].inputs, partial(write, "1"))
+    wanted = [ArtifactRequest("embed", f"{n}", {"n": n}, {"rows": "a"}, WORK) for n in range(3)]
+    steps(tmp_path).build(wanted[1], partial(write, "1"))
     run = steps(tmp_path)
-    made = run.together(wanted, compute)
+    made = run.build_together(wanted, compute)
     assert asked == [(0, 2)]
     assert [(entry.path / "data").read_text() for entry in made if entry] == ["0", "1", "2"]
     assert [p.state for p in run.plan] == ["make", "hit", "make"]
-    assert steps(tmp_path).together(wanted, compute) != []
+    assert steps(tmp_path).build_together(wanted, compute) != []
     assert asked == [(0, 2)]
 
 
 def test_a_plan_makes_nothing_and_waits_once(tmp_path: Path) -> None:
     plan = steps(tmp_path, plan_only=True)
     for _ in range(2):
-        assert plan.step("embed", "human", {}, {"rows": None}, partial(write, "x")) is None
-        assert plan.step("embed", "model", {}, {"rows": "a"}, partial(write, "x")) is None
+        assert plan.build(ArtifactRequest("embed", "human", {}, {"rows": None}, WORK), partial(write, "x")) is None
+        assert plan.build(ArtifactRequest("embed", "model", {}, {"rows": "a"}, WORK), partial(write, "x")) is None
     key = Recipe("embed", STAGES["embed"], {}, {"rows": "a"}).key
-    assert plan.plan == [Planned("embed", "human", "waits", None), Planned("embed", "model", "make", key)]
+    assert plan.plan == [
+        PlannedArtifact("embed", "human", "waits", None, WORK),
+        PlannedArtifact("embed", "model", "make", key, WORK),
+    ]
     assert not list(tmp_path.rglob("manifest.json"))
 
 
 def test_the_version_of_a_stage_is_in_its_keys_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipes = [Wanted(stage, "x", {}, {}).recipe() for stage in ("embed", "score")]
+    recipes = [ArtifactRequest(stage, "x", {}, {}, WORK).recipe() for stage in ("embed", "score")]
     monkeypatch.setitem(STAGES, "embed", STAGES["embed"] + 1)  # type: ignore[arg-type] # a plain dict underneath
-    again = [Wanted(stage, "x", {}, {}).recipe() for stage in ("embed", "score")]
+    again = [ArtifactRequest(stage, "x", {}, {}, WORK).recipe() for stage in ("embed", "score")]
     assert [a == b for a, b in zip(recipes, again, strict=True)] == [False, True]
+
+
+def test_a_plan_notes_each_missing_input_once_and_what_kind_it_is(tmp_path: Path) -> None:
+    plan = steps(tmp_path, plan_only=True)
+    errors = [MissingModelError("no model"), MissingFileError("no file", "https://a/b"), DataError("a bad row")]
+
+    def fail(error: DataError) -> None:
+        raise error
+
+    for error in errors + errors:
+        assert plan.try_or_note(partial(fail, error)) is None
+    assert plan.missing == [
+        MissingInput("no model", is_model=True),
+        MissingInput("no file", url="https://a/b"),
+        MissingInput("a bad row"),
+    ]
+    with pytest.raises(DataError, match="no model"):
+        steps(tmp_path).try_or_note(partial(fail, errors[0]))

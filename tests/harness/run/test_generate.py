@@ -9,43 +9,52 @@ from pathlib import Path
 import pytest
 
 from openended.harness.core.errors import DataError, SpecError
+from openended.harness.decoders.base import Decoder
 from openended.harness.models.spec import bundled_models
-from openended.harness.run.artifacts import Source, Steps
-from openended.harness.run.dataset import draw
-from openended.harness.run.generate import generate, take_in
+from openended.harness.run.artifacts import ArtifactBuilder, TextRows
+from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
+from openended.harness.run.generate import generate, import_generations
+from openended.harness.run.resolve import ResolvedRun, resolve
 from openended.harness.run.session import Session
-from openended.harness.run.settings import Settings
 from openended.harness.storage.rows import Rows
 from openended.harness.storage.store import Store
 from tests.harness.run.small import settings
 from tests.helpers import write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
-Start = Callable[..., tuple[Settings, Steps]]
+Start = Callable[..., tuple[ResolvedRun, ArtifactBuilder]]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     session = Session(Store(tmp_path / "store"))
 
-    def made(*words: str, plan_only: bool = False) -> tuple[Settings, Steps]:
-        chosen = settings(tmp_path, "metric=[zipf]", "num_examples=3", "max_new_tokens=4", *words)
-        return chosen, Steps(session, plan_only=plan_only)
+    def made(*words: str, plan_only: bool = False) -> tuple[ResolvedRun, ArtifactBuilder]:
+        chosen = resolve(settings(tmp_path, "metric=[zipf]", "num_examples=3", "max_new_tokens=4", *words))
+        return chosen, ArtifactBuilder(session, plan_only=plan_only)
 
     return made
 
 
-def generated(start: Start, *words: str) -> Source:
+def load(run: ResolvedRun, steps: ArtifactBuilder) -> Dataset:
+    return load_dataset(run.data, fetch_task(run.data.task, steps), steps)
+
+
+def write(run: ResolvedRun, steps: ArtifactBuilder, dataset: Dataset, decoder: Decoder | None) -> TextRows:
+    return generate(run.generation, run.runtime.options, steps, dataset, decoder)
+
+
+def generated(start: Start, *words: str) -> TextRows:
     chosen, steps = start("runtime.progress=false", *words)
-    return generate(chosen, steps, draw(chosen, steps), chosen.decoder)
+    return write(chosen, steps, load(chosen, steps), chosen.generation.decoder)
 
 
-def taken(start: Start, *words: str) -> Source:
+def taken(start: Start, *words: str) -> TextRows:
     chosen, steps = start(*words)
-    return take_in(chosen, steps, draw(chosen, steps))
+    return import_generations(chosen.generation, steps, load(chosen, steps))
 
 
-def key(source: Source) -> str:
+def key(source: TextRows) -> str:
     assert source.entry is not None
     return source.entry.key
 
@@ -58,7 +67,7 @@ def test_every_prompt_has_its_samples_and_its_rows_are_those_of_the_model(start)
     assert 0 < max(rows.token_ids.lengths) <= 4
 
 
-def test_the_seed_is_in_the_key_where_something_is_drawn(start):
+def test_the_seed_is_in_the_key_where_something_is_dataset(start):
     greedy, ancestral = (
         {key(generated(start, f"decoder={name}", f"seed={seed}")) for seed in (0, 1)}
         for name in ("greedy", "ancestral")
@@ -82,22 +91,22 @@ def test_what_can_change_a_text_is_in_the_key_and_how_a_run_is_carried_out_is_no
 
 def test_without_a_model_or_a_decoder_nothing_is_generated(start):
     chosen, steps = start()
-    drawn = draw(chosen, steps)
+    dataset = load(chosen, steps)
     with pytest.raises(SpecError, match="model, decoder and max_new_tokens: expected values"):
-        generate(chosen, steps, drawn, None)
+        write(chosen, steps, dataset, None)
 
 
 def test_a_length_that_the_model_cannot_hold_is_refused_before_it_loads(start):
     chosen, steps = start("max_new_tokens=100000")
     with pytest.raises(SpecError, match="max_new_tokens=100000 after a prompt of"):
-        generate(chosen, steps, draw(chosen, steps), chosen.decoder)
+        write(chosen, steps, load(chosen, steps), chosen.generation.decoder)
     assert steps.session.loads == []
 
 
 @pytest.mark.parametrize("name", ["greedy", "adversarial"])
 def test_a_plan_waits_for_the_prompts_and_loads_nothing(start, name):
     chosen, steps = start(f"decoder={name}", plan_only=True)
-    source = generate(chosen, steps, draw(chosen, steps), chosen.decoder)
+    source = write(chosen, steps, load(chosen, steps), chosen.generation.decoder)
     assert source.digest is None
     assert [(step.stage, step.state) for step in steps.plan][-1] == ("generate", "waits")
     assert steps.session.loads == []
@@ -105,12 +114,12 @@ def test_a_plan_waits_for_the_prompts_and_loads_nothing(start, name):
 
 def test_a_decoder_that_still_needs_a_number_waits_even_where_the_prompts_are_there(start):
     chosen, steps = start("decoder=adversarial")
-    drawn = draw(chosen, steps)
-    assert chosen.decoder is not None
-    source = generate(chosen, steps, drawn, chosen.decoder)
+    dataset = load(chosen, steps)
+    assert chosen.generation.decoder is not None
+    source = write(chosen, steps, dataset, chosen.generation.decoder)
     assert (source.entry, steps.plan[-1].state) == (None, "waits")
     assert steps.session.loads == []
-    assert generate(chosen, steps, drawn, replace(chosen.decoder, human_ppl=20.0)).entry is not None
+    assert write(chosen, steps, dataset, replace(chosen.generation.decoder, human_ppl=20.0)).entry is not None
 
 
 def texts(path: Path, *rows: str) -> str:
@@ -155,7 +164,7 @@ def test_a_file_that_is_not_there_is_an_error_and_in_a_plan_a_remark(start, tmp_
     words = f"generations={tmp_path}/lost.jsonl"
     chosen, steps = start(words)
     with pytest.raises(DataError, match=r"generations: no such file: .*lost\.jsonl"):
-        take_in(chosen, steps, draw(chosen, steps))
+        import_generations(chosen.generation, steps, load(chosen, steps))
     chosen, steps = start(words, plan_only=True)
-    assert take_in(chosen, steps, draw(chosen, steps)).digest is None
-    assert any("no such file" in line for line in steps.missing)
+    assert import_generations(chosen.generation, steps, load(chosen, steps)).digest is None
+    assert any("no such file" in missing.reason for missing in steps.missing)

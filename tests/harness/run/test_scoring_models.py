@@ -13,7 +13,7 @@ import pytest
 from openended.harness.core.signature import parse_signature
 from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.run.pipeline import run
-from openended.harness.run.scoring_models import TOY, card_perplexity, out_of_domain
+from openended.harness.run.scoring_models import TOY, card_perplexity, compare_with_card
 from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from
 from openended.harness.storage.record import ResultRow, RunRecord, read_record
@@ -137,19 +137,19 @@ def test_a_scorer_is_held_against_its_card() -> None:
     spec = ModelSpec(path="bundled:docs-m")
     own = card_perplexity(spec)
     assert own == 59.16
-    assert out_of_domain(spec, 2 * own - 1) is None
-    told = out_of_domain(spec, 530.4)
+    assert compare_with_card(spec, 2 * own - 1) is None
+    told = compare_with_card(spec, 530.4)
     assert told == (
         "scorer docs-m: perplexity 530 on the human side, 59 on its own validation text: these texts are not of its "
         "domain"
     )
-    assert out_of_domain(spec, math.nan) is None
+    assert compare_with_card(spec, math.nan) is None
 
 
 def test_a_scorer_without_a_card_is_not_judged(tmp_path: Path) -> None:
     spec = replace(ModelSpec(path="bundled:docs-m"), path=str(tmp_path))
     assert math.isnan(card_perplexity(spec))
-    assert out_of_domain(spec, 1e9) is None
+    assert compare_with_card(spec, 1e9) is None
     (tmp_path / "README.md").write_text("# A model\n\nValidation perplexity was never measured.\n")
     assert math.isnan(card_perplexity(spec))
 

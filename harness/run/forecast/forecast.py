@@ -10,12 +10,12 @@ from typing import cast
 from openended.harness.core.signature import canonical, digest
 from openended.harness.models.backend import BackendSpec
 from openended.harness.models.sizes import ModelSize
-from openended.harness.run.artifacts import Planned
+from openended.harness.run.artifacts import PlannedArtifact
+from openended.harness.run.forecast.rates import Rates, Sure
 from openended.harness.run.pipeline import Outcome
-from openended.harness.run.rates import Rates, Sure
-from openended.harness.run.settings import Settings
+from openended.harness.run.resolve import ResolvedRun
 
-PASSES = {"score": "scorer", "embed": "embedder", "next_token": "model"}  # stage → whose model reads the texts
+PASSES = ("score", "embed", "next_token")  # stages in which a model reads texts
 # Bytes a token of generations and scores, and a text of embeddings, as the store keeps them: texts and ids, float64,
 # a thousand float32.
 _TOKEN_BYTES, _SCORE_BYTES, _VECTOR_BYTES = 16, 8, 4096
@@ -54,14 +54,15 @@ class Forecast:
     """Metric → values to compute."""
     _steps: set[str] = field(default_factory=set)
 
-    def add(self, settings: Settings, outcome: Outcome) -> None:
+    def add(self, run: ResolvedRun, outcome: Outcome) -> None:
         """Add one job's plan."""
         self.jobs += 1
-        self._needs(settings, outcome)
-        human, model = _sides(settings)
+        self._add_needs(run, outcome)
+        human, model = _sides(run)
         for line in outcome.plan:
-            rows = model if _of_model(line) else human
-            key = line.key or digest([line.stage, line.what, rows, _who(settings, line.stage)])
+            rows = model if line.work.role == "model" else human
+            reader = _bare(line.work.model) if line.stage in PASSES and line.work.model is not None else None
+            key = line.key or digest([line.stage, line.what, rows, reader])
             if key in self._steps:
                 continue
             self._steps.add(key)
@@ -70,40 +71,36 @@ class Forecast:
                 continue
             self.make += line.state == "make"
             self.waits += line.state == "waits"
-            self._work(settings, line, rows)
+            self._add_work(run, line, rows, reader)
 
-    def _needs(self, s: Settings, outcome: Outcome) -> None:
-        roles: dict[str, BackendSpec | None] = {"model": s.model if s.generations is None else None, "scorer": s.scorer}
-        roles["embedder"] = s.embedder.model_spec() if s.embedder is not None else None
-        if s.decoder is not None and s.generations is None:
-            roles |= cast("dict[str, BackendSpec]", dict(s.decoder.companions()))
-        used = {need.by for metric in s.metrics for need in metric.needs()} | {"model"}
-        used |= {"embedder"} if any(n.kind == "embeddings" for m in s.metrics for n in m.needs()) else set()
+    def _add_needs(self, run: ResolvedRun, outcome: Outcome) -> None:
+        generation, embedder = run.generation, run.scoring.embedder
+        roles: dict[str, BackendSpec | None] = {"model": generation.model, "scorer": run.scoring.scorer}
+        roles["embedder"] = embedder.model_spec() if embedder is not None else None
+        if generation.decoder is not None:
+            roles |= cast("dict[str, BackendSpec]", dict(generation.decoder.companions()))
+        needs = [need for metric in run.metrics.specs for need in metric.needs()]
+        used = {need.by for need in needs} | {"model"}
+        used |= {"embedder"} if any(need.kind == "embeddings" for need in needs) else set()
         for role, spec in roles.items():
             if spec is not None and (role in used or role not in ("scorer", "embedder")):
                 self.models.setdefault(_bare(spec), set()).add(role)
-        for file in s.task.files():
+        for file in run.data.task.files():
             self.files[str(file.path)] = FileNeed(file.name, file.present, str(file.path), file.url)
-        urls = [file.url for file in self.files.values() if file.url]
-        for reason in outcome.missing:
-            told = "in the local cache" in reason or any(url in reason for url in urls)  # as models and files
-            if not told:
-                self.missing[reason] = None
+        urls = {file.url for file in self.files.values()} - {""}
+        for missing in outcome.missing:
+            if not missing.is_model and missing.url not in urls:  # those are listed as models and files
+                self.missing[missing.reason] = None
 
-    def _work(self, s: Settings, line: Planned, rows: str) -> None:
-        count = 0 if s.num_examples == "all" else s.num_examples  # of a file that is not read yet
-        texts = count * (s.samples if _of_model(line) else 1)
-        # The halves of the ceiling are the human rows and as many more, or two halves of them.
-        texts = 0 if line.what.startswith("half of human") else texts
-        tokens = texts * (s.max_new_tokens or 0)
-        if line.stage == "generate" and s.decoder is not None:
-            self.generate[rows] = (s.model, s.decoder.name, texts, tokens)
-        elif line.stage in PASSES and (spec := _who(s, line.stage)) is not None:
-            place = "more" if line.what.startswith("more human") else rows
-            before = self.reads.get((line.stage, place, spec), (0, 0))
-            self.reads[line.stage, place, spec] = max(before, (texts, tokens))
-        elif line.stage == "measure":
-            self.measures[line.what.split()[0]] += 1
+    def _add_work(self, run: ResolvedRun, line: PlannedArtifact, rows: str, reader: BackendSpec | None) -> None:
+        work, decoder = line.work, run.generation.decoder
+        if line.stage == "generate" and decoder is not None:
+            self.generate[rows] = (work.model, decoder.name, work.num_texts, work.num_tokens)
+        elif reader is not None:
+            key = (line.stage, "more" if work.role == "more human" else rows, reader)
+            self.reads[key] = max(self.reads.get(key, (0, 0)), (work.num_texts, work.num_tokens))
+        elif work.metric is not None:
+            self.measures[work.metric] += 1
 
     def read(self, stage: str) -> int:
         """Return how many texts a stage's models read."""
@@ -145,36 +142,24 @@ class Forecast:
         return seconds, "measured" if exact else "scaled"
 
 
-def forecast(plans: Iterable[tuple[Settings, Outcome]]) -> Forecast:
+def forecast(plans: Iterable[tuple[ResolvedRun, Outcome]]) -> Forecast:
     """Add up the plans of jobs."""
     total = Forecast()
-    for settings, outcome in plans:
-        total.add(settings, outcome)
+    for run, outcome in plans:
+        total.add(run, outcome)
     return total
 
 
-def _of_model(line: Planned) -> bool:
-    """Say whether a step is about the texts of the system under test."""
-    return line.stage in ("generate", "import") or "model" in line.what.split()
-
-
-def _sides(s: Settings) -> tuple[str, str]:
+def _sides(run: ResolvedRun) -> tuple[str, str]:
     """Return what stands for the rows of both sides while their digests are not known."""
-    cuts = s.model if s.generations is None and s.model is not None else s.scorer
+    data, generation = run.data, run.generation
+    cuts = generation.model if generation.model is not None else run.scoring.scorer
     name = canonical(_bare(cuts)) if cuts is not None else None
-    human = digest([canonical(s.task), s.num_examples, s.max_new_tokens, name])
-    drawn = s.seed if s.decoder is not None and s.decoder.stochastic else None
-    maker = [canonical(s.model), canonical(s.decoder), drawn, s.samples, s.least]
-    return human, digest([human, s.generations or maker])
-
-
-def _who(s: Settings, stage: str) -> BackendSpec | None:
-    """Return the model of a stage that reads texts."""
-    role = PASSES.get(stage)
-    if role == "embedder":
-        return _bare(s.embedder.model_spec()) if s.embedder is not None else None
-    spec = s.scorer if role == "scorer" else s.model if role == "model" else None
-    return _bare(spec) if spec is not None else None
+    human = digest([canonical(data.task), data.num_examples, data.max_new_tokens, name])
+    decoder = generation.decoder
+    seed = generation.seed if decoder is not None and decoder.stochastic else None
+    maker = [canonical(generation.model), canonical(decoder), seed, generation.samples, generation.min_new_tokens]
+    return human, digest([human, generation.file or maker])
 
 
 def _bare(spec: BackendSpec) -> BackendSpec:

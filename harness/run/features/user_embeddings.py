@@ -14,22 +14,24 @@ from openended.harness.core.errors import DataError
 from openended.harness.core.io import file_digest
 from openended.harness.core.signature import digest
 from openended.harness.run.artifact_files import MORE, load_array
-from openended.harness.run.artifacts import Source, Steps
-from openended.harness.run.settings import Settings
+from openended.harness.run.artifacts import ArtifactBuilder, TextRows
+from openended.harness.run.resolve import UserEmbeddings
 from openended.harness.storage.rows import Rows
 
 
-def own_vectors(settings: Settings, source: Source, steps: Steps) -> tuple[str | None, Callable[[], Any]]:
+def find_user_embeddings(
+    files: UserEmbeddings, source: TextRows, builder: ArtifactBuilder
+) -> tuple[str | None, Callable[[], Any]]:
     """Return the digest of a source's vectors (None while that is not known), and what loads them.
 
     Raises:
         DataError: If the file is missing, is no array of numbers with two axes, or has not a row for each text.
     """
-    path = settings.vectors["model" if source.system == "model" else "human"]
-    found = steps.ask(partial(_digest, path))
+    path = files.model if source.role == "model" else files.human
+    found = builder.try_or_note(partial(_digest, path))
     if found is None or source.entry is None:
         return None, dict
-    whole = settings.num_examples == "all" and source.file != MORE
+    whole = files.whole and source.file != MORE
     vectors = _rows(path, [int(name.rpartition("/")[2]) for name in Rows(source.path).ids], whole=whole)
     return digest(["own vectors", found, source.digest]), lambda: vectors
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.core.errors import DataError, UndefinedMetric
-from openended.harness.run.judgments import fed_by_file, judged_alone, run_judgments
+from openended.harness.run.pipeline import fed_by_file, judged_alone, run_judgments
 from openended.harness.run.session import Session
 from openended.harness.storage.record import read_record
 from openended.harness.storage.store import Store

@@ -19,9 +19,10 @@ from openended.harness.core.resampling import MOST, Plan, Replicates
 from openended.harness.core.signature import canonical, digest, signature
 from openended.harness.core.types import HUMAN, MetricResult
 from openended.harness.run import artifact_files as stages
-from openended.harness.run.artifacts import Source
+from openended.harness.run.artifacts import ArtifactRequest, TextRows, Workload
 from openended.harness.run.features import Featurizer
 from openended.harness.run.identity import facts
+from openended.harness.run.resolve import ResolvedRun
 from openended.harness.storage.record import ResultRow
 from openended.harness.storage.rows import Rows
 from openended.metrics.families import TwoSample
@@ -59,30 +60,34 @@ class Measure:
     """Computes metrics from finished sides through the store.
 
     Args:
+        run: The run.
         sides: Has made all that the metrics need.
         fingerprint: Digest of the task's data, for the signature.
         others: All systems of a grid, for metrics that fit something on all of them.
     """
 
-    def __init__(self, sides: Featurizer, fingerprint: str | None, others: Sequence[Source] = ()) -> None:
+    def __init__(
+        self, run: ResolvedRun, sides: Featurizer, fingerprint: str | None, others: Sequence[TextRows] = ()
+    ) -> None:
+        self.run = run
         self.sides = sides
-        self.steps = sides.steps
+        self.builder = sides.builder
         self.fingerprint = fingerprint
         self.others = tuple(others)
-        self.plan = Plan(sides.settings.intervals)
+        self.plan = Plan(run.metrics.intervals)
 
-    def measure(self, metric: Metric, system: System, human: Source, model: Source) -> Measured | None:
+    def measure(self, metric: Metric, system: System, human: TextRows, model: TextRows) -> Measured | None:
         """Return the metric's result for a system; None while planning what is not made yet."""
-        known = self.steps.ask(lambda: self._facts(metric, human, model))
+        known = self.builder.try_or_note(lambda: self._facts(metric, human, model))
         if known is None:
-            self.steps.wait("measure", f"{metric.name} {system}")
+            self.builder.defer("measure", f"{metric.name} {system}", Workload(role=system, metric=metric.name))
             return None
         try:
             inputs = self._inputs(metric, human, model)
         except UndefinedMetric as err:
             return Measured(system, metric, _undefined(metric, known, human, model, err), None)
 
-        def build(folder: Path) -> Mapping[str, Any]:
+        def write(folder: Path) -> Mapping[str, Any]:
             features, notes = _within_reach(metric, self._features(metric, human, model, known))
             prepared: dict[str, Any] = {}
             try:
@@ -102,7 +107,9 @@ class Measure:
         if self.plan.count:
             spec["intervals"] = [self.plan.count, RESAMPLING_VERSION]
         try:
-            entry = self.steps.step("measure", f"{metric.name} {system}", spec, inputs, build)
+            work = Workload(role=system, metric=metric.name)
+            request = ArtifactRequest("measure", f"{metric.name} {system}", spec, inputs, work)
+            entry = self.builder.build(request, write)
         except _BrokenMetric as err:
             log.error("metric %s of %s %s", metric.name, model.title, err)
             log.debug("%s", "".join(traceback.format_exception(err)))
@@ -112,19 +119,19 @@ class Measure:
             return None
         return Measured(system, metric, stages.load_result(entry.path), entry.name)
 
-    def undefined(self, metric: Metric, system: System, human: Source, model: Source, reason: str) -> Measured:
+    def undefined(self, metric: Metric, system: System, human: TextRows, model: TextRows, reason: str) -> Measured:
         """Return the "–" of a metric that has no value here."""
-        known = self.steps.ask(lambda: self._facts(metric, human, model)) or {}
+        known = self.builder.try_or_note(lambda: self._facts(metric, human, model)) or {}
         return Measured(system, metric, _undefined(metric, known, human, model, UndefinedMetric(reason)), None)
 
-    def _facts(self, metric: Metric, human: Source, model: Source) -> dict[str, str]:
-        return facts(self.sides.settings, metric, human, model, self.fingerprint)
+    def _facts(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str]:
+        return facts(self.run, metric, human, model, self.fingerprint)
 
-    def _inputs(self, metric: Metric, human: Source, model: Source) -> dict[str, str | None]:
+    def _inputs(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str | None]:
         needs = needs_of_texts(metric)
         inputs: dict[str, str | None] = {}
         if len(needs) < len(metric.needs()):
-            inputs["judgments"] = judgments_digest(self._judgments(), self.sides.settings.judgment_columns)
+            inputs["judgments"] = judgments_digest(self._judgments(), self.run.metrics.judgment_columns)
         if metric.sides != "one":
             inputs |= {f"human {k}": v for k, v in self.sides.digests(human, needs).items()}
         if metric.sides != "human":
@@ -133,7 +140,7 @@ class Measure:
             inputs |= {f"other {number} {k}": v for k, v in self.sides.digests(other, needs).items()}
         return inputs
 
-    def _features(self, metric: Metric, human: Source, model: Source, facts: Mapping[str, str]) -> Features:
+    def _features(self, metric: Metric, human: TextRows, model: TextRows, facts: Mapping[str, str]) -> Features:
         needs = needs_of_texts(metric)
         theirs = self.sides.side(model, needs) if metric.sides != "human" else None
         ours = self.sides.side(human, needs) if metric.sides != "one" else None
@@ -142,7 +149,7 @@ class Measure:
         if human_side is None or model_side is None:
             raise UndefinedMetric(f"{metric.name} reads neither side")
         if isinstance(metric, ReadsFile):
-            columns = self.sides.settings.judgment_columns
+            columns = self.run.metrics.judgment_columns
             judged = {
                 need: metric.read(self._judgments(), columns) for need in metric.needs() if need.kind == "judgments"
             }
@@ -152,11 +159,11 @@ class Measure:
             human_side, model_side, facts, tuple(self.sides.side(other, needs) for other in self._others(metric))
         )
 
-    def _others(self, metric: Metric) -> tuple[Source, ...]:
+    def _others(self, metric: Metric) -> tuple[TextRows, ...]:
         return self.others if metric.reads_grid else ()
 
     def _judgments(self) -> Path:
-        path = self.sides.settings.judgments
+        path = self.run.metrics.judgments
         if path is None:
             raise UndefinedMetric("needs human judgments: give judgments=FILE")
         if path.startswith(SIMULATED):
@@ -216,7 +223,7 @@ def _drawn(metric: Metric, values: Mapping[str, float], made: Mapping[str, Repli
 
 
 def _undefined(
-    metric: Metric, facts: Mapping[str, str], human: Source, model: Source, reason: UndefinedMetric
+    metric: Metric, facts: Mapping[str, str], human: TextRows, model: TextRows, reason: UndefinedMetric
 ) -> MetricResult:
     counts = [len(Rows(s.path)) if s.entry is not None else 0 for s in (human, model)]
     return MetricResult(

@@ -1,6 +1,6 @@
 """What featurize does with models: each function passes one model over one source.
 
-Nothing here knows keys or the store; `openended.harness.run.features` decides what has to be made.
+Nothing here knows keys or the store; `Featurizer` decides what has to be made.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from openended.harness.core.errors import SpecError
 from openended.harness.core.metric import Scope
 from openended.harness.core.progress import progress
+from openended.harness.core.runtime import Runtime
 from openended.harness.core.types import Ragged
 from openended.harness.decoders.base import QDecoder
 from openended.harness.models.backend import BackendSpec, Embedded, EmbeddingRequest, QStatisticsRequest, ScoringRequest
@@ -22,9 +23,8 @@ from openended.harness.models.embedder import EmbedderSpec, embed, embed_texts
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import pair_ids, token_ids, tokenizer_digest, word_ids
 from openended.harness.run import artifact_files as stages
-from openended.harness.run.artifacts import Build, Source
+from openended.harness.run.artifacts import Build, TextRows
 from openended.harness.run.session import Session
-from openended.harness.run.settings import Settings
 from openended.harness.storage.rows import Rows, join_ragged
 
 if TYPE_CHECKING:
@@ -40,15 +40,15 @@ CPU_ROWS = 64
 class Passes:
     """Passes the models of a run over its sources."""
 
-    def __init__(self, settings: Settings, session: Session) -> None:
-        self.runtime = settings.runtime
+    def __init__(self, runtime: Runtime, session: Session) -> None:
+        self.runtime = runtime
         self.session = session
 
-    def words(self, source: Source, scope: Scope) -> Ragged:
+    def words(self, source: TextRows, scope: Scope) -> Ragged:
         """Return ids of whitespace words."""
         return word_ids(each_text(source, scope))
 
-    def tokens(self, spec: ModelSpec, source: Source, scope: Scope) -> Ragged:
+    def tokens(self, spec: ModelSpec, source: TextRows, scope: Scope) -> Ragged:
         """Return token ids under a model's tokenizer."""
         tokenizer = self.session.tokenizer(spec)
         if scope == "continuation":
@@ -59,7 +59,7 @@ class Passes:
         self,
         spec: BackendSpec,
         embedder: EmbedderSpec | None,
-        source: Source,
+        source: TextRows,
         scope: Scope,
         places: Sequence[int],
         *,
@@ -88,7 +88,9 @@ class Passes:
 
         return [save] if vectors is None else [save, _saver(vectors, lm)]
 
-    def embed(self, specs: Sequence[EmbedderSpec], source: Source, scope: Scope, places: Sequence[int]) -> list[Build]:
+    def embed(
+        self, specs: Sequence[EmbedderSpec], source: TextRows, scope: Scope, places: Sequence[int]
+    ) -> list[Build]:
         """Embed at the maximum lengths of `specs`, which differ in nothing else; in one pass where the model can."""
         spec = specs[0]
         model = self.session.embedder(spec, self.runtime)
@@ -104,7 +106,7 @@ class Passes:
         return [_saver(made[specs[i].max_length], model) for i in places]
 
     def read_q(
-        self, folder: Path, spec: BackendSpec, decoder: QDecoder, source: Source, min_new_tokens: int
+        self, folder: Path, spec: BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int
     ) -> Mapping[str, Any]:
         """Write the statistics of a decoder's Q on a source."""
         lm = self.session.model(spec, self.runtime)
@@ -120,7 +122,7 @@ class Passes:
     def _rows_at_once(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
         return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
 
-    def _ids(self, source: Source, spec: BackendSpec) -> tuple[Ragged, Ragged]:
+    def _ids(self, source: TextRows, spec: BackendSpec) -> tuple[Ragged, Ragged]:
         """Token ids of prompts and continuations under a model's tokenizer; kept ids where it is the same one."""
         rows, cuts = Rows(source.path), spec.tokenizer_spec()
         if cuts is None:
@@ -133,12 +135,12 @@ class Passes:
         return progress(title, total, unit="texts", enabled=self.runtime.progress)
 
 
-def texts_of(source: Source, scope: Scope) -> list[str]:
+def texts_of(source: TextRows, scope: Scope) -> list[str]:
     """Return a source's texts, with their prompts if the scope says so."""
     return list(each_text(source, scope))
 
 
-def each_text(source: Source, scope: Scope) -> Iterator[str]:
+def each_text(source: TextRows, scope: Scope) -> Iterator[str]:
     """Yield what `texts_of` holds, a bounded number of texts in memory."""
     rows = Rows(source.path)
     if scope == "continuation":
@@ -146,13 +148,13 @@ def each_text(source: Source, scope: Scope) -> Iterator[str]:
     return (a + b for a, b in zip(rows.each("prompt"), rows.each("text"), strict=True))
 
 
-def own_tokens(source: Source, scope: Scope) -> Ragged:
+def own_tokens(source: TextRows, scope: Scope) -> Ragged:
     """Return the token ids that a source's rows hold."""
     rows = Rows(source.path)
     return rows.token_ids if scope == "continuation" else join_ragged(rows.prompt_ids, rows.token_ids)
 
 
-def _prompts(source: Source, spec: BackendSpec) -> Ragged:
+def _prompts(source: TextRows, spec: BackendSpec) -> Ragged:
     """Prompt ids as a model reads them: through its chat template where it is the model under test and has one."""
     rows = Rows(source.path)
     if not spec.chat_template:

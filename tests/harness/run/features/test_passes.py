@@ -15,8 +15,8 @@ from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.models.tokenizer import tokenizer_digest
 from openended.harness.run import artifact_files as stages
-from openended.harness.run.artifacts import Build, Source
-from openended.harness.run.passes import Passes, own_tokens, texts_of
+from openended.harness.run.artifacts import Build, TextRows
+from openended.harness.run.features.passes import Passes, own_tokens, texts_of
 from openended.harness.run.session import Session
 from openended.harness.storage.rows import Row, write_rows
 from openended.harness.storage.store import Entry, Store
@@ -29,7 +29,7 @@ TEXTS = [("a", "Return the", " number of rows."), ("b", "Raise an", " error if i
 WHOLE = "prompt_and_continuation"
 
 
-def source(folder: Path, *, tokenizer: str | None = None, chat: bool = False) -> Source:
+def source(folder: Path, *, tokenizer: str | None = None, chat: bool = False) -> TextRows:
     """Rows whose own ids are 1, 2, … and not those that a tokenizer would give."""
     rows = [
         Row(prompt, (1, 2), Generation(name, 0, text, tuple(range(3, 6 + i)), "length", 0.0))
@@ -41,14 +41,14 @@ def source(folder: Path, *, tokenizer: str | None = None, chat: bool = False) ->
     spoken = [replace(row, prompt_ids=(7 + i, 8, 9)) for i, row in enumerate(rows)]
     write_rows(folder / stages.CHAT, spoken[::-1])
     entry = Entry("generate", "0" * 64, folder, {stages.DATA: "0"}, {})
-    return Source("model", entry, stages.DATA, tokenizer, entry if chat else None)
+    return TextRows("model", entry, stages.DATA, tokenizer, entry if chat else None)
 
 
 @pytest.fixture(scope="module")
 def passes(tmp_path_factory: pytest.TempPathFactory) -> Passes:
     folder = tmp_path_factory.mktemp("run")
     made = settings(folder, "runtime.feature_batch_size=2", "runtime.progress=false", "runtime.device=cpu")
-    return Passes(made, Session(Store(folder / "store")))
+    return Passes(made.runtime, Session(Store(folder / "store")))
 
 
 def scores(build: Build, folder: Path) -> Ragged:

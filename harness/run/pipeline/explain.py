@@ -18,8 +18,8 @@ import numpy as np
 from openended.harness.core.io import write_text
 from openended.harness.core.types import Json
 from openended.harness.run.artifact_files import load_result_arrays
-from openended.harness.run.artifacts import Source
-from openended.harness.run.measure import Measured
+from openended.harness.run.artifacts import TextRows
+from openended.harness.run.pipeline.measure import Measured
 from openended.harness.storage.record import EXPLAIN
 from openended.harness.storage.rows import Rows
 
@@ -29,7 +29,9 @@ Names = Mapping[str, Sequence[str]]
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
-def write_explanations(folder: Path, store: Path, measured: Sequence[Measured], human: Source, model: Source) -> None:
+def write_explanations(
+    folder: Path, store: Path, measured: Sequence[Measured], human: TextRows, model: TextRows
+) -> None:
     """Write what the metrics of the system under test left; nothing where none did.
 
     Args:
@@ -54,7 +56,7 @@ def write_explanations(folder: Path, store: Path, measured: Sequence[Measured], 
         write_text(folder / EXPLAIN, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 
 
-def _names(source: Source) -> list[str]:
+def _names(source: TextRows) -> list[str]:
     """Return `id#sample` of each row, in the order that two-sample metrics read them."""
     rows = Rows(source.path)
     return [f"{example}#{sample}" for example, sample in sorted(zip(rows.ids, rows.samples, strict=True))]

@@ -15,9 +15,10 @@ from openended.harness.core.io import file_digest
 from openended.harness.core.metric import Features, Metric, Need
 from openended.harness.core.types import MetricResult
 from openended.harness.models.spec import bundled_models
-from openended.harness.run.artifacts import Source, Steps
-from openended.harness.run.measure import Measure, judgments_digest, needs_of_texts
-from openended.harness.run.pipeline import Made, make_texts
+from openended.harness.run.artifacts import ArtifactBuilder, TextRows
+from openended.harness.run.pipeline.measure import Measure, judgments_digest, needs_of_texts
+from openended.harness.run.pipeline.texts import RunTexts, make_texts
+from openended.harness.run.resolve import resolve
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from openended.metrics.huse import Huse
@@ -69,13 +70,13 @@ def raising(err: Exception) -> Any:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., tuple[Made, Measure]]:
-    def start(*words: str, others: Sequence[Source] = (), plan_only: bool = False) -> tuple[Made, Measure]:
+def run(tmp_path: Path) -> Callable[..., tuple[RunTexts, Measure]]:
+    def start(*words: str, others: Sequence[TextRows] = (), plan_only: bool = False) -> tuple[RunTexts, Measure]:
         chosen = settings(tmp_path, "metric=[zipf]", "num_examples=4", "max_new_tokens=4", *words)
-        made = make_texts(chosen, Steps(Session(Store(tmp_path / "store")), plan_only=plan_only))
-        sources = (made.human_source, made.model_source, made.drawn.more, *others)
+        made = make_texts(resolve(chosen), ArtifactBuilder(Session(Store(tmp_path / "store")), plan_only=plan_only))
+        sources = (made.human_rows, made.model_rows, made.dataset.spare_rows, *others)
         made.featurizer.make([(one, (Probe.need,)) for one in sources], made.decoder)
-        return made, Measure(made.featurizer, made.drawn.fingerprint, others)
+        return made, Measure(made.run, made.featurizer, made.dataset.fingerprint, others)
 
     seen.clear()
     return start
@@ -83,7 +84,7 @@ def run(tmp_path: Path) -> Callable[..., tuple[Made, Measure]]:
 
 def test_a_metric_is_given_the_sides_that_it_reads(run):
     made, measure = run()
-    human, model = made.human_source, made.model_source
+    human, model = made.human_rows, made.model_rows
     for sides, given in (("two", ("human", "model")), ("one", ("model", "model")), ("human", ("human", "human"))):
         got = measure.measure(probe(sides=sides, name=sides), "model", human, model)
         assert got is not None
@@ -93,9 +94,9 @@ def test_a_metric_is_given_the_sides_that_it_reads(run):
 
 def test_a_result_is_computed_once_and_the_human_row_is_a_system_of_human_texts(run):
     made, measure = run()
-    human, model = made.human_source, made.model_source
+    human, model = made.human_rows, made.model_rows
     first = measure.measure(probe(), "model", human, model)
-    again = Measure(made.featurizer, made.drawn.fingerprint).measure(probe(), "model", human, model)
+    again = Measure(made.run, made.featurizer, made.dataset.fingerprint).measure(probe(), "model", human, model)
     assert (first.artefact, first.result.values) == (again.artefact, again.result.values)
     assert len(seen) == 1
     rows = {system: measure.measure(probe(), system, human, human) for system in ("human", "model", "ceiling")}
@@ -105,7 +106,7 @@ def test_a_result_is_computed_once_and_the_human_row_is_a_system_of_human_texts(
 
 def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(run, caplog):
     made, measure = run()
-    human, model = made.human_source, made.model_source
+    human, model = made.human_rows, made.model_rows
     with caplog.at_level(logging.DEBUG):
         got = measure.measure(probe(act=raising(ZeroDivisionError("by 0\nand more"))), "model", human, model)
     assert (got.result.status, got.artefact, got.result.n_human, got.result.n_model) == ("failed", None, 4, 4)
@@ -113,13 +114,13 @@ def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(run, caplog):
     assert got.result.values["probe"] != got.result.values["probe"]  # no number
     assert "metric probe of model failed with ZeroDivisionError" in caplog.text
     assert "Traceback" in caplog.text
-    mended = Measure(made.featurizer, made.drawn.fingerprint).measure(probe(), "model", human, model)
+    mended = Measure(made.run, made.featurizer, made.dataset.fingerprint).measure(probe(), "model", human, model)
     assert (mended.result.status, mended.result.values) == ("ok", {"probe": 4.0})
 
 
 def test_no_value_is_kept_with_its_reason_and_an_error_of_the_user_goes_through(run):
     made, measure = run()
-    human, model = made.human_source, made.model_source
+    human, model = made.human_rows, made.model_rows
     got = measure.measure(probe(act=raising(UndefinedMetric("too few"))), "model", human, model)
     assert (got.result.status, got.result.notes) == ("undefined", ("too few",))
     assert got.artefact is not None
@@ -130,8 +131,8 @@ def test_no_value_is_kept_with_its_reason_and_an_error_of_the_user_goes_through(
 def test_a_feature_that_a_system_cannot_have_leaves_the_metric_undefined(run):
     made, measure = run("embedder=none", "judge=none")
     need = Need("embeddings", by="embedder")
-    made.featurizer.make([(made.human_source, (need,)), (made.model_source, (need,))], made.decoder)
-    got = measure.measure(probe(need=need), "model", made.human_source, made.model_source)
+    made.featurizer.make([(made.human_rows, (need,)), (made.model_rows, (need,))], made.decoder)
+    got = measure.measure(probe(need=need), "model", made.human_rows, made.model_rows)
     assert (got.result.status, got.artefact, got.result.n_model) == ("undefined", None, 4)
     assert "no embedder: set embedder=" in got.result.notes[0]
     assert seen == []
@@ -139,19 +140,19 @@ def test_a_feature_that_a_system_cannot_have_leaves_the_metric_undefined(run):
 
 def test_a_plan_waits_for_what_is_to_be_made(run):
     made, measure = run(plan_only=True)
-    assert measure.measure(probe(), "model", made.human_source, made.model_source) is None
-    assert ("measure", "probe model", "waits") in [(p.stage, p.what, p.state) for p in measure.steps.plan]
+    assert measure.measure(probe(), "model", made.human_rows, made.model_rows) is None
+    assert ("measure", "probe model", "waits") in [(p.stage, p.what, p.state) for p in measure.builder.plan]
     assert seen == []
 
 
 def test_a_metric_of_the_grid_reads_its_other_systems_and_they_are_in_its_key(run):
     made, _ = run()
-    human, model = made.human_source, made.model_source
+    human, model = made.human_rows, made.model_rows
     found, alone = set(), set()
     for others in ((), (human,), (human, model)):
-        measure = Measure(made.featurizer, made.drawn.fingerprint, others)
+        measure = Measure(made.run, made.featurizer, made.dataset.fingerprint, others)
         found.add(measure.measure(probe(grid=True), "model", human, model).artefact)
-        assert [side.system for side in seen[-1].others] == [source.system for source in others]
+        assert [side.system for side in seen[-1].others] == [source.role for source in others]
         alone.add(measure.measure(probe(name="alone"), "model", human, model).artefact)
     assert (len(found), len(alone)) == (3, 1)
 
@@ -160,11 +161,11 @@ def test_judgments_come_of_their_file(run, tmp_path):
     huse = Huse()
     assert {need.kind for need in huse.needs()} == {"judgments"} | {need.kind for need in needs_of_texts(huse)}
     made, measure = run()
-    got = measure.measure(huse, "model", made.human_source, made.model_source)
+    got = measure.measure(huse, "model", made.human_rows, made.model_rows)
     assert (got.result.status, got.result.notes) == ("undefined", ("needs human judgments: give judgments=FILE",))
-    made.featurizer.settings = replace(made.featurizer.settings, judgments=str(tmp_path / "lost.csv"))
+    measure.run = replace(made.run, metrics=replace(made.run.metrics, judgments=str(tmp_path / "lost.csv")))
     with pytest.raises(DataError, match=r"judgments: no such file: .*lost\.csv"):
-        measure.measure(huse, "model", made.human_source, made.model_source)
+        measure.measure(huse, "model", made.human_rows, made.model_rows)
 
 
 def test_the_digest_of_judgments_is_of_the_bytes_and_of_how_they_are_read(tmp_path):

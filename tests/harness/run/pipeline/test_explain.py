@@ -7,8 +7,8 @@ import numpy as np
 
 from openended.harness.core.types import Generation, MetricResult
 from openended.harness.run.artifact_files import save_result
-from openended.harness.run.explain import write_explanations
-from openended.harness.run.measure import Measured
+from openended.harness.run.pipeline.explain import write_explanations
+from openended.harness.run.pipeline.measure import Measured
 from openended.harness.storage.record import EXPLAIN
 from openended.harness.storage.rows import Row, write_rows
 from openended.metrics.mauve import Mauve

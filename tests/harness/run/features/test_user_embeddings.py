@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from openended.harness.core.errors import DataError, SpecError
-from openended.harness.run.artifacts import Steps
+from openended.harness.run.artifacts import ArtifactBuilder
+from openended.harness.run.features.user_embeddings import find_user_embeddings
 from openended.harness.run.pipeline import make_texts, plan
+from openended.harness.run.resolve import resolve
 from openended.harness.run.session import Session
-from openended.harness.run.user_embeddings import own_vectors
 from openended.harness.storage.store import Store
 from tests.harness.run.small import settings
 from tests.helpers import write_jsonl
@@ -32,11 +33,11 @@ def given(tmp_path):
 def test_rows_follow_the_texts(given):
     folder, make = given
     for words, n in (((), (6, 5)), (("num_examples=2",), (2, 2))):
-        steps = Steps(Session(Store(folder / "store")), plan_only=False)
-        run = make(*words)
+        steps = ArtifactBuilder(Session(Store(folder / "store")), plan_only=False)
+        run = resolve(make(*words))
         made = make_texts(run, steps)
-        for source, count in zip((made.human_source, made.model_source), n, strict=True):
-            content, load = own_vectors(run, source, steps)
+        for source, count in zip((made.human_rows, made.model_rows), n, strict=True):
+            content, load = find_user_embeddings(run.scoring.user_embeddings, source, steps)
             assert content is not None
             assert load().tolist() == [[2 * i, 2 * i + 1] for i in range(count)]
 
@@ -46,8 +47,8 @@ def test_a_plan_says_what_is_missing(given):
     (folder / "m.npy").unlink()
     run = make()
     session = Session(Store(folder / "store"))
-    make_texts(run, Steps(session, plan_only=False))
-    assert any("features: no such file" in line for line in plan(run, session).missing)
+    make_texts(resolve(run), ArtifactBuilder(session, plan_only=False))
+    assert any("features: no such file" in missing.reason for missing in plan(run, session).missing)
 
 
 @pytest.mark.parametrize(
@@ -62,10 +63,10 @@ def test_a_plan_says_what_is_missing(given):
 def test_what_has_not_a_row_a_text_is_refused(given, array, message):
     folder, make = given
     np.save(folder / "m.npy", array)
-    steps = Steps(Session(Store(folder / "store")), plan_only=False)
-    run = make()
+    steps = ArtifactBuilder(Session(Store(folder / "store")), plan_only=False)
+    run = resolve(make())
     with pytest.raises(DataError, match=message):
-        own_vectors(run, make_texts(run, steps).model_source, steps)
+        find_user_embeddings(run.scoring.user_embeddings, make_texts(run, steps).model_rows, steps)
 
 
 def test_both_sides_or_none_and_only_beside_loose_texts(given):

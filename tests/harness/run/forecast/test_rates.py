@@ -8,7 +8,7 @@ from openended.harness.core.io import write_json
 from openended.harness.core.signature import digest
 from openended.harness.models.sizes import model_size
 from openended.harness.models.spec import ModelSpec
-from openended.harness.run.rates import read_rates
+from openended.harness.run.forecast import read_rates
 
 SMALL, LARGE = ModelSpec(path="bundled:docs-s"), ModelSpec(path="bundled:docs-m")
 

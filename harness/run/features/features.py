@@ -17,6 +17,7 @@ import numpy as np
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.core.metric import Need, Scope, Side
+from openended.harness.core.runtime import Runtime
 from openended.harness.core.signature import canonical, digest
 from openended.harness.core.types import HUMAN, Ragged
 from openended.harness.decoders.base import Decoder, QDecoder
@@ -25,11 +26,11 @@ from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import tokenizer_digest
 from openended.harness.run import artifact_files as stages
-from openended.harness.run.artifacts import Source, Steps, Wanted
-from openended.harness.run.passes import Passes, own_tokens, texts_of
-from openended.harness.run.scoring_models import counter, hint
-from openended.harness.run.settings import Settings
-from openended.harness.run.user_embeddings import own_vectors
+from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
+from openended.harness.run.features.passes import Passes, own_tokens, texts_of
+from openended.harness.run.features.user_embeddings import find_user_embeddings
+from openended.harness.run.resolve import GenerationPart, ScoringPart, model_digest
+from openended.harness.run.scoring_models import hint
 from openended.harness.storage.rows import Rows
 from openended.harness.storage.store import Entry
 
@@ -58,17 +59,22 @@ class Featurizer:
     """The features of a run's sources.
 
     Args:
-        settings: The run.
-        steps: Makes the artefacts.
+        scoring: Scorer and embedder.
+        generation: The model under test, for what is teacher-forced.
+        runtime: Device and batch size.
+        builder: Builds the artifacts.
     """
 
-    def __init__(self, settings: Settings, steps: Steps) -> None:
-        self.settings = settings
-        self.steps = steps
-        self.passes = Passes(settings, steps.session)
+    def __init__(
+        self, scoring: ScoringPart, generation: GenerationPart, runtime: Runtime, builder: ArtifactBuilder
+    ) -> None:
+        self.scoring = scoring
+        self.generation = generation
+        self.builder = builder
+        self.passes = Passes(runtime, builder.session)
         self._made: dict[tuple[object, Need], Feature] = {}
 
-    def digests(self, source: Source, needs: Iterable[Need]) -> dict[str, str | None]:
+    def digests(self, source: TextRows, needs: Iterable[Need]) -> dict[str, str | None]:
         """Return need → digest.
 
         Raises:
@@ -76,7 +82,7 @@ class Featurizer:
         """
         return {_label(need): self._feature(source, need).content for need in needs}
 
-    def side(self, source: Source, needs: Iterable[Need]) -> Side:
+    def side(self, source: TextRows, needs: Iterable[Need]) -> Side:
         """Return a finished side with these features.
 
         Sides are kept by the contents of their features, so that what a metric derives from one is shared.
@@ -84,26 +90,26 @@ class Featurizer:
         made = {need: self._feature(source, need) for need in needs}
         contents = sorted([_label(need), str(feature.content)] for need, feature in made.items())
 
-        key = digest([source.system, source.digest, contents])
+        key = digest([source.role, source.digest, contents])
 
         def load() -> Side:
-            return Side(source.system, Rows(source.path).ids, {need: feature.value for need, feature in made.items()})
+            return Side(source.role, Rows(source.path).ids, {need: feature.value for need, feature in made.items()})
 
-        return self.steps.session.sides.get(key, load, lasting=source.system == HUMAN)
+        return self.builder.session.sides.get(key, load, lasting=source.role == HUMAN)
 
-    def value(self, source: Source, need: Need) -> Any:  # noqa: ANN401 - each kind has its own
+    def value(self, source: TextRows, need: Need) -> Any:  # noqa: ANN401 - each kind has its own
         """Return one feature, or None while it is still to be made."""
         feature = self._feature(source, need)
         return feature.value if feature.content is not None else None
 
-    def make(self, wanted: Sequence[tuple[Source, Sequence[Need]]], decoder: Decoder | None) -> None:
+    def make(self, wanted: Sequence[tuple[TextRows, Sequence[Need]]], decoder: Decoder | None) -> None:
         """Make (or plan) the union of what is needed of each source; what is there already is not asked for again.
 
         Args:
             wanted: What is needed of each source; a source may come several times, under several names.
             decoder: Resolved; the features of Q are about it.
         """
-        asked: dict[object, dict[Need, Source]] = defaultdict(dict)
+        asked: dict[object, dict[Need, TextRows]] = defaultdict(dict)
         for source, needs in wanted:
             for need in needs:
                 if (source.identity, need) not in self._made:
@@ -116,7 +122,7 @@ class Featurizer:
                     if kind in kinds and (source.identity, need) not in self._made:
                         self._make(source, need, tuple(needs_of), decoder)
 
-    def _make(self, source: Source, need: Need, beside: Sequence[Need], decoder: Decoder | None) -> None:
+    def _make(self, source: TextRows, need: Need, beside: Sequence[Need], decoder: Decoder | None) -> None:
         try:
             if need.kind in ("texts", "stops", "tokens"):
                 self._set(source, need, *self._read(source, need))
@@ -129,16 +135,16 @@ class Featurizer:
         except UndefinedMetric as err:
             self._made[source.identity, need] = Feature(None, dict, str(err))
 
-    def _set(self, source: Source, need: Need, content: str | None, load: Callable[[], Any]) -> None:
+    def _set(self, source: TextRows, need: Need, content: str | None, load: Callable[[], Any]) -> None:
         self._made[source.identity, need] = Feature(content, load)
 
-    def _feature(self, source: Source, need: Need) -> Feature:
+    def _feature(self, source: TextRows, need: Need) -> Feature:
         feature = self._made[source.identity, need]
         if feature.reason:
             raise UndefinedMetric(feature.reason)
         return feature
 
-    def _read(self, source: Source, need: Need) -> tuple[str | None, Callable[[], Any]]:
+    def _read(self, source: TextRows, need: Need) -> tuple[str | None, Callable[[], Any]]:
         """What is read off the rows, and tokens under another tokenizer than that of the rows."""
         if need.kind == "texts":
             return source.digest, partial(texts_of, source, need.scope)
@@ -147,36 +153,38 @@ class Featurizer:
         spec = self._counter(need)
         if spec is None:
             return source.digest, partial(self.passes.words, source, need.scope)
-        wanted = self.steps.ask(lambda: tokenizer_digest(spec))
-        if wanted is not None and source.tokenizer == wanted:
+        tokenizer = self.builder.try_or_note(lambda: tokenizer_digest(spec))
+        if tokenizer is not None and source.tokenizer == tokenizer:
             return source.digest, partial(own_tokens, source, need.scope)
 
-        def build(folder: Path) -> Mapping[str, Any]:
+        def write(folder: Path) -> Mapping[str, Any]:
             stages.save_ragged(folder, self.passes.tokens(spec, source, need.scope))
             return {}
 
-        inputs = {"rows": source.digest, "tokenizer": wanted}
-        entry = self.steps.step("tokens", f"{source.title} {need.scope}", {"scope": need.scope}, inputs, build)
+        inputs = {"rows": source.digest, "tokenizer": tokenizer}
+        what = f"{source.title} {need.scope}"
+        request = ArtifactRequest("tokens", what, {"scope": need.scope}, inputs, source.workload())
+        entry = self.builder.build(request, write)
         return _content(entry), lambda: stages.load_ragged(_path(entry))
 
-    def _scores(self, source: Source, need: Need, beside: Sequence[Need]) -> None:
+    def _scores(self, source: TextRows, need: Need, beside: Sequence[Need]) -> None:
         """Token NLL under a language model's full distribution; in the same pass vectors, if both are one model's."""
         spec = self._model(need)
-        self.steps.ask(partial(spec.demand, "score"))
+        self.builder.try_or_note(partial(spec.demand, "score"))
         vectors = Need("embeddings", by="embedder", scope=WHOLE)
         options = dict(need.options)
         bos = bool(options.pop("bos", False))
         if options:
             raise SpecError(f"token_nll has the option bos alone, got {', '.join(options)}")
-        wants = vectors in beside and not bos and not self.settings.vectors
-        embedder = self.settings.embedder if wants else None
+        wants = vectors in beside and not bos and not self.scoring.user_embeddings
+        embedder = self.scoring.embedder if wants else None
         if (source.identity, vectors) in self._made or embedder is None or not self._one_model(embedder, spec):
             embedder = None
-        wanted = [self._score_of(source, need, spec, bos=bos)]
+        requests = [self._score_of(source, need, spec, bos=bos)]
         if embedder is not None:
-            wanted.append(self._vectors_of(source, vectors, embedder))
+            requests.append(self._vectors_of(source, vectors, embedder))
         compute = partial(self.passes.score_and_embed, spec, embedder, source, need.scope, bos=bos)
-        score, *embedded = self.steps.together(wanted, compute)
+        score, *embedded = self.builder.build_together(requests, compute)
         self._set(source, need, _content(score), lambda: stages.load_ragged(_path(score)))
         for entry in embedded:
             self._keep_vectors(source, vectors, entry)
@@ -185,45 +193,46 @@ class Featurizer:
         """True where one pass of the scorer can make the embedder's vectors too."""
         if embedder.kind != "causal" or embedder.lengths:
             return False
-        both = self.steps.ask(lambda: (embedder.model_spec().identity(), scorer.identity()))
+        both = self.builder.try_or_note(lambda: (embedder.model_spec().identity(), scorer.identity()))
         return both is not None and both[0] == both[1]
 
-    def _embeddings(self, source: Source, need: Need) -> None:
+    def _embeddings(self, source: TextRows, need: Need) -> None:
         """Vectors at the maximum length, and in the same pass at the others that the embedder lists."""
-        if self.settings.vectors:
-            self._set(source, need, *own_vectors(self.settings, source, self.steps))
+        if (own := self.scoring.user_embeddings) is not None:
+            self._set(source, need, *find_user_embeddings(own, source, self.builder))
             return
-        spec = self.settings.embedder
+        spec = self.scoring.embedder
         if spec is None:
             raise UndefinedMetric(hint("embedder"))
         others = [n for n in spec.lengths if n != spec.max_length]
         specs = [spec, *(replace(spec, max_length=n) for n in others)]
-        wanted = [self._vectors_of(source, need, one) for one in specs]
+        requests = [self._vectors_of(source, need, one) for one in specs]
         for i, n in enumerate(others, start=1):
-            wanted[i] = replace(wanted[i], what=f"{wanted[i].what} cut to {n}")
+            requests[i] = replace(requests[i], what=f"{requests[i].what} cut to {n}")
         compute = partial(self.passes.embed, specs, source, need.scope)
-        self._keep_vectors(source, need, self.steps.together(wanted, compute)[0])
+        self._keep_vectors(source, need, self.builder.build_together(requests, compute)[0])
 
-    def _keep_vectors(self, source: Source, need: Need, entry: Entry | None) -> None:
+    def _keep_vectors(self, source: TextRows, need: Need, entry: Entry | None) -> None:
         self._set(source, need, _content(entry), lambda: stages.load_array(_path(entry) / stages.VECTORS))
 
-    def _q(self, source: Source, need: Need, decoder: Decoder | None) -> None:
+    def _q(self, source: TextRows, need: Need, decoder: Decoder | None) -> None:
         """Statistics of the decoder's Q; its token NLL: what it gave the text it wrote, and the text people wrote."""
-        model = self.settings.model
-        if model is None or decoder is None or self.settings.generations is not None:
+        model = self.generation.model
+        if model is None or decoder is None:
             raise UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
         if not isinstance(decoder, QDecoder):
             raise UndefinedMetric(decoder.no_q_reason)
-        if reason := self.steps.ask(partial(model.cannot, "q_statistics", decoder)):
+        if reason := self.builder.try_or_note(partial(model.cannot, "q_statistics", decoder)):
             raise UndefinedMetric(reason)
-        shortest, q_decoder = self.settings.least, decoder
+        shortest, q_decoder = self.generation.min_new_tokens, decoder
 
-        def build(folder: Path) -> Mapping[str, Any]:
+        def write(folder: Path) -> Mapping[str, Any]:
             return self.passes.read_q(folder, model, q_decoder, source, shortest)
 
         facts = {"decoder": canonical(decoder), "min_new_tokens": shortest}
         inputs = {"rows": source.digest, "model": self._id(model), **_chat(source, model)}
-        entry = self.steps.step("next_token", source.title, facts, inputs, build)
+        request = ArtifactRequest("next_token", source.title, facts, inputs, source.workload(model))
+        entry = self.builder.build(request, write)
 
         def stats() -> Any:  # noqa: ANN401 - a NextToken
             return stages.load_next_token(_path(entry), entry.meta if entry else {})
@@ -235,37 +244,38 @@ class Featurizer:
 
         self._set(source, need, _content(entry), stats if need.kind == "next_token" else negative_log)
 
-    def _score_of(self, source: Source, need: Need, spec: BackendSpec, *, bos: bool) -> Wanted:
+    def _score_of(self, source: TextRows, need: Need, spec: BackendSpec, *, bos: bool) -> ArtifactRequest:
         what = f"{source.title} {need.scope}" + (" bos" if bos else "")
-        other = spec is not self.settings.scorer and self._id(spec) != self._id(self.settings.scorer)
+        other = spec is not self.scoring.scorer and self._id(spec) != self._id(self.scoring.scorer)
         inputs = {"rows": source.digest, "scorer": self._id(spec), **_chat(source, spec)}
         facts = {"scope": need.scope, "bos": bos}
-        return Wanted("score", f"{what} by {spec.title}" if other else what, facts, inputs)
+        what = f"{what} by {spec.title}" if other else what
+        return ArtifactRequest("score", what, facts, inputs, source.workload(spec))
 
-    def _vectors_of(self, source: Source, need: Need, spec: EmbedderSpec) -> Wanted:
+    def _vectors_of(self, source: TextRows, need: Need, spec: EmbedderSpec) -> ArtifactRequest:
         inputs = {"rows": source.digest, "embedder": self._id(spec)}
-        return Wanted("embed", f"{source.title} {need.scope}", {"scope": need.scope}, inputs)
+        work = source.workload(spec.model_spec())
+        return ArtifactRequest("embed", f"{source.title} {need.scope}", {"scope": need.scope}, inputs, work)
 
     def _counter(self, need: Need) -> ModelSpec | None:
         """Whose tokens are counted; None: whitespace words."""
         if need.by == "words":
             return None
-        return counter(self.settings) if need.by == "scorer" else self._model(need).tokenizer_spec()
+        return self.scoring.counter if need.by == "scorer" else self._model(need).tokenizer_spec()
 
     def _model(self, need: Need) -> BackendSpec:
         role = "model" if need.by in ("model", "decoder") else "scorer"
-        spec = self.settings.model if role == "model" else self.settings.scorer
+        spec = self.generation.model if role == "model" else self.scoring.scorer
         if spec is None:
             raise UndefinedMetric(hint(role) if role == "scorer" else f"needs {need.kind} by the model: set model=…")
         return spec
 
     def _id(self, spec: BackendSpec | EmbedderSpec | None) -> str | None:
         """Digest of what makes two models the same one; None if there is none or a plan finds it missing."""
-        identity = self.steps.ask(spec.identity) if spec is not None else None
-        return digest(identity) if identity else None
+        return self.builder.try_or_note(partial(model_digest, spec)) if spec is not None else None
 
 
-def _chat(source: Source, spec: BackendSpec) -> dict[str, str | None]:
+def _chat(source: TextRows, spec: BackendSpec) -> dict[str, str | None]:
     """What enters a key beside the rows where a model reads the prompts through its chat template."""
     if not spec.chat_template:
         return {}

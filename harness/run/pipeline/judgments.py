@@ -11,10 +11,11 @@ from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.core.registry import members
 from openended.harness.core.signature import canonical
 from openended.harness.run import artifact_files as stages
-from openended.harness.run.artifacts import Steps
+from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, Workload
 from openended.harness.run.identity import columns_fact
-from openended.harness.run.measure import Measured, judgments_digest
-from openended.harness.run.pipeline import Outcome, write_record
+from openended.harness.run.pipeline.measure import Measured, judgments_digest
+from openended.harness.run.pipeline.run_record import Outcome, write_record
+from openended.harness.run.resolve import resolve
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
 from openended.metrics.judgments import SIMULATED, JudgmentMetric, read_rows
@@ -81,25 +82,28 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
     path = Path(str(settings.judgments))
     if not path.is_file():
         raise DataError(f"judgments: no such file: {path}")
-    steps = Steps(session, plan_only=settings.plan_only)
-    sha = judgments_digest(path, settings.judgment_columns)
+    builder = ArtifactBuilder(session, plan_only=settings.plan_only)
+    run = resolve(replace(settings, model=None, decoder=None, scorer=None, embedder=None))
+    columns = run.metrics.judgment_columns
+    sha = judgments_digest(path, columns)
     measured = []
-    for metric in settings.metrics:
+    for metric in run.metrics.specs:
         if not isinstance(metric, JudgmentMetric):
             raise UndefinedMetric(f"{metric.name} needs texts, not judgments")
         used = metric
 
-        def build(folder: Path, used: JudgmentMetric = used) -> Mapping[str, Any]:
-            scored, features = used.from_file(path, settings.judgment_columns)
-            told = replace(features, facts={**features.facts, **columns_fact(settings)})
+        def write(folder: Path, used: JudgmentMetric = used) -> Mapping[str, Any]:
+            scored, features = used.from_file(path, columns)
+            told = replace(features, facts={**features.facts, **columns_fact(run.metrics)})
             return stages.save_result(folder, scored.compute(told))
 
         spec = {"metric": canonical(metric), "system": "judgments", "file": path.name}
-        entry = steps.step("measure", f"{metric.name} {path.name}", spec, {"judgments": sha}, build)
+        work = Workload(role="model", metric=metric.name)
+        request = ArtifactRequest("measure", f"{metric.name} {path.name}", spec, {"judgments": sha}, work)
+        entry = builder.build(request, write)
         if entry is not None:
             measured.append(Measured("model", metric, stages.load_result(entry.path), entry.name))
     if settings.plan_only:
-        return Outcome(settings.outputs_dir, 0, tuple(steps.plan))
-    bare = replace(settings, model=None, decoder=None, scorer=None, embedder=None)
-    folder = write_record(bare, steps, measured, decoder=None, human=None, task=sha, notes=(), overrides=overrides)
-    return Outcome(folder, steps.made, tuple(steps.plan))
+        return Outcome(settings.outputs_dir, 0, tuple(builder.plan))
+    folder = write_record(run, builder, measured, decoder=None, human=None, task=sha, notes=(), overrides=overrides)
+    return Outcome(folder, builder.made, tuple(builder.plan))

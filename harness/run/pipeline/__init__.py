@@ -1,0 +1,18 @@
+"""Runs from settings to a run record: texts, metrics, judgments."""
+
+from openended.harness.run.pipeline.judgments import fed_by_file, judged_alone, run_judgments
+from openended.harness.run.pipeline.pipeline import plan, prepare, run
+from openended.harness.run.pipeline.run_record import Outcome
+from openended.harness.run.pipeline.texts import RunTexts, make_texts
+
+__all__ = [
+    "Outcome",
+    "RunTexts",
+    "fed_by_file",
+    "judged_alone",
+    "make_texts",
+    "plan",
+    "prepare",
+    "run",
+    "run_judgments",
+]

@@ -1,0 +1,153 @@
+"""One run: task × model × decoder × seed, from examples to a run record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from openended.harness.core.metric import Metric, Need
+from openended.harness.run.artifacts import ArtifactBuilder, TextRows
+from openended.harness.run.pipeline.explain import write_explanations
+from openended.harness.run.pipeline.measure import Measure, Measured, System, needs_of_texts
+from openended.harness.run.pipeline.run_record import Outcome, write_record
+from openended.harness.run.pipeline.texts import RunTexts, make_texts, perplexity
+from openended.harness.run.resolve import resolve
+from openended.harness.run.scoring_models import compare_with_card, find_scorer_need, list_remarks
+from openended.harness.run.session import Session
+from openended.harness.run.settings import Settings
+from openended.harness.storage.rows import Rows
+
+
+class Measurement(NamedTuple):
+    """One metric of one system."""
+
+    metric: Metric
+    system: System
+    human: TextRows
+    model: TextRows
+
+
+def plan(settings: Settings, session: Session) -> Outcome:
+    """Return what a run would find and make; loads no model and writes nothing."""
+    builder = ArtifactBuilder(session, plan_only=True)
+    measure_all(make_texts(resolve(settings), builder))
+    return Outcome(settings.outputs_dir, 0, tuple(builder.plan), tuple(builder.missing))
+
+
+def run(
+    settings: Settings, session: Session, overrides: Sequence[str] = (), others: Sequence[TextRows] = ()
+) -> Outcome:
+    """Make everything that is missing, write the run record and return where it is.
+
+    A run whose spec and results are those of an earlier record writes nothing: the earlier folder is returned.
+
+    Raises:
+        HarnessError: For everything that is about the user's input.
+    """
+    builder = ArtifactBuilder(session, plan_only=False)
+    texts = make_texts(resolve(settings), builder)
+    measured = measure_all(texts, others)
+    session.sides.end_run()
+    folder = write_record(
+        texts.run,
+        builder,
+        measured,
+        decoder=texts.decoder,
+        human=texts.dataset.human,
+        task=str(texts.dataset.fingerprint),
+        notes=[*_list_notes(texts), *_list_scoring_notes(texts, session)],
+        overrides=overrides,
+    )
+    write_explanations(folder, session.store.root, measured, texts.human_rows, texts.model_rows)
+    broken = [m.result for m in measured if m.result.status == "failed"]
+    failed = dict.fromkeys(f"metric {result.metric} {'; '.join(result.notes)}" for result in broken)
+    return Outcome(folder, builder.made, tuple(builder.plan), failed=tuple(failed))
+
+
+def prepare(settings: Settings, session: Session) -> RunTexts:
+    """Make the texts of a run and no more."""
+    return make_texts(resolve(settings), ArtifactBuilder(session, plan_only=False))
+
+
+def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[Measured]:
+    """Make the features of all metrics, then every metric: of the system under test, the human row, the ceiling."""
+    metrics, task = texts.run.metrics.specs, texts.run.data.task
+    others = [replace(source, label=f"system {number} of the grid") for number, source in enumerate(others)]
+    jobs = _list_measurements(texts)
+    wanted: list[tuple[TextRows, Sequence[Need]]] = []
+    for job in jobs:
+        wanted += [(source, needs_of_texts(job.metric)) for source in _read_by(job)]
+    wanted += [(source, needs_of_texts(m)) for m in metrics if m.reads_grid for source in others]
+    texts.featurizer.make(wanted, texts.decoder)
+    measure = Measure(texts.run, texts.featurizer, texts.dataset.fingerprint, others)
+    out = [measure.measure(*job) for job in jobs]
+    sides = (texts.human_rows, texts.model_rows)
+    if not task.has_human():
+        reason = f"task {task.name} has no human side{task.no_human}"
+        out += [measure.undefined(m, "model", *sides, reason) for m in metrics if m.sides != "one"]
+    elif reason := texts.explain_no_ceiling():
+        out += [measure.undefined(m, "ceiling", *sides, reason) for m in metrics if has_ceiling(m)]
+    return [m for m in out if m is not None]
+
+
+def _list_measurements(texts: RunTexts) -> list[Measurement]:
+    """Return every metric of every system, in the order of the record."""
+    human, model = texts.human_rows, texts.model_rows
+    metrics = texts.run.metrics.specs
+    if not texts.run.data.task.has_human():
+        return [Measurement(metric, "model", human, model) for metric in metrics if metric.sides == "one"]
+    jobs = []
+    with_ceiling = not texts.explain_no_ceiling()
+    for metric in metrics:
+        if metric.sides == "one":
+            jobs.append(Measurement(metric, "human", human, human))
+        if has_ceiling(metric) and with_ceiling:
+            jobs.append(Measurement(metric, "ceiling", human, texts.dataset.spare_rows))
+        jobs.append(Measurement(metric, "model", human, model))
+    return jobs
+
+
+def has_ceiling(metric: Metric) -> bool:
+    """Say whether a metric has a human ceiling in place of a human value."""
+    return metric.sides == "two" and metric.ceiling
+
+
+def _read_by(job: Measurement) -> list[TextRows]:
+    """The sides that a metric reads."""
+    return [s for s, unread in ((job.human, "one"), (job.model, "human")) if job.metric.sides != unread]
+
+
+def _list_scoring_notes(texts: RunTexts, session: Session) -> list[str]:
+    """Return what the reader of a table must know of the scoring models; warn of a scorer out of its domain too."""
+    notes = list_remarks(texts.run)
+    scorer, need = texts.run.scoring.scorer, find_scorer_need(texts.run.metrics.specs)
+    if scorer is None or need is None or not texts.run.data.task.has_human():
+        return notes
+    nll = texts.featurizer.value(texts.human_rows, need)
+    far = compare_with_card(scorer, perplexity(nll)) if nll is not None else None
+    if far is not None:
+        session.warn_once(far)
+        notes.append(far)
+    return notes
+
+
+def _list_notes(texts: RunTexts) -> list[str]:
+    """Return facts of the texts that the reader of a table must know."""
+    generation, task = texts.run.generation, texts.run.data.task
+    notes = list(task.remarks())
+    if generation.chat_model is not None:
+        title = generation.chat_model.title
+        notes.append(f"{title} read its prompts through its chat template; scorer and embedder read them plain")
+    if texts.dataset.examples is not None:
+        skipped: Mapping[str, int] = texts.dataset.examples.meta["skipped"]
+        notes += [f"{count} records of the task passed over: {reason}" for reason, count in skipped.items()]
+    entry = texts.model_rows.entry
+    if entry is not None:
+        notes += list(entry.meta.get("notes", ()))
+    sizes = [len(Rows(source.path)) for source in (texts.human_rows, texts.model_rows) if source.entry is not None]
+    if not task.paired and len(set(sizes)) > 1:
+        notes.append(f"{sizes[1]} texts beside {sizes[0]} human ones: where the number matters, compare equal ones")
+    if generation.min_new_tokens and generation.file is None:
+        notes.append(f"no generated text ends before {generation.min_new_tokens} tokens (min_new_tokens)")
+    return notes

@@ -1,0 +1,85 @@
+"""The record of a run, written once for each spec and results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+
+from openended.harness.core.errors import DataError
+from openended.harness.core.io import to_json
+from openended.harness.core.signature import canonical, digest
+from openended.harness.core.text import shareable
+from openended.harness.core.types import Json
+from openended.harness.decoders.base import Decoder
+from openended.harness.run.artifacts import ArtifactBuilder, MissingInput, PlannedArtifact
+from openended.harness.run.identity import axes
+from openended.harness.run.pipeline.measure import Measured
+from openended.harness.run.resolve import ResolvedRun
+from openended.harness.storage.provenance import git_state, hardware, package_versions
+from openended.harness.storage.record import RunRecord, read_record, save_record
+from openended.harness.storage.store import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run left behind."""
+
+    folder: Path
+    """The run folder; holds `record.json`."""
+    made: int
+    """Artifacts built, not found."""
+    plan: tuple[PlannedArtifact, ...]
+    missing: tuple[MissingInput, ...] = ()
+    """What a plan found to be missing, with how to get it."""
+    failed: tuple[str, ...] = ()
+    """Metrics whose code raised, with what it said; "–" in the table."""
+
+
+def write_record(
+    run: ResolvedRun,
+    builder: ArtifactBuilder,
+    measured: Sequence[Measured],
+    *,
+    decoder: Decoder | None,
+    human: Entry | None,
+    task: str,
+    notes: Sequence[str],
+    overrides: Sequence[str],
+) -> Path:
+    """Write the run record, unless an earlier one says the same; returns the run folder."""
+    spec = run.spec()
+    if decoder is not None and isinstance(spec["decoder"], dict):
+        resolved = canonical(decoder)
+        spec["decoder"] |= resolved if isinstance(resolved, dict) else {}
+    facts = axes(run, decoder, fingerprint=task, human=human)
+    spec["seed"] = facts["seed"]  # null where it changes nothing, so that such runs are one run
+    runs = run.runtime.outputs_dir / "runs" / run.runtime.experiment
+    key = digest({"spec": to_json(spec), "task": task})[:8]
+    stamp = datetime.now(UTC)
+    folder = runs / f"{stamp:%Y%m%dT%H%M%S}-{key}"
+    record = RunRecord(
+        created=stamp.isoformat(timespec="seconds"), spec=spec, axes=facts, overrides=tuple(overrides),
+        command=tuple(sys.argv), git=git_state(), packages=package_versions(), hardware=hardware(),
+        inputs={"task": task, **builder.inputs}, provenance=builder.provenance, timings=builder.timings,
+        store="../../../store", notes=tuple(notes), results=tuple(m.row() for m in measured),
+    )  # fmt: skip
+    with builder.session.store.locked(f"run-{key}", f"run {key}"):  # a greedy decoder and two seeds: one run, two jobs
+        for earlier in sorted(runs.glob(f"*-{key}"), reverse=True):
+            if _same(earlier, record):
+                return earlier
+        save_record(folder, record)
+    return folder
+
+
+def _same(folder: Path, record: RunRecord) -> bool:
+    """True if a folder holds a record of the same spec and results."""
+    try:
+        earlier = read_record(folder).to_json()
+    except DataError:
+        return False
+    now = cast("dict[str, Json]", shareable(record.to_json()))
+    return all(earlier[name] == now[name] for name in ("spec", "results"))
