@@ -11,8 +11,8 @@ import pytest
 
 from openended.harness.run.artifacts import Build, Planned, Steps, Wanted
 from openended.harness.run.session import Session
-from openended.harness.storage.record import STAGES
-from openended.harness.storage.store import Recipe, Store
+from openended.harness.storage.recipe import STAGES, Recipe
+from openended.harness.storage.store import Store
 
 
 def write(text: str, folder: Path) -> Mapping[str, Any]:
