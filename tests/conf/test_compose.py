@@ -9,6 +9,7 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
+from openended.harness.core.catalogue import is_shared
 from openended.harness.core.errors import SpecError
 from openended.harness.run.settings import settings_from
 
@@ -23,7 +24,8 @@ def config(*overrides: str) -> dict[str, Any]:
 
 
 def options(group: str) -> list[str]:
-    return sorted(str(p.relative_to(CONF / group).with_suffix("")) for p in (CONF / group).rglob("*.yaml"))
+    files = (path for path in (CONF / group).rglob("*.yaml") if not is_shared(path.name))
+    return sorted(str(path.relative_to(CONF / group).with_suffix("")) for path in files)
 
 
 # Options whose one required value has no default that could be right for everybody.
