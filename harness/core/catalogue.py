@@ -9,7 +9,19 @@ from functools import lru_cache
 from importlib import resources
 from importlib.metadata import entry_points
 
-GROUPS = ("task", "model", "decoder", "scorer", "embedder", "judge", "metric", "report", "runtime", "experiment")
+GROUPS = (
+    "task",
+    "model",
+    "decoder",
+    "scorer",
+    "embedder",
+    "judge",
+    "metric",
+    "report",
+    "runtime",
+    "experiment",
+    "using",
+)
 LONGEST = 180  # letters of a line of meaning
 _CONF = "openended.conf"
 _INHERITED = re.compile(r"^defaults: \[(.*), _self_\]$", re.MULTILINE)  # the files that an option inherits from

@@ -69,7 +69,7 @@ def test_values_are_the_defaults_unless_the_file_is_a_variant_of_its_own_name(gr
 def test_a_yaml_is_short_and_says_first_what_it_is(path):
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# ")
-    assert text.count("\n") <= 25
+    assert text.count("\n") <= (45 if path.parent.name == "experiment" else 25)
 
 
 @pytest.mark.parametrize("name", SETS)

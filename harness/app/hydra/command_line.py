@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from openended.harness.core.catalogue import GROUPS, choices, own_choices, source
+from openended.harness.app.hydra.using import apply_using, split_name
+from openended.harness.core.catalogue import GROUPS, choices, is_shared, own_choices, source
 from openended.harness.core.errors import SpecError, suggest
 
 # Hydra's own flags: those that stand alone, and those that a value follows.
@@ -47,6 +48,7 @@ def hydra_words(words: Sequence[str]) -> list[str]:
             raise SpecError(_no_option(word))
         else:
             options.append(word)
+    options = apply_using(options)
     if _searches(options):
         options = [_of_a_search(word) for word in options]
     return [*flags, *map(_readable, options), *ours]
@@ -54,7 +56,7 @@ def hydra_words(words: Sequence[str]) -> list[str]:
 
 def _searches(words: Sequence[str]) -> bool:
     """Say whether a command line, or the experiment that it chooses, chooses the sweeper that searches."""
-    chosen = [word.partition("=")[2] for word in words if word.startswith("experiment=")]
+    chosen = [split_name(word.partition("=")[2])[0] for word in words if word.startswith("experiment=")]
     told = [source("experiment", name) for name in chosen if name in own_choices("experiment")]
     return _SEARCHES[0] in words or any(word in text for text in told for word in _SEARCHES[1:])
 
@@ -117,6 +119,18 @@ def _parses(word: str) -> bool:
     except (HydraException, ValueError):  # ValueError: a number of thousands of digits
         return False
     return True
+
+
+def hide_shared_files() -> None:
+    """Let completion offer no file that others inherit from (`_base`)."""
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+
+    original = ConfigLoaderImpl.get_group_options
+
+    def choosable(self: ConfigLoaderImpl, *args: object, **options: object) -> list[str]:
+        return [name for name in original(self, *args, **options) if not is_shared(name)]
+
+    ConfigLoaderImpl.get_group_options = choosable
 
 
 def no_choice(file: str) -> str | None:
