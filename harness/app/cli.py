@@ -62,11 +62,12 @@ def start(command: str, config: str, job: Callable[[Any], None], words: Sequence
     import hydra
 
     from openended.harness.app.hydra import trust
-    from openended.harness.app.hydra.command_line import hydra_words
+    from openended.harness.app.hydra.command_line import hide_shared_files, hydra_words
     from openended.harness.app.hydra.show import leave_with_code
 
     os.environ[trust.TRUST] = str(int(_TRUST in words))
     trust.guard()
+    hide_shared_files()
 
     def work() -> None:
         sys.argv[1:] = hydra_words([word for word in words if word != _TRUST], config)

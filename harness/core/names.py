@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from openended.harness.core.catalogue import own_choices, source
+from openended.harness.core.catalogue import full_source, own_choices
 from openended.harness.core.errors import SpecError, suggest
 from openended.harness.core.registry import members
 
@@ -28,7 +28,7 @@ def node_of(group: str, name: str) -> Mapping[str, Any]:
     known = names_of(group)
     if name not in known:
         raise SpecError(f"no {group} {name!r}{suggest(name, known)}")
-    node = yaml.safe_load(source(group, name))
+    node = yaml.safe_load(full_source(group, name))
     return node if isinstance(node, Mapping) else {}
 
 

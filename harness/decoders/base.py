@@ -72,6 +72,11 @@ class Decoder(Spec):
     """Shown in place of teacher-forced metrics where `has_q` is false."""
     shown: ClassVar[tuple[str, ...]] = ()
     """Fields that the title always shows; others only where they differ from the default."""
+    table_rank: ClassVar[int] = 1000
+    """Place in tables, smallest first: from search to sampling, as in the papers; equal ranks are sorted by name."""
+    server_options: ClassVar[Mapping[str, str] | None] = None
+    """Parameter of a server's sampler → the option that it carries, beside temperature and penalties; None: servers
+    cannot sample like this. Not inherited: a subclass may change the rule."""
 
     @property
     def title(self) -> str:
@@ -160,6 +165,8 @@ class QDecoder(Decoder):
     has_q: ClassVar[bool] = True
     one_hot: ClassVar[bool] = False
     """Q puts everything on the best token."""
+    certifiable: ClassVar[bool] = False
+    """A list of the most probable tokens, as servers give it, can be enough to know Q."""
     repetition_penalty: float = 1.0
     """Logits of tokens already seen, prompt included, are divided by it if positive, else multiplied (Keskar 2019)."""
     no_repeat_ngram_size: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,6 +18,9 @@ class Greedy(QDecoder):
     """The most probable token; Q is its one-hot. Equal logits: the lowest id."""
 
     name: ClassVar[str] = "greedy"
+    table_rank: ClassVar[int] = 0
+    server_options: ClassVar[Mapping[str, str]] = {}
+    certifiable: ClassVar[bool] = True
     stochastic: ClassVar[bool] = False
     one_hot: ClassVar[bool] = True
 
@@ -27,6 +31,9 @@ class Ancestral(SamplingDecoder):
     """Sampling from the model's full distribution; no hidden top-k."""
 
     name: ClassVar[str] = "ancestral"
+    table_rank: ClassVar[int] = 60
+    server_options: ClassVar[Mapping[str, str]] = {}
+    certifiable: ClassVar[bool] = True
 
     @property
     def untruncated(self) -> bool:
@@ -44,6 +51,9 @@ class Temperature(SamplingDecoder):
     """Sampling from the full distribution at another temperature (Ackley et al. 1985)."""
 
     name: ClassVar[str] = "temperature"
+    table_rank: ClassVar[int] = 70
+    server_options: ClassVar[Mapping[str, str]] = {}
+    certifiable: ClassVar[bool] = True
     shown: ClassVar[tuple[str, ...]] = ("temperature",)
 
     temperature: float = 0.9  # Holtzman et al. 2020, Table 1: t = 0.9
@@ -64,6 +74,9 @@ class TopK(SamplingDecoder):
     """The k most probable tokens (Fan et al. 2018)."""
 
     name: ClassVar[str] = "top_k"
+    table_rank: ClassVar[int] = 80
+    server_options: ClassVar[Mapping[str, str]] = {"top_k": "k"}
+    certifiable: ClassVar[bool] = True
     shown: ClassVar[tuple[str, ...]] = ("k",)
 
     k: int = 40  # Radford et al. 2019; Holtzman et al. 2020, Table 1
@@ -89,6 +102,9 @@ class Nucleus(SamplingDecoder):
     """The smallest set of best tokens whose mass reaches p (Holtzman et al. 2020)."""
 
     name: ClassVar[str] = "nucleus"
+    table_rank: ClassVar[int] = 90
+    server_options: ClassVar[Mapping[str, str]] = {"top_p": "p"}
+    certifiable: ClassVar[bool] = True
     shown: ClassVar[tuple[str, ...]] = ("p",)
 
     p: float = 0.95  # Pillutla et al. 2021, Table 3
@@ -114,6 +130,9 @@ class MinP(SamplingDecoder):
     """Tokens with at least p times the best one's probability (Nguyen et al. 2025)."""
 
     name: ClassVar[str] = "min_p"
+    table_rank: ClassVar[int] = 130
+    server_options: ClassVar[Mapping[str, str]] = {"min_p": "p"}
+    certifiable: ClassVar[bool] = True
     shown: ClassVar[tuple[str, ...]] = ("p",)
 
     p: float = 0.1  # Nguyen et al. 2025, section 4: 0.05 to 0.1
@@ -139,6 +158,8 @@ class Typical(SamplingDecoder):
     """Tokens whose surprisal is nearest to the entropy, up to the mass (Meister et al. 2023)."""
 
     name: ClassVar[str] = "typical"
+    table_rank: ClassVar[int] = 100
+    server_options: ClassVar[Mapping[str, str]] = {"typical_p": "mass"}
     shown: ClassVar[tuple[str, ...]] = ("mass",)
 
     mass: float = 0.95  # Meister et al. 2023, section 6: tau of 0.95 for stories
@@ -164,6 +185,9 @@ class Epsilon(SamplingDecoder):
     """Tokens with probability at least eps (Hewitt et al. 2022)."""
 
     name: ClassVar[str] = "epsilon"
+    table_rank: ClassVar[int] = 110
+    server_options: ClassVar[Mapping[str, str]] = {"epsilon": "eps"}
+    certifiable: ClassVar[bool] = True
     shown: ClassVar[tuple[str, ...]] = ("eps",)
 
     eps: float = 3e-4  # Hewitt et al. 2022: 3e-4 to 9e-4 over sizes of GPT-2
@@ -184,6 +208,8 @@ class Eta(SamplingDecoder):
     """Tokens with probability at least min(eps, sqrt(eps) exp(-entropy)) (Hewitt et al. 2022)."""
 
     name: ClassVar[str] = "eta"
+    table_rank: ClassVar[int] = 120
+    server_options: ClassVar[Mapping[str, str]] = {"eta": "eps"}
     shown: ClassVar[tuple[str, ...]] = ("eps",)
 
     eps: float = 2e-3  # Hewitt et al. 2022: 3e-4 to 4e-3 over sizes of GPT-2
@@ -204,6 +230,7 @@ class TopNSigma(SamplingDecoder):
     """Logits within n standard deviations of the best (Tang et al. 2025)."""
 
     name: ClassVar[str] = "top_n_sigma"
+    server_options: ClassVar[Mapping[str, str]] = {"n_sigma": "n"}
     shown: ClassVar[tuple[str, ...]] = ("n",)
 
     n: float = 1.0  # Tang et al. 2025, section 4

@@ -32,6 +32,7 @@ class Adversarial(Decoder):
     """Random tokens, then those that bring the running perplexity to the human value (Pillutla et al. 2021)."""
 
     name: ClassVar[str] = "adversarial"
+    table_rank: ClassVar[int] = 50
     stochastic: ClassVar[bool] = True
     has_q: ClassVar[bool] = False
     no_q_reason: ClassVar[str] = "adversarial decoding aims at a perplexity: it has no distribution over the next token"

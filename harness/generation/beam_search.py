@@ -35,6 +35,7 @@ class Beam(Decoder):
     """The best sequence that a search with num_beams hypotheses finds (Lowerre 1976; Sutskever et al. 2014)."""
 
     name: ClassVar[str] = "beam"
+    table_rank: ClassVar[int] = 10
     stochastic: ClassVar[bool] = False
     has_q: ClassVar[bool] = False
     no_q_reason: ClassVar[str] = "beam search chooses whole sequences: it has no distribution over the next token"
@@ -71,6 +72,7 @@ class BeamSample(Beam):
     """Beam search whose candidates are drawn without replacement in place of the best ones (transformers' rule)."""
 
     name: ClassVar[str] = "beam_sample"
+    table_rank: ClassVar[int] = 20
     version: ClassVar[int] = 2
     stochastic: ClassVar[bool] = True
     no_q_reason: ClassVar[str] = "beam sampling draws among sequences: it has no distribution over the next token"

@@ -37,6 +37,7 @@ class ContrastiveSearch(Decoder):
     """
 
     name: ClassVar[str] = "contrastive_search"
+    table_rank: ClassVar[int] = 30
     stochastic: ClassVar[bool] = False
     has_q: ClassVar[bool] = False
     no_q_reason: ClassVar[str] = "contrastive search chooses by a score that is no probability"
@@ -167,6 +168,7 @@ class ContrastiveDecoding(Decoder):
     """
 
     name: ClassVar[str] = "contrastive_decoding"
+    table_rank: ClassVar[int] = 40
     stochastic: ClassVar[bool] = False
     has_q: ClassVar[bool] = False
     no_q_reason: ClassVar[str] = "contrastive decoding chooses by a difference of two models' scores, no probability"

@@ -7,10 +7,10 @@ import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from openended.harness.core.catalogue import full_source, own_choices
 from openended.harness.core.io import read_json
 from openended.harness.models.files import INDEX, WEIGHTS
 from openended.harness.models.hub import offline
@@ -99,8 +99,8 @@ def _of_hub(spec: ModelSpec) -> tuple[int | None, bool | None]:
 @lru_cache
 def _told(path: str) -> tuple[int | None, bool | None]:
     """Return parameters and gate as the comment of an option of `conf/model` has them."""
-    for option in (resources.files("openended.conf") / "model").iterdir():
-        text = option.read_text(encoding="utf-8") if option.name.endswith(".yaml") else ""
+    for name in own_choices("model"):
+        text = full_source("model", name)
         if f"path: {path}\n" in text:
             size = _TOLD.search(text)
             return (int(float(size[1]) * _UNITS[size[2]]) if size else None), "gated on the hub" in text or None

@@ -10,15 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from openended.harness.core.registry import members
+from openended.harness.decoders.base import Decoder
 from openended.harness.results.axes import axis_text
 from openended.harness.results.frame import Results
 from openended.harness.results.tidy import INTERNAL
-
-# From search to sampling to the decoder that aims at a number, as the papers' tables go; others follow by name.
-DECODERS = (
-    *("greedy", "beam", "diverse_beam", "beam_sample", "contrastive_search", "contrastive_decoding", "adversarial"),
-    *("ancestral", "temperature", "top_k", "nucleus", "typical", "epsilon", "eta", "min_p"),
-)
 
 IDENTITY = ("system", "setting", "metric", "key", "signature")  # what makes two values the same but for the seed
 
@@ -139,8 +135,12 @@ def order_key(axis: str, item: Folded) -> tuple[Any, ...]:
     """Return a sorting key of a row's value of one axis."""
     value = item.axes.get(axis, "")
     if axis == "decoder":
-        rank = DECODERS.index(value) if value in DECODERS else len(DECODERS)
-        return (rank, natural(value), natural(item.titles[1]))
+        return (_table_rank(value), natural(value), natural(item.titles[1]))
     if axis == "model":
         return (0, natural(item.titles[0]), natural(value))
     return (0, natural(value), ())
+
+
+def _table_rank(decoder: str) -> int:
+    """Return where a decoder stands in tables; one that is not installed comes last."""
+    return getattr(members("decoder").get(decoder, Decoder), "table_rank")  # noqa: B009

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from openended.harness.core.catalogue import full_source
 from openended.harness.core.errors import SpecError, first_line, suggest
+from openended.harness.core.names import names_of
 from openended.harness.core.options import read_options
 from openended.harness.core.registry import construct
 from openended.harness.core.spec import Spec
@@ -73,8 +74,7 @@ class Layout(Spec):
 
 def layout_names() -> list[str]:
     """Return the names of the layouts that ship with the harness."""
-    folder = resources.files("openended.conf") / "report"
-    return sorted(p.name.removesuffix(".yaml") for p in folder.iterdir() if p.name.endswith(".yaml"))
+    return names_of("report")
 
 
 def load_layout(name: str | Path | Layout, **changes: Any) -> Layout:  # noqa: ANN401
@@ -86,7 +86,9 @@ def load_layout(name: str | Path | Layout, **changes: Any) -> Layout:  # noqa: A
     if isinstance(name, Layout):
         return dataclasses.replace(name, **changes)
     text, where = _layout_text(str(name))
-    return layout_of(read_options(text, where, first_line), where, changes)
+    node = dict(read_options(text, where, first_line))
+    node.pop("defaults", None)  # of a copy of one of ours: what `_base` says is the default here too
+    return layout_of(node, where, changes)
 
 
 def layout_of(node: Mapping[str, Any], where: str, changes: Mapping[str, Any] | None = None) -> Layout:
@@ -105,4 +107,4 @@ def _layout_text(name: str) -> tuple[str, str]:
     known = layout_names()
     if name not in known:
         raise SpecError(f"no layout {name!r}{suggest(name, known)}, or the path of a .yaml")
-    return (resources.files("openended.conf") / "report" / f"{name}.yaml").read_text(encoding="utf-8"), f"layout {name}"
+    return full_source("report", name), f"layout {name}"

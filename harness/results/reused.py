@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from openended.harness.storage.record import STAGES, RunRecord
+from openended.harness.storage.recipe import STAGES
+from openended.harness.storage.record import RunRecord
 
 _HARDWARE = ("accelerator", "processor", "machine", "system")
 

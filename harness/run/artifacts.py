@@ -18,8 +18,8 @@ from openended.harness.core.types import Json
 from openended.harness.models.backend import BackendSpec
 from openended.harness.run.session import Session
 from openended.harness.storage.provenance import difference, maker
-from openended.harness.storage.record import STAGES
-from openended.harness.storage.store import Entry, Recipe
+from openended.harness.storage.recipe import STAGES, Recipe
+from openended.harness.storage.store import Entry
 
 log = logging.getLogger(__name__)
 

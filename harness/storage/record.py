@@ -29,20 +29,6 @@ GRID = "grid.json"  # in the folder of a grid: how it is called, what it shows, 
 SCHEMA = 3  # 2 had no digest
 DIGEST = "digest"
 
-STAGES: Mapping[str, int] = {
-    "examples": 1,
-    "human": 2,
-    "chat": 1,
-    "generate": 1,
-    "import": 2,
-    "tokens": 1,
-    "embed": 1,
-    "score": 1,
-    "next_token": 1,
-    "measure": 1,
-}
-"""Stage → version; raised when the stage's code changes what it makes. Enters the stage's keys."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRow:

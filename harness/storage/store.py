@@ -22,40 +22,17 @@ from typing import Any, cast
 from openended.harness.core import temporary_files
 from openended.harness.core.errors import DataError, StoreError
 from openended.harness.core.io import file_digest, read_json, sync_folder, to_json, write_json
-from openended.harness.core.signature import canonical, digest
+from openended.harness.core.signature import digest
 from openended.harness.core.text import shareable
 from openended.harness.core.types import Json
 from openended.harness.storage.folders import give_name, make_room, set_aside
 from openended.harness.storage.provenance import maker
+from openended.harness.storage.recipe import Recipe
 
 log = logging.getLogger(__name__)
 
-KEY_SCHEME = 2  # 1 named a spec by the path of its class
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"  # after the key: made in part, and gone on with the next time
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What identifies an artefact."""
-
-    stage: str
-    version: int
-    """Raised when the stage's code changes what it makes."""
-    spec: Mapping[str, Any]
-    """All options that can change the bytes, defaults included."""
-    inputs: Mapping[str, str]
-    """Name → content digest."""
-
-    def canonical(self) -> Json:
-        """Plain JSON of the recipe; the store key is its digest."""
-        return canonical({"scheme": KEY_SCHEME, "stage": self.stage, "version": self.version, "spec": self.spec,
-                          "inputs": self.inputs})  # fmt: skip
-
-    @property
-    def key(self) -> str:
-        """SHA-256 (hex) of the recipe."""
-        return digest(self.canonical())
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import mkdocs_gen_files
 
-from openended.harness.core.catalogue import choices, own_choices, source
+from openended.harness.core.catalogue import choices, full_source, own_choices
 from openended.harness.core.registry import members
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ def write(name: str, text: str) -> None:
 
 def yaml_of(group: str, name: str) -> str:
     """The options of a name, as its file says them."""
-    kept = [line for line in source(group, name).splitlines() if "_target_" not in line and "@package" not in line]
+    kept = [line for line in full_source(group, name).splitlines() if "_target_" not in line and "@package" not in line]
     return "## Options\n\n```yaml\n" + "\n".join(kept).strip() + "\n```\n"
 
 

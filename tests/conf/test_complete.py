@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from openended.harness.core.catalogue import full_source, own_choices
 from openended.harness.core.names import metric_names
 from openended.harness.core.registry import members
 from openended.harness.core.signature import canonical
+from openended.harness.results.layout import Layout
 
 CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
@@ -20,16 +22,16 @@ CLASSES = {"runtime": "openended.harness.core.runtime.Runtime"}  # the one group
 NOTHING = {("scorer", "none"), ("embedder", "none")}
 SETS = ("all", "diversity", "paper", "text", "two_sample")  # of metrics
 FILES = [
-    (group, path.stem)
+    (group, name)
     for group in GROUPS
-    for path in sorted((CONF / group).glob("*.yaml"))
-    if (group, path.stem) not in NOTHING and (group != "metric" or path.stem not in SETS)
+    for name in own_choices(group)
+    if (group, name) not in NOTHING and (group != "metric" or name not in SETS)
 ]
 
 
 def read(group: str, name: str) -> tuple[type, dict[str, Any]]:
     """The class of an option and what its YAML says."""
-    node = yaml.safe_load((CONF / group / f"{name}.yaml").read_text(encoding="utf-8"))
+    node = yaml.safe_load(full_source(group, name))
     # A metric's YAML has one key, its name, for there are several in a run; a task may set options of the root as well.
     node = node[name] if group == "metric" else node.get(group, node)
     target = node.pop("_target_", CLASSES.get(group))
@@ -67,7 +69,7 @@ def test_values_are_the_defaults_unless_the_file_is_a_variant_of_its_own_name(gr
 def test_a_yaml_is_short_and_says_first_what_it_is(path):
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# ")
-    assert text.count("\n") <= 25
+    assert text.count("\n") <= (45 if path.parent.name == "experiment" else 25)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -81,6 +83,30 @@ def test_a_set_of_metrics_names_metrics_and_is_itself_none(name):
 def test_the_set_of_all_metrics_lacks_those_that_ask_people_or_a_grid_alone():
     left_out = {name for name, cls in members("metric").items() if cls.family == "human" or cls().reads_grid}
     assert set(metric_names(["all"])) == members("metric").keys() - left_out
+
+
+@pytest.mark.parametrize("path", sorted(CONF.glob("*/_*.yaml")), ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_what_a_shared_file_says_is_written_nowhere_else(path):
+    shared = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for name in own_choices(path.parent.name):
+        own = yaml.safe_load((path.parent / f"{name}.yaml").read_text(encoding="utf-8")) or {}
+        if path.stem in own.get("defaults", ()):
+            lines = (path.parent / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+            plain = {line.partition(":")[0] for line in lines if " #" not in line}  # no reason of its own
+            repeated = {key for key in own.keys() & shared.keys() & plain if own[key] == shared[key]}
+            assert repeated <= {"defaults"}, f"{path.parent.name}/{name}.yaml repeats {path.name}"
+
+
+@pytest.mark.parametrize("group", sorted({path.parent.name for path in CONF.glob("*/_*.yaml")}))
+def test_a_shared_file_is_no_choice(group):
+    assert own_choices(group)
+    assert not [name for name in own_choices(group) if name.startswith("_")]
+
+
+def test_a_layout_of_its_own_has_the_defaults_of_the_shared_file():
+    shared = yaml.safe_load((CONF / "report" / "_base.yaml").read_text(encoding="utf-8"))
+    shared.pop("_target_")
+    assert canonical(shared) == canonical(defaults(Layout))
 
 
 def pinned(group: str, name: str) -> tuple[Any, ...]:

@@ -24,7 +24,7 @@ from openended.harness.results.systems import systems_of
 from openended.harness.run.identity import axes
 from openended.harness.run.resolve import resolve
 from openended.harness.run.settings import Settings
-from openended.harness.storage.store import Recipe
+from openended.harness.storage.recipe import Recipe
 from tests.harness.report.synthetic import result, write_run
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

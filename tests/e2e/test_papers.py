@@ -8,9 +8,9 @@ from tests.helpers import ROOT, openended
 
 
 def test_a_series_of_twins_leaves_a_report_of_each_and_the_findings(tmp_path):
-    series = "hydra.sweeper.experiments=[mauve_table3_docs,huse_fig4_docs]"
+    series = "hydra.sweeper.experiments=[mauve_table3,huse_fig4]"
     words = ["num_examples=8", "max_new_tokens=6", "decoder=greedy,nucleus", "seed=0", "runtime.progress=false"]
-    done = openended("experiment=paper_docs", series, *words, f"outputs_dir={tmp_path}", cwd=ROOT, draw=True)
+    done = openended("experiment=paper", "using=docs", series, *words, f"outputs_dir={tmp_path}", cwd=ROOT, draw=True)
     assert done.returncode == 0, done.stderr
     runs = [json.loads(p.read_text()) for p in tmp_path.glob("runs/*/*/record.json")]
     assert sorted(r["axes"]["decoder"] for r in runs) == ["greedy", "nucleus", "rated"]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from openended.harness.core.arguments import CommandParser
-from openended.harness.core.catalogue import GROUPS, choices, source
+from openended.harness.core.catalogue import GROUPS, choices, full_source
 from openended.harness.core.errors import SpecError, suggest
 from openended.harness.core.exit_codes import code_of
 
@@ -40,7 +40,7 @@ def described(word: str) -> str:
     if len(found) > 1:
         raise SpecError(f"{word!r} is in {' and '.join(found)}: type {' or '.join(f'{g}/{name}' for g in found)}")
     group = found[0]
-    text = source(group, name)
+    text = full_source(group, name)
     chosen = f"{group}=[{name}]" if group == "metric" else f"{group}={name}"
     parts = [f"{chosen}: {choices(group)[name]}", *_documented(group, text)]
     parts.append("Options and their defaults:\n\n" + _indented(text))

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from openended.harness.core.catalogue import GROUPS, choices
+from openended.harness.app.hydra.using import apply_using
+from openended.harness.core.catalogue import GROUPS, choices, is_shared
 from openended.harness.core.errors import SpecError, suggest
 
 # Hydra's own flags: those that stand alone, and those that a value follows.
@@ -52,6 +53,7 @@ def hydra_words(words: Sequence[str], config: str = "config") -> list[str]:
             raise SpecError(_no_option(word))
         else:
             options.append(word)
+    options = apply_using(options)
     wanted = next((key for key in map(_search_option, options) if key), None)
     if wanted is not None:
         others = [_readable(word) for word in options if not _search_option(word)]
@@ -152,6 +154,18 @@ def _parses(word: str) -> bool:
     except (HydraException, ValueError):  # ValueError: a number of thousands of digits
         return False
     return True
+
+
+def hide_shared_files() -> None:
+    """Let completion offer no file that others inherit from (`_base`)."""
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+
+    original = ConfigLoaderImpl.get_group_options
+
+    def choosable(self: ConfigLoaderImpl, *args: object, **options: object) -> list[str]:
+        return [name for name in original(self, *args, **options) if not is_shared(name)]
+
+    ConfigLoaderImpl.get_group_options = choosable
 
 
 def no_choice(file: str) -> str | None:

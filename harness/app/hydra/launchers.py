@@ -30,8 +30,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from openended.harness.app.hydra.jobfile import JobFile, overview
 from openended.harness.app.hydra.parent_watch import Parent, end_with, this_process
 from openended.harness.app.hydra.show import name_lines
-from openended.harness.app.hydra.sweeper import PLUGINS
 from openended.harness.app.hydra.trust import guard
+from openended.harness.app.hydra.using import PLUGINS
 from openended.harness.core.errors import MissingExtra, SpecError
 from openended.harness.core.terminal import clean_logs
 

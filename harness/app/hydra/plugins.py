@@ -14,7 +14,7 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from openended.harness.app.hydra.sweeper import PLUGINS
+from openended.harness.app.hydra.using import CHOICE, PLUGINS, ExperimentSections
 from openended.harness.core.errors import SpecError
 from openended.harness.core.registry import defaults, plugins
 
@@ -32,6 +32,7 @@ class OtherPackages(SearchPathPlugin):  # type: ignore[misc]
         Raises:
             SpecError: If an entry point `openended.conf` names no package.
         """
+        search_path.prepend("openended", f"{ExperimentSections.scheme()}://{CHOICE}")
         folders = []
         for point in entry_points(group="openended.conf"):
             if find_spec(point.value) is None:

@@ -17,8 +17,8 @@ from omegaconf import DictConfig
 from openended.harness.app.hydra.jobfile import JobFile, overview
 from openended.harness.app.hydra.launchers import GridLauncher, lose, work
 from openended.harness.app.hydra.parent_watch import Parent, this_process
-from openended.harness.app.hydra.sweeper import PLUGINS
 from openended.harness.app.hydra.trust import TRUST
+from openended.harness.app.hydra.using import PLUGINS
 from openended.harness.backends.ray.cluster import Actors, Dead, join, nodes_of, say_room
 from openended.harness.core.errors import DataError, SpecError
 

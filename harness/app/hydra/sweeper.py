@@ -21,9 +21,9 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.app.hydra.plan import plan_jobs
+from openended.harness.app.hydra.using import CHOICE, PLUGINS, join_name
 
-PLUGINS = "hydra_plugins.openended"  # where Hydra looks for what this project adds to it
-CHOICE, NAME = "experiment", "name"
+NAME = "name"
 Jobs = list[list[str]]
 
 
@@ -65,7 +65,7 @@ class Union(Launching):
 
     __module__ = PLUGINS
 
-    def __init__(self, params: Any, grids: Any, experiments: Any) -> None:  # noqa: ANN401, ARG002
+    def __init__(self, **_: Any) -> None:  # noqa: ANN401
         # The axes are read by `all_jobs`, which the overview reads too.
         super().__init__()
 
@@ -113,7 +113,8 @@ def members(config: DictConfig) -> dict[str, DictConfig]:
     names = config.hydra.sweeper.get("experiments") or ()
     parsed = OverridesParser.create().parse_overrides(list(config.hydra.overrides.task))
     words = [str(o.input_line) for o in parsed if not o.is_sweep_override() and o.key_or_group not in (CHOICE, NAME)]
-    return {str(name): _composed((f"{CHOICE}={name}", *words, *_named(config, str(name)))) for name in names}
+    members = [join_name(str(name), config.hydra.sweeper.get("series_using")) for name in names]
+    return {name: _composed((f"{CHOICE}={name}", *words, *_named(config, name))) for name in members}
 
 
 @lru_cache(maxsize=64)

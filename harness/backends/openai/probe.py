@@ -13,7 +13,7 @@ from openended.harness.backends.openai.probe_prompts import AGAIN, BEGINNINGS, D
 from openended.harness.backends.openai.replies import Listing, finished
 from openended.harness.backends.openai.sampling import NEUTRAL, Sampling, sampling_of
 from openended.harness.backends.openai.session import Exchange
-from openended.harness.backends.openai.truncated_q import CERTIFIABLE, head_of
+from openended.harness.backends.openai.truncated_q import head_of
 from openended.harness.core.errors import DataError
 from openended.harness.core.task import Tokenizer
 from openended.harness.decoders.base import Decoder, QDecoder
@@ -157,8 +157,8 @@ class Probe:
     async def _of_decoder(self) -> str | None:
         """Draws with the decoder's parameters are of its Q, as far as the list tells it."""
         decoder = self.decoder
-        certain = isinstance(decoder, CERTIFIABLE) or getattr(decoder, "untruncated", False)
-        if not isinstance(decoder, QDecoder) or decoder.penalises or not certain:
+        known = isinstance(decoder, QDecoder) and (decoder.untruncated or (decoder.certifiable and not decoder.one_hot))
+        if not isinstance(decoder, QDecoder) or decoder.penalises or not known:
             self.report.unseen.append(f"draws of {decoder.title if decoder else ''} against its Q")
             return ""
         sampling = sampling_of(decoder) or NEUTRAL

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from openended.harness.core.registry import members
 from openended.harness.decoders.base import Decoder, QDecoder, SamplingDecoder
-from openended.harness.decoders.sampling import (
-    Ancestral,
-    Epsilon,
-    Eta,
-    Greedy,
-    MinP,
-    Nucleus,
-    Temperature,
-    TopK,
-    TopNSigma,
-    Typical,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +43,30 @@ class Sampling:
 TRUNCATIONS = ("top_k", "top_p", "min_p", "typical_p", "epsilon", "eta", "n_sigma")
 NEUTRAL = Sampling()
 
-# Decoder → the parameter that is its truncation, and its option with the value.
-_CUT: dict[type[Decoder], tuple[str, str]] = {
-    TopK: ("top_k", "k"), Nucleus: ("top_p", "p"), MinP: ("min_p", "p"), Typical: ("typical_p", "mass"),
-    Epsilon: ("epsilon", "eps"), Eta: ("eta", "eps"), TopNSigma: ("n_sigma", "n"),
-}  # fmt: skip
-_PLAIN: tuple[type[Decoder], ...] = (Greedy, Ancestral, Temperature)
-
 
 def sampling_of(decoder: Decoder) -> Sampling | None:
     """Return what a decoder asks for; None where it is nothing that samplers have a word for."""
-    if type(decoder) not in (*_PLAIN, *_CUT) or not isinstance(decoder, QDecoder):
+    options = _server_options(type(decoder))
+    if options is None or not isinstance(decoder, QDecoder):
         return None
     made = Sampling(
-        temperature=0.0 if isinstance(decoder, Greedy) else decoder.heat()[0],
+        temperature=0.0 if decoder.one_hot else decoder.heat()[0],
         repetition_penalty=decoder.repetition_penalty,
         no_repeat_ngram_size=decoder.no_repeat_ngram_size,
+        **{parameter: getattr(decoder, option) for parameter, option in options.items()},
     )
     if isinstance(decoder, SamplingDecoder) and not decoder.untruncated and decoder.temperature != 1:
         made = dataclasses.replace(made, order=decoder.temperature_order)
-    if type(decoder) in _CUT:
-        parameter, option = _CUT[type(decoder)]
-        made = dataclasses.replace(made, **{parameter: getattr(decoder, option)})
     return made
 
 
 def decoders_with(truncations: frozenset[str]) -> list[str]:
     """Return the names of the decoders that need no other truncation than these."""
-    cut = [cls.name for cls, (parameter, _) in _CUT.items() if parameter in truncations]
-    return sorted([*(cls.name for cls in _PLAIN), *cut])
+    options = {name: _server_options(cls) for name, cls in members("decoder").items()}
+    return sorted(name for name, needed in options.items() if needed is not None and truncations >= needed.keys())
+
+
+def _server_options(cls: type) -> Mapping[str, str] | None:
+    """Return what a decoder's own class says, not one that it is derived from."""
+    options: Mapping[str, str] | None = vars(cls).get("server_options")
+    return options

@@ -17,7 +17,6 @@ from openended.harness.core.errors import SpecError
 from openended.harness.core.registry import register
 from openended.harness.core.types import Json
 from openended.harness.decoders.base import Decoder, QDecoder
-from openended.harness.decoders.sampling import Ancestral, Epsilon, Greedy, MinP, Nucleus, Temperature, TopK
 from openended.harness.models.backend import Ability, BackendSpec, ModelService
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import tokenizer_digest
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from openended.harness.backends.openai.identity import Facts
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-CERTIFIABLE: tuple[type[QDecoder], ...] = (Greedy, Ancestral, Temperature, TopK, Nucleus, MinP, Epsilon)
-"""Decoders of whose Q the best tokens can tell all."""
 
 
 @register("model")
@@ -203,7 +200,7 @@ class ServerSpec(BackendSpec):
             return super().cannot(ability)
         if ability == "q_statistics" and isinstance(decoder, QDecoder):
             whole = decoder.untruncated and not decoder.one_hot and decoder.heat()[0] != 1
-            if whole or not isinstance(decoder, CERTIFIABLE):
+            if whole or not decoder.certifiable:
                 return f"the Q of {decoder.title} needs the whole distribution; a server lists its best tokens alone"
             if decoder.penalises:
                 return "penalties need the whole distribution; a server lists its best tokens alone"

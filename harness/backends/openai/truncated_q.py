@@ -19,10 +19,8 @@ from openended.harness.backends.openai.replies import Listing, Token
 from openended.harness.core.types import F64
 from openended.harness.decoders.base import QDecoder
 from openended.harness.decoders.q import weigh
-from openended.harness.decoders.sampling import Epsilon, MinP, Nucleus, TopK
+from openended.harness.decoders.sampling import Nucleus, TopK
 from openended.harness.decoders.sorted_logits import view_of
-
-CERTIFIABLE: tuple[type[QDecoder], ...] = (TopK, Nucleus, MinP, Epsilon)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +43,7 @@ def head_of(decoder: QDecoder, listing: Listing, vocab_size: int, banned: Collec
     """Return Q as far as a listing tells it.
 
     Args:
-        decoder: Without penalties; greedy, untruncated, or one of `CERTIFIABLE`.
+        decoder: Without penalties; `certifiable`.
         listing: The model's most probable tokens, their natural logs before temperature and truncation.
         vocab_size: Tokens that there are.
         banned: Tokens that must not come (the end of text).

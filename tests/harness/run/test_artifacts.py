@@ -19,8 +19,8 @@ from openended.harness.run.artifacts import (
     Workload,
 )
 from openended.harness.run.session import Session
-from openended.harness.storage.record import STAGES
-from openended.harness.storage.store import Recipe, Store
+from openended.harness.storage.recipe import STAGES, Recipe
+from openended.harness.storage.store import Store
 
 WORK = Workload(role="human", num_texts=2)
 

@@ -16,7 +16,8 @@ from openended.harness.core import temporary_files
 from openended.harness.core.errors import DataError, StoreError
 from openended.harness.core.io import write_text
 from openended.harness.storage.folders import check_writable
-from openended.harness.storage.store import MANIFEST, Recipe, Store, read_entry
+from openended.harness.storage.recipe import Recipe
+from openended.harness.storage.store import MANIFEST, Store, read_entry
 
 
 def recipe(**change) -> Recipe:

@@ -19,7 +19,8 @@ from openended.harness.app.hydra.plan import plan_jobs
 from openended.harness.app.hydra.search.ending import searched_of, write_search
 from openended.harness.app.hydra.search.options import Options, check_search, options_of
 from openended.harness.app.hydra.search.study import Searching, finished
-from openended.harness.app.hydra.sweeper import PLUGINS, Jobs, Launching
+from openended.harness.app.hydra.sweeper import Jobs, Launching
+from openended.harness.app.hydra.using import PLUGINS
 from openended.harness.core.errors import DataError, HarnessError, StoreError
 from openended.harness.core.exit_codes import one_line
 from openended.harness.core.io import write_json

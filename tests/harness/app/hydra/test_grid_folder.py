@@ -46,7 +46,7 @@ def test_each_report_is_there_when_the_next_experiment_begins(tmp_path, monkeypa
         return run(self, settings, overrides)
 
     monkeypatch.setattr(grid_jobs.Job, "_run", watched)
-    words = ["experiment=paper_docs", "hydra.sweeper.experiments=[mauve_fig8_k_docs,zipf_docs]", "num_examples=6"]
+    words = ["experiment=paper", "using=docs", "hydra.sweeper.experiments=[mauve_fig8_k,zipf]", "num_examples=6"]
     more = ["max_new_tokens=3", "metric=[distinct_n]", "seed=0", "name=all", "decoder.k=5", "decoder=top_k"]
     assert exit_code(cli.main, *words, *more) == 0, capsys.readouterr().err
     assert ("all-zipf_docs", ["all-mauve_fig8_k_docs"]) in there

@@ -105,7 +105,14 @@ def test_a_grid_is_one_line_a_job_and_its_errors_once(tmp_path, monkeypatch, cap
 def test_a_twin_of_a_paper_loads_each_model_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     job = grid.Job()
-    words = ["experiment=mauve_table6_docs", "num_examples=4", "max_new_tokens=3", "seed=0", "metric=[gen_ppl,frechet]"]
+    words = [
+        "experiment=mauve_table6",
+        "using=docs",
+        "num_examples=4",
+        "max_new_tokens=3",
+        "seed=0",
+        "metric=[gen_ppl,frechet]",
+    ]
     assert exit_code(lambda: cli.start("openended", "config", job), *words) == 0, capsys.readouterr().err
     (session,) = job._sessions.values()
     assert sorted(session.loads) == ["docs-m", "docs-s"]

@@ -45,7 +45,7 @@ def test_an_axis_may_speak_of_an_option_of_the_job():
 
 
 def test_a_series_has_the_jobs_of_each_experiment():
-    words = ["experiment=paper_docs", "hydra.sweeper.experiments=[mauve_fig8_k_docs,huse_fig4_docs]", "seed=5"]
+    words = ["experiment=paper_docs", "hydra.sweeper.experiments=[mauve_fig8_k,huse_fig4]", "seed=5"]
     with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose("config", overrides=words, return_hydra_config=True)
         jobs = all_jobs(cfg)
@@ -56,7 +56,7 @@ def test_a_series_has_the_jobs_of_each_experiment():
 
 
 def test_a_series_with_an_unknown_experiment_is_an_error():
-    words = ["experiment=paper_docs", "hydra.sweeper.experiments=[mauve_table33_docs]"]
+    words = ["experiment=paper_docs", "hydra.sweeper.experiments=[mauve_table33]"]
     with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose("config", overrides=words, return_hydra_config=True)
         with pytest.raises(Exception, match="mauve_table33_docs"):
