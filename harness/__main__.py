@@ -1,6 +1,6 @@
 """`python -m harness …` is `openended …`."""
 
-from openended.harness.app.cli import main
+from openended.harness.app import main
 
 if __name__ == "__main__":
     main()

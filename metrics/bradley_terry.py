@@ -22,10 +22,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Features, Metric, Need
-from openended.harness.core.registry import register
-from openended.harness.core.types import F64, HUMAN, MetricResult
+from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, UndefinedMetric, register
 from openended.metrics._common.values import Values
 from openended.metrics.judgments import (
     Comparisons,

@@ -20,11 +20,19 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Direction, Features, Metric, Need, Resampling, Scope
-from openended.harness.core.registry import register
-from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import MetricResult
+from openended.harness.core import (
+    Direction,
+    Features,
+    Metric,
+    MetricResult,
+    Need,
+    Plan,
+    Replicates,
+    Resampling,
+    Scope,
+    UndefinedMetric,
+    register,
+)
 
 _WINDOW = 1 << 15  # bytes that DEFLATE looks back
 _BLOCKS = 100  # of texts, for the interval

@@ -18,8 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core.rng import stream
-from openended.harness.core.types import F64
+from openended.harness.core import F64, stream
 from openended.metrics._common.choices import check_choice
 from openended.metrics._common.values import Values
 

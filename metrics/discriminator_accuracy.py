@@ -23,12 +23,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Direction, Features, Scope
-from openended.harness.core.registry import register
-from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.rng import stream
-from openended.harness.core.types import I64, Floats, MetricResult
+from openended.harness.core import (
+    I64,
+    Direction,
+    Features,
+    Floats,
+    MetricResult,
+    Plan,
+    Replicates,
+    Scope,
+    UndefinedMetric,
+    register,
+    stream,
+)
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_sides, in_range
 from openended.metrics.families import TwoSample

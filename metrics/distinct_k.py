@@ -23,10 +23,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.metric import Family, Features, Need, Scope
-from openended.harness.core.registry import register
-from openended.harness.core.types import F64, Floats, MetricResult
+from openended.harness.core import F64, DataError, Family, Features, Floats, MetricResult, Need, Scope, register
 from openended.metrics.families import Prompts, WithinPrompt, cosines, over_prompts, prompts_of
 from openended.metrics.judgments import ReadsFile, read_rows
 

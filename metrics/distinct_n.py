@@ -27,11 +27,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Features, Resampling
-from openended.harness.core.registry import register
-from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import F64, MetricResult
+from openended.harness.core import F64, Features, MetricResult, Plan, Replicates, Resampling, UndefinedMetric, register
 from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.resampled_counts import repeat_draws, totals, type_draws

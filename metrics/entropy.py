@@ -18,11 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Features, Resampling
-from openended.harness.core.registry import register
-from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import MetricResult
+from openended.harness.core import Features, MetricResult, Plan, Replicates, Resampling, UndefinedMetric, register
 from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.resampled_counts import entropy_draws

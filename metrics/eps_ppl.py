@@ -20,10 +20,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Direction, Features
-from openended.harness.core.registry import register
-from openended.harness.core.types import F64, MetricResult
+from openended.harness.core import F64, Direction, Features, MetricResult, UndefinedMetric, register
 from openended.metrics.families import TeacherForced, mean_by_row, probabilities
 
 

@@ -25,10 +25,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from openended.harness.core.metric import Direction, Features, Scope
-from openended.harness.core.registry import register
-from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import Floats, MetricResult
+from openended.harness.core import Direction, Features, Floats, MetricResult, Plan, Replicates, Scope, register
 from openended.metrics._common.choices import check_choice
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_range, check_sides

@@ -30,11 +30,20 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Direction, Features, Metric, Need, Resampling
-from openended.harness.core.registry import register
-from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import F64, MetricResult, Ragged
+from openended.harness.core import (
+    F64,
+    Direction,
+    Features,
+    Metric,
+    MetricResult,
+    Need,
+    Plan,
+    Ragged,
+    Replicates,
+    Resampling,
+    UndefinedMetric,
+    register,
+)
 from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.sequences import CHUNK, blocks
 from openended.metrics._ngrams.statistics import entropy_by_text, mean_of

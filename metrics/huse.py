@@ -31,9 +31,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.core.metric import Direction, Features, Metric, Need
-from openended.harness.core.registry import register
-from openended.harness.core.types import F64, HUMAN, MetricResult
+from openended.harness.core import F64, HUMAN, Direction, Features, Metric, MetricResult, Need, register
 from openended.metrics._common.choices import check_choice
 from openended.metrics._common.values import Values
 from openended.metrics._huse.join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, Rated, join

@@ -18,9 +18,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core.metric import Direction, Features
-from openended.harness.core.registry import register
-from openended.harness.core.types import F64, MetricResult
+from openended.harness.core import F64, Direction, Features, MetricResult, register
 from openended.metrics._common.choices import check_choice
 from openended.metrics.families import TeacherForced, mean_by_row, probabilities
 

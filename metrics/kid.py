@@ -23,10 +23,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core.metric import Direction, Features, Scope
-from openended.harness.core.registry import register
-from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import F64, Floats, MetricResult
+from openended.harness.core import F64, Direction, Features, Floats, MetricResult, Plan, Replicates, Scope, register
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_range, check_sides
 from openended.metrics._embeddings.resampled_moments import kid_draws

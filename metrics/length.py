@@ -18,11 +18,21 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Direction, Features, Metric, Need, Resampling, Scope, Unit
-from openended.harness.core.registry import register
-from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import I64, MetricResult
+from openended.harness.core import (
+    I64,
+    Direction,
+    Features,
+    Metric,
+    MetricResult,
+    Need,
+    Plan,
+    Replicates,
+    Resampling,
+    Scope,
+    UndefinedMetric,
+    Unit,
+    register,
+)
 from openended.metrics._ngrams.sequences import rows_of
 
 

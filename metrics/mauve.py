@@ -38,10 +38,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.metric import Direction, Features, Scope
-from openended.harness.core.registry import register
-from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import F64, Floats, MetricResult
+from openended.harness.core import F64, Direction, Features, Floats, MetricResult, Plan, Replicates, Scope, register
 from openended.metrics._common.choices import check_choice
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios

@@ -16,10 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Direction, Features, Resampling
-from openended.harness.core.registry import register
-from openended.harness.core.types import F64, MetricResult, Ragged
+from openended.harness.core import F64, Direction, Features, MetricResult, Ragged, Resampling, UndefinedMetric, register
 from openended.metrics._ngrams.sequences import rows_of
 from openended.metrics.families import Prompts, TextMetric, check_orders, over_prompts, prompts_of
 

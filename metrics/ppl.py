@@ -18,10 +18,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Direction, Features
-from openended.harness.core.registry import register
-from openended.harness.core.types import MetricResult
+from openended.harness.core import Direction, Features, MetricResult, UndefinedMetric, register
 from openended.metrics.families import TeacherForced, mean_by_row, probabilities
 
 

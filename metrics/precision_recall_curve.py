@@ -19,10 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from openended.harness.core.metric import Direction, Features, Scope
-from openended.harness.core.registry import register
-from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import F64, MetricResult
+from openended.harness.core import F64, Direction, Features, MetricResult, Plan, Replicates, Scope, register
 from openended.metrics._common.values import Values
 from openended.metrics._mauve.histograms import best_f, histogram, precision_recall
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName

@@ -17,9 +17,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.core.metric import Direction, Features, Scope
-from openended.harness.core.registry import register
-from openended.harness.core.types import F64, Floats, MetricResult
+from openended.harness.core import F64, Direction, Features, Floats, MetricResult, Scope, register
 from openended.metrics.families import Prompts, WithinPrompt, cosines, off_diagonal, over_prompts, prompts_of, unit_rows
 
 

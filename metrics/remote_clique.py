@@ -16,9 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from openended.harness.core.metric import Scope
-from openended.harness.core.registry import register
-from openended.harness.core.types import F64, Floats
+from openended.harness.core import F64, Floats, Scope, register
 from openended.metrics.families import Prompts, WithinPrompt, cosines, off_diagonal, prompts_of
 
 

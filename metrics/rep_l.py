@@ -20,9 +20,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.metric import Direction, Features
-from openended.harness.core.registry import register
-from openended.harness.core.types import I64, MetricResult, NextToken, Ragged
+from openended.harness.core import I64, Direction, Features, MetricResult, NextToken, Ragged, register
 from openended.metrics.families import TeacherForced, mean_by_row
 
 

@@ -31,11 +31,16 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Features, Resampling
-from openended.harness.core.registry import register
-from openended.harness.core.resampling import SHARE, Plan, Replicates
-from openended.harness.core.types import MetricResult
+from openended.harness.core import (
+    SHARE,
+    Features,
+    MetricResult,
+    Plan,
+    Replicates,
+    Resampling,
+    UndefinedMetric,
+    register,
+)
 from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.loops import ends_in_loop

@@ -29,12 +29,19 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Features, Resampling
-from openended.harness.core.registry import register
-from openended.harness.core.resampling import SHARE, Plan, Replicates
-from openended.harness.core.rng import stream
-from openended.harness.core.types import F64, I64, MetricResult
+from openended.harness.core import (
+    F64,
+    I64,
+    SHARE,
+    Features,
+    MetricResult,
+    Plan,
+    Replicates,
+    Resampling,
+    UndefinedMetric,
+    register,
+    stream,
+)
 from openended.metrics._ngrams.index import NgramIndex, Runs, Sequences, index_of
 from openended.metrics._ngrams.resampled_counts import found_draws
 from openended.metrics.families import TextMetric, check_orders

@@ -21,10 +21,21 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Direction, Family, Features, Metric, Need, Resampling, Scope, Side
-from openended.harness.core.registry import register
-from openended.harness.core.types import F64, Floats, MetricResult
+from openended.harness.core import (
+    F64,
+    Direction,
+    Family,
+    Features,
+    Floats,
+    Metric,
+    MetricResult,
+    Need,
+    Resampling,
+    Scope,
+    Side,
+    UndefinedMetric,
+    register,
+)
 from openended.metrics._embeddings.blocks import check_side
 from openended.metrics.families import unit_rows
 

@@ -21,11 +21,18 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Direction, Features, Scope
-from openended.harness.core.registry import register
-from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import F64, Floats, MetricResult
+from openended.harness.core import (
+    F64,
+    Direction,
+    Features,
+    Floats,
+    MetricResult,
+    Plan,
+    Replicates,
+    Scope,
+    UndefinedMetric,
+    register,
+)
 from openended.metrics._embeddings.blocks import blocks, check_side
 from openended.metrics._embeddings.resampled_moments import vendi_influence
 from openended.metrics.families import TwoSample

@@ -22,11 +22,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Features, Resampling
-from openended.harness.core.registry import register
-from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import F64, I64, MetricResult
+from openended.harness.core import (
+    F64,
+    I64,
+    Features,
+    MetricResult,
+    Plan,
+    Replicates,
+    Resampling,
+    UndefinedMetric,
+    register,
+)
 from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.index import Sequences, index_of
 from openended.metrics._ngrams.resampled_counts import frequency_draws

@@ -6,11 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import file_digest
-from openended.harness.core.signature import digest
-from openended.harness.core.task import Task
-from openended.harness.core.types import SourceFile
+from openended.harness.core import DataError, SourceFile, Task, digest, file_digest
 from openended.tasks.download import Remote, fetch, refuse_missing, verify
 
 

@@ -6,8 +6,7 @@ import re
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from openended.harness.core.spec import Spec
-from openended.harness.core.task import Tokenizer
+from openended.harness.core import Spec, Tokenizer
 
 PromptUnit = Literal["tokens", "words"]
 _WORD = re.compile(r"\S+")

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.errors import DataError, suggest
-from openended.harness.core.io import read_jsonl
+from openended.harness.core import DataError, read_jsonl, suggest
 
 
 def text_field(row: Mapping[str, Any], field: str, where: str) -> str:

@@ -21,10 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, cast
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.registry import register
-from openended.harness.core.task import Tokenizer
-from openended.harness.core.types import Example
+from openended.harness.core import DataError, Example, Tokenizer, register
 from openended.tasks._files import FileTask
 from openended.tasks._order import by_hash
 from openended.tasks.download import Remote

@@ -20,12 +20,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import read_jsonl
-from openended.harness.core.registry import register
-from openended.harness.core.rng import stream
-from openended.harness.core.task import Task, Tokenizer
-from openended.harness.core.types import Example, SourceFile
+from openended.harness.core import DataError, Example, SourceFile, Task, Tokenizer, read_jsonl, register, stream
 from openended.tasks._files import own_digest
 from openended.tasks._order import by_hash
 from openended.tasks._records import usable_text

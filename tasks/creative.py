@@ -24,15 +24,21 @@ from importlib.resources import files as package_files
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import open_text, read_jsonl
-from openended.harness.core.registry import register
-from openended.harness.core.rng import stream
-from openended.harness.core.signature import digest, digest_bytes
-from openended.harness.core.task import Task, Tokenizer
-from openended.harness.core.types import Example, Json, SourceFile
-from openended.harness.storage.record import read_record
-from openended.harness.storage.rows import Rows
+from openended.harness.core import (
+    DataError,
+    Example,
+    Json,
+    SourceFile,
+    Task,
+    Tokenizer,
+    digest,
+    digest_bytes,
+    open_text,
+    read_jsonl,
+    register,
+    stream,
+)
+from openended.harness.storage import Rows, read_record
 from openended.tasks._files import own_digest
 from openended.tasks._records import text_field
 

@@ -22,12 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from openended.harness.core.errors import DataError, StoreError
-from openended.harness.core.io import write_text
-from openended.harness.core.registry import register
-from openended.harness.core.signature import digest
-from openended.harness.core.task import Task, Tokenizer
-from openended.harness.core.types import Example
+from openended.harness.core import DataError, Example, StoreError, Task, Tokenizer, digest, register, write_text
 from openended.tasks import _docstrings, _prompts, _prose
 from openended.tasks._order import by_hash
 from openended.tasks.download import cache_root

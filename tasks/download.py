@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from openended.harness.core.errors import DataError, MissingFileError, SpecError
-from openended.harness.core.io import read_json, write_json
-from openended.harness.models.hub import OURS, switched_off
+from openended.harness.core import DataError, MissingFileError, SpecError, read_json, write_json
+from openended.harness.models import OURS, switched_off
 
 log = logging.getLogger(__name__)
 _CHUNK = 1 << 20

@@ -15,12 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from openended.harness.core.errors import DataError, first_line, suggest
-from openended.harness.core.io import file_digest
-from openended.harness.core.registry import register
-from openended.harness.core.signature import digest
-from openended.harness.core.task import Task, Tokenizer
-from openended.harness.core.types import Example
+from openended.harness.core import (
+    DataError,
+    Example,
+    Task,
+    Tokenizer,
+    digest,
+    file_digest,
+    first_line,
+    register,
+    suggest,
+)
 from openended.tasks._order import by_hash
 from openended.tasks._prompts import Cutter, PromptUnit, check_lengths
 from openended.tasks._records import id_field, id_field_of, usable_text

@@ -15,11 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import read_jsonl
-from openended.harness.core.registry import register
-from openended.harness.core.task import Task, Tokenizer
-from openended.harness.core.types import Example, SourceFile
+from openended.harness.core import DataError, Example, SourceFile, Task, Tokenizer, read_jsonl, register
 from openended.tasks._files import own_digest
 from openended.tasks._records import Ids, id_field_of, text_field
 

@@ -18,11 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import read_jsonl
-from openended.harness.core.registry import register
-from openended.harness.core.task import Tokenizer
-from openended.harness.core.types import Example
+from openended.harness.core import DataError, Example, Tokenizer, read_jsonl, register
 from openended.tasks._files import FileTask
 from openended.tasks._order import by_hash
 from openended.tasks._records import usable_text

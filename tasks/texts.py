@@ -13,11 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.registry import register
-from openended.harness.core.task import Task, Tokenizer
-from openended.harness.core.types import Example, SourceFile
-from openended.harness.imported.files import HUMAN_TEXTS, files_digest, guess, read_records
+from openended.harness.core import DataError, Example, SourceFile, Task, Tokenizer, register
+from openended.harness.imported import HUMAN_TEXTS, files_digest, guess, read_records
 from openended.tasks._records import text_field
 
 

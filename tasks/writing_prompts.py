@@ -22,12 +22,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, ClassVar, Literal
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import MAX_LINE
-from openended.harness.core.registry import register
-from openended.harness.core.signature import digest
-from openended.harness.core.task import Tokenizer
-from openended.harness.core.types import Example
+from openended.harness.core import MAX_LINE, DataError, Example, Tokenizer, digest, register
 from openended.tasks._detokenize import detokenize, strip_tag
 from openended.tasks._files import FileTask, own_digest
 from openended.tasks._order import by_hash

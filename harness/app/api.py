@@ -22,19 +22,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.app.evaluation import Evaluation
-from openended.harness.core.errors import SpecError
-from openended.harness.core.io import replacing, write_text
-from openended.harness.core.metric import Metric
-from openended.harness.core.names import metric_names, names_of, node_of
-from openended.harness.core.registry import build, construct, members
-from openended.harness.core.runtime import Runtime
-from openended.harness.core.signature import digest, digest_bytes
-from openended.harness.core.types import MetricResult
-from openended.harness.models.backend import BackendSpec, require_model
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import ModelSpec
-from openended.harness.run.session import Session
-from openended.harness.run.settings import Settings
+from openended.harness.core import (
+    Metric,
+    MetricResult,
+    Runtime,
+    SpecError,
+    build,
+    construct,
+    digest,
+    digest_bytes,
+    members,
+    metric_names,
+    names_of,
+    node_of,
+    replacing,
+    write_text,
+)
+from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, require_model
+from openended.harness.run import Session, Settings
 from openended.tasks.texts import Texts
 
 TextsOf = str | Path | Sequence[str]
@@ -84,8 +89,8 @@ def evaluate(
     Raises:
         HarnessError: For everything that is about the input; one line.
     """
-    from openended.harness.run.pipeline import run
-    from openended.harness.storage.folders import check_writable
+    from openended.harness.run import run
+    from openended.harness.storage import check_writable
 
     outputs = Path(outputs_dir)
     check_writable(outputs)
@@ -238,6 +243,6 @@ def _vectors_file(vectors: VectorsOf, outputs: Path) -> Path:
 @lru_cache(maxsize=1)
 def _session(outputs: Path) -> Session:
     """Keep the last session, so that the next call finds its models loaded."""
-    from openended.harness.storage.store import Store
+    from openended.harness.storage import Store
 
     return Session(Store(outputs / "store"))

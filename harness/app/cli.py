@@ -86,7 +86,7 @@ def commands() -> dict[str, str]:
 
 def help_text() -> str:
     """Return what `openended --help` prints: commands, options, and the choices of every group."""
-    from openended.harness.core.catalogue import GROUPS, choices, options
+    from openended.harness.core import GROUPS, choices, list_options
 
     out = ["openended: a benchmark harness for open-ended text generation", "", *_EXAMPLES, "", "Commands:"]
     # Read, not imported: help must be quick.
@@ -101,7 +101,7 @@ def help_text() -> str:
         "       --trust-config (a configuration may name classes that are not ours)",
         "",
     ]
-    out += ["Options (option=value) and their defaults:", *(f"  {line}" for line in options())]
+    out += ["Options (option=value) and their defaults:", *(f"  {line}" for line in list_options())]
     for group in GROUPS:
         wide = max(map(len, choices(group)), default=0)
         listed = "metric=[a,b]" if group == "metric" else f"{group}=…"

@@ -10,14 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from openended.harness.core.types import MetricResult, Status
-from openended.harness.storage.record import ResultRow, RunRecord, read_record
+from openended.harness.core import MetricResult, Status
+from openended.harness.storage import ResultRow, RunRecord, read_record
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from openended.harness.report import Report
-    from openended.harness.report.tables.table import Table
+    from openended.harness.report import Report, Table
 
 
 # One table, whatever the number of each system's texts: where it differs from the human side's, a remark says so.
@@ -74,7 +73,7 @@ class Evaluation:
         """
         from rich.console import Console
 
-        from openended.harness.report.tables.formats.console import WIDTH, print_table
+        from openended.harness.report import WIDTH, print_table
 
         out = io.StringIO()
         console = Console(file=out, width=WIDTH)
@@ -85,8 +84,7 @@ class Evaluation:
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one row a value, with the settings, the signature, and why there is no value."""
-        from openended.harness.results.frame import read_results
-        from openended.harness.results.tidy import INTERNAL
+        from openended.harness.results import INTERNAL, read_results
 
         return read_results(self.folders).frame.drop(columns=INTERNAL)
 
@@ -102,9 +100,8 @@ class Evaluation:
         return build_report(self.folders, path, **{"layout": "default", **TOGETHER, **options})
 
     def _tables(self, options: Mapping[str, Any]) -> list[Table]:
-        from openended.harness.report.build import make_tables
-        from openended.harness.results.frame import read_results
-        from openended.harness.results.layout import load_layout
+        from openended.harness.report import make_tables
+        from openended.harness.results import load_layout, read_results
 
         return make_tables(read_results(self.folders), load_layout("default", **{**TOGETHER, **options}), "results")
 

@@ -30,16 +30,20 @@ from omegaconf import DictConfig, OmegaConf
 from openended.harness.app.cli import start
 from openended.harness.app.hydra.compose import plain
 from openended.harness.app.hydra.show import leave_with_code, set_detail
-from openended.harness.core.errors import DataError, MissingExtra, SpecError
-from openended.harness.core.io import read_json, write_json
-from openended.harness.core.registry import build, construct
-from openended.harness.core.signature import canonical
-from openended.harness.core.spec import Spec
-from openended.harness.core.task import Task, Tokenizer
-from openended.harness.models.loaded import pick_device
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import token_ids
-from openended.harness.models.transformers import LanguageModel, load_model
+from openended.harness.core import (
+    DataError,
+    MissingExtra,
+    Spec,
+    SpecError,
+    Task,
+    Tokenizer,
+    build,
+    canonical,
+    construct,
+    read_json,
+    write_json,
+)
+from openended.harness.models import LanguageModel, ModelSpec, load_model, pick_device, token_ids
 
 log = logging.getLogger(__name__)
 _TEXTS = 1024

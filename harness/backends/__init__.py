@@ -1,1 +1,8 @@
-"""What runs a model: transformers in this process, a server, or Ray workers."""
+"""What runs a model: transformers in this process, a server, or Ray workers.
+
+What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

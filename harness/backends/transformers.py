@@ -6,18 +6,21 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from openended.harness.core.progress import Advance
-from openended.harness.core.runtime import DeviceMap
-from openended.harness.core.types import NextToken, Ragged
-from openended.harness.decoders.base import Emit, GenerationRequest
-from openended.harness.generation.generate import generate
-from openended.harness.generation.kv_cache.choose import check
-from openended.harness.generation.teacher_forcing import compute_q_statistics
-from openended.harness.models.backend import Embedded, EmbeddingRequest, QStatisticsRequest, ScoringRequest
-from openended.harness.models.embedder import embed
-from openended.harness.models.score import embed_and_score, token_nll
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.transformers import LanguageModel, load_model
+from openended.harness.core import Advance, DeviceMap, NextToken, Ragged
+from openended.harness.decoders import Emit, GenerationRequest
+from openended.harness.generation import check, compute_q_statistics, generate_texts
+from openended.harness.models import (
+    Embedded,
+    EmbeddingRequest,
+    LanguageModel,
+    ModelSpec,
+    QStatisticsRequest,
+    ScoringRequest,
+    embed,
+    embed_and_score,
+    load_model,
+    token_nll,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +33,7 @@ class TransformersBackend(LanguageModel):
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """See `generation.generate`."""
-        generate(self, request, emit, advance)
+        generate_texts(self, request, emit, advance)
 
     def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
         """See `models.score.token_nll`."""

@@ -101,7 +101,7 @@ def _comment(text: str) -> Iterator[str]:
             yield line.removeprefix("#").strip()
 
 
-def options() -> list[str]:
+def list_options() -> list[str]:
     """Return the lines of the root configuration that are options of a run, comments included."""
     lines = (resources.files(_CONF) / "config.yaml").read_text(encoding="utf-8").splitlines()
     own = [line for line in lines if line and line[0].isalpha() and ": " in line]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from openended.harness.core.errors import DataError
 from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.signature import signature
+from openended.harness.core.signature import build_signature
 from openended.harness.core.spec import Spec
 from openended.harness.core.types import F64, MetricResult, NextToken, Ragged
 
@@ -197,7 +197,7 @@ class Metric(Spec):
             _, prompts = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)
             arrays = {**(arrays or {}), "prompts": prompts.astype(np.int64)}
         return MetricResult(
-            metric=self.name, signature=signature(self, features.facts), primary=primary,
+            metric=self.name, signature=build_signature(self, features.facts), primary=primary,
             values={k: float(v) for k, v in values.items()}, n_human=len(features.human), n_model=len(features.model),
             notes=tuple(notes), per_example=per_example or {}, arrays=arrays or {},
             sd={k: float(v) for k, v in (sd or {}).items()},

@@ -17,7 +17,7 @@ _shown: list[Progress] = []  # a terminal has one live display, in which the inn
 
 
 @contextmanager
-def progress(title: str, total: int | None = None, *, unit: str = "", enabled: bool) -> Iterator[Advance]:
+def show_progress(title: str, total: int | None = None, *, unit: str = "", enabled: bool) -> Iterator[Advance]:
     """Show a live line while the block runs; yields the function that advances it.
 
     Args:

@@ -91,7 +91,7 @@ def render(value: Any) -> str:  # noqa: ANN401
     return str(value).replace("|", "/").replace(":", "=")
 
 
-def signature(spec: Any, facts: Mapping[str, str]) -> str:  # noqa: ANN401
+def build_signature(spec: Any, facts: Mapping[str, str]) -> str:  # noqa: ANN401
     """Build `name|v:1|field:value|…|fact:value`, mechanically from all fields.
 
     Args:

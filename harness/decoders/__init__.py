@@ -1,1 +1,8 @@
-"""Decoders as options and rules on logits; nothing here loads or calls a model."""
+"""Decoders as options and rules on logits; nothing here loads or calls a model.
+
+What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

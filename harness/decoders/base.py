@@ -7,16 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.progress import Advance
-from openended.harness.core.signature import digest
-from openended.harness.core.spec import Spec
-from openended.harness.core.types import Generation
+from openended.harness.core import Advance, Generation, Spec, SpecError, digest
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core.causal_model import CausalModel, ModelInfo
+    from openended.harness.core import CausalModel, ModelInfo
     from openended.harness.decoders.sorted_logits import Cut, View
 
 Emit = Callable[[list[Generation]], None]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from openended.harness.core.registry import register
+from openended.harness.core import register
 from openended.harness.decoders import truncation_rules
 from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.decoders.sorted_logits import Cut, View

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core.types import F64, I64
+from openended.harness.core import F64, I64
 from openended.harness.decoders.base import QDecoder
 
 if TYPE_CHECKING:

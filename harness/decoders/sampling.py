@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from openended.harness.core.registry import register
+from openended.harness.core import register
 from openended.harness.decoders import truncation_rules
 from openended.harness.decoders.base import QDecoder, SamplingDecoder
 from openended.harness.decoders.sorted_logits import Cut, View

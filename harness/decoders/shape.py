@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from openended.harness.core.registry import register
+from openended.harness.core import register
 from openended.harness.decoders import truncation_rules
 from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.decoders.sorted_logits import Cut, View

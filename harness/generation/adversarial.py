@@ -13,17 +13,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.progress import Advance
-from openended.harness.core.registry import register
-from openended.harness.core.rng import row_uniforms
-from openended.harness.decoders.base import Decoder, Emit, GenerationRequest, Prompt
+from openended.harness.core import Advance, SpecError, register, row_uniforms
+from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
 from openended.harness.generation.token_loop import Running
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
 
 @register("decoder")

@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.core.progress import Advance
-from openended.harness.core.registry import register
-from openended.harness.core.rng import stream
-from openended.harness.decoders.base import Decoder, Emit, GenerationRequest, check_temperature
+from openended.harness.core import Advance, register, stream
+from openended.harness.decoders import Decoder, Emit, GenerationRequest, check_temperature
 from openended.harness.generation.slots import Places
 from openended.harness.generation.stopping import ends
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
 LOW = -1.0e9
 
@@ -94,8 +92,7 @@ class BeamSample(Beam):
         Nothing is renormalised, and `least` tokens of a row stay, one more than there are end tokens, as in
         transformers: where a beam could go on with its end token alone, no hypothesis could grow.
         """
-        from openended.harness.decoders.q import dense
-        from openended.harness.decoders.sampling import Nucleus, TopK
+        from openended.harness.decoders import Nucleus, TopK, dense
 
         out = log_probs / self.temperature
         for spec in (TopK(k=max(self.top_k, least)) if self.top_k else None, Nucleus(p=self.top_p)):
@@ -198,7 +195,7 @@ class _Search:
         """Log-probabilities of the next tokens after penalties, (rows, V)."""
         import torch
 
-        from openended.harness.decoders.penalties import forbid_end, penalise
+        from openended.harness.decoders import forbid_end, penalise
 
         spec, n, beams = self.spec, len(self.places), self.spec.num_beams
         log_probs = torch.log_softmax(logits, dim=-1)

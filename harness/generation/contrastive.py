@@ -9,22 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.progress import Advance
-from openended.harness.core.registry import register
-from openended.harness.core.types import I64
-from openended.harness.decoders.base import Decoder, Emit, GenerationRequest, Prompt
-from openended.harness.decoders.penalties import forbid_end
+from openended.harness.core import I64, Advance, SpecError, register
+from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt, forbid_end
 from openended.harness.generation.slots import Places
 from openended.harness.generation.stopping import ends
 from openended.harness.generation.token_loop import Running, finished, run_rows
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import load_tokenizer
+from openended.harness.models import ModelSpec, load_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core.causal_model import CausalModel, ModelInfo
+    from openended.harness.core import CausalModel, ModelInfo
 
 
 @register("decoder")

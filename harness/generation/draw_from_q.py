@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core.progress import Advance
-from openended.harness.core.rng import row_uniforms
-from openended.harness.decoders.base import Emit, GenerationRequest, Prompt, QDecoder
+from openended.harness.core import Advance, row_uniforms
+from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
 from openended.harness.generation.token_loop import Running, run_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
 
 class _Draws:
@@ -54,8 +53,7 @@ class _Draws:
         """See `Chooser`."""
         import torch
 
-        from openended.harness.decoders.penalties import forbid_end, penalise
-        from openended.harness.decoders.q import draw
+        from openended.harness.decoders import draw, forbid_end, penalise
         from openended.harness.generation.stopping import ends
 
         scores, n = logits[0], now.n

@@ -7,22 +7,20 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from openended.harness.core.errors import SpecError, first_line
-from openended.harness.core.progress import Advance
-from openended.harness.core.types import Generation
-from openended.harness.decoders.base import Emit, GenerationRequest, Prompt, QDecoder
+from openended.harness.core import Advance, Generation, SpecError, first_line
+from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
 from openended.harness.generation.draw_from_q import sample
-from openended.harness.models.memory import free_memory, out_of_memory
+from openended.harness.models import free_memory, out_of_memory
 
 if TYPE_CHECKING:
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
-__all__ = ["Prompt", "generate"]
+__all__ = ["Prompt", "generate_texts"]
 
 _log = logging.getLogger(__name__)
 
 
-def generate(lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
+def generate_texts(lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
     """Continue every prompt of a request.
 
     A text depends on (seed, example id, sample), prompt, decoder and model alone: not on the batch size, the order of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
 
 def ends(lm: CausalModel, tokens: Tensor) -> Tensor:

@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.progress import Advance
-from openended.harness.core.types import I64, NextToken, Ragged
-from openended.harness.decoders.base import QDecoder
-from openended.harness.decoders.q_statistics import LogitChunk, QTable, TextPosition, read_q
+from openended.harness.core import I64, Advance, DataError, NextToken, Ragged
+from openended.harness.decoders import LogitChunk, QDecoder, QTable, TextPosition, read_q
 
 if TYPE_CHECKING:
-    from openended.harness.core.causal_model import CausalModel
-    from openended.harness.models.backend import QStatisticsRequest
+    from openended.harness.core import CausalModel
+    from openended.harness.models import QStatisticsRequest
 
 CHUNK_CPU, CHUNK_GPU = 2**18, 2**26
 """Logits held at a time: 1 MiB of float32 stays in a core's cache."""
@@ -112,7 +109,7 @@ def _batch(lm: CausalModel, request: QStatisticsRequest, tables: Sequence[QTable
     """One forward pass over the rows, without padding where the model allows it, then chunks."""
     import torch
 
-    from openended.harness.decoders.penalties import forbid_end
+    from openended.harness.decoders import forbid_end
     from openended.harness.generation.kv_cache.choose import runner
 
     heads = [_read_prompt(request, r, lm.start_id) for r in rows]
@@ -159,7 +156,7 @@ def _penalised(decoder: QDecoder, chunk: LogitChunk, request: QStatisticsRequest
     """Apply penalties: every position has a history of its own, which begins as the sampler's does."""
     import torch
 
-    from openended.harness.decoders.penalties import penalise
+    from openended.harness.decoders import penalise
 
     made = []
     for i, place in enumerate(chunk.places):

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from openended.harness.core.progress import Advance
-from openended.harness.core.types import I64, Generation, Stop
-from openended.harness.decoders.base import Emit, GenerationRequest, Prompt
+from openended.harness.core import I64, Advance, Generation, Stop
+from openended.harness.decoders import Emit, GenerationRequest, Prompt
 from openended.harness.generation.slots import Places
 from openended.harness.generation.stopping import ends
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
 
 class Chooser(Protocol):

@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.errors import DataError, SpecError, suggest
-from openended.harness.core.io import file_digest, open_text, read_csv, read_jsonl
-from openended.harness.core.signature import digest
+from openended.harness.core import DataError, SpecError, digest, file_digest, open_text, read_csv, read_jsonl, suggest
 
 KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".txt")
 TEXTS = ("text", "generation", "generated_text", "gen_text", "completion", "continuation", "output", "response")

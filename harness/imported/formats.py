@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.types import Stop
+from openended.harness.core import DataError, Stop
 from openended.harness.imported import pickles as _pickles
 from openended.harness.imported.files import IDS, TEXTS, read_records, text_field
 

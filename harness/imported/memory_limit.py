@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from openended.harness.core.errors import DataError
+from openended.harness.core import DataError
 from openended.harness.imported.formats import Published
 
 MEMORY_SHARE = 4  # of the memory that is free, a file's texts may take so manieth a part: they are held several times

@@ -20,13 +20,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.task import Tokenizer
-from openended.harness.core.types import Generation, Stop
+from openended.harness.core import DataError, Generation, Stop, Tokenizer
 from openended.harness.imported.formats import Published, read_generations
 from openended.harness.imported.memory_limit import held
-from openended.harness.models.tokenizer import continuation_ids, cut_continuation
-from openended.harness.storage.rows import Row, Rows
+from openended.harness.models import continuation_ids, cut_continuation
+from openended.harness.storage import Row, Rows
 
 LINE_DIGITS = 6  # tasks name a record that has no id by its number, `jsonl/000041`
 

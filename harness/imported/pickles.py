@@ -10,9 +10,8 @@ import pickle
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import reading
-from openended.harness.models.isolated_process import bounded_memory
+from openended.harness.core import DataError, reading
+from openended.harness.models import bounded_memory
 
 # Memory that reading may take: a list of small numbers takes 8 bytes for each 2 or 3 of the file; a few bytes that
 # name the two billionth place of the memo would take 16 GiB.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.signature import digest
+from openended.harness.core import DataError, digest
 from openended.harness.imported.files import files_digest
 from openended.harness.imported.formats import split_member
 

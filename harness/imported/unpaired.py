@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.task import Tokenizer
-from openended.harness.core.types import Generation
+from openended.harness.core import DataError, Generation, Tokenizer
 from openended.harness.imported.formats import Published, read_generations
 from openended.harness.imported.pairing import Taken, in_order, with_text
-from openended.harness.storage.rows import Row
+from openended.harness.storage import Row
 
 
 def import_loose(

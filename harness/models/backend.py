@@ -14,17 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.progress import Advance
-from openended.harness.core.spec import Spec
-from openended.harness.core.task import Tokenizer
-from openended.harness.core.types import Json, NextToken, Ragged
+from openended.harness.core import Advance, Json, NextToken, Ragged, Spec, SpecError, Tokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from openended.harness.core.runtime import DeviceMap
-    from openended.harness.decoders.base import Decoder, Emit, GenerationRequest, QDecoder
+    from openended.harness.core import DeviceMap
+    from openended.harness.decoders import Decoder, Emit, GenerationRequest, QDecoder
     from openended.harness.models.embedder import EmbedderSpec
     from openended.harness.models.sizes import ModelSize
     from openended.harness.models.spec import ModelSpec

@@ -12,10 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from openended.harness.core.errors import DataError, first_line
-from openended.harness.core.signature import digest
-from openended.harness.core.types import Json
-from openended.harness.models.isolated_process import SECONDS, bounded
+from openended.harness.core import DataError, Json, digest, first_line
+from openended.harness.models.loading.isolated_process import SECONDS, bounded
 from openended.harness.models.tokenizer import own_tokenizer
 
 if TYPE_CHECKING:

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.types import Floats
+from openended.harness.core import DataError, Floats
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
 
 def finite_logits(logits: Tensor, lm: CausalModel) -> Tensor:

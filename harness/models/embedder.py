@@ -13,18 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.core.errors import DataError, MissingExtra, SpecError, first_line
-from openended.harness.core.progress import Advance
-from openended.harness.core.spec import Spec
-from openended.harness.core.types import I64, Json, Ragged
+from openended.harness.core import I64, Advance, DataError, Json, MissingExtra, Ragged, Spec, SpecError, first_line
 from openended.harness.models import forward
 from openended.harness.models.backend import Embedded, EmbeddingRequest
 from openended.harness.models.check_finite import check_finite
-from openended.harness.models.files import digests, sentence_files
 from openended.harness.models.forward import ForwardRow, Pool, Pooling
+from openended.harness.models.loading.files import digests, sentence_files
 
 if TYPE_CHECKING:
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
     from openended.harness.models.spec import ModelSpec
 
 log = logging.getLogger(__name__)

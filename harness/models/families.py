@@ -12,14 +12,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from openended.harness.core.errors import DataError, first_line
+from openended.harness.core import DataError, first_line
 from openended.harness.models.check_finite import broken
 from openended.harness.models.memory import out_of_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
 log = logging.getLogger(__name__)
 

@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.progress import Advance
-from openended.harness.core.types import F64, I64
+from openended.harness.core import F64, I64, Advance, SpecError
 from openended.harness.models.families import body_of
 from openended.harness.models.memory import in_batches
 
 if TYPE_CHECKING:
     import torch
 
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
 Pooling = Literal["last", "first", "mean"]
 Integers = NDArray[np.signedinteger[Any]]

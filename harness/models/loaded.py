@@ -8,13 +8,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from openended.harness.core.runtime import Runtime
-from openended.harness.core.signature import canonical, digest
-from openended.harness.core.types import Json
+from openended.harness.core import Json, Runtime, canonical, digest
 
 if TYPE_CHECKING:
-    from openended.harness.core.causal_model import CausalModel
-    from openended.harness.decoders.base import Decoder
+    from openended.harness.core import CausalModel
+    from openended.harness.decoders import Decoder
     from openended.harness.models.backend import Backend, BackendSpec
     from openended.harness.models.embedder import EmbedderSpec
 

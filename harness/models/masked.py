@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from openended.harness.core.errors import DataError, first_line
-from openended.harness.models.weights import check_weights
+from openended.harness.core import DataError, first_line
+from openended.harness.models.loading.weights import check_weights
 
 if TYPE_CHECKING:
     from openended.harness.models.spec import ModelSpec

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from openended.harness.core.progress import Advance
-from openended.harness.core.types import I64
+from openended.harness.core import I64, Advance
 
 log = logging.getLogger(__name__)
 

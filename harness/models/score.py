@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.progress import Advance
-from openended.harness.core.types import F64, I64, Ragged
+from openended.harness.core import F64, I64, Advance, DataError, Ragged, SpecError
 from openended.harness.models import forward
 from openended.harness.models.backend import Embedded, EmbeddingRequest, ScoringRequest
 from openended.harness.models.check_finite import check_finite
 from openended.harness.models.embedder import embedded, read_rows
 
 if TYPE_CHECKING:
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
 
 class Reader(Protocol):

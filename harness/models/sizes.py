@@ -10,10 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from openended.harness.core.catalogue import full_source, own_choices
-from openended.harness.core.io import read_json
-from openended.harness.models.files import INDEX, WEIGHTS
-from openended.harness.models.hub import offline
+from openended.harness.core import full_source, own_choices, read_json
+from openended.harness.models.loading.files import INDEX, WEIGHTS
+from openended.harness.models.loading.hub import offline
 
 if TYPE_CHECKING:
     from openended.harness.models.spec import ModelSpec

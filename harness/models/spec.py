@@ -12,18 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from openended.harness.core.errors import DataError, MissingModelError, first_line
-from openended.harness.core.io import read_json
-from openended.harness.core.registry import register
-from openended.harness.core.types import Json
+from openended.harness.core import DataError, Json, MissingModelError, first_line, read_json, register
 from openended.harness.models.backend import Ability, BackendSpec
 from openended.harness.models.families import refusal
-from openended.harness.models.files import TOKENIZERS, WEIGHTS, digests, model_files
-from openended.harness.models.hub import offline
+from openended.harness.models.loading.files import TOKENIZERS, WEIGHTS, digests, model_files
+from openended.harness.models.loading.hub import offline
 from openended.harness.models.sizes import ModelSize, model_size
 
 if TYPE_CHECKING:
-    from openended.harness.decoders.base import Decoder
+    from openended.harness.decoders import Decoder
 
 BUNDLED = "bundled:"
 _NO_HUB = "not in the local cache and the hub is off or out of reach"

@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core.errors import DataError, first_line
-from openended.harness.core.signature import digest
-from openended.harness.core.task import Tokenizer
-from openended.harness.core.types import Ragged
-from openended.harness.models.files import TOKENIZERS, digests, tokenizer_files
+from openended.harness.core import DataError, Ragged, Tokenizer, digest, first_line
+from openended.harness.models.loading.files import TOKENIZERS, digests, tokenizer_files
 from openended.harness.models.piecewise_tokenization import Pieces, are_exact
 
 if TYPE_CHECKING:

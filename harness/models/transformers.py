@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core.errors import DataError, first_line
-from openended.harness.core.progress import Advance
-from openended.harness.core.runtime import DeviceMap
-from openended.harness.core.types import F64
+from openended.harness.core import F64, Advance, DataError, DeviceMap, first_line
 from openended.harness.models.chat import load_template
 from openended.harness.models.families import attention
 from openended.harness.models.forward import ForwardRow, Pool, run
-from openended.harness.models.placement import gather, require_accelerate
+from openended.harness.models.loading.placement import gather, require_accelerate
+from openended.harness.models.loading.weights import check_weights
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import TextTokenizer, continuation_text, lead_before, load_tokenizer
-from openended.harness.models.weights import check_weights
 
 if TYPE_CHECKING:
     import torch

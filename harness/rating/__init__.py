@@ -1,1 +1,8 @@
-"""Forms for people, a server for a local network, a judge; and what they filled in, checked."""
+"""Forms for people, a server for a local network, a judge; and what they filled in, checked.
+
+What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

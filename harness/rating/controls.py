@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.errors import DataError, suggest
+from openended.harness.core import DataError, suggest
 from openended.harness.rating.protocol import AnswerChoice, StudyProtocol
 from openended.metrics.judgments import read_rows
 

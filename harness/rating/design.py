@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.rng import stream
+from openended.harness.core import SpecError, stream
 from openended.harness.rating.controls import Control
 from openended.harness.rating.protocol import StudyProtocol
 from openended.harness.rating.texts import Material

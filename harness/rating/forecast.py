@@ -14,9 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.rng import stream
-from openended.harness.core.types import F64, HUMAN
+from openended.harness.core import F64, HUMAN, UndefinedMetric, stream
 from openended.harness.rating.design import StudyDesign
 from openended.harness.rating.protocol import StudyProtocol
 from openended.harness.rating.simulate import forecast_raters

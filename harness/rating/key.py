@@ -9,8 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Self
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import read_json, replacing
+from openended.harness.core import DataError, read_json, replacing
 from openended.harness.rating.controls import Control
 from openended.harness.rating.design import CONTROL, RatingTask, opaque
 from openended.harness.rating.protocol import StudyProtocol, protocol_of

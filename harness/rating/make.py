@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from openended.harness.core.errors import SpecError
+from openended.harness.core import SpecError
 from openended.harness.rating.controls import Control
 from openended.harness.rating.design import design_study
 from openended.harness.rating.forecast import StudyForecast, forecast

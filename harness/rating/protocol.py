@@ -9,12 +9,18 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from openended.harness.core.errors import DataError, SpecError, suggest
-from openended.harness.core.exit_codes import one_line
-from openended.harness.core.options import check_options, fitted, read_options
-from openended.harness.core.signature import canonical
-from openended.harness.core.spec import Spec
-from openended.harness.core.types import Json
+from openended.harness.core import (
+    DataError,
+    Json,
+    Spec,
+    SpecError,
+    canonical,
+    check_options,
+    fitted,
+    one_line,
+    read_options,
+    suggest,
+)
 
 Outcome = Literal["a", "b", "tie"]
 _MOST_KEYS = 9  # answers are given by the keys 1 to 9

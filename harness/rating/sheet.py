@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.io import write_text
+from openended.harness.core import write_text
 from openended.harness.rating.key import StudyKey
 
 FORM = "openended-rate/1"

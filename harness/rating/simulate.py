@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core.io import write_json
-from openended.harness.core.rng import stream
+from openended.harness.core import stream, write_json
 from openended.harness.rating.design import RatingTask
 from openended.harness.rating.key import StudyKey
 from openended.harness.rating.protocol import AnswerChoice, StudyProtocol

@@ -6,17 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.io import open_text
-from openended.harness.core.types import HUMAN
-from openended.harness.models.tokenizer import first_words
+from openended.harness.core import HUMAN, DataError, SpecError, open_text
+from openended.harness.models import first_words
 from openended.harness.rating.protocol import StudyProtocol
-from openended.harness.results.fold import fold
-from openended.harness.results.frame import Results, Run, read_results
-from openended.harness.results.grids import asked
-from openended.harness.results.stored import ROW_FILES, stored_file
-from openended.harness.results.systems import systems_of
-from openended.harness.storage.rows import Rows
+from openended.harness.results import ROW_FILES, Results, Run, asked, fold_seeds, read_results, stored_file, systems_of
+from openended.harness.storage import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,7 @@ def read_material(words: Sequence[str], outputs: Path, protocol: StudyProtocol, 
 
 def _runs(results: Results) -> Iterator[tuple[str, Run]]:
     """Yield one run a system, of several seeds the first, in the order of the tables."""
-    for system in systems_of(fold(results)):
+    for system in systems_of(fold_seeds(results)):
         yield system.name, results.runs[system.items[0].sources[0][0]]
 
 

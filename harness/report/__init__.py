@@ -1,7 +1,8 @@
-"""Tables, figures and a page from finished runs; reads result files only, never a model."""
+"""Tables, figures and a page from finished runs; reads result files only, never a model.
 
-from __future__ import annotations
+What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+"""
 
-from openended.harness.report.build import Report, build_report
+import lazy_loader
 
-__all__ = ["Report", "build_report"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from openended.harness.core.errors import StoreError
+from openended.harness.core import StoreError
 
 
 @contextmanager

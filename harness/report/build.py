@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.io import write_text
-from openended.harness.core.text import plain_line
+from openended.harness.core import SpecError, plain_line, write_text
 from openended.harness.report.atomic_folder import swapped_in
 from openended.harness.report.tables.table import Table
-from openended.harness.results.layout import Layout, layout_of, load_layout
+from openended.harness.results import Layout, layout_of, load_layout
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from openended.harness.results.frame import Results
+    from openended.harness.results import Results
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +99,7 @@ def build_report(
     """
     from openended.harness.report.tables.abilities import ability_tables
     from openended.harness.report.tables.about import told
-    from openended.harness.results.frame import read_results, write_frame
+    from openended.harness.results import read_results, write_frame
 
     layouts = _layouts(layout, options)
     results = read_results(paths, where)

@@ -8,10 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import terminal
-from openended.harness.core.arguments import CommandParser
-from openended.harness.core.errors import SpecError
-from openended.harness.core.exit_codes import code_of
+from openended.harness.core import CommandParser, SpecError, code_of, terminal
 
 if TYPE_CHECKING:
     from openended.harness.report.build import Report
@@ -31,7 +28,7 @@ Examples:
 
 def parser() -> CommandParser:
     """Return the command line's parser."""
-    from openended.harness.results.layout import layout_names
+    from openended.harness.results import layout_names
 
     made = CommandParser(
         prog="openended report",
@@ -73,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> None:
     from openended.harness.report import build_report
-    from openended.harness.results.grids import asked
+    from openended.harness.results import asked
 
     if args.side_by_side:
         _show(_side_by_side(args), args)
@@ -103,7 +100,7 @@ def _run(args: argparse.Namespace) -> None:
 
 def _side_by_side(args: argparse.Namespace) -> Report:
     from openended.harness.report.side_by_side import build_side_by_side
-    from openended.harness.results.grids import asked
+    from openended.harness.results import asked
 
     wanted = [asked([path], Path(args.outputs)) for path in args.paths]
     names = [one.name for one in wanted]

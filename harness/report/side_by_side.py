@@ -7,19 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.signature import signature_difference
+from openended.harness.core import SpecError, signature_difference
 from openended.harness.report.atomic_folder import swapped_in
 from openended.harness.report.build import FILES, Report, write_table
 from openended.harness.report.tables.about import listed
 from openended.harness.report.tables.selection import wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
-from openended.harness.results.axes import in_order
-from openended.harness.results.fold import Folded, fold
-from openended.harness.results.frame import Results, read_results
-from openended.harness.results.layout import Layout
-from openended.harness.results.systems import human_value, systems_of
-from openended.harness.results.tidy import INTERNAL
+from openended.harness.results import (
+    INTERNAL,
+    Folded,
+    Layout,
+    Results,
+    fold_seeds,
+    human_value,
+    in_order,
+    read_results,
+    systems_of,
+)
 
 JOIN = " · "  # between a report's name and a system's
 MISSING = "Not in this report."
@@ -86,8 +90,8 @@ def _joined(first: Results, second: Results) -> tuple[Results, tuple[list[Folded
         _arrays={},
         _memo={},
     )
-    later = [replace(i, sources=tuple((at + shift, name) for at, name in i.sources)) for i in fold(second)]
-    return whole, (fold(first), later)
+    later = [replace(i, sources=tuple((at + shift, name) for at, name in i.sources)) for i in fold_seeds(second)]
+    return whole, (fold_seeds(first), later)
 
 
 def _settings(names: Sequence[str], first: Results, second: Results) -> Table:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from openended.harness.core.resampling import Interval, Replicates, combined
+from openended.harness.core import Interval, Replicates, combined
 from openended.harness.results.fold import Folded
 from openended.harness.results.frame import Results
-from openended.harness.storage.record import ResultRow
+from openended.harness.storage import ResultRow
 
 
 def draws_of(results: Results, item: Folded) -> Replicates | None:

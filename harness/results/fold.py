@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openended.harness.core.registry import members
-from openended.harness.decoders.base import Decoder
+from openended.harness.core import members
+from openended.harness.decoders import Decoder
 from openended.harness.results.axes import axis_text
 from openended.harness.results.frame import Results
 from openended.harness.results.tidy import INTERNAL
@@ -64,7 +64,7 @@ class Folded:
         return (self.sd, self.sd) if math.isfinite(self.sd) else (0.0, 0.0)
 
 
-def fold(results: Results) -> list[Folded]:
+def fold_seeds(results: Results) -> list[Folded]:
     """Group values by everything but the seed, in the order of the frame."""
     return results.memo("folded", lambda: _fold(results))
 
@@ -143,4 +143,5 @@ def order_key(axis: str, item: Folded) -> tuple[Any, ...]:
 
 def _table_rank(decoder: str) -> int:
     """Return where a decoder stands in tables; one that is not installed comes last."""
-    return getattr(members("decoder").get(decoder, Decoder), "table_rank")  # noqa: B009
+    rank: int = getattr(members("decoder").get(decoder, Decoder), "table_rank")  # noqa: B009
+    return rank

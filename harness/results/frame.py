@@ -9,15 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import replacing
-from openended.harness.core.signature import parse_signature
-from openended.harness.core.text import csv_cell, plain
+from openended.harness.core import DataError, csv_cell, parse_signature, plain, replacing
 from openended.harness.results.axes import axis_text, in_order, of_human
 from openended.harness.results.reused import reused_remarks
 from openended.harness.results.stored import contradiction, stored_file
 from openended.harness.results.tidy import FIXED, INTERNAL, canonical_axes, rows_of, to_frame
-from openended.harness.storage.record import RECORD, ResultRow, RunRecord, read_record
+from openended.harness.storage import RECORD, ResultRow, RunRecord, read_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -245,7 +242,7 @@ def filtered(results: Results, where: Mapping[str, str]) -> Results:
     Raises:
         DataError: If a column is unknown or nothing is left.
     """
-    from openended.harness.core.errors import suggest
+    from openended.harness.core import suggest
 
     frame = results.frame
     for name, accepted in where.items():
@@ -272,7 +269,7 @@ def _of_option(frame: pd.DataFrame, metric: str, option: str, accepted: set[str]
     Raises:
         DataError: If the metric has no such option.
     """
-    from openended.harness.core.errors import suggest
+    from openended.harness.core import suggest
 
     own = frame["metric"] == metric
     fields = frame["signature"].map(parse_signature)

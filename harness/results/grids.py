@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.errors import DataError, suggest
-from openended.harness.core.io import read_json
-from openended.harness.storage.record import GRID
+from openended.harness.core import DataError, read_json, suggest
+from openended.harness.storage import GRID
 
 RUNS, GRIDS = "runs", "grids"
 

@@ -8,12 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from openended.harness.core.catalogue import full_source
-from openended.harness.core.errors import SpecError, first_line, suggest
-from openended.harness.core.names import names_of
-from openended.harness.core.options import read_options
-from openended.harness.core.registry import construct
-from openended.harness.core.spec import Spec
+from openended.harness.core import Spec, SpecError, construct, first_line, full_source, names_of, read_options, suggest
 
 TARGET = "openended.harness.results.layout.Layout"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from openended.harness.storage.recipe import STAGES
-from openended.harness.storage.record import RunRecord
+from openended.harness.storage import STAGES, RunRecord
 
 _HARDWARE = ("accelerator", "processor", "machine", "system")
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import read_json, write_json
+from openended.harness.core import DataError, read_json, write_json
 
 SEARCH = "search.json"
 

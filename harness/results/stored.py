@@ -7,11 +7,8 @@ import os
 from collections.abc import MutableMapping
 from pathlib import Path
 
-from openended.harness.core.errors import DataError, HarnessError
-from openended.harness.core.io import read_json
-from openended.harness.core.text import shareable
-from openended.harness.storage.record import ResultRow
-from openended.harness.storage.store import read_entry
+from openended.harness.core import DataError, HarnessError, read_json, shareable
+from openended.harness.storage import ResultRow, read_entry
 
 log = logging.getLogger(__name__)
 

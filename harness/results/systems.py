@@ -7,10 +7,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.registry import members
-from openended.harness.core.signature import parse_signature, render, signature_difference
-from openended.harness.core.text import escape_mathtext, unescape_mathtext
+from openended.harness.core import (
+    SpecError,
+    escape_mathtext,
+    members,
+    parse_signature,
+    render,
+    signature_difference,
+    unescape_mathtext,
+)
 from openended.harness.results.axes import head_of, of_human, said, telling
 from openended.harness.results.fold import Folded, natural, order_key
 from openended.harness.results.labels import labels_of, varying

@@ -8,9 +8,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core.signature import parse_signature
+from openended.harness.core import parse_signature
 from openended.harness.results.axes import of_human
-from openended.harness.storage.record import ResultRow
+from openended.harness.storage import ResultRow
 
 if TYPE_CHECKING:
     import pandas as pd

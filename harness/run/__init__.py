@@ -1,1 +1,8 @@
-"""One run, stage by stage: examples, generate, featurize, measure, record."""
+"""One run, stage by stage: examples, generate, featurize, measure, record.
+
+What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -16,21 +16,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.io import read_json, replacing, write_json
-from openended.harness.core.progress import Advance
-from openended.harness.core.task import Task, Tokenizer
-from openended.harness.core.types import Example, Generation, MetricResult, NextToken, Ragged, Stop
-from openended.harness.decoders.base import Prompt
-from openended.harness.models.chat import turns_of
-from openended.harness.models.tokenizer import continuation_ids, cut_continuation
+from openended.harness.core import (
+    Advance,
+    DataError,
+    Example,
+    Generation,
+    MetricResult,
+    NextToken,
+    Ragged,
+    SpecError,
+    Stop,
+    Task,
+    Tokenizer,
+    read_json,
+    replacing,
+    write_json,
+)
+from openended.harness.decoders import Prompt
+from openended.harness.models import continuation_ids, cut_continuation, turns_of
 from openended.harness.run.part_files import Parts
-from openended.harness.storage.rows import Row, Rows, read_examples, write_examples, write_in_order, write_rows
+from openended.harness.storage import Row, Rows, read_examples, write_examples, write_in_order, write_rows
 
 if TYPE_CHECKING:
-    from openended.harness.decoders.base import GenerationRequest
-    from openended.harness.models.backend import Backend, Embedded
-    from openended.harness.models.chat import ChatTemplate
+    from openended.harness.decoders import GenerationRequest
+    from openended.harness.models import Backend, ChatTemplate, Embedded
 
 log = logging.getLogger(__name__)
 

@@ -13,13 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from openended.harness.core.errors import DataError, MissingFileError, MissingModelError, SpecError
-from openended.harness.core.types import Json
-from openended.harness.models.backend import BackendSpec
+from openended.harness.core import DataError, Json, MissingFileError, MissingModelError, SpecError
+from openended.harness.models import BackendSpec
 from openended.harness.run.session import Session
-from openended.harness.storage.provenance import difference, maker
-from openended.harness.storage.recipe import STAGES, Recipe
-from openended.harness.storage.store import Entry
+from openended.harness.storage import STAGES, Entry, Recipe, difference, maker
 
 log = logging.getLogger(__name__)
 

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.signature import canonical
-from openended.harness.core.task import Task, Tokenizer
-from openended.harness.models.chat import load_template
-from openended.harness.models.spec import ModelSpec
+from openended.harness.core import SpecError, Task, Tokenizer, canonical
+from openended.harness.models import ModelSpec, load_template
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, Role, TextRows, Workload
 from openended.harness.run.resolve import DataPart
-from openended.harness.storage.store import Entry
+from openended.harness.storage import Entry
 
 _HUMAN_WORK = Workload(role="human")
 

@@ -8,17 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.progress import progress
-from openended.harness.core.runtime import Runtime
-from openended.harness.core.signature import canonical, digest
-from openended.harness.decoders.base import Decoder, GenerationRequest
+from openended.harness.core import Runtime, SpecError, canonical, digest, show_progress
+from openended.harness.decoders import Decoder, GenerationRequest
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
 from openended.harness.run.dataset import Dataset, load_tokenizer_of
 from openended.harness.run.resolve import GenerationPart, model_digest
-from openended.harness.storage.rows import write_rows
-from openended.harness.storage.store import Entry
+from openended.harness.storage import Entry, write_rows
 
 
 def check_model(part: GenerationPart, builder: ArtifactBuilder) -> None:
@@ -71,7 +67,7 @@ def generate(
             batch_size=runtime.batch_size, companions=builder.session.companions(decoder, runtime),
         )  # fmt: skip
         total = (int(dataset.human.meta["n"]) if dataset.human is not None else 0) * part.samples * length
-        with progress(f"{decoder.title}", total, unit="tokens", enabled=runtime.progress) as advance:
+        with show_progress(f"{decoder.title}", total, unit="tokens", enabled=runtime.progress) as advance:
             return stages.make_generations(
                 folder, lm, request, dataset.prompts, chat=chat.path / stages.CHAT if chat else None,
                 samples=part.samples, flush_seconds=runtime.flush_seconds, advance=advance,
@@ -85,9 +81,7 @@ def generate(
 
 def import_generations(part: GenerationPart, builder: ArtifactBuilder, dataset: Dataset) -> TextRows:
     """Import the generations of a file, or of a system that the task itself holds, as the system under test."""
-    from openended.harness.imported.pairing import import_rows, import_texts
-    from openended.harness.imported.sources import file_fingerprint
-    from openended.harness.imported.unpaired import import_loose
+    from openended.harness.imported import file_fingerprint, import_loose, import_rows, import_texts
     from openended.tasks.published_generations import find_generations
 
     name, length, field = str(part.file), part.max_new_tokens, part.file_field

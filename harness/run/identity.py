@@ -11,22 +11,26 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from openended.harness.core.io import file_digest
-from openended.harness.core.metric import Metric, Need
-from openended.harness.core.signature import IDENTITY, canonical, digest, digest_of_columns
-from openended.harness.core.spec import Spec
-from openended.harness.core.task import Task
-from openended.harness.core.types import Json
-from openended.harness.decoders.base import Decoder
-from openended.harness.imported.files import kind_of
-from openended.harness.models.backend import BackendSpec
-from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.core import (
+    IDENTITY,
+    Json,
+    Metric,
+    Need,
+    Spec,
+    Task,
+    canonical,
+    digest,
+    digest_of_columns,
+    file_digest,
+)
+from openended.harness.decoders import Decoder
+from openended.harness.imported import kind_of
+from openended.harness.models import BackendSpec, EmbedderSpec
 from openended.harness.run.artifact_files import HUMAN_ROWS
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.resolve import GenerationPart, MetricsPart, ResolvedRun
 from openended.harness.run.scoring_models import TOY, counts_tokens, describe_tokens, is_out_of_domain
-from openended.harness.storage.rows import Rows
-from openended.harness.storage.store import Entry
+from openended.harness.storage import Entry, Rows
 
 SHORT = 6  # hexadecimal digits of a digest in a signature, for people
 LONG = 12  # of a digest in an axis
@@ -187,7 +191,7 @@ def _options(role: str, spec: Spec, without: Iterable[str] = ()) -> dict[str, Js
 
 def _generations(name: str, task: Task, fingerprint: str | None) -> str:
     """Digest of the imported texts, wherever their file lies."""
-    from openended.harness.imported.sources import file_fingerprint
+    from openended.harness.imported import file_fingerprint
     from openended.tasks.published_generations import find_generations
 
     if task.own_system(name) is not None:

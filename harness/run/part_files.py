@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from openended.harness.core.io import file_digest
-from openended.harness.storage.folders import ASIDE, new_folder
-from openended.harness.storage.rows import Row, Rows, write_in_order, write_rows
+from openended.harness.core import file_digest
+from openended.harness.storage import ASIDE, Row, Rows, new_folder, write_in_order, write_rows
 
 log = logging.getLogger(__name__)
 

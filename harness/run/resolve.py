@@ -8,16 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from openended.harness.core.metric import Metric
-from openended.harness.core.runtime import Runtime
-from openended.harness.core.signature import digest
-from openended.harness.core.task import Task
-from openended.harness.core.types import Json
-from openended.harness.decoders.base import Decoder
-from openended.harness.models.backend import BackendSpec
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import tokenizer_digest
+from openended.harness.core import Json, Metric, Runtime, Task, digest
+from openended.harness.decoders import Decoder
+from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run.settings import Settings
 
 # In place of a tokenizer's digest where the rows are kept as texts alone.
@@ -141,7 +134,7 @@ def model_digest(spec: BackendSpec | EmbedderSpec) -> str:
     return digest(spec.identity())
 
 
-def resolve(settings: Settings) -> ResolvedRun:
+def resolve_run(settings: Settings) -> ResolvedRun:
     """Resolve the settings of a run; touches no file and no network.
 
     Digests are computed when they are first read and then kept: a plan goes on where a model is missing.

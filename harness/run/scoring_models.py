@@ -9,14 +9,8 @@ import math
 import re
 from collections.abc import Iterable
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import file_digest
-from openended.harness.core.metric import Metric, Need
-from openended.harness.core.task import Task
-from openended.harness.models.backend import BackendSpec
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import tokenizer_digest
+from openended.harness.core import DataError, Metric, Need, Task, file_digest
+from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run.resolve import ResolvedRun
 from openended.harness.run.settings import HOME
 

@@ -8,19 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from openended.harness.core.metric import Side
-from openended.harness.core.runtime import Runtime
-from openended.harness.core.signature import digest
-from openended.harness.core.task import Tokenizer
-from openended.harness.models.loaded import LoadedModels
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import load_tokenizer, tokenizer_digest
-from openended.harness.storage.store import Store
+from openended.harness.core import Runtime, Side, Tokenizer, digest
+from openended.harness.models import LoadedModels, ModelSpec, load_tokenizer, tokenizer_digest
+from openended.harness.storage import Store
 
 if TYPE_CHECKING:
-    from openended.harness.backends.ray.cluster import Cluster
-    from openended.harness.models.backend import Backend, BackendSpec
-    from openended.harness.models.embedder import EmbedderSpec
+    from openended.harness.backends import Cluster
+    from openended.harness.models import Backend, BackendSpec, EmbedderSpec
 
 log = logging.getLogger(__name__)
 
@@ -95,8 +89,7 @@ class Session(LoadedModels):
         return super().embedder(spec, runtime)
 
     def _spread(self, spec: ModelSpec | EmbedderSpec, runtime: Runtime) -> Backend:
-        from openended.harness.backends.ray.backend import spread
-        from openended.harness.backends.ray.cluster import Cluster
+        from openended.harness.backends import Cluster, spread
 
         shape = replace(
             runtime, engine="ray", batch_size=1, feature_batch_size=1, flush_seconds=0.0, locking=True, progress=False

@@ -8,19 +8,21 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
-from openended.harness.core.errors import SpecError, suggest
-from openended.harness.core.metric import Metric
-from openended.harness.core.registry import build, construct
-from openended.harness.core.resampling import COUNT
-from openended.harness.core.runtime import Runtime
-from openended.harness.core.signature import canonical
-from openended.harness.core.spec import Spec
-from openended.harness.core.task import Task
-from openended.harness.core.types import Json
-from openended.harness.decoders.base import Decoder
-from openended.harness.models.backend import BackendSpec, require_model
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import BUNDLED
+from openended.harness.core import (
+    COUNT,
+    Json,
+    Metric,
+    Runtime,
+    Spec,
+    SpecError,
+    Task,
+    build,
+    canonical,
+    construct,
+    suggest,
+)
+from openended.harness.decoders import Decoder
+from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, require_model
 
 AUTO = "auto"  # path of a judge that is chosen by the task
 HOME = "docs"  # the task that the bundled models were trained for, and judge

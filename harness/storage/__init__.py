@@ -1,1 +1,8 @@
-"""The content-addressed store, run records, and the Arrow and array files in them."""
+"""The content-addressed store, run records, and the Arrow and array files in them.
+
+What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from openended.harness.core import temporary_files
-from openended.harness.core.errors import DataError, HarnessError, StoreError
+from openended.harness.core import DataError, HarnessError, StoreError, temporary_files
 from openended.harness.storage.folders import ASIDE
 from openended.harness.storage.store import MANIFEST, PARTIAL, read_entry
 

@@ -9,9 +9,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from openended.harness.core import temporary_files
-from openended.harness.core.errors import StoreError
-from openended.harness.core.io import sync_folder
+from openended.harness.core import StoreError, sync_folder, temporary_files
 
 log = logging.getLogger(__name__)
 

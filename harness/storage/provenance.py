@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.types import Json
+from openended.harness.core import Json
 
 PACKAGES = (
     "openended", "torch", "transformers", "tokenizers", "datasets", "pyarrow", "numpy", "scipy", "scikit-learn",

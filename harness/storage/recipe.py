@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from openended.harness.core.signature import canonical, digest
-from openended.harness.core.types import Json
+from openended.harness.core import Json, canonical, digest
 
 KEY_SCHEME = 2  # 1 named a spec by the path of its class
 

@@ -16,12 +16,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from openended.harness.core.errors import DataError, suggest
-from openended.harness.core.io import read_json, to_json, write_json
-from openended.harness.core.metric import Metric
-from openended.harness.core.signature import digest
-from openended.harness.core.text import shareable
-from openended.harness.core.types import Json, MetricResult
+from openended.harness.core import (
+    DataError,
+    Json,
+    Metric,
+    MetricResult,
+    digest,
+    read_json,
+    shareable,
+    suggest,
+    to_json,
+    write_json,
+)
 
 RECORD = "record.json"
 EXPLAIN = "explain.jsonl"  # in the folder of a run: the texts behind its scores

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import replacing
-from openended.harness.core.types import Example, Generation, Ragged
+from openended.harness.core import DataError, Example, Generation, Ragged, replacing
 
 if TYPE_CHECKING:
     import pyarrow as pa

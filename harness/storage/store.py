@@ -19,12 +19,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from openended.harness.core import temporary_files
-from openended.harness.core.errors import DataError, StoreError
-from openended.harness.core.io import file_digest, read_json, sync_folder, to_json, write_json
-from openended.harness.core.signature import digest
-from openended.harness.core.text import shareable
-from openended.harness.core.types import Json
+from openended.harness.core import (
+    DataError,
+    Json,
+    StoreError,
+    digest,
+    file_digest,
+    read_json,
+    shareable,
+    sync_folder,
+    temporary_files,
+    to_json,
+    write_json,
+)
 from openended.harness.storage.folders import give_name, make_room, set_aside
 from openended.harness.storage.provenance import maker
 from openended.harness.storage.recipe import Recipe

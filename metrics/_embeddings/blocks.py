@@ -8,8 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.types import F64, I64, Floats
+from openended.harness.core import F64, I64, Floats, UndefinedMetric
 
 Rows = Literal["l2", "l1", "none"]
 """How each row is scaled: to unit L2 norm, to unit L1 norm, or not at all; an all-zero row stays zero."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from openended.harness.core.types import F64, Floats
+from openended.harness.core import F64, Floats
 from openended.metrics._embeddings.blocks import blocks
 from openended.metrics._embeddings.pca import moments
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.types import F64, I64, Floats
+from openended.harness.core import F64, I64, Floats
 
 _BLOCK = 512  # rows of the table at a time
 _PAIRS = 1 << 22  # numbers of a chunk of exact pairs

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.types import F64, Floats
+from openended.harness.core import F64, Floats
 from openended.metrics._embeddings.blocks import Rows, blocks, check_range, n_rows, shared_rows
 
 _BLOCK = 1024  # rows at a time: few enough for a cache, enough for the products

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.types import F64, Floats
+from openended.harness.core import F64, Floats
 from openended.metrics._embeddings.blocks import blocks
 
 _BLOCK = 1024

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.types import F64, I64
+from openended.harness.core import F64, I64
 from openended.metrics._embeddings.neighbors import PreparedPoints, distance_tables
 
 

@@ -10,9 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import DataError, UndefinedMetric
-from openended.harness.core.metric import Features, Need, Side
-from openended.harness.core.types import F64, HUMAN
+from openended.harness.core import F64, HUMAN, DataError, Features, Need, Side, UndefinedMetric
 from openended.metrics.judgments import Judgments
 
 LengthUnit = Literal["words", "tokens"]

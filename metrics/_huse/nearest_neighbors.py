@@ -8,8 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.types import F64, I64
+from openended.harness.core import F64, I64, UndefinedMetric
 
 Ties = Literal["include", "exclude"]
 VoteTie = Literal["human", "model", "half"]

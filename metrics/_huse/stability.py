@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.rng import stream
-from openended.harness.core.types import F64, I64
+from openended.harness.core import F64, I64, UndefinedMetric, stream
 from openended.metrics._huse.join import Rated
 from openended.metrics._huse.statistic import HusePoints, Rule, huse_of
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.types import F64, I64
+from openended.harness.core import F64, I64, UndefinedMetric
 from openended.metrics._huse.nearest_neighbors import Ties, VoteTie, knn_margins, margins_to_errors, scale_of
 
 

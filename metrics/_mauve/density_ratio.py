@@ -25,9 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.rng import stream
-from openended.harness.core.types import F64, I64, Floats
+from openended.harness.core import F64, I64, Floats, UndefinedMetric, stream
 from openended.metrics._embeddings.blocks import in_range
 from openended.metrics._embeddings.pca import fit_pca
 

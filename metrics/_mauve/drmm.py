@@ -26,8 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.core.rng import stream
-from openended.harness.core.types import F64, I64, Floats
+from openended.harness.core import F64, I64, Floats, stream
 from openended.metrics._mauve.residual_kmeans import LEVELS, spread_rows
 
 _ALPHA = 0.01  # Hämäläinen et al.

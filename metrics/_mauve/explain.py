@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.types import F64, I64, Floats
+from openended.harness.core import F64, I64, Floats
 from openended.metrics._embeddings.blocks import blocks
 from openended.metrics._mauve.histograms import histogram
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.core.types import F64
+from openended.harness.core import F64
 from openended.metrics._mauve.histograms import Curve, curve_area, curve_through, mixture_weights
 
 _NEAR = 1e-3  # where |ln r| is below, g is taken from its series: the closed form cancels

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from openended.harness.core.types import F64, I64
+from openended.harness.core import F64, I64
 
 Curve = Literal["uniform", "angular"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.types import I64
+from openended.harness.core import I64
 
 F32 = NDArray[np.float32]
 

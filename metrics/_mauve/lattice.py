@@ -27,8 +27,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.rng import stream
-from openended.harness.core.types import I64
+from openended.harness.core import I64, stream
 from openended.metrics._mauve.kmeans import F32
 
 NORM = 50  # squared, of the lattice points

@@ -13,8 +13,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.types import I64, Floats
+from openended.harness.core import I64, Floats, UndefinedMetric
 from openended.metrics._common.choices import check_choice
 from openended.metrics._embeddings.blocks import Rows, check_range, n_rows
 from openended.metrics._embeddings.pca import Projection, fit_pca

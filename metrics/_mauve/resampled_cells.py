@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.resampling import Replicates
-from openended.harness.core.types import F64, I64
+from openended.harness.core import F64, I64, Replicates
 from openended.metrics._mauve.histograms import Curve, f_beta, mixture_weights, slopes
 from openended.metrics._mauve.smoothing import Smoothing, smoothed
 

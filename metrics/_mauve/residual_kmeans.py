@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.core.rng import stream
-from openended.harness.core.types import F64, I64, Floats
+from openended.harness.core import F64, I64, Floats, stream
 from openended.metrics._mauve.kmeans import F32, kmeans, nearest
 
 LEVELS = 3  # the paper's DRMM

@@ -8,8 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from openended.harness.core.metric import Direction
-from openended.harness.core.types import F64, I64
+from openended.harness.core import F64, I64, Direction
 from openended.metrics._common.values import Values
 from openended.metrics._mauve.frontier import RatioMeans, frontier_scores
 from openended.metrics._mauve.histograms import (

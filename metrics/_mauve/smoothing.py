@@ -23,7 +23,7 @@ from typing import Literal
 
 import numpy as np
 
-from openended.harness.core.types import F64
+from openended.harness.core import F64
 
 Smoothing = Literal["none", "kt", "laplace", "braess_sauer", "good_turing"]
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.types import I64, Ragged
+from openended.harness.core import I64, Ragged
 from openended.metrics._ngrams.sequences import CHUNK, blocks, rows_of
 
 _KEY_BITS = 62

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.types import I64
+from openended.harness.core import I64
 from openended.metrics._ngrams.index import NgramIndex
 
 _FEW_REPEATS = 50  # a phrase of one or two tokens counts only above this: Holtzman et al. 2020, released code

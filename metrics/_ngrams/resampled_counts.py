@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.types import F64
+from openended.harness.core import F64
 from openended.metrics._ngrams.index import NgramIndex
 
 Halves = NDArray[np.bool_]

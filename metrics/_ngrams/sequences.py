@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.types import I64, Ragged
+from openended.harness.core import I64, Ragged
 
 CHUNK = 1 << 22  # elements of a temporary array: keeps the peak far below the size of the corpus
 

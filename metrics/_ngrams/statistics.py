@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from openended.harness.core.types import F64
+from openended.harness.core import F64
 from openended.metrics._ngrams.index import NgramIndex
 
 

@@ -9,10 +9,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Features, Side
-from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import F64, HUMAN, I64, Floats, MetricResult
+from openended.harness.core import (
+    F64,
+    HUMAN,
+    I64,
+    Features,
+    Floats,
+    MetricResult,
+    Plan,
+    Replicates,
+    Side,
+    UndefinedMetric,
+)
 from openended.metrics._embeddings.blocks import check_side
 from openended.metrics._mauve.quantizers import Assign, Buckets, QuantizerName, fit_quantizer, unfit_buckets
 from openended.metrics._mauve.resampled_cells import half_histograms

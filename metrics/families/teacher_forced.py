@@ -8,10 +8,20 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Family, Features, Metric, Need, Resampling
-from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.types import F64, I64, MetricResult, NextToken
+from openended.harness.core import (
+    F64,
+    I64,
+    Family,
+    Features,
+    Metric,
+    MetricResult,
+    Need,
+    NextToken,
+    Plan,
+    Replicates,
+    Resampling,
+    UndefinedMetric,
+)
 
 NEXT_TOKEN = Need("next_token", by="decoder")
 

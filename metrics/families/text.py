@@ -9,10 +9,20 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Direction, Family, Features, Metric, Need, Scope, Side, Unit
-from openended.harness.core.resampling import Plan
-from openended.harness.core.types import F64, Ragged
+from openended.harness.core import (
+    F64,
+    Direction,
+    Family,
+    Features,
+    Metric,
+    Need,
+    Plan,
+    Ragged,
+    Scope,
+    Side,
+    UndefinedMetric,
+    Unit,
+)
 from openended.metrics._ngrams.index import NgramIndex
 from openended.metrics._ngrams.sequences import joined, rows_of, selected, trimmed
 

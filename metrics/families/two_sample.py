@@ -12,10 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.metric import Family, Features, Metric, Need, Resampling, Scope, Side
-from openended.harness.core.resampling import Plan
-from openended.harness.core.rng import stream
-from openended.harness.core.types import Floats
+from openended.harness.core import Family, Features, Floats, Metric, Need, Plan, Resampling, Scope, Side, stream
 from openended.metrics._embeddings.blocks import check_sides
 
 

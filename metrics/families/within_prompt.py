@@ -12,9 +12,20 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Direction, Family, Features, Metric, Need, Resampling, Scope
-from openended.harness.core.types import F64, I64, Floats, MetricResult
+from openended.harness.core import (
+    F64,
+    I64,
+    Direction,
+    Family,
+    Features,
+    Floats,
+    Metric,
+    MetricResult,
+    Need,
+    Resampling,
+    Scope,
+    UndefinedMetric,
+)
 from openended.metrics._embeddings.blocks import blocks, check_side
 
 _NUMBERS = 1 << 23  # of the vectors looked at together

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from openended.harness.core.types import F64
+from openended.harness.core import F64
 
 _MOST_LEVELS = 100  # distinct ratings; the coincidence matrix grows with their square for every text
 

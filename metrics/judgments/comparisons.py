@@ -15,9 +15,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.rng import stream
-from openended.harness.core.types import F64
+from openended.harness.core import F64, DataError, stream
 from openended.metrics._common.choices import check_choice
 from openended.metrics.judgments.layouts import ALIASES, Outcome, kind_of, marked, outcome_of, places
 from openended.metrics.judgments.raters import calibration_of

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from openended.harness.core.errors import DataError
+from openended.harness.core import DataError
 from openended.metrics.judgments.rows import FileRow
 
 Outcome = Literal["a", "b", "tie"]

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.metric import Direction, Family, Features, Metric, Need, Resampling, Side
-from openended.harness.core.types import HUMAN
+from openended.harness.core import HUMAN, DataError, Direction, Family, Features, Metric, Need, Resampling, Side
 from openended.metrics.judgments.rows import FileRow, ReadsFile
 
 T = TypeVar("T")

@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.metric import Features
+from openended.harness.core import DataError, Features
 from openended.metrics.judgments.rows import FileRow
 
 JUDGE, SIMULATED = "judge:", "simulated:"

@@ -16,8 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.types import F64, HUMAN
+from openended.harness.core import F64, HUMAN, DataError
 from openended.metrics.judgments.raters import calibration_of
 from openended.metrics.judgments.rows import FileRow, as_number, of_kind, pick, read_rows, source_of
 

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.errors import DataError, suggest
-from openended.harness.core.io import file_digest, read_csv, read_jsonl
-from openended.harness.core.metric import Metric
+from openended.harness.core import DataError, Metric, file_digest, read_csv, read_jsonl, suggest
 
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _MISSING = frozenset({"", "na", "nan", "null", "none"})

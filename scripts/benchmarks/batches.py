@@ -17,7 +17,7 @@ import torch
 
 from openended.harness.decoders.base import Decoder, GenerationRequest
 from openended.harness.decoders.sampling import Greedy, Nucleus
-from openended.harness.generation.generate import Prompt, generate
+from openended.harness.generation.generate import Prompt, generate_texts
 from openended.harness.models.forward import ForwardRow, Pool
 from openended.harness.models.forward import run as forward
 from openended.harness.models.transformers import LanguageModel, ModelSpec, TextTokenizer
@@ -127,7 +127,7 @@ def _ours(decoder: Decoder, size: Size) -> Any:  # noqa: ANN401
         request = GenerationRequest(
             prompts=rows, decoder=decoder, seed=0, max_new_tokens=size.new, batch_size=size.places
         )
-        generate(lm, request, lambda made: lengths.extend(len(g.token_ids) for g in made))
+        generate_texts(lm, request, lambda made: lengths.extend(len(g.token_ids) for g in made))
         return {"tokens": float(sum(lengths))}
 
     return run

@@ -17,7 +17,7 @@ from openended.harness.decoders.base import Decoder, GenerationRequest, QDecoder
 from openended.harness.decoders.q_statistics import LogitChunk, QTable, TextPosition
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, TopK
 from openended.harness.generation.beam_search import Beam
-from openended.harness.generation.generate import Prompt, generate
+from openended.harness.generation.generate import Prompt, generate_texts
 from openended.harness.generation.teacher_forcing import CHUNK_CPU, _score_all
 from openended.harness.models.backend import QStatisticsRequest
 from openended.harness.models.spec import ModelSpec
@@ -47,7 +47,7 @@ def _ours(decoder: Decoder) -> Any:  # noqa: ANN401
     def run(lm: LanguageModel, new: int = NEW) -> dict[str, float]:
         prompts = [Prompt(f"b/{i}", 0, tuple(r)) for i, r in enumerate(_prompts().tolist())]
         lengths: list[int] = []
-        generate(
+        generate_texts(
             lm,
             GenerationRequest(prompts=prompts, decoder=decoder, seed=0, max_new_tokens=new, batch_size=ROWS),
             lambda rows: lengths.extend(len(g.token_ids) for g in rows),

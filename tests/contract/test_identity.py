@@ -12,17 +12,17 @@ from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core.errors import SpecError
 from openended.harness.core.registry import members
 from openended.harness.core.runtime import Runtime
-from openended.harness.core.signature import signature
+from openended.harness.core.signature import build_signature
 from openended.harness.core.spec import Spec
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.transformers import ModelSpec
 from openended.harness.report.tables.systems import value_tables
-from openended.harness.results.fold import fold
+from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import load_layout
 from openended.harness.results.systems import systems_of
 from openended.harness.run.identity import axes
-from openended.harness.run.resolve import resolve
+from openended.harness.run.resolve import resolve_run
 from openended.harness.run.settings import Settings
 from openended.harness.storage.recipe import Recipe
 from tests.harness.report.synthetic import result, write_run
@@ -103,7 +103,7 @@ def test_a_class_that_moves_keeps_every_key(role, spec):
     facts = {"n": "5"}
 
     def keys() -> tuple[str, str]:
-        return Recipe("stage", 1, {role: spec}, {}).key, signature(spec, facts)
+        return Recipe("stage", 1, {role: spec}, {}).key, build_signature(spec, facts)
 
     before = keys()
     cls: Any = type(spec)
@@ -142,16 +142,16 @@ def record(folder: Path, used: Settings, value: float, *, human: bool) -> None:
     lines = [result(system, name, {name: one}, facts="task:t") for system, one in sides]
     for line in lines:
         if metric is not None:
-            line["signature"] = signature(metric, {"n": "10", "task": "t"})
+            line["signature"] = build_signature(metric, {"n": "10", "task": "t"})
     titles = {"model": used.model.title if used.model else "", "title": used.decoder.title if used.decoder else ""}
-    own = axes(resolve(used), used.decoder, fingerprint="f" * 64)
+    own = axes(resolve_run(used), used.decoder, fingerprint="f" * 64)
     experiment = f"run{value:g}"
     write_run(folder, "nucleus", 0, results=lines, options={}, axes=own, experiment=experiment, **titles)
 
 
 def check_apart(folder: Path, *, human: bool) -> None:
     """Both values are in the report, of two systems or in two columns, and nothing is an average."""
-    items = fold(read_results([folder]))
+    items = fold_seeds(read_results([folder]))
     models = [i for i in items if i.system == "model"]
     assert sorted(i.mean for i in models) == [1.0, 2.0]
     assert {i.seeds for i in items} == {1}
@@ -183,7 +183,7 @@ def test_runs_that_differ_in_one_option_are_never_merged(role, spec, field, tmp_
     record(tmp_path, settings(**changed), 2.0, human=human)
     check_apart(tmp_path, human=human)
     if role in ("task", "model", "decoder", "scorer", "embedder"):
-        labels = [s.label for s in systems_of(fold(read_results([tmp_path])))]
+        labels = [s.label for s in systems_of(fold_seeds(read_results([tmp_path])))]
         assert len(set(labels)) == 2
         if role != "decoder" and field not in (
             "label",

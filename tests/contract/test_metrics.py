@@ -14,7 +14,7 @@ import yaml
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.core.metric import Features, Metric, Need, Side
 from openended.harness.core.registry import build, members
-from openended.harness.core.signature import canonical, signature
+from openended.harness.core.signature import build_signature, canonical
 from openended.harness.core.types import NextToken, Ragged
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +96,7 @@ def test_every_field_moves_signature_and_key(name):
                 changed = dataclasses.replace(spec, **{field.name: value})
             except SpecError:
                 continue
-            assert signature(changed, {}) != signature(spec, {}), field.name
+            assert build_signature(changed, {}) != build_signature(spec, {}), field.name
             assert canonical(changed) != canonical(spec)
             moved = True
             break

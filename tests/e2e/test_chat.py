@@ -19,7 +19,7 @@ from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.pipeline import make_texts, plan, run
-from openended.harness.run.resolve import resolve
+from openended.harness.run.resolve import resolve_run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import settings_from
 from openended.harness.storage.rows import Rows
@@ -74,7 +74,7 @@ def settings(folder: Path, model: str, *overrides: str) -> Any:
 
 def made_of(made: Any, session: Session) -> tuple[Any, ArtifactBuilder]:
     steps = ArtifactBuilder(session, plan_only=False)
-    return make_texts(resolve(made), steps), steps
+    return make_texts(resolve_run(made), steps), steps
 
 
 def side_of(made: Any, source: TextRows, need: Need) -> Side:

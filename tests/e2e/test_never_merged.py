@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from openended.harness.core.errors import SpecError
 from openended.harness.report.build import build_report
-from openended.harness.results.fold import fold
+from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.systems import systems_of
 from openended.harness.run.pipeline import run
@@ -83,9 +83,9 @@ def test_they_are_two_systems(pair: Any, tmp_path: Path) -> None:
         folders.append(run(settings_from({**{str(k): v for k, v in node.items()}, "experiment": "x"}), session).folder)
     results = read_results(folders)
     assert (len(results.runs), results.superseded) == (2, 0)
-    models = [item for item in fold(results) if item.system == "model" and item.key == "distinct_1"]
+    models = [item for item in fold_seeds(results) if item.system == "model" and item.key == "distinct_1"]
     assert [item.seeds for item in models] == [1, 1], "two settings were folded as two seeds of one"
-    found = systems_of(fold(results))
+    found = systems_of(fold_seeds(results))
     assert len({system.label for system in found}) == 2
     values = [system.value("distinct_n", "distinct_1") for system in found]
     assert all(value is not None and math.isfinite(value.mean) for value in values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -29,7 +30,12 @@ LAYERS = (
     {"__main__"},
 )
 """Folders of `harness/`, and `metrics/` and `tasks/`: each imports only itself and what is in a set before its own."""
-MAX_FILE, MAX_FUNCTION = 300, 50
+MAX_FILE, MAX_FUNCTION, MAX_MODULES = 300, 50, 12
+LARGE_FOLDERS = {
+    "harness/core": "small, independent modules that every other folder uses",
+    "harness/backends/openai": "one protocol; each module is one step of a conversation with a server",
+    "harness/report/figures": "one module a figure",
+}
 MAX_TAKE_SETTINGS = 8
 HEAVY = (
     "torch", "transformers", "hydra", "omegaconf", "datasets", "faiss", "sklearn", "scipy", "pandas", "matplotlib",
@@ -140,6 +146,66 @@ def test_no_folder_imports_itself_by_way_of_others():
     fail_with("folders in a circle; these imports close it", circles)
 
 
+def test_packages_are_imported_through_their_interface():
+    """`from openended.harness.core import DataError`: moving a file inside a package touches that package alone."""
+    bad = [
+        one
+        for module, found in IMPORTS.items()
+        for one in found
+        if one.module.startswith("harness.")
+        and layer_folder(one.module) != layer_folder(module)
+        and one.module not in (f"harness.{layer_folder(one.module)}", *exported_modules(layer_folder(one.module)))
+    ]
+    fail_with("imports that pass a package's `__init__` by; export the name in its `__init__.pyi`", bad)
+
+
+def interface_of(package: str) -> dict[str, str]:
+    """Return what a package exports: name → the module it comes from, as its `__init__.pyi` lists them."""
+    path = ROOT / "harness" / package / "__init__.pyi"
+    if not path.exists():
+        return {}
+    nodes = [n for n in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(n, ast.ImportFrom)]
+    return {alias.name: f"harness.{package}.{n.module or alias.name}" for n in nodes for alias in n.names}
+
+
+def exported_modules(package: str) -> list[str]:
+    return [module for name, module in interface_of(package).items() if module == f"harness.{package}.{name}"]
+
+
+def test_interfaces_list_what_exists_and_is_used():
+    bad: list[object] = []
+    for package in {layer_folder(m) for m in MODULES if m.startswith("harness.")} - {"__main__", "harness"}:
+        names = interface_of(package)
+        outside = [p for m, p in MODULES.items() if layer_folder(m) != package]
+        outside += [*(ROOT / "hydra_plugins").rglob("*.py"), ROOT / "openended/__init__.py"]
+        text = "\n".join(p.read_text(encoding="utf-8") for p in outside)
+        for name, module in names.items():
+            if not re.search(rf"\b{name}\b", text):
+                bad.append(f"harness/{package}/__init__.pyi: no other package uses {name}")
+            if module not in MODULES:
+                bad.append(f"harness/{package}/__init__.pyi: there is no {module}")
+        shadowed = [
+            n for n in names if f"harness.{package}.{n}" in MODULES and n not in _last_parts(exported_modules(package))
+        ]
+        bad += [f"harness/{package}/__init__.pyi: {n} is also a module of the package; rename one" for n in shadowed]
+    fail_with("interfaces of packages", bad)
+
+
+def _last_parts(modules: list[str]) -> list[str]:
+    return [module.rpartition(".")[2] for module in modules]
+
+
+def test_folders_hold_few_modules():
+    crowded: list[object] = []
+    for folder in sorted({path.parent for path in OWN if path.is_relative_to(ROOT / "harness")}):
+        modules = [p for p in folder.glob("*.py") if p.name != "__init__.py"]
+        packages = [p for p in folder.glob("*/__init__.py")]
+        name = str(folder.relative_to(ROOT))
+        if len(modules) > MAX_MODULES and not packages and name not in LARGE_FOLDERS:
+            crowded.append(f"{name}: {len(modules)} modules")
+    fail_with(f"folders of more than {MAX_MODULES} modules without sub-packages", crowded)
+
+
 def test_metrics_and_tasks_load_no_heavy_package():
     code = (
         "import importlib, pkgutil, sys\n"
@@ -211,7 +277,7 @@ def test_stages_receive_their_own_part_of_a_run_and_not_all_settings():
             elif isinstance(node, ast.ClassDef):
                 fields = [n for n in node.body if isinstance(n, ast.AnnAssign)]
                 holders += [f"{module}.{node.name}" for n in fields if takes_settings(n.annotation)]
-    assert "harness.run.resolve.resolve" in functions
+    assert "harness.run.resolve.resolve_run" in functions
     assert len(functions) <= MAX_TAKE_SETTINGS, f"these take a whole Settings: {', '.join(sorted(functions))}"
     assert not holders, f"these keep a whole Settings: {', '.join(holders)}"
 

@@ -16,7 +16,7 @@ from openended.harness.core.io import open_text, read_json, read_jsonl, to_json,
 from openended.harness.core.metric import Metric
 from openended.harness.core.registry import build, construct, members, register
 from openended.harness.core.rng import derive_seed, row_uniforms
-from openended.harness.core.signature import canonical, parse_signature, signature, signature_difference
+from openended.harness.core.signature import build_signature, canonical, parse_signature, signature_difference
 from openended.harness.core.spec import Spec
 from openended.harness.core.types import Ragged
 from openended.harness.storage.rows import join_ragged
@@ -81,10 +81,10 @@ def test_a_name_is_held_by_one_class():
 
 
 def test_signature_holds_every_field_and_fact():
-    text = signature(Toy(limit=4), {"n": "5/5"})
+    text = build_signature(Toy(limit=4), {"n": "5/5"})
     assert text == "toy|v:3|p:0.5|kind:a|orders:1+2|limit:4|on:no|n:5/5"
     assert parse_signature(text)["orders"] == "1+2"
-    assert signature_difference(text, signature(Toy(), {"n": "5/5"})) == ["limit"]
+    assert signature_difference(text, build_signature(Toy(), {"n": "5/5"})) == ["limit"]
 
 
 def test_canonical_writes_defaults_out_and_refuses_what_json_cannot_say():

@@ -8,10 +8,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from openended.harness.core.arguments import CommandParser
-from openended.harness.core.catalogue import GROUPS, choices, full_source
-from openended.harness.core.errors import SpecError, suggest
-from openended.harness.core.exit_codes import code_of
+from openended.harness.core import GROUPS, CommandParser, SpecError, choices, code_of, full_source, suggest
 
 _TARGET = re.compile(r"_target_:\s*([\w.]+)")
 _KINDS = ("metric", "decoder", "task", "embedder")  # whose classes say more than their YAML

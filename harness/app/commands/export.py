@@ -9,11 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from openended.harness.app.commands.store import named_by
-from openended.harness.core.arguments import CommandParser
-from openended.harness.core.errors import DataError, StoreError, suggest
-from openended.harness.core.exit_codes import code_of
-from openended.harness.core.io import replacing
-from openended.harness.results.grids import grids_of
+from openended.harness.core import CommandParser, DataError, StoreError, code_of, replacing, suggest
+from openended.harness.results import grids_of
 
 
 def main(words: Sequence[str]) -> int:

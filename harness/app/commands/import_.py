@@ -9,10 +9,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from openended.harness.core.arguments import CommandParser
-from openended.harness.core.errors import DataError
-from openended.harness.core.exit_codes import code_of
-from openended.harness.core.io import replacing
+from openended.harness.core import CommandParser, DataError, code_of, replacing
 
 PLACES = ("runs", "reports", "grids", "store")
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from openended.harness.core.arguments import CommandParser
-from openended.harness.core.catalogue import GROUPS, choices
-from openended.harness.core.errors import SpecError, suggest
-from openended.harness.core.exit_codes import code_of
+from openended.harness.core import GROUPS, CommandParser, SpecError, choices, code_of, suggest
 
 
 def main(words: Sequence[str]) -> int:

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from openended.harness.core.arguments import CommandParser
-from openended.harness.core.errors import SpecError
-from openended.harness.core.exit_codes import FAILED, OK, code_of, complain
+from openended.harness.core import FAILED, OK, CommandParser, SpecError, code_of, complain
 
 COMMAND = "openended score"
 EPILOG = """\
@@ -70,7 +68,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _score(args: argparse.Namespace) -> Sequence[str]:
     from openended.harness.app.api import evaluate
-    from openended.harness.imported.files import HUMAN_TEXTS, TEXTS
+    from openended.harness.imported import HUMAN_TEXTS, TEXTS
 
     _log(verbose=args.verbose, quiet=args.quiet)
     systems = named(args.systems)
@@ -95,7 +93,7 @@ def named(words: Sequence[str]) -> dict[str, str]:
     Raises:
         SpecError: If a name comes twice, or is `human`.
     """
-    from openended.harness.run.identity import system_name
+    from openended.harness.run import system_name
 
     pairs = []
     for word in words:
@@ -137,8 +135,7 @@ def _count(text: str) -> int | Literal["all"]:
 
 def _say(name: str, path: str, names: Sequence[str], field: str | None) -> None:
     """Say which field of a file holds its texts."""
-    from openended.harness.imported.files import guess, kind_of
-    from openended.harness.imported.formats import PUBLISHED, split_member
+    from openended.harness.imported import PUBLISHED, guess, kind_of, split_member
 
     if split_member(Path(path))[1] is not None or Path(path).suffix in (".p", ".pkl", ".pickle"):
         return

@@ -8,10 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from openended.harness.core.arguments import CommandParser
-from openended.harness.core.errors import DataError
-from openended.harness.core.exit_codes import code_of
-from openended.harness.storage.record import RECORD, RunRecord, read_record
+from openended.harness.core import CommandParser, DataError, code_of
+from openended.harness.storage import RECORD, RunRecord, read_record
 
 
 def main(words: Sequence[str]) -> int:
@@ -89,7 +87,7 @@ def _texts(folder: Path, record: RunRecord, count: int) -> Iterator[str]:
     if not file.is_file():
         yield f"texts      gone from the store ({place}); the same command makes them again"
         return
-    from openended.harness.storage.rows import Rows
+    from openended.harness.storage import Rows
 
     rows = Rows(file)
     yield f"texts      {len(rows)} in {file.parent}"

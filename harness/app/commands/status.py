@@ -8,10 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from openended.harness.core.arguments import CommandParser
-from openended.harness.core.errors import DataError, suggest
-from openended.harness.core.exit_codes import code_of
-from openended.harness.results.grids import GridFolder, grids_of
+from openended.harness.core import CommandParser, DataError, code_of, suggest
+from openended.harness.results import GridFolder, grids_of
 
 LAST = 10  # grids that are shown where none is named
 

@@ -8,12 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from openended.harness.core.arguments import CommandParser
-from openended.harness.core.errors import DataError, StoreError
-from openended.harness.core.exit_codes import code_of
-from openended.harness.storage.check import check_store, collect_garbage
-from openended.harness.storage.recipe import STAGES
-from openended.harness.storage.record import RECORD, read_record
+from openended.harness.core import CommandParser, DataError, StoreError, code_of
+from openended.harness.storage import RECORD, STAGES, check_store, collect_garbage, read_record
 
 
 def main(words: Sequence[str]) -> int:

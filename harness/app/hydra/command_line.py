@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from openended.harness.app.hydra.using import apply_using
-from openended.harness.core.catalogue import GROUPS, choices, is_shared
-from openended.harness.core.errors import SpecError, suggest
+from openended.harness.core import GROUPS, SpecError, choices, is_shared, suggest
 
 # Hydra's own flags: those that stand alone, and those that a value follows.
 _ALONE = ("-m", "--multirun", "-r", "--run", "--resolve", "-sc", "--shell-completion", "--hydra-help", "-h", "--help")

@@ -14,10 +14,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness.core.catalogue import GROUPS
-from openended.harness.core.errors import SpecError
-from openended.harness.results.layout import layout_of
-from openended.harness.run.settings import Settings, settings_from
+from openended.harness.core import GROUPS, SpecError
+from openended.harness.results import layout_of
+from openended.harness.run import Settings, settings_from
 
 _NAME = re.compile(r"[\w][\w.+=-]*")
 _OF_HYDRA = re.compile(r"hydra\b")

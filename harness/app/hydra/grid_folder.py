@@ -13,9 +13,8 @@ from openended.harness.app.hydra.compose import name_of, plain
 from openended.harness.app.hydra.jobfile import FINAL
 from openended.harness.app.hydra.sweeper import axes_of
 from openended.harness.app.hydra.using import CHOICE
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import read_json, write_text
-from openended.harness.storage.record import GRID
+from openended.harness.core import DataError, read_json, write_text
+from openended.harness.storage import GRID
 
 _DONE = "done"
 

@@ -32,17 +32,13 @@ from openended.harness.app.hydra.show import (
 )
 from openended.harness.app.hydra.simulated import judged_by_nobody, of_grid
 from openended.harness.app.hydra.sweeper import Launching, all_jobs, members
-from openended.harness.core.errors import HarnessError
-from openended.harness.core.exit_codes import FAILED, one_line
-from openended.harness.core.io import write_json
-from openended.harness.core.progress import progress
-from openended.harness.results.searched import read_search
-from openended.harness.run.settings import Settings
-from openended.harness.storage.record import GRID
+from openended.harness.core import FAILED, HarnessError, one_line, show_progress, write_json
+from openended.harness.results import read_search
+from openended.harness.run import Settings
+from openended.harness.storage import GRID
 
 if TYPE_CHECKING:
-    from openended.harness.run.pipeline import Outcome
-    from openended.harness.run.session import Session
+    from openended.harness.run import Outcome, Session
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +68,7 @@ class Job:
             plan_jobs(cfg, [list(hydra.overrides.task)], single=True)
             return
         settings = settings_of(cfg, name_of(cfg, hydra))
-        with progress(settings.experiment, enabled=settings.runtime.progress):
+        with show_progress(settings.experiment, enabled=settings.runtime.progress):
             outcome, said = self._run(settings, list(hydra.overrides.task))
         log.info("run        %s  (%s)", outcome.folder, said)
         show_report([outcome.folder], outcome.folder / "report", settings.report, detail(hydra))
@@ -89,10 +85,10 @@ class Job:
         name = name_of(cfg, hydra, watch.grid)
         said, state, facts = "failed", "done", dict[str, Any]()
         try:
-            with composing(), progress(watch.title or "run", enabled=bool(cfg.runtime.progress)):
+            with composing(), show_progress(watch.title or "run", enabled=bool(cfg.runtime.progress)):
                 settings = settings_of(cfg, name)
                 if any(metric.reads_grid for metric in settings.metrics) or of_grid(settings.judgments):
-                    from openended.harness.run.pipeline import prepare
+                    from openended.harness.run import prepare
 
                     prepare(settings, self._session(settings.outputs_dir, locking=settings.runtime.locking))
                     said, facts = "texts are there", {"overrides": watch.overrides}  # its metrics wait for all jobs
@@ -128,8 +124,8 @@ class Job:
 
     def _run(self, settings: Settings, overrides: list[str]) -> tuple[Outcome, str]:
         """Run; returns what the run left, and what it came to in words."""
-        from openended.harness.run.pipeline import fed_by_file, judged_alone, run, run_judgments
-        from openended.harness.storage.folders import check_writable
+        from openended.harness.run import fed_by_file, judged_alone, run, run_judgments
+        from openended.harness.storage import check_writable
 
         check_writable(settings.outputs_dir)
         session = self._session(settings.outputs_dir, locking=settings.runtime.locking)
@@ -204,8 +200,8 @@ def prepare_jobs(config: DictConfig) -> list[list[str]]:
 
 
 def _open_session(outputs_dir: Path, *, locking: bool) -> Session:
-    from openended.harness.run.session import Session
-    from openended.harness.storage.store import Store
+    from openended.harness.run import Session
+    from openended.harness.storage import Store
 
     return Session(Store(outputs_dir / "store", locking=locking))
 
@@ -214,7 +210,7 @@ def measure_grid(jobs: list[dict[str, Any]]) -> set[Path]:
     """Run the jobs whose metrics read all systems of the grid, now that every text is there; returns their folders."""
     from hydra import compose
 
-    from openended.harness.run.pipeline import prepare, run
+    from openended.harness.run import prepare, run
 
     folders: set[Path] = set()
     session: Session | None = None

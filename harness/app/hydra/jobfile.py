@@ -17,11 +17,8 @@ from typing import Any
 from omegaconf import DictConfig, read_write
 
 from openended.harness.app.hydra.timeleft import time_left
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import read_json, to_json, write_json
-from openended.harness.core.signature import digest
-from openended.harness.storage.folders import new_folder
-from openended.harness.storage.record import GRID
+from openended.harness.core import DataError, digest, read_json, to_json, write_json
+from openended.harness.storage import GRID, new_folder
 
 log = logging.getLogger(__name__)
 

@@ -32,8 +32,7 @@ from openended.harness.app.hydra.parent_watch import Parent, end_with, this_proc
 from openended.harness.app.hydra.show import name_lines
 from openended.harness.app.hydra.trust import guard
 from openended.harness.app.hydra.using import PLUGINS
-from openended.harness.core.errors import MissingExtra, SpecError
-from openended.harness.core.terminal import clean_logs
+from openended.harness.core import MissingExtra, SpecError, clean_logs
 
 if TYPE_CHECKING:
     from openended.harness.app.hydra.job import Job

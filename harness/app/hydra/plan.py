@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from openended.harness.app.hydra.compose import settings_of_jobs
-from openended.harness.core.progress import duration
-from openended.harness.core.text import plain_line
+from openended.harness.core import duration, plain_line
 
 if TYPE_CHECKING:
-    from openended.harness.run.forecast import Forecast, Rates
-    from openended.harness.run.pipeline import Outcome
+    from openended.harness.run import Forecast, Outcome, Rates
 
 log = logging.getLogger(__name__)
 
@@ -33,19 +31,24 @@ def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool
         jobs: The overrides of each job.
         single: One run: its steps are listed too.
     """
-    from openended.harness.run.forecast import forecast, read_rates
-    from openended.harness.run.pipeline import judged_alone, plan, run_judgments
-    from openended.harness.run.resolve import resolve
-    from openended.harness.run.session import Session
-    from openended.harness.storage.store import Store
+    from openended.harness.run import (
+        Session,
+        forecast_plans,
+        judged_alone,
+        plan,
+        read_rates,
+        resolve_run,
+        run_judgments,
+    )
+    from openended.harness.storage import Store
 
     store = Path(str(config.outputs_dir)) / "store"
     session = Session(Store(store))
     plans = []
     for settings in settings_of_jobs(jobs):
         planner = run_judgments if judged_alone(settings) else plan
-        plans.append((resolve(settings), planner(settings, session)))
-    total, rates = forecast(plans), read_rates(store)
+        plans.append((resolve_run(settings), planner(settings, session)))
+    total, rates = forecast_plans(plans), read_rates(store)
     if config.plan_only == "json":
         sys.stdout.write(json.dumps(as_json(total, rates), indent=2) + "\n")
         return

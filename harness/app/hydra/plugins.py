@@ -15,8 +15,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from openended.harness.app.hydra.using import CHOICE, PLUGINS, ExperimentSections
-from openended.harness.core.errors import SpecError
-from openended.harness.core.registry import defaults, plugins
+from openended.harness.core import SpecError, defaults, plugins
 
 GROUPS = ("metric", "task", "decoder", "model")
 

@@ -19,8 +19,8 @@ from openended.harness.app.hydra.launchers import GridLauncher, lose, work
 from openended.harness.app.hydra.parent_watch import Parent, this_process
 from openended.harness.app.hydra.trust import TRUST
 from openended.harness.app.hydra.using import PLUGINS
-from openended.harness.backends.ray.cluster import Actors, Dead, join, nodes_of, say_room
-from openended.harness.core.errors import DataError, SpecError
+from openended.harness.backends import Actors, Dead, join, nodes_of, say_room
+from openended.harness.core import DataError, SpecError
 
 log = logging.getLogger(__name__)
 

@@ -16,12 +16,20 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
 from openended.harness.app.hydra.command_line import no_choice
-from openended.harness.core.errors import HarnessError, SpecError, suggest
-from openended.harness.core.exit_codes import BAD_INPUT, FAILED, code_of, complain, one_line
-from openended.harness.core.io import write_text
+from openended.harness.core import (
+    BAD_INPUT,
+    FAILED,
+    HarnessError,
+    SpecError,
+    code_of,
+    complain,
+    one_line,
+    suggest,
+    write_text,
+)
 
 if TYPE_CHECKING:
-    from openended.harness.run.pipeline import Outcome
+    from openended.harness.run import Outcome
 
 log = logging.getLogger(__name__)
 

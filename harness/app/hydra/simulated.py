@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.metric import Metric
+from openended.harness.core import Metric, SpecError
 from openended.metrics.judgments import SIMULATED
 
 if TYPE_CHECKING:
-    from openended.harness.run.pipeline import RunTexts
+    from openended.harness.run import RunTexts
 
 
 def of_grid(judgments: str | None) -> bool:
@@ -25,7 +24,7 @@ def judged_by_nobody(jobs: Sequence[RunTexts]) -> dict[str, str]:
     Raises:
         SpecError: If a job does not say what its system is called, or two systems have one name.
     """
-    from openended.harness.rating.collect.simulated_study import simulated_study
+    from openended.harness.rating import run_simulated_study
 
     groups: dict[str, list[RunTexts]] = {}
     for texts in jobs:
@@ -41,7 +40,7 @@ def judged_by_nobody(jobs: Sequence[RunTexts]) -> dict[str, str]:
                 raise SpecError(f"judgments={asked}: two systems are called {name!r}; sweep over one seed")
         runtime, human = group[0].run.runtime, group[0].human_rows.path
         folder = runtime.outputs_dir / "studies" / runtime.experiment
-        files[asked] = str(simulated_study(asked.removeprefix(SIMULATED), human, systems, folder))
+        files[asked] = str(run_simulated_study(asked.removeprefix(SIMULATED), human, systems, folder))
     return files
 
 

@@ -17,7 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import Container, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from openended.harness.core.errors import SpecError, first_line
+from openended.harness.core import SpecError, first_line
 
 TRUST = "OPENENDED_TRUST_CONFIG"  # set by `--trust-config`, and so known to the workers of a grid
 # The parts of the `hydra` node from which something is called.

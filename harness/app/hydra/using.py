@@ -17,8 +17,7 @@ from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness.core.catalogue import own_choices, source
-from openended.harness.core.errors import SpecError
+from openended.harness.core import SpecError, own_choices, source
 
 PLUGINS = "hydra_plugins.openended"  # where Hydra looks for what this project adds to it
 GROUP, CHOICE, PAPER = "using", "experiment", "paper"

@@ -21,17 +21,21 @@ from openended.harness.backends.openai.scoring import Certified, listed_for, put
 from openended.harness.backends.openai.session import Exchange
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.backends.openai.trust import Belief
-from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.progress import Advance
-from openended.harness.core.rng import derive_seed
-from openended.harness.core.types import Generation, NextToken, Ragged
-from openended.harness.decoders.base import Decoder, Emit, GenerationRequest, Prompt
-from openended.harness.models.backend import Embedded, EmbeddingRequest, QStatisticsRequest, ScoringRequest
-from openended.harness.models.score import scoring_rows
-from openended.harness.models.tokenizer import TextTokenizer, lead_before, load_tokenizer
+from openended.harness.core import Advance, DataError, Generation, NextToken, Ragged, SpecError, derive_seed
+from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
+from openended.harness.models import (
+    Embedded,
+    EmbeddingRequest,
+    QStatisticsRequest,
+    ScoringRequest,
+    TextTokenizer,
+    lead_before,
+    load_tokenizer,
+    scoring_rows,
+)
 
 if TYPE_CHECKING:
-    from openended.harness.core.runtime import DeviceMap
+    from openended.harness.core import DeviceMap
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from openended.harness.core.types import F64
+from openended.harness.core import F64
 
 FALSE_ALARMS = 1e-6
 """Probability, at most, that all tests of one probe together raise an alarm on a server that samples as asked."""

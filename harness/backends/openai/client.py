@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.text import STRUCK, plain_line, redacted
+from openended.harness.core import STRUCK, DataError, plain_line, redacted
 
 log = logging.getLogger(__name__)
 for _name in ("httpx", "httpcore"):  # a line for every request

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from openended.harness.backends.openai.sampling import Sampling, decoders_with, sampling_of
-from openended.harness.decoders.base import Decoder
+from openended.harness.decoders import Decoder
 
 DialectName = Literal["vllm", "sglang", "llama_cpp", "tgi", "transformers", "openai"]
 Shortest = Literal["any", "all", "none"]

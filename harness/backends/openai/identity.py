@@ -10,8 +10,7 @@ from typing import Any
 import httpx
 
 from openended.harness.backends.openai.client import Client, key_of
-from openended.harness.core.errors import DataError
-from openended.harness.core.types import Json
+from openended.harness.core import DataError, Json
 
 # Dialect → where the server tells its version, under which name, and how the product is called.
 _TOLD = {

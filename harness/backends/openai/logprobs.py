@@ -11,8 +11,7 @@ import numpy as np
 
 from openended.harness.backends.openai.replies import Listing, choices, listed, prompt_fault
 from openended.harness.backends.openai.requests import Ask, Speech
-from openended.harness.core.errors import DataError
-from openended.harness.core.types import F64
+from openended.harness.core import F64, DataError
 
 NO_ECHO = (
     "gives no log-probabilities of a given text (echo, prompt_logprobs): it cannot score; vLLM, SGLang and "

@@ -14,9 +14,8 @@ from openended.harness.backends.openai.replies import Listing, finished
 from openended.harness.backends.openai.sampling import NEUTRAL, Sampling, sampling_of
 from openended.harness.backends.openai.session import Exchange
 from openended.harness.backends.openai.truncated_q import head_of
-from openended.harness.core.errors import DataError
-from openended.harness.core.task import Tokenizer
-from openended.harness.decoders.base import Decoder, QDecoder
+from openended.harness.core import DataError, Tokenizer
+from openended.harness.decoders import Decoder, QDecoder
 
 KNOWN = "The weather was fine in the morning, and the number of people in the streets was large."
 FEW_DRAWS = 192

@@ -11,7 +11,7 @@ from openended.harness.backends.openai.replies import Listing
 from openended.harness.backends.openai.requests import Ask
 from openended.harness.backends.openai.sampling import NEUTRAL, Sampling
 from openended.harness.backends.openai.session import Exchange
-from openended.harness.core.rng import derive_seed
+from openended.harness.core import derive_seed
 
 # Beginnings after which many words can come; ones that repeat themselves, so that a penalty shows.
 BEGINNINGS = ("The", "In the", "She said that the", "We use a", "Return the", "This is one of the")

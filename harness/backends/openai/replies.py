@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from openended.harness.backends.openai.requests import Ask, Speech
-from openended.harness.core.errors import DataError
-from openended.harness.core.task import Tokenizer
-from openended.harness.core.types import F64, Stop
-from openended.harness.models.tokenizer import continuation_ids, continuation_text
+from openended.harness.core import F64, DataError, Stop, Tokenizer
+from openended.harness.models import continuation_ids, continuation_text
 
 Token = int | str
 """A token by its id or, where the server names none, by its text."""

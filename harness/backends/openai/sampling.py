@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from openended.harness.core.registry import members
-from openended.harness.decoders.base import Decoder, QDecoder, SamplingDecoder
+from openended.harness.core import members
+from openended.harness.decoders import Decoder, QDecoder, SamplingDecoder
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,12 @@ from openended.harness.backends.openai.replies import Listing
 from openended.harness.backends.openai.requests import Ask
 from openended.harness.backends.openai.session import Exchange
 from openended.harness.backends.openai.truncated_q import head_of
-from openended.harness.core.errors import DataError, UndefinedMetric
-from openended.harness.core.types import F64, I64
-from openended.harness.decoders.base import QDecoder
-from openended.harness.decoders.q_statistics import QTable
-from openended.harness.models.forward import ForwardRow
+from openended.harness.core import F64, I64, DataError, UndefinedMetric
+from openended.harness.decoders import QDecoder, QTable
+from openended.harness.models import ForwardRow
 
 if TYPE_CHECKING:
-    from openended.harness.core.task import Tokenizer
+    from openended.harness.core import Tokenizer
 
 Places = Callable[[int], Sequence[int]]
 """Number of a row → the endpoints that it may go to, its own first."""

@@ -11,9 +11,8 @@ from openended.harness.backends.openai.client import Client, at_once
 from openended.harness.backends.openai.dialects import Dialect
 from openended.harness.backends.openai.replies import Listing, Token, choices, drawn, ids_of, listings, text_of
 from openended.harness.backends.openai.requests import Ask, Speech
-from openended.harness.core.errors import DataError
-from openended.harness.core.task import Tokenizer
-from openended.harness.models.tokenizer import lead_before
+from openended.harness.core import DataError, Tokenizer
+from openended.harness.models import lead_before
 
 COPIES = 256
 """Draws of one request, at most."""

@@ -13,13 +13,9 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from openended.harness.backends.openai.dialects import DIALECTS, Dialect, DialectName, refusal, shortest_refusal
-from openended.harness.core.errors import SpecError
-from openended.harness.core.registry import register
-from openended.harness.core.types import Json
-from openended.harness.decoders.base import Decoder, QDecoder
-from openended.harness.models.backend import Ability, BackendSpec, ModelService
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import tokenizer_digest
+from openended.harness.core import Json, SpecError, register
+from openended.harness.decoders import Decoder, QDecoder
+from openended.harness.models import Ability, BackendSpec, ModelService, ModelSpec, tokenizer_digest
 
 if TYPE_CHECKING:
     from openended.harness.backends.openai.identity import Facts

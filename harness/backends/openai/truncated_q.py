@@ -16,11 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from openended.harness.backends.openai.replies import Listing, Token
-from openended.harness.core.types import F64
-from openended.harness.decoders.base import QDecoder
-from openended.harness.decoders.q import weigh
-from openended.harness.decoders.sampling import Nucleus, TopK
-from openended.harness.decoders.sorted_logits import view_of
+from openended.harness.core import F64
+from openended.harness.decoders import Nucleus, QDecoder, TopK, view_of, weigh
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,11 +15,9 @@ from openended.harness.backends.openai.probe import Probe, ProbeReport
 from openended.harness.backends.openai.requests import Speech
 from openended.harness.backends.openai.session import Exchange
 from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.core.errors import DataError
-from openended.harness.core.signature import canonical, digest
-from openended.harness.core.task import Tokenizer
-from openended.harness.decoders.base import Decoder
-from openended.harness.models.tokenizer import TextTokenizer
+from openended.harness.core import DataError, Tokenizer, canonical, digest
+from openended.harness.decoders import Decoder
+from openended.harness.models import TextTokenizer
 
 log = logging.getLogger(__name__)
 

@@ -16,16 +16,19 @@ import numpy as np
 from openended.harness.backends.ray.chunks import cut, gathered, in_waiting_order, picked, renumbered
 from openended.harness.backends.ray.worker import AnyModel, ModelElsewhere, Outline
 from openended.harness.backends.transformers import TransformersBackend
-from openended.harness.core.progress import Advance
-from openended.harness.core.signature import digest
-from openended.harness.core.types import F64, NextToken
-from openended.harness.decoders.base import Emit, GenerationRequest
-from openended.harness.generation.teacher_forcing import batches_of, check_rows
-from openended.harness.models.backend import QStatisticsRequest
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.forward import ForwardRow, Pool, vectors_for
-from openended.harness.models.spec import BUNDLED, ModelSpec
-from openended.harness.models.tokenizer import load_tokenizer
+from openended.harness.core import F64, Advance, NextToken, digest
+from openended.harness.decoders import Emit, GenerationRequest
+from openended.harness.generation import batches_of, check_rows
+from openended.harness.models import (
+    BUNDLED,
+    EmbedderSpec,
+    ForwardRow,
+    ModelSpec,
+    Pool,
+    QStatisticsRequest,
+    load_tokenizer,
+    vectors_for,
+)
 
 MOST_BATCHES = 4  # of generated texts in a chunk: long enough that a text which ends gives its place to another
 MOST_PASSES = 16  # batches of features in a chunk

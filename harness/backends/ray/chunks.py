@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from openended.harness.core.types import I64, NextToken, Ragged
-from openended.harness.decoders.base import Prompt
-from openended.harness.models.forward import ForwardRow
+from openended.harness.core import I64, NextToken, Ragged
+from openended.harness.decoders import Prompt
+from openended.harness.models import ForwardRow
 
 ROUNDS = 4  # chunks a worker takes, where there are rows enough: the last one to end keeps the others waiting for less
 

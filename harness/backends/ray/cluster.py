@@ -16,10 +16,16 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from openended.harness.backends.ray.worker import Worker, WorkerAnswer
-from openended.harness.core import errors
-from openended.harness.core.errors import DataError, HarnessError, MissingExtra, SpecError, first_line
-from openended.harness.core.exit_codes import Terminated
-from openended.harness.core.runtime import Runtime
+from openended.harness.core import (
+    DataError,
+    HarnessError,
+    MissingExtra,
+    Runtime,
+    SpecError,
+    Terminated,
+    errors,
+    first_line,
+)
 
 log = logging.getLogger(__name__)
 

@@ -12,16 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openended.harness.core.errors import DataError, HarnessError
-from openended.harness.core.runtime import Runtime
-from openended.harness.core.signature import digest
-from openended.harness.core.types import F64, Floats, Generation, NextToken
-from openended.harness.decoders.base import GenerationRequest
-from openended.harness.models.backend import QStatisticsRequest
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.forward import ForwardRow, Pool
-from openended.harness.models.loaded import LoadedModels
-from openended.harness.models.spec import ModelSpec
+from openended.harness.core import F64, DataError, Floats, Generation, HarnessError, NextToken, Runtime, digest
+from openended.harness.decoders import GenerationRequest
+from openended.harness.models import EmbedderSpec, ForwardRow, LoadedModels, ModelSpec, Pool, QStatisticsRequest
 
 AnyModel = ModelSpec | EmbedderSpec
 

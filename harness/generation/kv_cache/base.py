@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from openended.harness.core.types import I64
-from openended.harness.models.check_finite import finite_logits
-from openended.harness.models.families import rescaled
+from openended.harness.core import I64
+from openended.harness.models import finite_logits, rescaled
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
 
 TILE = 4

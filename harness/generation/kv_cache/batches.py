@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core.types import I64
+from openended.harness.core import I64
 from openended.harness.generation.kv_cache.base import filled
 
 if TYPE_CHECKING:

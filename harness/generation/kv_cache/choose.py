@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from openended.harness.models.families import Kind, settle
+from openended.harness.models import Kind, settle
 
 if TYPE_CHECKING:
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
     from openended.harness.generation.kv_cache.base import Runner
 
 CHECKED = 16

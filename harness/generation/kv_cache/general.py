@@ -16,14 +16,14 @@ import numpy as np
 from openended.harness.generation.kv_cache.base import TILE, filled, head_logits, prompt_parts
 from openended.harness.generation.kv_cache.batches import Pass, prompt_pass, step_pass
 from openended.harness.generation.kv_cache.buffers import KeyValues
-from openended.harness.models.families import body_of
+from openended.harness.models import body_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch import Tensor
 
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
 FLOOR = 16
 """Tokens that such a model is run with at least on CPU: below, BLAS kernels for few rows round otherwise."""

@@ -11,13 +11,12 @@ from openended.harness.generation.kv_cache.base import TILE, filled, prompt_part
 from openended.harness.generation.kv_cache.batches import Pass, prompt_pass, step_pass
 from openended.harness.generation.kv_cache.buffers import KeyValues
 from openended.harness.generation.kv_cache.row_counts import Products
-from openended.harness.models.check_finite import finite_logits
-from openended.harness.models.placement import is_spread
+from openended.harness.models import finite_logits, is_spread
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
 
 def is_plain_gpt2(model: Any) -> bool:  # noqa: ANN401 - a transformers model

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from openended.harness.generation.kv_cache.general import FLOOR
-from openended.harness.models.check_finite import finite_logits
-from openended.harness.models.families import body_of, rescaled
+from openended.harness.models import body_of, finite_logits, rescaled
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
 
 class RereadRunner:

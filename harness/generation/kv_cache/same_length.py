@@ -9,12 +9,12 @@ import numpy as np
 
 from openended.harness.generation.kv_cache.base import TILE, filled, head_logits
 from openended.harness.generation.kv_cache.general import FLOOR
-from openended.harness.models.families import body_of
+from openended.harness.models import body_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core.causal_model import CausalModel
+    from openended.harness.core import CausalModel
 
 
 class EqualRunner:

@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.arguments import CommandParser
-from openended.harness.core.exit_codes import one_line
-from openended.harness.core.text import plain
+from openended.harness.core import CommandParser, one_line, plain
 
 
 def add_fields(parser: CommandParser, cls: type[Any], title: str, help_lines: Mapping[str, str]) -> None:

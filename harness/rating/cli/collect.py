@@ -6,9 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from openended.harness.core.arguments import CommandParser
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import write_json, write_text
+from openended.harness.core import CommandParser, DataError, write_json, write_text
 from openended.harness.rating.collect.by_study import by_study
 from openended.harness.rating.collect.collect import Gathered, columns_of, expand, gather, judgments, write_judgments
 from openended.harness.rating.collect.quality import quality_facts, quality_lines

@@ -6,9 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from openended.harness.core.arguments import CommandParser, positive_int
-from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.io import write_text
+from openended.harness.core import CommandParser, DataError, SpecError, positive_int, write_text
 from openended.harness.rating.cli.arguments import add_fields, given_fields
 from openended.harness.rating.collect.collect import columns_of, write_judgments
 from openended.harness.rating.judging.calibrate import calibrate
@@ -28,7 +26,7 @@ _HELP = {
 
 def parser() -> CommandParser:
     """Return the command's parser."""
-    from openended.harness.backends.openai.spec import ServerSpec
+    from openended.harness.backends import ServerSpec
 
     made = CommandParser(prog="openended rate judge", description=__doc__)
     made.add_argument("study", type=Path, help="the folder of a study")
@@ -46,7 +44,7 @@ def parser() -> CommandParser:
 
 def work(args: argparse.Namespace) -> None:
     """Judge a study by a model behind a server."""
-    from openended.harness.backends.openai.spec import ServerSpec
+    from openended.harness.backends import ServerSpec
     from openended.harness.rating.judging.asking import asker_of
 
     if args.words:

@@ -7,9 +7,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from openended.harness.core import terminal
-from openended.harness.core.arguments import CommandParser
-from openended.harness.core.exit_codes import code_of
+from openended.harness.core import CommandParser, code_of, terminal
 from openended.harness.rating.cli.arguments import parse_words
 
 COMMANDS = {

@@ -8,8 +8,7 @@ import math
 import sys
 from pathlib import Path
 
-from openended.harness.core.arguments import CommandParser, positive_int
-from openended.harness.core.errors import SpecError
+from openended.harness.core import CommandParser, SpecError, positive_int
 from openended.harness.rating.cli.arguments import add_fields, given_fields
 from openended.harness.rating.controls import read_controls
 from openended.harness.rating.make import SHEETS, make_study, write_study

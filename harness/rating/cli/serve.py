@@ -8,9 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from openended.harness.core.arguments import CommandParser
-from openended.harness.core.errors import DataError, MissingExtra, SpecError
-from openended.harness.core.io import replacing
+from openended.harness.core import CommandParser, DataError, MissingExtra, SpecError, replacing
 from openended.harness.rating.key import KEY, make_private, read_key
 
 if TYPE_CHECKING:

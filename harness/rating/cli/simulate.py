@@ -6,8 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from openended.harness.core.arguments import CommandParser
-from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core import CommandParser, DataError, SpecError
 from openended.harness.rating.key import StudyKey, read_key
 from openended.harness.rating.simulate import fill_all
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import read_json
+from openended.harness.core import DataError, read_json
 from openended.harness.rating.key import StudyKey
 from openended.harness.rating.sheet import FORM, seal_of
 from openended.metrics.judgments import SIMULATED

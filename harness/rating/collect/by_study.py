@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import read_json
+from openended.harness.core import DataError, read_json
 from openended.harness.rating.collect.stored import is_database
 from openended.harness.rating.key import KEY, StudyKey, find_key, read_key
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import replacing
-from openended.harness.core.text import csv_cell
+from openended.harness.core import DataError, csv_cell, replacing
 from openended.harness.rating.collect.answers import AnsweredItem, AnsweredSheet, one_a_rater, read_answers
 from openended.harness.rating.collect.stored import is_database, read_database
 from openended.harness.rating.key import StudyKey

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core.types import F64
+from openended.harness.core import F64
 from openended.harness.rating.collect.answers import AnsweredItem, AnsweredSheet
 from openended.harness.rating.collect.collect import Gathered
 from openended.harness.rating.key import StudyKey

@@ -12,10 +12,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from openended.harness.core import temporary_files
-from openended.harness.core.io import write_text
-from openended.harness.core.signature import digest
-from openended.harness.core.types import HUMAN
+from openended.harness.core import HUMAN, digest, temporary_files, write_text
 from openended.harness.rating.collect.collect import columns_of, gather, judgments, write_judgments
 from openended.harness.rating.collect.quality import quality_lines
 from openended.harness.rating.key import StudyKey
@@ -23,7 +20,7 @@ from openended.harness.rating.make import make_study, write_study
 from openended.harness.rating.protocol import StudyProtocol, load_protocol
 from openended.harness.rating.simulate import fill_all
 from openended.harness.rating.texts import Material, usable
-from openended.harness.storage.rows import Rows
+from openended.harness.storage import Rows
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +29,7 @@ JUDGMENTS = "judgments.csv"
 _ITEMS, _SHEET, _RATERS = 60, 30, {"pairs": 2, "ratings": 5}
 
 
-def simulated_study(asked: str, human: Path, systems: Mapping[str, Path], folder: Path) -> Path:
+def run_simulated_study(asked: str, human: Path, systems: Mapping[str, Path], folder: Path) -> Path:
     """Make a study of a grid's texts, fill its sheets by simulated raters, and collect them.
 
     Args:

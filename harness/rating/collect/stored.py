@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from openended.harness.core.errors import DataError
+from openended.harness.core import DataError
 from openended.harness.rating.collect.answers import AnsweredItem, AnsweredSheet, valid_choices
 from openended.harness.rating.key import StudyKey
 

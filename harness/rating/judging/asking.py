@@ -9,10 +9,8 @@ from typing import Any
 
 import httpx
 
-from openended.harness.backends.openai.client import Client
-from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.registry import construct
+from openended.harness.backends import Client, ServerSpec
+from openended.harness.core import DataError, SpecError, construct
 
 MOST_TOKENS = 512  # of a reply: an answer to each question, and a word of reasoning before it
 _BACKEND = "openai"

@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.rng import stream
-from openended.harness.core.types import F64
+from openended.harness.core import F64, DataError, stream
 from openended.metrics.correlation import correlate
 from openended.metrics.judgments import (
     JUDGE,

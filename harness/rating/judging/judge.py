@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import read_jsonl
+from openended.harness.core import DataError, read_jsonl
 from openended.harness.rating.judging.questions import JudgeQuestion, questions_of, read_reply
 from openended.harness.rating.key import StudyKey
 from openended.metrics.judgments import JUDGE

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from openended.harness.core.rng import derive_seed
+from openended.harness.core import derive_seed
 from openended.harness.rating.design import RatingTask
 from openended.harness.rating.key import StudyKey
 from openended.harness.rating.protocol import StudyProtocol

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core.rng import stream
+from openended.harness.core import stream
 from openended.harness.rating.judging.judge import Judged
 from openended.harness.rating.key import StudyKey
 

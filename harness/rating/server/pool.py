@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from openended.harness.core.errors import DataError
+from openended.harness.core import DataError
 from openended.harness.rating.collect.answers import valid_choices
 from openended.harness.rating.key import StudyKey
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.core.types import F64
+from openended.harness.core import F64
 
 MOST_SPLITS = 20  # of the seeds into halves; of more seeds than six, the first half and the second
 LEVEL = 0.95

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from openended.harness.results.draws import interval_of
-from openended.harness.results.fold import Folded
-from openended.harness.results.frame import Results
+from openended.harness.results import Folded, Results, interval_of
 
 
 def shown_interval(item: Folded, items: Iterable[Folded], results: Results | None) -> tuple[float, float] | None:

@@ -36,13 +36,17 @@ from typing import TypeVar
 
 import numpy as np
 
-from openended.harness.core.resampling import LEVEL, Replicates, combined
-from openended.harness.core.rng import stream
-from openended.harness.core.types import F64, I64
-from openended.harness.results.draws import draws_of, interval_of
-from openended.harness.results.fold import Folded, fold
-from openended.harness.results.frame import Results
-from openended.harness.results.systems import System, human_value, systems_of
+from openended.harness.core import F64, I64, LEVEL, Replicates, combined, stream
+from openended.harness.results import (
+    Folded,
+    Results,
+    System,
+    draws_of,
+    fold_seeds,
+    human_value,
+    interval_of,
+    systems_of,
+)
 
 K = TypeVar("K")
 DRAWS = 10_000
@@ -96,7 +100,7 @@ def pair_tests(results: Results, metric: str, key: str, systems: Sequence[System
         key: Name of the value.
         systems: Which systems; all of the results.
     """
-    items = fold(results)
+    items = fold_seeds(results)
     found = []
     for a, b in itertools.combinations(systems_of(items) if systems is None else systems, 2):
         test = compare(results, items, a, b, (metric, key))

@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openended.harness.report.analysis.best_of_n import BestOfN, curve, halves
-from openended.harness.results.axes import said, telling
-from openended.harness.results.fold import Folded
-from openended.harness.results.systems import System, human_value, systems_of
+from openended.harness.results import Folded, System, human_value, said, systems_of, telling
 
 LEAST = 2  # settings that make a sweep
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core.types import F64
+from openended.harness.core import F64
 from openended.harness.report.figures.drawing import (
     COLUMN,
     HUMAN_COLOUR,
@@ -20,9 +20,7 @@ from openended.harness.report.figures.drawing import (
     new_figure,
 )
 from openended.harness.report.figures.naming import named
-from openended.harness.results.fold import Folded
-from openended.harness.results.frame import Results
-from openended.harness.results.systems import human_value, parts_of, systems_of
+from openended.harness.results import Folded, Results, human_value, parts_of, systems_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.report.figures.drawing import save, styled
 from openended.harness.report.figures.traced import traced
-from openended.harness.results.frame import Results
-from openended.harness.results.layout import Layout
+from openended.harness.results import Layout, Results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,9 +31,9 @@ def draw_all(
         fair: Draw also the curves of this layout.
     """
     from openended.harness.report.figures.fair import best_of_n
-    from openended.harness.results.fold import fold
+    from openended.harness.results import fold_seeds
 
-    items = fold(results)
+    items = fold_seeds(results)
     paths: list[Path] = []
     with styled():
         if fair is not None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from openended.harness.core.io import replacing
+from openended.harness.core import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from openended.harness.core.text import escape_mathtext
+from openended.harness.core import escape_mathtext
 from openended.harness.report.analysis.sweeps import curves_of, printed_as
 from openended.harness.report.figures.drawing import (
     COLUMN,
@@ -21,10 +21,7 @@ from openended.harness.report.figures.drawing import (
 from openended.harness.report.figures.naming import Told, named
 from openended.harness.report.tables.selection import wanted
 from openended.harness.report.tables.table import arrow
-from openended.harness.results.fold import Folded
-from openended.harness.results.frame import Results
-from openended.harness.results.layout import Layout
-from openended.harness.results.systems import by_data, values_of
+from openended.harness.results import Folded, Layout, Results, by_data, values_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

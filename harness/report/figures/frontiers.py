@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core.types import F64
+from openended.harness.core import F64
 from openended.harness.report.figures.drawing import (
     COLOURS,
     COLUMN,
@@ -21,9 +21,7 @@ from openended.harness.report.figures.drawing import (
 )
 from openended.harness.report.figures.labels import Label, place_labels
 from openended.harness.report.figures.naming import Told, named
-from openended.harness.results.fold import Folded
-from openended.harness.results.frame import Results
-from openended.harness.results.systems import System, human_value, parts_of, with_both
+from openended.harness.results import Folded, Results, System, human_value, parts_of, with_both
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core.types import F64
+from openended.harness.core import F64
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

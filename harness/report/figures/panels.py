@@ -6,15 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from openended.harness.core.text import escape_mathtext
+from openended.harness.core import escape_mathtext
 from openended.harness.report.figures.drawing import HUMAN_COLOUR, MOST, PAGE, hide_rest, look, new_figure
 from openended.harness.report.figures.naming import named
 from openended.harness.report.tables.selection import wanted
 from openended.harness.report.tables.table import arrow
-from openended.harness.results.fold import Folded
-from openended.harness.results.frame import Results
-from openended.harness.results.layout import Layout
-from openended.harness.results.systems import System, by_data, human_value, systems_of, variants
+from openended.harness.results import Folded, Layout, Results, System, by_data, human_value, systems_of, variants
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.signature import parse_signature
-from openended.harness.core.text import escape_mathtext
+from openended.harness.core import escape_mathtext, parse_signature
 from openended.harness.report.figures.drawing import (
     COLOURS,
     COLUMN,
@@ -23,9 +22,7 @@ from openended.harness.report.figures.drawing import (
     new_figure,
 )
 from openended.harness.report.figures.naming import named
-from openended.harness.results.fold import Folded
-from openended.harness.results.frame import Results
-from openended.harness.results.systems import System, by_data, parts_of, systems_of, variants
+from openended.harness.results import Folded, Results, System, by_data, parts_of, systems_of, variants
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core.text import escape_mathtext
+from openended.harness.core import escape_mathtext
 from openended.harness.report.figures.drawing import (
     COLOURS,
     COLUMN,
@@ -17,7 +17,7 @@ from openended.harness.report.figures.drawing import (
     legend_height,
     new_figure,
 )
-from openended.harness.results.searched import Searched, Sought, Tried
+from openended.harness.results import Searched, Sought, Tried
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

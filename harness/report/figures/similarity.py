@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core.types import F64
+from openended.harness.core import F64
 from openended.harness.report.figures.drawing import MOST, PAGE, new_figure, shortened
 from openended.harness.report.figures.naming import named
-from openended.harness.results.fold import Folded
-from openended.harness.results.frame import Results
-from openended.harness.results.systems import parts_of, systems_of
+from openended.harness.results import Folded, Results, parts_of, systems_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

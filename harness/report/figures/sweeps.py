@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from openended.harness.core.signature import parse_signature
-from openended.harness.core.text import escape_mathtext
+from openended.harness.core import escape_mathtext, parse_signature
 from openended.harness.report.figures.drawing import (
     COLUMN,
     HUMAN_COLOUR,
@@ -22,11 +21,21 @@ from openended.harness.report.figures.drawing import (
 )
 from openended.harness.report.tables.selection import slug, wanted
 from openended.harness.report.tables.table import arrow
-from openended.harness.results.axes import by_name, fewest, head_of, is_word, said, telling
-from openended.harness.results.fold import Folded, natural
-from openended.harness.results.frame import Results
-from openended.harness.results.layout import Layout
-from openended.harness.results.systems import FACTS, human_value, values_of
+from openended.harness.results import (
+    FACTS,
+    Folded,
+    Layout,
+    Results,
+    by_name,
+    fewest,
+    head_of,
+    human_value,
+    is_word,
+    natural,
+    said,
+    telling,
+    values_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

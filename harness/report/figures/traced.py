@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core.text import unescape_mathtext
+from openended.harness.core import unescape_mathtext
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, pairwise
 
-from openended.harness.core.signature import parse_signature
+from openended.harness.core import parse_signature
 from openended.harness.report.figures.sweeps import Line, lines_of
 from openended.harness.report.findings.values import (
     Check,
@@ -21,9 +21,7 @@ from openended.harness.report.findings.values import (
     size_of,
 )
 from openended.harness.report.tables.agreement import turned
-from openended.harness.results.axes import head_of
-from openended.harness.results.fold import Folded
-from openended.harness.results.systems import human_value, systems_of, values_of
+from openended.harness.results import Folded, head_of, human_value, systems_of, values_of
 
 FAR = 0.5  # "far below": less than half
 CLOSE = 0.25  # "close": a quarter of the way to the other

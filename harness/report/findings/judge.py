@@ -10,10 +10,7 @@ from openended.harness.report.findings.claims import CLAIMS
 from openended.harness.report.findings.uncertainty import AGREE, errors_of, judged
 from openended.harness.report.findings.values import Check, Verdict
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results.fold import Folded, fold
-from openended.harness.results.frame import Results
-from openended.harness.results.layout import Layout
-from openended.harness.results.systems import by_data
+from openended.harness.results import Folded, Layout, Results, by_data, fold_seeds
 
 
 def _by_task(results: Results, check: Check, parts: Mapping[str, Sequence[Folded]]) -> Verdict | None:
@@ -38,7 +35,7 @@ def _together(verdicts: Sequence[Verdict]) -> bool | None:
 
 def findings_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the table of claims: source, what was measured, the verdict."""
-    items = [i for i in fold(results) if math.isfinite(i.mean)]
+    items = [i for i in fold_seeds(results) if math.isfinite(i.mean)]
     rows, parts = [], by_data(items)
     for claim in CLAIMS:
         verdict = _by_task(results, claim.check, parts)

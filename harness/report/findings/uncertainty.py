@@ -14,13 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from openended.harness.core.rng import stream
-from openended.harness.core.signature import parse_signature
-from openended.harness.core.types import F64
+from openended.harness.core import F64, parse_signature, stream
 from openended.harness.report.findings.values import Check, Verdict
-from openended.harness.results.draws import draws_of
-from openended.harness.results.fold import Folded
-from openended.harness.results.frame import Results
+from openended.harness.results import Folded, Results, draws_of
 
 DRAWS = 60
 AGREE = 0.95  # of the draws, for a verdict to be sure

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from openended.harness.core.signature import parse_signature
+from openended.harness.core import parse_signature
 from openended.harness.report.tables.agreement import turned
-from openended.harness.results.axes import head_of
-from openended.harness.results.fold import Folded
-from openended.harness.results.systems import values_of
+from openended.harness.results import Folded, head_of, values_of
 
 SIZES = ("xs", "s", "small", "base", "m", "medium", "l", "large", "xl", "xxl")
 

@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core.io import to_json, write_text
+from openended.harness.core import to_json, write_text
 from openended.harness.report.figures.drawing import COLUMN, PAGE, RESOLUTION
 from openended.harness.report.page.captions import caption_of
 from openended.harness.report.page.parts import as_json, fits_inside, parts_of, write_beside
@@ -25,7 +25,7 @@ from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.table import Cell, Table
 
 if TYPE_CHECKING:
-    from openended.harness.results.frame import Results
+    from openended.harness.results import Results
 
 SHOWN = 0.7  # pixels of the page for a pixel of a figure: letters as large as the text, and sharp on fine screens
 SCRIPTS = (
@@ -69,7 +69,7 @@ def write_page(
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    from openended.harness.results.fold import fold
+    from openended.harness.results import fold_seeds
 
     shelf = collect(list(beside.items()) if beside else [("", results)])
     contents, made = parts_of(shelf)
@@ -88,7 +88,7 @@ def write_page(
         texts=bool(shelf.sources),
         why=bool(reasons),
         counts=_counts(results),
-        about=about_of(fold(results), results.runs),
+        about=about_of(fold_seeds(results), results.runs),
         settings=settings_of(results.runs),
         parts={name: Markup(part) for name, part in parts.items()}.items(),  # noqa: S704 - `as_json` leaves no `<`
         beside=not inside,

@@ -15,8 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.io import write_text
-from openended.harness.core.types import Ragged
+from openended.harness.core import Ragged, write_text
 from openended.harness.report.page.sources import HUMAN, Shelf, TextSource
 from openended.harness.report.page.tokens import TokenEnds, coded, token_ends
 from openended.harness.report.page.values import TextValue, nearest, rounded, token_nll, values_of

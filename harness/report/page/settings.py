@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from openended.harness.report.tables.about import listed
-from openended.harness.results.axes import in_order
-from openended.harness.results.frame import Run
+from openended.harness.results import Run, in_order
 
 
 def settings_of(runs: Sequence[Run]) -> list[tuple[str, str]]:

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from openended.harness.results.axes import axis_text, head_of, said, telling
-from openended.harness.results.frame import Results, Run
-from openended.harness.results.stored import ROW_FILES, stored_file
-from openended.harness.storage.rows import Rows
+from openended.harness.results import ROW_FILES, Results, Run, axis_text, head_of, said, stored_file, telling
+from openended.harness.storage import Rows
 
 HUMAN = "human"
 
@@ -114,10 +112,9 @@ def _human_source(
 
 def _systems(results: Results) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Yield name, seed and runs, in the order of the tables; a system without seeds has the seed `–`."""
-    from openended.harness.results.fold import fold
-    from openended.harness.results.systems import systems_of
+    from openended.harness.results import fold_seeds, systems_of
 
-    for system in systems_of(fold(results)):
+    for system in systems_of(fold_seeds(results)):
         runs: dict[str, dict[int, None]] = {}
         for item in system.items:
             for seed, (at, _) in zip(item.values, item.sources, strict=True):

@@ -10,8 +10,7 @@ from openended.harness.report.tables.about import commands_of
 from openended.harness.report.tables.formats.clean import clean_table
 from openended.harness.report.tables.formats.latex import row_latex
 from openended.harness.report.tables.table import Cell, Column, Table
-from openended.harness.results.fold import Folded
-from openended.harness.results.frame import Results
+from openended.harness.results import Folded, Results
 
 
 class Stories:

@@ -10,8 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.types import Floats
-from openended.harness.results.frame import Run
+from openended.harness.core import Floats
+from openended.harness.results import Run
 
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"
 STEP = 0.25  # nats: one step of the scale that the page colours by

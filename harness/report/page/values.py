@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.types import F64, I64, Floats, Ragged
+from openended.harness.core import F64, I64, Floats, Ragged
 from openended.harness.report.page.sources import HUMAN, TextSource, feature_file
 
 MOST_PAIRS = 30_000_000  # comparisons of one source with the human side; beyond, similarity is left out

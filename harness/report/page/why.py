@@ -6,11 +6,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import read_jsonl
-from openended.harness.core.signature import parse_signature
+from openended.harness.core import DataError, parse_signature, read_jsonl
 from openended.harness.report.page.sources import Shelf, TextSource
-from openended.harness.storage.record import EXPLAIN
+from openended.harness.storage import EXPLAIN
 
 log = logging.getLogger(__name__)
 

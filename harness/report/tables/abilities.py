@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from openended.harness.core.signature import parse_signature
+from openended.harness.core import parse_signature
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results.fold import Folded, fold
-from openended.harness.results.frame import Results
+from openended.harness.results import Folded, Results, fold_seeds
 
 METRIC = "bradley_terry"
 Z = 1.959964  # standard normal: 95 % within
@@ -21,7 +20,7 @@ REMARK = (
 def ability_tables(results: Results) -> list[Table]:
     """Build a table of players × criteria for every set of comparisons, best player of the first criterion first."""
     sets: dict[tuple[str, tuple[tuple[str, str], ...]], list[Folded]] = {}
-    for item in fold(results):
+    for item in fold_seeds(results):
         # A run of a system under test has that system's scores alone.
         alone = item.axes.get("decoder") == "rated"
         if alone and item.metric == METRIC and item.system == "model" and item.key != METRIC:

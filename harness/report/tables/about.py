@@ -9,9 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from openended.harness.report.tables.table import Table
-from openended.harness.results.axes import axis_text
-from openended.harness.results.fold import Folded, fold, natural
-from openended.harness.results.frame import Results, Run
+from openended.harness.results import Folded, Results, Run, axis_text, fold_seeds, natural
 
 SHOWN = 5  # values that are listed; of more, the first and the last
 COMMANDS = 3  # commands that are listed
@@ -35,7 +33,7 @@ def about_runs(runs: Sequence[Run]) -> tuple[str, ...]:
 
 def told(tables: Iterable[Table], results: Results) -> list[Table]:
     """Return tables that all say what they are of; those that do not yet are of all runs."""
-    whole = about_of(fold(results), results.runs)
+    whole = about_of(fold_seeds(results), results.runs)
     return [table if table.about else replace(table, about=whole) for table in tables]
 
 

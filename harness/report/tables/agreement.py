@@ -6,21 +6,26 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core import DataError, SpecError
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
-from openended.harness.results.axes import head_of, said, telling
-from openended.harness.results.fold import Folded, fold, natural
-from openended.harness.results.frame import Results, filtered
-from openended.harness.results.layout import Layout
-from openended.harness.results.systems import (
+from openended.harness.results import (
+    Folded,
+    Layout,
     Pair,
+    Results,
     System,
+    filtered,
+    fold_seeds,
+    head_of,
     human_value,
+    natural,
     own_options,
+    said,
     systems_of,
+    telling,
     told_options,
     values_of,
 )
@@ -87,7 +92,7 @@ def embedder_tables(results: Results, layout: Layout, name: str) -> list[Table]:
 def _by_options(results: Results, metrics: Sequence[str]) -> Iterator[tuple[str, Results]]:
     """Yield (options, runs) of the first metric that was measured under several; everything where none was."""
     for metric in metrics:
-        own = [i for i in fold(results) if i.metric == metric]
+        own = [i for i in fold_seeds(results) if i.metric == metric]
         options = own_options(own)
         found = {tuple(options[i.signature].items()): None for i in own if i.system == "model"}
         if len(found) > 1:
@@ -182,7 +187,7 @@ def _spread(items: Sequence[Folded], layout: Layout, name: str, title: str) -> T
 
 
 def _for_each_part(results: Results, layout: Layout, name: str, make: Make) -> list[Table]:
-    items = fold(results)
+    items = fold_seeds(results)
     axes = split_axes(items, layout)
     tables: list[Table] = []
     lacking: list[DataError] = []

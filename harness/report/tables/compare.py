@@ -10,12 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from openended.harness.core.errors import SpecError, suggest
+from openended.harness.core import SpecError, suggest
 from openended.harness.report.tables.numbers import decimals
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results.fold import Folded, fold
-from openended.harness.results.frame import Results
-from openended.harness.results.systems import System, human_value, systems_of
+from openended.harness.results import Folded, Results, System, fold_seeds, human_value, systems_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def comparison(results: Results, reference: str) -> Table:
         SpecError: If there is no such paper or table, or it holds no metric of ours.
     """
     published = read_published(reference)
-    items = fold(results)
+    items = fold_seeds(results)
     systems = systems_of(items)
     names = list(dict.fromkeys((p.model, p.decoder, p.params) for p in published))
     found = {name: _match(name, names, systems) for name in names}

@@ -8,17 +8,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from openended.harness.core.errors import DataError
+from openended.harness.core import DataError
 from openended.harness.report.analysis.paired import compare, holm_of
 from openended.harness.report.analysis.sweeps import SweepOf, chosen, cost_of, curves_of, is_gap, printed_as, sweeps_of
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.selection import check_signatures, slug, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
-from openended.harness.results.fold import Folded, fold
-from openended.harness.results.frame import Results
-from openended.harness.results.layout import Layout
-from openended.harness.results.searched import dominates
-from openended.harness.results.systems import Pair, System, values_of, with_both
+from openended.harness.results import Folded, Layout, Pair, Results, System, dominates, fold_seeds, values_of, with_both
 
 QUALITY_DIVERSITY: tuple[tuple[Pair, Pair], ...] = (
     (("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy")),
@@ -49,7 +45,7 @@ def fair_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         SpecError: If two values of one metric have different signatures.
         DataError: If no decoder has several settings.
     """
-    items = fold(results)
+    items = fold_seeds(results)
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)
     out: list[Table] = []

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from openended.harness.core.signature import parse_signature
+from openended.harness.core import parse_signature
 from openended.harness.report.tables.numbers import fixed
 from openended.harness.report.tables.table import Cell, Column
-from openended.harness.results.fold import Folded
-from openended.harness.results.systems import human_value
+from openended.harness.results import Folded, human_value
 
 CEILING = "Human ceiling: two disjoint sets of human text against each other"
 UNSHARED = "They share no prompts, while a system and the human text do: a system can come out above."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from openended.harness.report.analysis.seeds import half_width, spread
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
-from openended.harness.results.searched import Searched, Sought, Tried
+from openended.harness.results import Searched, Sought, Tried
 
 SHOWN = 5  # settings of the table of the best, for one objective
 _BIASED = (

@@ -6,13 +6,19 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.signature import parse_signature
-from openended.harness.results.axes import head_of, of_human, with_options
-from openended.harness.results.fold import Folded, order_key
-from openended.harness.results.frame import Results, filtered
-from openended.harness.results.labels import label_of, varying
-from openended.harness.results.layout import Layout
+from openended.harness.core import SpecError, parse_signature
+from openended.harness.results import (
+    Folded,
+    Layout,
+    Results,
+    filtered,
+    head_of,
+    label_of,
+    of_human,
+    order_key,
+    varying,
+    with_options,
+)
 
 # A primary value that must not be read without the others: perplexity says nothing without diversity, precision
 # nothing without recall, HUSE nothing without its two parts.

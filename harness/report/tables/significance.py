@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from openended.harness.core.errors import SpecError, suggest
+from openended.harness.core import SpecError, suggest
 from openended.harness.report.analysis.paired import LEAST_SEEDS, Tested, compare, holm_of
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.selection import check_signatures, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
-from openended.harness.results.fold import Folded, fold
-from openended.harness.results.frame import Results
-from openended.harness.results.layout import Layout
-from openended.harness.results.systems import System, systems_of, values_of
+from openended.harness.results import Folded, Layout, Results, System, fold_seeds, systems_of, values_of
 
 UNTESTED = (
     f"Not tested: no draws, no values by example, and under {LEAST_SEEDS} seeds no p-value below 0.05 is possible."
@@ -31,7 +28,7 @@ def significance(results: Results, baseline: str) -> list[Table]:
     Raises:
         SpecError: If no system has this label, or there is no other.
     """
-    items = fold(results)
+    items = fold_seeds(results)
     systems = systems_of(items)
     labels = {s.name: s for s in systems}
     if baseline not in labels:

@@ -7,20 +7,33 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.signature import parse_signature
+from openended.harness.core import DataError, SpecError, parse_signature
 from openended.harness.report.analysis.intervals import shown_interval
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
 from openended.harness.report.tables.numbers import RULE, printed
 from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
-from openended.harness.results.axes import head_of, of_human, said, telling, with_options
-from openended.harness.results.fold import Folded, fold, natural, order_key
-from openended.harness.results.frame import Results
-from openended.harness.results.labels import labels_of, varying
-from openended.harness.results.layout import Layout
-from openended.harness.results.systems import differing, human_value, own_options, same_data, told_options
+from openended.harness.results import (
+    Folded,
+    Layout,
+    Results,
+    differing,
+    fold_seeds,
+    head_of,
+    human_value,
+    labels_of,
+    natural,
+    of_human,
+    order_key,
+    own_options,
+    said,
+    same_data,
+    telling,
+    told_options,
+    varying,
+    with_options,
+)
 
 NOT_HUMAN = {
     "two_sample": "Compares a system with the human text; the human text has no value of its own.",
@@ -39,7 +52,7 @@ def value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         SpecError: If two values of one column have different signatures, or two systems would share a row.
         DataError: If none of the layout's metrics was measured.
     """
-    items = fold(results)
+    items = fold_seeds(results)
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)
     return [

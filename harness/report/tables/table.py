@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from openended.harness.report.tables.numbers import DASH, decimals, fixed
-from openended.harness.results.fold import Folded
+from openended.harness.results import Folded
 
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
 LEGEND = {

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from openended.harness.report.tables.agreement import FEW
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results.frame import Results
-from openended.harness.results.layout import Layout
+from openended.harness.results import Layout, Results
 
 
 def variant_tables(results: Results, layout: Layout, name: str) -> list[Table]:

@@ -15,24 +15,27 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.core.metric import Need, Scope, Side
-from openended.harness.core.runtime import Runtime
-from openended.harness.core.signature import canonical, digest
-from openended.harness.core.types import HUMAN, Ragged
-from openended.harness.decoders.base import Decoder, QDecoder
-from openended.harness.models.backend import BackendSpec
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import tokenizer_digest
+from openended.harness.core import (
+    HUMAN,
+    Need,
+    Ragged,
+    Runtime,
+    Scope,
+    Side,
+    SpecError,
+    UndefinedMetric,
+    canonical,
+    digest,
+)
+from openended.harness.decoders import Decoder, QDecoder
+from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
 from openended.harness.run.features.passes import Passes, own_tokens, texts_of
 from openended.harness.run.features.user_embeddings import find_user_embeddings
 from openended.harness.run.resolve import GenerationPart, ScoringPart, model_digest
 from openended.harness.run.scoring_models import hint
-from openended.harness.storage.rows import Rows
-from openended.harness.storage.store import Entry
+from openended.harness.storage import Entry, Rows
 
 WHOLE: Scope = "prompt_and_continuation"
 # What a decoder that aims at the perplexity of human text needs: under the model's whole softmax, not under a Q.

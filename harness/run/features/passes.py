@@ -12,24 +12,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.metric import Scope
-from openended.harness.core.progress import progress
-from openended.harness.core.runtime import Runtime
-from openended.harness.core.types import Ragged
-from openended.harness.decoders.base import QDecoder
-from openended.harness.models.backend import BackendSpec, Embedded, EmbeddingRequest, QStatisticsRequest, ScoringRequest
-from openended.harness.models.embedder import EmbedderSpec, embed, embed_texts
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import pair_ids, token_ids, tokenizer_digest, word_ids
+from openended.harness.core import Ragged, Runtime, Scope, SpecError, show_progress
+from openended.harness.decoders import QDecoder
+from openended.harness.models import (
+    BackendSpec,
+    Embedded,
+    EmbedderSpec,
+    EmbeddingRequest,
+    ModelSpec,
+    QStatisticsRequest,
+    ScoringRequest,
+    embed,
+    embed_texts,
+    pair_ids,
+    token_ids,
+    tokenizer_digest,
+    word_ids,
+)
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import Build, TextRows
 from openended.harness.run.session import Session
-from openended.harness.storage.rows import Rows, join_ragged
+from openended.harness.storage import Rows, join_ragged
 
 if TYPE_CHECKING:
-    from openended.harness.models.backend import Backend
-    from openended.harness.models.transformers import LanguageModel
+    from openended.harness.models import Backend, LanguageModel
 
 
 # Rows of a pass on a CPU, whatever `runtime.feature_batch_size` says: its matrix products round in another way at other
@@ -132,7 +138,7 @@ class Passes:
         return pair_ids(self.session.tokenizer(cuts), rows.prompts, rows.each("text"))
 
     def _progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
-        return progress(title, total, unit="texts", enabled=self.runtime.progress)
+        return show_progress(title, total, unit="texts", enabled=self.runtime.progress)
 
 
 def texts_of(source: TextRows, scope: Scope) -> list[str]:

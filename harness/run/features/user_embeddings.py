@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import file_digest
-from openended.harness.core.signature import digest
+from openended.harness.core import DataError, digest, file_digest
 from openended.harness.run.artifact_files import MORE, load_array
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.resolve import UserEmbeddings
-from openended.harness.storage.rows import Rows
+from openended.harness.storage import Rows
 
 
 def find_user_embeddings(

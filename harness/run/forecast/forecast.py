@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import cast
 
-from openended.harness.core.signature import canonical, digest
-from openended.harness.models.backend import BackendSpec
-from openended.harness.models.sizes import ModelSize
+from openended.harness.core import canonical, digest
+from openended.harness.models import BackendSpec, ModelSize
 from openended.harness.run.artifacts import PlannedArtifact
 from openended.harness.run.forecast.rates import Rates, Sure
 from openended.harness.run.pipeline import Outcome
@@ -142,7 +141,7 @@ class Forecast:
         return seconds, "measured" if exact else "scaled"
 
 
-def forecast(plans: Iterable[tuple[ResolvedRun, Outcome]]) -> Forecast:
+def forecast_plans(plans: Iterable[tuple[ResolvedRun, Outcome]]) -> Forecast:
     """Add up the plans of jobs."""
     total = Forecast()
     for run, outcome in plans:

@@ -9,12 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from openended.harness.core.errors import DataError, HarnessError
-from openended.harness.core.io import read_json
-from openended.harness.core.signature import digest
-from openended.harness.models.backend import BackendSpec
-from openended.harness.models.spec import BUNDLED, ModelSpec, bundled_models
-from openended.harness.storage.store import MANIFEST
+from openended.harness.core import DataError, HarnessError, digest, read_json
+from openended.harness.models import BUNDLED, BackendSpec, ModelSpec, bundled_models
+from openended.harness.storage import MANIFEST
 
 Sure = Literal["measured", "scaled", "unknown"]
 MOST = 2000  # entries of a stage that are read

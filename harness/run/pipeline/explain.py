@@ -15,13 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core.io import write_text
-from openended.harness.core.types import Json
+from openended.harness.core import Json, write_text
 from openended.harness.run.artifact_files import load_result_arrays
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.pipeline.measure import Measured
-from openended.harness.storage.record import EXPLAIN
-from openended.harness.storage.rows import Rows
+from openended.harness.storage import EXPLAIN, Rows
 
 _NAMED = 20  # texts of a line
 

@@ -7,15 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.errors import DataError, UndefinedMetric
-from openended.harness.core.registry import members
-from openended.harness.core.signature import canonical
+from openended.harness.core import DataError, UndefinedMetric, canonical, members
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, Workload
 from openended.harness.run.identity import columns_fact
 from openended.harness.run.pipeline.measure import Measured, judgments_digest
 from openended.harness.run.pipeline.run_record import Outcome, write_record
-from openended.harness.run.resolve import resolve
+from openended.harness.run.resolve import resolve_run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
 from openended.metrics.judgments import SIMULATED, JudgmentMetric, read_rows
@@ -83,7 +81,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
     if not path.is_file():
         raise DataError(f"judgments: no such file: {path}")
     builder = ArtifactBuilder(session, plan_only=settings.plan_only)
-    run = resolve(replace(settings, model=None, decoder=None, scorer=None, embedder=None))
+    run = resolve_run(replace(settings, model=None, decoder=None, scorer=None, embedder=None))
     columns = run.metrics.judgment_columns
     sha = judgments_digest(path, columns)
     measured = []

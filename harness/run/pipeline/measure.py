@@ -12,19 +12,30 @@ from typing import Any, Literal
 
 import numpy as np
 
-from openended.harness.core.errors import DataError, HarnessError, UndefinedMetric, first_line
-from openended.harness.core.io import file_digest
-from openended.harness.core.metric import Features, Metric, Need
-from openended.harness.core.resampling import MOST, Plan, Replicates
-from openended.harness.core.signature import canonical, digest, signature
-from openended.harness.core.types import HUMAN, MetricResult
+from openended.harness.core import (
+    HUMAN,
+    MOST,
+    DataError,
+    Features,
+    HarnessError,
+    Metric,
+    MetricResult,
+    Need,
+    Plan,
+    Replicates,
+    UndefinedMetric,
+    build_signature,
+    canonical,
+    digest,
+    file_digest,
+    first_line,
+)
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactRequest, TextRows, Workload
 from openended.harness.run.features import Featurizer
 from openended.harness.run.identity import facts
 from openended.harness.run.resolve import ResolvedRun
-from openended.harness.storage.record import ResultRow
-from openended.harness.storage.rows import Rows
+from openended.harness.storage import ResultRow, Rows
 from openended.metrics.families import TwoSample
 from openended.metrics.judgments import SIMULATED, ReadsFile
 
@@ -227,7 +238,8 @@ def _undefined(
 ) -> MetricResult:
     counts = [len(Rows(s.path)) if s.entry is not None else 0 for s in (human, model)]
     return MetricResult(
-        metric=metric.name, signature=signature(metric, facts), primary=metric.name, values={metric.name: float("nan")},
+        metric=metric.name, signature=build_signature(metric, facts), primary=metric.name,
+        values={metric.name: float("nan")},
         n_human=counts[0], n_model=counts[1], status="undefined", notes=(str(reason),),
     )  # fmt: skip
 

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from openended.harness.core.metric import Metric, Need
+from openended.harness.core import Metric, Need
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.pipeline.explain import write_explanations
 from openended.harness.run.pipeline.measure import Measure, Measured, System, needs_of_texts
 from openended.harness.run.pipeline.run_record import Outcome, write_record
 from openended.harness.run.pipeline.texts import RunTexts, make_texts, perplexity
-from openended.harness.run.resolve import resolve
+from openended.harness.run.resolve import resolve_run
 from openended.harness.run.scoring_models import compare_with_card, find_scorer_need, list_remarks
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.harness.storage.rows import Rows
+from openended.harness.storage import Rows
 
 
 class Measurement(NamedTuple):
@@ -31,7 +31,7 @@ class Measurement(NamedTuple):
 def plan(settings: Settings, session: Session) -> Outcome:
     """Return what a run would find and make; loads no model and writes nothing."""
     builder = ArtifactBuilder(session, plan_only=True)
-    measure_all(make_texts(resolve(settings), builder))
+    measure_all(make_texts(resolve_run(settings), builder))
     return Outcome(settings.outputs_dir, 0, tuple(builder.plan), tuple(builder.missing))
 
 
@@ -46,7 +46,7 @@ def run(
         HarnessError: For everything that is about the user's input.
     """
     builder = ArtifactBuilder(session, plan_only=False)
-    texts = make_texts(resolve(settings), builder)
+    texts = make_texts(resolve_run(settings), builder)
     measured = measure_all(texts, others)
     session.sides.end_run()
     folder = write_record(
@@ -67,7 +67,7 @@ def run(
 
 def prepare(settings: Settings, session: Session) -> RunTexts:
     """Make the texts of a run and no more."""
-    return make_texts(resolve(settings), ArtifactBuilder(session, plan_only=False))
+    return make_texts(resolve_run(settings), ArtifactBuilder(session, plan_only=False))
 
 
 def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[Measured]:

@@ -9,19 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import to_json
-from openended.harness.core.signature import canonical, digest
-from openended.harness.core.text import shareable
-from openended.harness.core.types import Json
-from openended.harness.decoders.base import Decoder
+from openended.harness.core import DataError, Json, canonical, digest, shareable, to_json
+from openended.harness.decoders import Decoder
 from openended.harness.run.artifacts import ArtifactBuilder, MissingInput, PlannedArtifact
 from openended.harness.run.identity import axes
 from openended.harness.run.pipeline.measure import Measured
 from openended.harness.run.resolve import ResolvedRun
-from openended.harness.storage.provenance import git_state, hardware, package_versions
-from openended.harness.storage.record import RunRecord, read_record, save_record
-from openended.harness.storage.store import Entry
+from openended.harness.storage import Entry, RunRecord, git_state, hardware, package_versions, read_record, save_record
 
 
 @dataclass(frozen=True, slots=True)

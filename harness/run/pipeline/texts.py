@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from openended.harness.core.types import Ragged
-from openended.harness.decoders.base import Decoder
+from openended.harness.core import Ragged
+from openended.harness.decoders import Decoder
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
 from openended.harness.run.features import FOR_DECODER, Featurizer

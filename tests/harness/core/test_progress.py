@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from openended.harness.core import progress as live
-from openended.harness.core.progress import duration, progress
+from openended.harness.core import show_progress as live
+from openended.harness.core.progress import duration, show_progress
 
 
 class Terminal(io.StringIO):
@@ -26,24 +26,24 @@ def terminal(monkeypatch) -> Terminal:
 
 def test_no_terminal_no_line(monkeypatch):
     monkeypatch.setattr("sys.stderr", quiet := io.StringIO())
-    with progress("a step", 10, unit="tokens", enabled=True) as advance:
+    with show_progress("a step", 10, unit="tokens", enabled=True) as advance:
         advance(5)
     assert quiet.getvalue() == ""
 
 
 def test_switched_off(monkeypatch):
     screen = terminal(monkeypatch)
-    with progress("a step", 10, unit="tokens", enabled=False) as advance:
+    with show_progress("a step", 10, unit="tokens", enabled=False) as advance:
         advance(5)
     assert screen.getvalue() == ""
 
 
 def test_the_innermost_step_has_the_line(monkeypatch):
     screen = terminal(monkeypatch)
-    with progress("the job [3/4]", enabled=True):
-        with progress("generate", 10, unit="tokens", enabled=True) as advance:
+    with show_progress("the job [3/4]", enabled=True):
+        with show_progress("generate", 10, unit="tokens", enabled=True) as advance:
             advance(5)
-        with progress("score", 8, unit="texts", enabled=True) as advance:
+        with show_progress("score", 8, unit="texts", enabled=True) as advance:
             advance(8)
             (bar,) = live._shown
             assert [task.description for task in bar.tasks if task.visible] == ["score"]

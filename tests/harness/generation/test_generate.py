@@ -27,11 +27,11 @@ from openended.harness.decoders.sampling import (
     TopNSigma,
     Typical,
 )  # fmt: skip
-from openended.harness.generation import generate as generate_module
+from openended.harness.generation import generate_texts as generate_module
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
-from openended.harness.generation.generate import Prompt, generate
+from openended.harness.generation.generate import Prompt, generate_texts
 from tests.harness.generation.models import gpt2, llama, prompt_rows
 from tests.helpers import generation
 
@@ -56,7 +56,7 @@ def texts(
 ) -> list[Generation]:
     out: list[Generation] = []
     counted: list[int] = []
-    generate(
+    generate_texts(
         lm,
         generation(
             rows,
@@ -269,7 +269,7 @@ def test_other_errors_pass(monkeypatch):
     def broken(model, decoder, batch, job):
         raise RuntimeError("shape mismatch")
 
-    monkeypatch.setattr(generate, "sample", broken)
+    monkeypatch.setattr(generate_texts, "sample", broken)
     with pytest.raises(RuntimeError, match="shape"):
         texts(gpt2(), Greedy(), prompts(), 4)
 

@@ -15,7 +15,7 @@ from openended.harness.core.types import Generation
 from openended.harness.decoders.sampling import Ancestral, Greedy
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
-from openended.harness.generation.generate import Prompt, generate
+from openended.harness.generation.generate import Prompt, generate_texts
 from openended.harness.generation.kv_cache.choose import runner
 from openended.harness.generation.kv_cache.general import GeneralRunner
 from openended.harness.generation.teacher_forcing import compute_q_statistics
@@ -64,7 +64,7 @@ def by_full_passes(lm: Any, prompt: tuple[int, ...], count: int) -> tuple[int, .
 
 def texts(lm: Any, decoder: Any, prompts: list[Prompt], batch_size: int = 4) -> list[Generation]:
     made: list[Generation] = []
-    generate(lm, generation(prompts, decoder, seed=1, max_new_tokens=8, batch_size=batch_size), made.extend)
+    generate_texts(lm, generation(prompts, decoder, seed=1, max_new_tokens=8, batch_size=batch_size), made.extend)
     return sorted(made, key=lambda g: g.example_id)
 
 

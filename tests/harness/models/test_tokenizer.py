@@ -14,7 +14,7 @@ from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core.errors import DataError
 from openended.harness.core.types import Example, Generation, Ragged
 from openended.harness.decoders.sampling import Ancestral, Greedy
-from openended.harness.generation.generate import Prompt, generate
+from openended.harness.generation.generate import Prompt, generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.score import embed_and_score, token_nll
@@ -185,7 +185,9 @@ def test_the_model_reads_the_begin_token_first_everywhere(backend):
 def test_texts_are_those_after_the_begin_token(backend):
     def made(lm: Any, prompt: tuple[int, ...]) -> Generation:
         out: list[Generation] = []
-        generate(lm, generation([Prompt("a", 0, prompt)], Greedy(), seed=0, max_new_tokens=6, batch_size=1), out.extend)
+        generate_texts(
+            lm, generation([Prompt("a", 0, prompt)], Greedy(), seed=0, max_new_tokens=6, batch_size=1), out.extend
+        )
         return out[0]
 
     assert made(backend, (5, 9)).token_ids == made(plain(backend), (BOS, 5, 9)).token_ids

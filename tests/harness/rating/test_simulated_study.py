@@ -13,7 +13,7 @@ from openended.harness.rating.collect.collect import gather
 from openended.harness.rating.key import read_key
 from openended.harness.run.pipeline import judged_alone
 from openended.harness.run.pipeline.measure import Measure
-from openended.harness.run.resolve import resolve
+from openended.harness.run.resolve import resolve_run
 from tests.harness.run.small import settings
 from tests.helpers import openended
 
@@ -44,7 +44,7 @@ def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
     given = settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]")
     assert of_grid(given.judgments)
     assert not judged_alone(given)
-    measure = Measure(resolve(given), SimpleNamespace(builder=None), "task")
+    measure = Measure(resolve_run(given), SimpleNamespace(builder=None), "task")
     with pytest.raises(UndefinedMetric, match="rates the texts of a whole grid once all are there: add -m"):
         measure._judgments()
     done = openended("-m", "experiment=human_study_docs", "plan_only=true", cwd=tmp_path)
@@ -52,6 +52,6 @@ def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
 
 
 def test_systems_need_names(tmp_path):
-    run = resolve(settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]"))
+    run = resolve_run(settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]"))
     with pytest.raises(SpecError, match=r"name the run's system by metric\.bradley_terry\.system"):
         judged_by_nobody([SimpleNamespace(run=run)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openended.harness.results.fold import fold
+from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.labels import label_of, labels_of, varying
 from tests.harness.report.synthetic import result, write_run
@@ -13,7 +13,7 @@ def items_of(folder, *runs):
     for decoder, more in runs:
         lines = [result(side, "gen_ppl", {"gen_ppl": 30.0}) for side in ("model", "human")]
         write_run(folder, decoder, None, results=lines, **more)
-    return fold(read_results([folder]))
+    return fold_seeds(read_results([folder]))
 
 
 def models(items):

@@ -14,7 +14,7 @@ from openended.harness.models.spec import bundled_models
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
 from openended.harness.run.generate import generate, import_generations
-from openended.harness.run.resolve import ResolvedRun, resolve
+from openended.harness.run.resolve import ResolvedRun, resolve_run
 from openended.harness.run.session import Session
 from openended.harness.storage.rows import Rows
 from openended.harness.storage.store import Store
@@ -30,7 +30,7 @@ def start(tmp_path: Path) -> Start:
     session = Session(Store(tmp_path / "store"))
 
     def made(*words: str, plan_only: bool = False) -> tuple[ResolvedRun, ArtifactBuilder]:
-        chosen = resolve(settings(tmp_path, "metric=[zipf]", "num_examples=3", "max_new_tokens=4", *words))
+        chosen = resolve_run(settings(tmp_path, "metric=[zipf]", "num_examples=3", "max_new_tokens=4", *words))
         return chosen, ArtifactBuilder(session, plan_only=plan_only)
 
     return made

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from openended.harness.app.hydra.search.study import CHOSEN, ERROR, MADE, Searching
 from openended.harness.app.hydra.show import detail
-from openended.harness.results.searched import Searched, Sought, Tried, save_search
+from openended.harness.results import Searched, Sought, Tried, save_search
 
 log = logging.getLogger(__name__)
 
@@ -41,11 +41,15 @@ def searched_of(searching: Searching) -> Searched:
 
 def write_search(grid: Path, searched: Searched, config: DictConfig) -> None:
     """Write tables and figures of a search into its grid's folder, and print what it found."""
-    from openended.harness.report.build import write_table
-    from openended.harness.report.figures.drawing import save, styled
-    from openended.harness.report.figures.search import search_figures
-    from openended.harness.report.tables.formats.console import make_console, print_table
-    from openended.harness.report.tables.search import search_tables
+    from openended.harness.report import (
+        make_console,
+        print_table,
+        save,
+        search_figures,
+        search_tables,
+        styled,
+        write_table,
+    )
 
     save_search(grid, searched)
     tables = search_tables(searched)

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from openended.harness.core.errors import DataError, SpecError, suggest
-from openended.harness.core.metric import Metric
-from openended.harness.storage.record import ResultRow, RunRecord
+from openended.harness.core import DataError, Metric, SpecError, suggest
+from openended.harness.storage import ResultRow, RunRecord
 
 Aim = Literal["maximize", "minimize", "toward_human"]
 AIMS: tuple[Aim, ...] = ("maximize", "minimize", "toward_human")

@@ -14,8 +14,7 @@ from openended.harness.app.hydra.compose import name_of, settings_of_jobs
 from openended.harness.app.hydra.search.objectives import objectives_of
 from openended.harness.app.hydra.search.space import Space, space_of, whole_hint
 from openended.harness.app.hydra.search.study import AUTO, GRID_SAMPLER, Searching, SearchPlan
-from openended.harness.core.errors import SpecError
-from openended.harness.core.signature import canonical, digest
+from openended.harness.core import SpecError, canonical, digest
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep, ValueType
 from hydra.errors import HydraException
 
-from openended.harness.core.catalogue import GROUPS, choices
-from openended.harness.core.errors import SpecError, suggest
-from openended.harness.core.exit_codes import one_line
+from openended.harness.core import GROUPS, SpecError, choices, one_line, suggest
 
 if TYPE_CHECKING:
     from optuna.trial import Trial

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.app.hydra.search.objectives import Objective
 from openended.harness.app.hydra.search.space import Space, chosen_word
-from openended.harness.core import temporary_files
-from openended.harness.core.errors import MissingExtra, SpecError, StoreError, first_line
-from openended.harness.core.rng import derive_seed
-from openended.harness.storage.folders import check_writable
+from openended.harness.core import MissingExtra, SpecError, StoreError, derive_seed, first_line, temporary_files
+from openended.harness.storage import check_writable
 
 if TYPE_CHECKING:
     from optuna import Study

@@ -21,10 +21,8 @@ from openended.harness.app.hydra.search.options import Options, check_search, op
 from openended.harness.app.hydra.search.study import Searching, finished
 from openended.harness.app.hydra.sweeper import Jobs, Launching
 from openended.harness.app.hydra.using import PLUGINS
-from openended.harness.core.errors import DataError, HarnessError, StoreError
-from openended.harness.core.exit_codes import one_line
-from openended.harness.core.io import write_json
-from openended.harness.storage.record import GRID, read_record
+from openended.harness.core import DataError, HarnessError, StoreError, one_line, write_json
+from openended.harness.storage import GRID, read_record
 
 if TYPE_CHECKING:
     from optuna.trial import Trial

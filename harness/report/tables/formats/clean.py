@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from openended.harness.core.text import plain_line
+from openended.harness.core import plain_line
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
 

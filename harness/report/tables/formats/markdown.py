@@ -6,7 +6,7 @@ import csv
 import io
 import math
 
-from openended.harness.core.text import csv_cell
+from openended.harness.core import csv_cell
 from openended.harness.report.tables.formats.clean import clean_table
 from openended.harness.report.tables.formats.split import pieces
 from openended.harness.report.tables.table import Cell, Column, Table

@@ -16,7 +16,7 @@ from openended.harness.report.findings.values import Verdict
 from openended.harness.report.tables.significance import UNSURE, significance
 from openended.harness.report.tables.systems import value_tables
 from openended.harness.results.draws import draws_of, interval_of
-from openended.harness.results.fold import fold
+from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
 from tests.harness.report.synthetic import result, seal, write_run
@@ -88,7 +88,7 @@ def test_some_seeds_of_a_system_have_draws_of_their_own(tmp_path, monkeypatch):
     for seed, own in enumerate(values):
         write_run(tmp_path, "ancestral", seed, results=[stored(tmp_path, f"ancestral{seed}", own)], arrays=True)
     results = read_results([tmp_path])
-    (item,) = (i for i in fold(results) if i.system == "model")
+    (item,) = (i for i in fold_seeds(results) if i.system == "model")
     assert len(item.sources) == 2
     whole = draws_of(results, item).draws
     for place, seed in enumerate(item.values):
@@ -100,7 +100,7 @@ def test_some_seeds_of_a_system_have_draws_of_their_own(tmp_path, monkeypatch):
 
 def test_the_interval_of_a_value_stands_in_the_table_where_it_is_asked_for(tmp_path, monkeypatch):
     results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5)), monkeypatch)
-    item = next(i for i in fold(results) if i.system == "model")
+    item = next(i for i in fold_seeds(results) if i.system == "model")
     known = interval_of(results, item)
     assert item.ends == (known.low, known.high)
     assert item.reach == pytest.approx((item.mean - known.low, known.high - item.mean))
@@ -145,7 +145,7 @@ def test_a_verdict_says_how_sure_it_is(tmp_path, monkeypatch, shift, words):
     made["nucleus"] = made["greedy"] + shift + 0.3 * rng.normal(size=120)
     made["nucleus"] += shift - (made["nucleus"] - made["greedy"]).mean()
     results = written(tmp_path, made, monkeypatch)
-    items = fold(results)
+    items = fold_seeds(results)
 
     def higher(found):
         values = {i.axes["decoder"]: i.mean for i in found if i.system == "model"}

@@ -7,7 +7,7 @@ import pytest
 
 from openended.harness.report.figures.drawing import styled
 from openended.harness.report.figures.similarity import Compared, matrix_of, system_similarity
-from openended.harness.results.fold import fold
+from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from tests.helpers import openended
 
@@ -25,7 +25,7 @@ def test_a_grid_with_samples_ends_with_the_matrix_and_the_sameness_of_each_promp
     done = openended(*words, metrics, "num_examples=4", "max_new_tokens=8", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     results = read_results([tmp_path / "outputs/runs/same"])
-    items = fold(results)
+    items = fold_seeds(results)
     with styled():
         figure = system_similarity(results, items)["similarity"]
     panel = figure.axes[0]

@@ -7,7 +7,7 @@ import json
 from openended.harness.report.build import build_report
 from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.systems import value_tables
-from openended.harness.results.fold import fold
+from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
 from tests.harness.report.synthetic import seal_record, write_run
@@ -22,7 +22,7 @@ def by(folder, *words):
 
 def lines_of(folder):
     results = read_results([folder])
-    return about_of(fold(results), results.runs)
+    return about_of(fold_seeds(results), results.runs)
 
 
 def test_task_number_length_date_and_command_are_said(tmp_path):

@@ -6,7 +6,7 @@ import math
 
 from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
 from openended.harness.report.tables.table import Column
-from openended.harness.results.fold import fold
+from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run
 
@@ -18,7 +18,7 @@ def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path)
         result("ceiling", "mauve", {"mauve": 0.7}, n=50),
     ]
     write_run(tmp_path, "nucleus", 0, results=lines)
-    items = fold(read_results([tmp_path]))
+    items = fold_seeds(read_results([tmp_path]))
     model = next(i for i in items if i.system == "model")
     column = Column("mauve", "mauve", "MAUVE", "higher", signature=model.signature)
     whole, half = sorted(
@@ -33,7 +33,7 @@ def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path)
 def test_fewer_human_texts_are_told(tmp_path):
     lines = [result("model", "m", {"m": 1.0}, n=100), result("human", "m", {"m": 2.0}, n=25)]
     write_run(tmp_path, "nucleus", 0, results=lines, axes={"samples": 4})
-    items = fold(read_results([tmp_path]))
+    items = fold_seeds(read_results([tmp_path]))
     sides = [[i for i in items if i.system == which] for which in ("model", "human")]
     (remark,) = remarks_on_counts(*sides)
     assert "human values are of 25/25 texts, the systems' of 100/100" in remark

@@ -15,7 +15,7 @@ from openended.harness.models.spec import bundled_models
 from openended.harness.models.transformers import LanguageModel
 from openended.harness.run.artifacts import ArtifactBuilder
 from openended.harness.run.pipeline import make_texts, plan, run
-from openended.harness.run.resolve import resolve
+from openended.harness.run.resolve import resolve_run
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from tests.harness.run.small import ONE_MODEL, settings
@@ -90,11 +90,11 @@ def test_a_planned_decoder_waits_for_the_human_side(tmp_path: Path) -> None:
 def test_sides_are_shared_by_contents(tmp_path: Path) -> None:
     made = settings(tmp_path, *ONE_MODEL, "metric=[frechet]")
     session = new_session(tmp_path)
-    texts = make_texts(resolve(made), ArtifactBuilder(session, plan_only=False))
+    texts = make_texts(resolve_run(made), ArtifactBuilder(session, plan_only=False))
     (need,) = made.metrics[0].needs()
     texts.featurizer.make([(texts.human_rows, (need,))], texts.decoder)
     first = texts.featurizer.side(texts.human_rows, [need])
-    again = make_texts(resolve(made), ArtifactBuilder(session, plan_only=False))
+    again = make_texts(resolve_run(made), ArtifactBuilder(session, plan_only=False))
     again.featurizer.make([(again.human_rows, (need,))], again.decoder)
     assert again.featurizer.side(again.human_rows, [need]) is first
     assert not first.embeddings(need).flags.owndata  # a memory map
@@ -102,7 +102,7 @@ def test_sides_are_shared_by_contents(tmp_path: Path) -> None:
 
 def test_what_a_source_cannot_have_is_a_reason(tmp_path: Path) -> None:
     made = replace(settings(tmp_path, "decoder=beam", "metric=[zipf]"), embedder=None)
-    texts = make_texts(resolve(made), ArtifactBuilder(new_session(tmp_path), plan_only=False))
+    texts = make_texts(resolve_run(made), ArtifactBuilder(new_session(tmp_path), plan_only=False))
     vectors, q = Need("embeddings", by="embedder"), Need("next_token", by="decoder")
     texts.featurizer.make([(texts.human_rows, (vectors, q))], texts.decoder)
     for need, reason in ((vectors, "set embedder=gpt2-large"), (q, "beam")):
@@ -112,7 +112,7 @@ def test_what_a_source_cannot_have_is_a_reason(tmp_path: Path) -> None:
 
 def test_an_option_that_scoring_does_not_have_is_refused(tmp_path: Path) -> None:
     texts = make_texts(
-        resolve(settings(tmp_path, "metric=[zipf]")), ArtifactBuilder(new_session(tmp_path), plan_only=False)
+        resolve_run(settings(tmp_path, "metric=[zipf]")), ArtifactBuilder(new_session(tmp_path), plan_only=False)
     )
     with pytest.raises(SpecError, match="option bos alone, got beta"):
         texts.featurizer.make(

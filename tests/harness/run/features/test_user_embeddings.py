@@ -9,7 +9,7 @@ from openended.harness.core.errors import DataError, SpecError
 from openended.harness.run.artifacts import ArtifactBuilder
 from openended.harness.run.features.user_embeddings import find_user_embeddings
 from openended.harness.run.pipeline import make_texts, plan
-from openended.harness.run.resolve import resolve
+from openended.harness.run.resolve import resolve_run
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from tests.harness.run.small import settings
@@ -34,7 +34,7 @@ def test_rows_follow_the_texts(given):
     folder, make = given
     for words, n in (((), (6, 5)), (("num_examples=2",), (2, 2))):
         steps = ArtifactBuilder(Session(Store(folder / "store")), plan_only=False)
-        run = resolve(make(*words))
+        run = resolve_run(make(*words))
         made = make_texts(run, steps)
         for source, count in zip((made.human_rows, made.model_rows), n, strict=True):
             content, load = find_user_embeddings(run.scoring.user_embeddings, source, steps)
@@ -47,7 +47,7 @@ def test_a_plan_says_what_is_missing(given):
     (folder / "m.npy").unlink()
     run = make()
     session = Session(Store(folder / "store"))
-    make_texts(resolve(run), ArtifactBuilder(session, plan_only=False))
+    make_texts(resolve_run(run), ArtifactBuilder(session, plan_only=False))
     assert any("features: no such file" in missing.reason for missing in plan(run, session).missing)
 
 
@@ -64,7 +64,7 @@ def test_what_has_not_a_row_a_text_is_refused(given, array, message):
     folder, make = given
     np.save(folder / "m.npy", array)
     steps = ArtifactBuilder(Session(Store(folder / "store")), plan_only=False)
-    run = resolve(make())
+    run = resolve_run(make())
     with pytest.raises(DataError, match=message):
         find_user_embeddings(run.scoring.user_embeddings, make_texts(run, steps).model_rows, steps)
 

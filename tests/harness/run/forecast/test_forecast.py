@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.artifacts import MissingInput, PlannedArtifact, Workload
-from openended.harness.run.forecast import Rates, forecast
+from openended.harness.run.forecast import Rates, forecast_plans
 from openended.harness.run.pipeline import Outcome, plan
-from openended.harness.run.resolve import resolve
+from openended.harness.run.resolve import resolve_run
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from tests.harness.run.small import settings
@@ -31,7 +31,7 @@ def outcome(folder, *missing, lines=PLAN):
 
 
 def made(folder, **change):
-    return resolve(
+    return resolve_run(
         replace(
             settings(folder, "metric=[gen_ppl,mauve]", "decoder=nucleus"), num_examples=10, max_new_tokens=5, **change
         )
@@ -40,7 +40,7 @@ def made(folder, **change):
 
 def test_two_seeds_share_the_human_side_and_not_the_texts(tmp_path):
     missing = outcome(tmp_path, MissingInput("a file is missing"))
-    total = forecast([(made(tmp_path, seed=seed), missing) for seed in (0, 1)])
+    total = forecast_plans([(made(tmp_path, seed=seed), missing) for seed in (0, 1)])
     assert (total.jobs, total.found, total.texts, total.tokens) == (2, 1, 20, 100)
     assert (total.read("score"), total.read("embed")) == (30, 10)
     assert list(total.missing) == ["a file is missing"]
@@ -49,9 +49,9 @@ def test_two_seeds_share_the_human_side_and_not_the_texts(tmp_path):
 
 
 def test_estimates_read_fields_and_no_words(tmp_path):
-    before = forecast([(made(tmp_path), outcome(tmp_path))])
+    before = forecast_plans([(made(tmp_path), outcome(tmp_path))])
     renamed = tuple(replace(line, what=f"more human model {number}") for number, line in enumerate(PLAN))
-    after = forecast([(made(tmp_path), outcome(tmp_path, lines=renamed))])
+    after = forecast_plans([(made(tmp_path), outcome(tmp_path, lines=renamed))])
     assert (after.generate, after.reads, after.measures) == (before.generate, before.reads, before.measures)
 
 
@@ -61,22 +61,22 @@ def test_models_and_files_are_listed_once_and_other_reasons_apart(tmp_path):
         MissingInput("model x is not here", is_model=True),
         MissingInput("a message about a file in the local cache", url="https://elsewhere"),
     )
-    assert list(forecast([(run, outcome(tmp_path, *reasons))]).missing) == [reasons[1].reason]
+    assert list(forecast_plans([(run, outcome(tmp_path, *reasons))]).missing) == [reasons[1].reason]
 
 
 def test_spare_human_texts_are_read_beside_the_human_side(tmp_path):
     spare = PlannedArtifact("score", "more human continuation", "waits", None, replace(HUMAN, role="more human"))
-    total = forecast([(made(tmp_path), outcome(tmp_path, lines=(*PLAN, spare)))])
+    total = forecast_plans([(made(tmp_path), outcome(tmp_path, lines=(*PLAN, spare)))])
     assert total.read("score") == 30
 
 
 def test_what_passes_over_the_human_side_for_a_decoder_is_the_model_under_test(tmp_path):
     chosen = settings(tmp_path, "metric=[gen_ppl]", "decoder=adversarial", "model=docs-s")
-    total = forecast([(resolve(chosen), plan(chosen, Session(Store(tmp_path / "store"))))])
+    total = forecast_plans([(resolve_run(chosen), plan(chosen, Session(Store(tmp_path / "store"))))])
     scored = {spec.path for stage, _, spec in total.reads if stage == "score"}
     assert scored == {"bundled:docs-s", "bundled:docs-m"}
 
 
 def test_one_pass_scores_and_embeds_and_no_rate_is_no_time(tmp_path):
-    total = forecast([(made(tmp_path), outcome(tmp_path))])
+    total = forecast_plans([(made(tmp_path), outcome(tmp_path))])
     assert total.time(Rates()) == (None, "unknown")

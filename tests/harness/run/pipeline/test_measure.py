@@ -18,7 +18,7 @@ from openended.harness.models.spec import bundled_models
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.pipeline.measure import Measure, judgments_digest, needs_of_texts
 from openended.harness.run.pipeline.texts import RunTexts, make_texts
-from openended.harness.run.resolve import resolve
+from openended.harness.run.resolve import resolve_run
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from openended.metrics.huse import Huse
@@ -73,7 +73,7 @@ def raising(err: Exception) -> Any:
 def run(tmp_path: Path) -> Callable[..., tuple[RunTexts, Measure]]:
     def start(*words: str, others: Sequence[TextRows] = (), plan_only: bool = False) -> tuple[RunTexts, Measure]:
         chosen = settings(tmp_path, "metric=[zipf]", "num_examples=4", "max_new_tokens=4", *words)
-        made = make_texts(resolve(chosen), ArtifactBuilder(Session(Store(tmp_path / "store")), plan_only=plan_only))
+        made = make_texts(resolve_run(chosen), ArtifactBuilder(Session(Store(tmp_path / "store")), plan_only=plan_only))
         sources = (made.human_rows, made.model_rows, made.dataset.spare_rows, *others)
         made.featurizer.make([(one, (Probe.need,)) for one in sources], made.decoder)
         return made, Measure(made.run, made.featurizer, made.dataset.fingerprint, others)

@@ -11,7 +11,7 @@ from openended.harness.core.types import Ragged
 from openended.harness.models.spec import bundled_models
 from openended.harness.run.artifacts import ArtifactBuilder
 from openended.harness.run.pipeline.texts import make_texts, perplexity
-from openended.harness.run.resolve import resolve
+from openended.harness.run.resolve import resolve_run
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from tests.harness.run.small import settings
@@ -19,7 +19,7 @@ from tests.harness.run.small import settings
 
 @pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
 def test_a_decoder_that_aims_at_human_text_is_resolved_before_it_generates(tmp_path):
-    run = resolve(settings(tmp_path, "decoder=adversarial", "metric=[zipf]", "num_examples=3", "max_new_tokens=4"))
+    run = resolve_run(settings(tmp_path, "decoder=adversarial", "metric=[zipf]", "num_examples=3", "max_new_tokens=4"))
     planned, made = (
         make_texts(run, ArtifactBuilder(Session(Store(tmp_path / "store")), plan_only=plan_only))
         for plan_only in (True, False)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.models.files import INDEX, digests, model_files, sentence_files, tokenizer_files
+from openended.harness.models.loading.files import INDEX, digests, model_files, sentence_files, tokenizer_files
 
 TOKENIZER = {"tokenizer.json", "merges.txt", "tokenizer_config.json"}
 CONFIGS = {"config.json", "generation_config.json"}

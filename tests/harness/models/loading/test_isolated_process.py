@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.models.isolated_process import bounded
+from openended.harness.models.loading.isolated_process import bounded
 
 
 def test_texts_come_back_as_they_were_made():

@@ -16,7 +16,7 @@ from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
-from openended.harness.generation.generate import Prompt, generate
+from openended.harness.generation.generate import Prompt, generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.masked import load_masked
@@ -102,7 +102,7 @@ DECODERS = [
 def test_logits_that_are_no_numbers_become_no_text(decoder, value):
     lm = broken(value)
     with pytest.raises(DataError, match=r"model gpt2: its logits are not finite in float32"):
-        generate(lm, generation([Prompt("a", 0, (5, 6))], decoder, seed=0, max_new_tokens=4, batch_size=1, companions={"amateur": gpt2(seed=1)}), lambda _: None)  # fmt: skip
+        generate_texts(lm, generation([Prompt("a", 0, (5, 6))], decoder, seed=0, max_new_tokens=4, batch_size=1, companions={"amateur": gpt2(seed=1)}), lambda _: None)  # fmt: skip
 
 
 def test_nor_do_they_become_a_statistic():

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from openended.harness.core.errors import DataError, HarnessError
+from openended.harness.core import DataError, HarnessError
 
 MEMORY = 1 << 30  # bytes more than this process has
 SECONDS = 10  # of processor time, so that a busy machine refuses nothing

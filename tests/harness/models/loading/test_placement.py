@@ -15,10 +15,10 @@ from openended.harness.core.registry import build
 from openended.harness.core.runtime import Runtime
 from openended.harness.core.types import Generation, Ragged
 from openended.harness.decoders.base import Decoder
-from openended.harness.generation.generate import Prompt, generate
+from openended.harness.generation.generate import Prompt, generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.placement import gather, is_spread
+from openended.harness.models.loading.placement import gather, is_spread
 from openended.harness.models.score import embed_and_score
 from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.models.transformers import LanguageModel, load_model
@@ -67,7 +67,7 @@ def texts(lm: LanguageModel) -> tuple[Ragged, Ragged]:
 def generated(lm: LanguageModel, decoder: Decoder) -> dict[str, tuple[int, ...]]:
     made: list[Generation] = []
     prompts = [Prompt(str(i), 0, tuple(int(t) for t in row)) for i, row in enumerate(texts(lm)[0])]
-    generate(lm, generation(prompts, decoder, seed=3, max_new_tokens=8, batch_size=4), made.extend)
+    generate_texts(lm, generation(prompts, decoder, seed=3, max_new_tokens=8, batch_size=4), made.extend)
     return {g.example_id: g.token_ids for g in made}
 
 

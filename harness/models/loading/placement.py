@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core.errors import MissingExtra
+from openended.harness.core import MissingExtra
 
 if TYPE_CHECKING:
     import torch

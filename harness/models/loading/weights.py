@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from openended.harness.core.errors import DataError
+from openended.harness.core import DataError
 
 # Buffers that old checkpoints carry and no model reads from them.
 _BUFFERS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".inv_freq", "position_ids")

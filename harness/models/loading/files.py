@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import file_digest, read_json
-from openended.harness.core.types import Json
+from openended.harness.core import DataError, Json, file_digest, read_json
 
 INDEX = "model.safetensors.index.json"
 WEIGHTS = ("model.safetensors", INDEX)

@@ -1,0 +1,11 @@
+from .generate import (
+    generate_texts as generate_texts,
+)
+from .kv_cache.choose import (
+    check as check,
+)
+from .teacher_forcing import (
+    batches_of as batches_of,
+    check_rows as check_rows,
+    compute_q_statistics as compute_q_statistics,
+)

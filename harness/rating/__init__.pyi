@@ -1,0 +1,3 @@
+from .collect.simulated_study import (
+    run_simulated_study as run_simulated_study,
+)
