@@ -77,7 +77,8 @@ def chosen_sweeper(config: str, words: Sequence[str], folder: str | None = None)
     if folder is not None:
         search_path.append("command-line", f"file://{os.path.abspath(folder)}")
     defaults = ConfigLoaderImpl(search_path).compute_defaults_list(config, list(words), RunMode.MULTIRUN)
-    return defaults.overrides.known_choices.get(_SWEEPER)
+    chosen: str | None = defaults.overrides.known_choices.get(_SWEEPER)
+    return chosen
 
 
 def _config_folder(flags: Sequence[str]) -> str | None:

@@ -46,7 +46,8 @@ def parser() -> CommandParser:
 
 def work(args: argparse.Namespace) -> None:
     """Judge a study by a model behind a server."""
-    from openended.harness.rating.judging.asking import ServerSpec, asker_of
+    from openended.harness.backends.openai.spec import ServerSpec
+    from openended.harness.rating.judging.asking import asker_of
 
     if args.words:
         raise SpecError(f"{args.words[0]}: expected a flag; the study comes first, and there is one")
