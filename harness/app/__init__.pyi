@@ -3,6 +3,8 @@ from .cli import (
 )
 from .hydra.launchers import (
     Joblib as Joblib,
+)
+from .hydra.launchers import (
     Submitit as Submitit,
 )
 from .hydra.plugins import (

@@ -6,6 +6,10 @@ from .kv_cache.choose import (
 )
 from .teacher_forcing import (
     batches_of as batches_of,
+)
+from .teacher_forcing import (
     check_rows as check_rows,
+)
+from .teacher_forcing import (
     compute_q_statistics as compute_q_statistics,
 )

@@ -1,11 +1,19 @@
 from .build import (
     Report as Report,
+)
+from .build import (
     build_report as build_report,
+)
+from .build import (
     make_tables as make_tables,
+)
+from .build import (
     write_table as write_table,
 )
 from .figures.drawing import (
     save as save,
+)
+from .figures.drawing import (
     styled as styled,
 )
 from .figures.search import (
@@ -13,7 +21,11 @@ from .figures.search import (
 )
 from .tables.formats.console import (
     WIDTH as WIDTH,
+)
+from .tables.formats.console import (
     make_console as make_console,
+)
+from .tables.formats.console import (
     print_table as print_table,
 )
 from .tables.search import (

@@ -199,7 +199,7 @@ def test_folders_hold_few_modules():
     crowded: list[object] = []
     for folder in sorted({path.parent for path in OWN if path.is_relative_to(ROOT / "harness")}):
         modules = [p for p in folder.glob("*.py") if p.name != "__init__.py"]
-        packages = [p for p in folder.glob("*/__init__.py")]
+        packages = list(folder.glob("*/__init__.py"))
         name = str(folder.relative_to(ROOT))
         if len(modules) > MAX_MODULES and not packages and name not in LARGE_FOLDERS:
             crowded.append(f"{name}: {len(modules)} modules")
