@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -25,12 +24,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         tests[item.path] = tests.get(item.path, 0) + 1
     items.sort(key=lambda item: (item.path not in slow, -tests[item.path]))
-
-
-@pytest.fixture(scope="module")
-def undrawn() -> Iterator[None]:
-    """Make the figures of reports, but do not render them."""
-    from tests.helpers import undrawn_figures
-
-    with undrawn_figures():
-        yield

@@ -81,22 +81,22 @@ def copy_without(folder: Path, tmp_path: Path, *names: str) -> ModelSpec:
     return ModelSpec(path=str(target))
 
 
-def exit_code(main: Callable[[], object], *words: str) -> int:
-    """Call a command in this process with these words; returns its exit code."""
-    with as_a_process(("command", *words), Path.cwd()):
-        try:
-            main()
-        except SystemExit as left:
-            return int(left.code or 0)
-    return 0
-
-
 @contextlib.contextmanager
 def undrawn_figures() -> Iterator[None]:
     """Make the figures of reports, but do not render them: that takes most of a report's time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("openended.harness.report.figures.draw.save", lambda *_: [])
         yield
+
+
+def exit_code(main: Callable[[], object], *words: str, draw: bool = False) -> int:
+    """Call a command in this process with these words; returns its exit code. Figures are rendered only with `draw`."""
+    with as_a_process(("command", *words), Path.cwd()), contextlib.nullcontext() if draw else undrawn_figures():
+        try:
+            main()
+        except SystemExit as left:
+            return int(left.code or 0)
+    return 0
 
 
 def openended(*words: str, cwd: Path, verbose: bool = True, draw: bool = False) -> subprocess.CompletedProcess[str]:

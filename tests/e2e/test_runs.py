@@ -130,6 +130,7 @@ def test_one_clustering_over_all_systems_of_a_grid(tmp_path, texts):
         assert line["human"] or line["model"]
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):
     rows = ["num_examples=24", "max_new_tokens=40", "runtime.batch_size=1", "runtime.flush_seconds=0"]
     words = small(texts, *rows, "metric=[distinct_n]")

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -59,6 +59,7 @@ class Import(NamedTuple):
     path: Path
     line: int
     module: str  # without the `openended.` of our own modules
+    for_types: bool  # under `if TYPE_CHECKING`
 
     def __str__(self) -> str:
         return f"{self.path.relative_to(ROOT)}:{self.line} imports {self.module}"
@@ -66,6 +67,8 @@ class Import(NamedTuple):
 
 def read_imports(path: Path, tree: ast.AST) -> Iterator[Import]:
     """Yield every import of a file; `from package import module` counts as an import of the module."""
+    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test).endswith("TYPE_CHECKING")]
+    for_types = {node for block in blocks for statement in block.body for node in ast.walk(statement)}
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -75,8 +78,8 @@ def read_imports(path: Path, tree: ast.AST) -> Iterator[Import]:
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
                 names.append(whole if whole.removeprefix("openended.") in MODULES else str(node.module))
-        for name in names:
-            yield Import(path, node.lineno, name.removeprefix("openended."))
+        for name in dict.fromkeys(names):
+            yield Import(path, node.lineno, name.removeprefix("openended."), node in for_types)
 
 
 IMPORTS = {module: list(read_imports(path, TREES[path])) for module, path in MODULES.items()}
@@ -119,31 +122,33 @@ def test_every_folder_has_a_layer():
     assert folders == set().union(*LAYERS)
 
 
-def test_no_module_imports_itself_by_way_of_others():
-    graph = {module: {one.module for one in found} & MODULES.keys() - {module} for module, found in IMPORTS.items()}
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as err:
-        pytest.fail(f"imports in a circle: {' <- '.join(err.args[1])}", pytrace=False)
-
-
-def test_no_folder_imports_itself_by_way_of_others():
-    """Two files of one folder may import each other's neighbors only if the folders form no circle."""
+def describe_circles(name_of: Callable[[str], str], *, count_types: bool) -> list[object]:
+    """List the circles between modules, or between what `name_of` groups them into, and the fewest imports of each."""
     edges: dict[str, dict[str, list[Import]]] = defaultdict(lambda: defaultdict(list))
     for module, found in IMPORTS.items():
         for one in found:
-            if one.module in MODULES and folder_of(one.module) != folder_of(module):
-                edges[folder_of(module)][folder_of(one.module)].append(one)
-    circles: list[object] = []
+            counts = one.module in MODULES and (count_types or not one.for_types)
+            if counts and name_of(one.module) != name_of(module):
+                edges[name_of(module)][name_of(one.module)].append(one)
+    lines: list[object] = []
     while True:
         try:
             TopologicalSorter(edges).prepare()
-            break
         except CycleError as err:
-            circle = [(source, target) for target, source in pairwise(err.args[1])]
-            source, target = min(circle, key=lambda edge: len(edges[edge[0]][edge[1]]))
-            circles += [f"in the circle {' <- '.join(err.args[1])}:", *edges[source].pop(target)]
-    fail_with("folders in a circle; these imports close it", circles)
+            circle = err.args[1]  # each is imported by the next
+            target, source = min(pairwise(circle), key=lambda pair: len(edges[pair[1]][pair[0]]))
+            lines += [" <- ".join(circle), *(f"  {one}" for one in edges[source].pop(target))]
+        else:
+            return lines
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """Neighbors in one folder may name each other in type hints."""
+    fail_with("modules in a circle, and imports that close it", describe_circles(str, count_types=False))
+
+
+def test_no_folder_imports_itself_by_way_of_others():
+    fail_with("folders in a circle, and imports that close it", describe_circles(folder_of, count_types=True))
 
 
 def test_packages_are_imported_through_their_interface():
@@ -298,18 +303,21 @@ def test_no_two_public_classes_share_a_name():
 
 
 def does_something(path: Path) -> bool:
-    return any(isinstance(n, ast.FunctionDef | ast.ClassDef) for n in TREES[path].body)
+    """Whether a file holds more than constants and protocols."""
+    nodes = TREES[path].body
+    classes = [n for n in nodes if isinstance(n, ast.ClassDef) and "Protocol" not in map(ast.unparse, n.bases)]
+    return bool(classes) or any(isinstance(n, ast.FunctionDef) for n in nodes)
 
 
 def test_every_module_of_the_harness_is_tested_by_name():
     """`harness/run/x.py` is tested by `tests/harness/run/test_x.py`, or by another test that imports it."""
-    tests = sorted((ROOT / "tests/harness").rglob("test_*.py"))
+    tests = [path for top in ("harness", "tasks") for path in (ROOT / "tests" / top).rglob("test_*.py")]
     named = {one.module for path in tests for one in read_imports(path, ast.parse(path.read_text(encoding="utf-8")))}
     missing: list[object] = []
     for module, path in MODULES.items():
         if not module.startswith("harness.") or path.stem in ("__main__", "__init__") or not does_something(path):
             continue
-        own = ROOT / "tests" / path.relative_to(ROOT).with_name(f"test_{path.stem.strip('_')}.py")
+        own = ROOT / "tests" / path.relative_to(ROOT).with_name(f"test_{path.stem.lstrip('_')}.py")
         if not own.exists() and module not in named:
             missing.append(module)
     fail_with("modules without a test", missing)

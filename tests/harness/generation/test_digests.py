@@ -44,6 +44,7 @@ def digest(made: list[Generation]) -> str:
     ).hexdigest()[:16]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_texts_are_those_of_before(name):
     known = json.loads(FILE.read_text(encoding="utf-8"))[name]

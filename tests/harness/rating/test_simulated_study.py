@@ -18,6 +18,7 @@ from tests.harness.run.small import settings
 from tests.helpers import openended
 
 
+@pytest.mark.slow
 def test_the_whole_way_says_that_nobody_rated(tmp_path):
     words = ["-m", "experiment=human_study_docs", "metric=[huse,bradley_terry]", "num_examples=20", "max_new_tokens=8"]
     words += ["metric.huse.draws=25"]

@@ -12,8 +12,7 @@ from openended.harness.core.errors import DataError
 from openended.harness.report import build_report
 from openended.harness.results.stored import stored_file
 from tests.harness.report.synthetic import seal, seal_record, write_run
-
-pytestmark = pytest.mark.usefixtures("undrawn")
+from tests.helpers import undrawn_figures
 
 
 @pytest.fixture
@@ -24,7 +23,8 @@ def runs(tmp_path) -> Path:
 
 
 def report(runs: Path) -> str:
-    build_report([runs / "runs"], runs / "out", figures=True)
+    with undrawn_figures():
+        build_report([runs / "runs"], runs / "out", figures=True)
     return (runs / "out" / "report.html").read_text()
 
 

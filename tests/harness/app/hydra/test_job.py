@@ -76,7 +76,7 @@ SMALL = ["num_examples=8", "max_new_tokens=4", "metric=[distinct_n]"]
 
 def test_one_run_is_one_line_a_table_and_where_its_files_are(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert exit_code(cli.main, *SMALL) == 0
+    assert exit_code(cli.main, *SMALL, draw=True) == 0
     first = capsys.readouterr()
     (line,) = first.err.splitlines()
     assert line.startswith("run        outputs/runs/default/")
@@ -102,6 +102,7 @@ def test_a_grid_is_one_line_a_job_and_its_errors_once(tmp_path, monkeypatch, cap
     assert said[3].startswith("1 of 2 jobs failed")
 
 
+@pytest.mark.slow
 def test_a_twin_of_a_paper_loads_each_model_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     job = grid.Job()

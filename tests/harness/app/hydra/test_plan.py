@@ -9,7 +9,6 @@ import pytest
 from openended.harness.app import cli
 from tests.helpers import exit_code
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 SMALL = ["num_examples=8", "max_new_tokens=4", "metric=[distinct_n,gen_ppl,mauve]"]
 
 
@@ -21,6 +20,7 @@ def away(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_hundred_and_forty_jobs_of_a_paper_are_one_short_table(away, capsys, monkeypatch):
     # Only here: the corpus of the docs task, which takes a minute to make, is shared by the other tests.
     monkeypatch.setenv("OPENENDED_CACHE", str(away / "cache"))

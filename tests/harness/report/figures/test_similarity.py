@@ -19,6 +19,7 @@ def test_seeds_of_a_system_are_averaged_and_the_diagonal_is_between_them():
     np.testing.assert_allclose(matrix_of(runs, [0, 1]), [[0.8, 0.5], [0.5, np.nan]])
 
 
+@pytest.mark.slow
 def test_a_grid_with_samples_ends_with_the_matrix_and_the_sameness_of_each_prompt(tmp_path):
     words = ["-m", "name=same", "decoder=ancestral,nucleus", "decoder.temperature=0.5", "samples=2"]
     metrics = "metric=[diversity,system_similarity]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from matplotlib.figure import Figure
 
 from openended.harness.report.figures.draw import draw_all
@@ -11,6 +12,7 @@ from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import quickstart
 
 
+@pytest.mark.slow
 def test_every_figure_of_a_grid_is_traced_with_the_values_of_its_systems(tmp_path):
     results = read_results([quickstart(tmp_path, decoders=("greedy", "nucleus"), texts=False)])
     traces = {}

@@ -39,6 +39,7 @@ def whole(tmp_path_factory):
     return folder, done
 
 
+@pytest.mark.slow
 def test_a_search_ends_with_the_best_setting_on_fresh_seeds(whole):
     folder, done = whole
     found = read_search(only_grid(folder))
