@@ -50,9 +50,6 @@ from .frame import (
     Results as Results,
 )
 from .frame import (
-    Run as Run,
-)
-from .frame import (
     filtered as filtered,
 )
 from .frame import (
@@ -90,6 +87,9 @@ from .layout import (
 )
 from .layout import (
     load_layout as load_layout,
+)
+from .runs import (
+    Run as Run,
 )
 from .searched import (
     Searched as Searched,

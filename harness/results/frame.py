@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from openended.harness.core import DataError, csv_cell, parse_signature, plain, replacing
 from openended.harness.results.axes import axis_text, in_order, of_human
-from openended.harness.results.reused import reused_remarks
+from openended.harness.results.runs import Run, read_run
 from openended.harness.results.stored import contradiction, stored_file
 from openended.harness.results.tidy import FIXED, INTERNAL, canonical_axes, rows_of, to_frame
-from openended.harness.storage import RECORD, ResultRow, RunRecord, read_record
+from openended.harness.storage import RECORD
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,28 +23,6 @@ T = TypeVar("T")
 
 
 ARRAYS = "arrays.safetensors"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run folder as far as the report reads it."""
-
-    folder: Path
-    created: str
-    name: str
-    """`experiment/key8`: the same for a run that was repeated."""
-    experiment: str
-    axes: Mapping[str, Any]
-    titles: Mapping[str, str]
-    """Display names of `model` and `decoder`."""
-    store: Path | None
-    inputs: Mapping[str, str]
-    """Name of a stage's artefact → `stage/ab/key` in the store."""
-    results: Sequence[ResultRow]
-    notes: tuple[str, ...]
-    """What the reader must know about its texts."""
-    command: tuple[str, ...] = ()
-    """The words of the command line that made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +156,7 @@ def _readable(records: Sequence[Path], damaged: MutableMapping[str, str]) -> tup
     wrong: dict[str, str] = {}
     for path in records:
         try:
-            run = _read_run(path)
+            run = read_run(path)
             for row in run.results:
                 if why := contradiction(run.store, row, damaged):
                     raise DataError(f"{path}: {row.metric} of {row.system}: {why}")
@@ -192,43 +169,6 @@ def _readable(records: Sequence[Path], damaged: MutableMapping[str, str]) -> tup
     for said in wrong.values():
         log.warning("%s: left out of the report", said)
     return sorted(runs, key=_run_order), wrong
-
-
-def _read_run(path: Path) -> Run:
-    record, folder = read_record(path), path.parent
-    experiment = str(record.spec.get("experiment") or folder.parent.name)
-    return Run(
-        folder=folder,
-        created=record.created,
-        name=f"{experiment}/{folder.name.rpartition('-')[2]}",
-        experiment=experiment,
-        axes={name: _plain(value) for name, value in record.axes.items()},
-        titles={role: _title(path, record, role) for role in ("model", "decoder")},
-        store=(folder / record.store).resolve() if record.store else None,
-        inputs=record.inputs,
-        results=record.results,
-        notes=(*record.notes, *reused_remarks(record)),
-        command=_command(record),
-    )
-
-
-def _command(record: RunRecord) -> tuple[str, ...]:
-    """Return the words that made a run; a job of Slurm was started by its launcher: what the user set stands for it."""
-    words = tuple(record.command)
-    return ("openended", *record.overrides) if words and words[0].endswith("submitit/core/_submit.py") else words
-
-
-def _title(path: Path, record: RunRecord, role: str) -> str:
-    """Display name of the model or the decoder; empty where the record has none."""
-    part = record.spec.get(role) or {}
-    if not isinstance(part, Mapping):
-        raise DataError(f"{path}: spec.{role}: expected an object, got {part!r:.40}")
-    return str(part.get("title") or "")
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401
-    """Return an axis value that can stand in a cell: lists and objects become compact JSON."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":")) if isinstance(value, (list, dict)) else value
 
 
 def _run_order(run: Run) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from openended.harness.storage import ResultRow
 if TYPE_CHECKING:
     import pandas as pd
 
-    from openended.harness.results.frame import Run
+    from openended.harness.results.runs import Run
 
 FIXED = tuple(
     "run experiment system model_title decoder_title setting metric key title value sd low high primary status reason "
