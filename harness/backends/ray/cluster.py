@@ -290,7 +290,6 @@ def _tell(answer: WorkerAnswer) -> None:
         log.warning("a worker says: %s", remark)
     if answer.error is not None:
         name, message = answer.error
-        # MissingExtra makes its message itself.
         raise (HarnessError if name == "MissingExtra" else getattr(errors, name, HarnessError))(message)
 
 

@@ -13,6 +13,11 @@ from openended.harness.results import Folded, human_value
 CEILING = "Human ceiling: two disjoint sets of human text against each other"
 UNSHARED = "They share no prompts, while a system and the human text do: a system can come out above."
 
+NOT_HUMAN = {
+    "two_sample": "Compares a system with the human text; the human text has no value of its own.",
+    "teacher_forced": "Reads the decoder's distribution on human text; there is none of the human's own.",
+}
+
 
 def own_spread(item: Folded) -> float:
     """Return the spread that the metric states, NaN where it states none."""

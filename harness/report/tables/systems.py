@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from openended.harness.core import DataError, SpecError, parse_signature
 from openended.harness.report.analysis.intervals import shown_interval
 from openended.harness.report.tables.about import about_of
-from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
+from openended.harness.report.tables.human import NOT_HUMAN, ceiling, own_spread, remarks_on_counts
 from openended.harness.report.tables.numbers import RULE, printed
 from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
@@ -33,12 +33,8 @@ from openended.harness.results import (
     told_options,
     varying,
     with_options,
-)
+)  # fmt: skip
 
-NOT_HUMAN = {
-    "two_sample": "Compares a system with the human text; the human text has no value of its own.",
-    "teacher_forced": "Reads the decoder's distribution on human text; there is none of the human's own.",
-}
 NO_HUMAN = "No human value was measured."
 NOT_MEASURED = "Not measured for this system."
 

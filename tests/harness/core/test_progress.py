@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from openended.harness.core import show_progress as live
+from openended.harness.core import progress as live
 from openended.harness.core.progress import duration, show_progress
 
 

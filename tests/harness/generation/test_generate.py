@@ -27,7 +27,7 @@ from openended.harness.decoders.sampling import (
     TopNSigma,
     Typical,
 )  # fmt: skip
-from openended.harness.generation import generate_texts as generate_module
+from openended.harness.generation import generate as generate_module
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch

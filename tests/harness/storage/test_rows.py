@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.core import build_signature
+from openended.harness.core import signature
 from openended.harness.core.types import Example, Generation
 from openended.harness.storage import rows
 from openended.harness.storage.rows import Row, Rows, write_examples, write_in_order, write_rows
