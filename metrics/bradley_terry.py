@@ -24,22 +24,9 @@ from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, UndefinedMetric, register
 from openended.metrics._common.values import Values
-from openended.metrics.judgments import (
-    Comparisons,
-    Empty,
-    FileRow,
-    JudgmentMetric,
-    TieRule,
-    Wins,
-    count_wins,
-    file_features,
-    is_matrix,
-    judgments_of,
-    kind_of,
-    places,
-    read_comparisons,
-    with_raters,
-)
+from openended.metrics.judgments import Empty, FileRow, JudgmentMetric, file_features, judgments_of, with_raters
+from openended.metrics.judgments.comparisons import Comparisons, TieRule, Wins, count_wins, is_matrix, read_comparisons
+from openended.metrics.judgments.layouts import kind_of, places
 
 PAIRS = Need("judgments", by="pairs")
 

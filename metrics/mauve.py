@@ -219,8 +219,7 @@ class Mauve(Quantized):
         runs = prepared or self.prepare(features)
         if isinstance(runs, Ratios):
             return self._estimated(features, runs)
-        human, model = self.pair(features)
-        cells = runs[0].cells
+        (human, model), cells = self.pair(features), runs[0].cells
         return self.averaged(
             features,
             _VALUE[self.summary],

@@ -221,7 +221,9 @@ def _of_option(frame: pd.DataFrame, metric: str, option: str, accepted: set[str]
 
 def write_frame(results: Results, folder: Path) -> list[Path]:
     """Write the tidy frame as Parquet and CSV; the same runs give the same bytes."""
-    frame = results.frame.drop(columns=[INTERNAL]).reset_index(drop=True)
+    frame = results.frame.drop(columns=[INTERNAL, "target"]).reset_index(drop=True)
+    pairs = zip(results.frame["direction"], results.frame["target"], strict=True)
+    frame["direction"] = [direction_text(direction, target) for direction, target in pairs]
     paths = [folder / "results.parquet", folder / "results.csv"]
     with replacing(paths[0], "wb") as handle:
         frame.to_parquet(handle, index=False)

@@ -50,6 +50,9 @@ from .record import (
     RunRecord as RunRecord,
 )
 from .record import (
+    direction_text as direction_text,
+)
+from .record import (
     read_record as read_record,
 )
 from .record import (

@@ -96,7 +96,7 @@ class ResultRow:
         """Return plain JSON."""
         row = _written(self)
         del row["targets"]
-        nearest = {name: f"{_NEAREST}{target:g}" for name, target in self.targets.items()}
+        nearest = {name: direction_text("target", target) for name, target in self.targets.items()}
         return row | {"directions": {**self.directions, **nearest}}
 
     @classmethod
@@ -201,6 +201,11 @@ def save_record(folder: Path, record: RunRecord) -> None:
 _LATER = ("intervals",)  # fields that records of this schema may lack: written before there were any
 _UNWRITTEN = ("targets",)  # fields that stand in another one's place in the file
 _NEAREST = "nearest "
+
+
+def direction_text(direction: str, target: float) -> str:
+    """Return a direction as files hold it: `nearest 0.5` where a number is best."""
+    return f"{_NEAREST}{target:g}" if direction == "target" else direction
 
 
 def _target(text: str, where: str) -> float:

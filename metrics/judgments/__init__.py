@@ -2,7 +2,6 @@
 
 from openended.metrics.judgments.agreement import agreement
 from openended.metrics.judgments.comparisons import Comparisons, TieRule, Wins, count_wins, is_matrix, read_comparisons
-from openended.metrics.judgments.layouts import kind_of, places
 from openended.metrics.judgments.metric import JudgmentMetric, file_features, judgments_of
 from openended.metrics.judgments.raters import JUDGE, SIMULATED, UNCALIBRATED, calibration_of, raters_fact, with_raters
 from openended.metrics.judgments.ratings import LOG_PROB, Empty, Judgments, are_ratings, read_judgments
@@ -28,9 +27,7 @@ __all__ = [
     "file_features",
     "is_matrix",
     "judgments_of",
-    "kind_of",
     "of_kind",
-    "places",
     "raters_fact",
     "read_comparisons",
     "read_judgments",

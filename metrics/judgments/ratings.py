@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, HUMAN, DataError
+from openended.metrics._common.choices import check_choice
 from openended.metrics.judgments.raters import calibration_of
 from openended.metrics.judgments.rows import FileRow, as_number, of_kind, pick, read_rows, source_of
 
@@ -104,7 +105,9 @@ def read_judgments(
     Raises:
         DataError: Names file and line where a rating is outside the scale or no number, a text has no rating, a row is
             there twice, or a column is missing.
+        ValueError: If `empty` is unknown.
     """
+    check_choice("empty", empty, Empty)
     columns, rows = read_rows(path := Path(path), renamed)
     rows = of_kind(columns, rows, "system", "system_a")
     ids = pick(columns, _ID, path)

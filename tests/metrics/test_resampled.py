@@ -17,11 +17,14 @@ from openended.metrics._mauve.resampled_cells import half_histograms, mauve_draw
 from openended.metrics._mauve.scores import histogram_values, mauve_of_cells
 from openended.metrics._ngrams.sequences import selected
 from openended.metrics.compression_ratio import CompressionRatio
+from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy
 from openended.metrics.distinct_n import DistinctN
 from openended.metrics.entropy import Entropy
+from openended.metrics.frechet import Frechet
 from openended.metrics.kid import Kid
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall
 from openended.metrics.mauve import Mauve
+from openended.metrics.precision_recall_curve import PrecisionRecallCurve
 from openended.metrics.repetition import Repetition
 from openended.metrics.self_bleu import SelfBleu
 from openended.metrics.vendi import vendi
@@ -92,6 +95,35 @@ def test_a_draw_is_the_metric_of_the_drawn_texts(metric):
             # the brevity penalty is that of all texts
             assert raw == pytest.approx(kept.values[key], abs=0.004 if "bleu" in key else 1e-9), key
     assert seen
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        Mauve(restarts=1, clustering_seeds=2, quantizer="residual_kmeans"),
+        Mauve(estimator="gaussian"),
+        PrecisionRecallCurve(restarts=1, clustering_seeds=2),
+        KnnPrecisionRecall(),
+        Frechet(extrapolate=3, pca_share=0.9),
+        DiscriminatorAccuracy(),
+    ],
+    ids=repr,
+)
+def test_what_is_prepared_once_gives_what_each_would_prepare_itself(metric):
+    """And nothing goes from `compute` to `replicates` by way of a side."""
+    (features,) = draw(np.random.default_rng(0), N, metric, MODEL)
+    prepared, plan = metric.prepare(features), Plan(20)
+    result = metric.compute(features, prepared)
+    shared = metric.replicates(features, result, plan, prepared)
+    (again,) = draw(np.random.default_rng(0), N, metric, MODEL)
+    alone = metric.replicates(again, result, plan)
+    assert not again.human.memo
+    assert not again.model.memo
+    assert metric.compute(again).values == result.values
+    assert set(shared) == set(alone) == set(result.values)
+    for key, drawn in shared.items():
+        assert np.array_equal(drawn.draws, alone[key].draws), key
+        assert np.array_equal(drawn.repeats, alone[key].repeats), key
 
 
 def test_histograms_of_many_halves_have_the_values_of_each():

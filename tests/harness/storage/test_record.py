@@ -17,6 +17,7 @@ from openended.harness.core.metric import Metric
 from openended.harness.core.types import MetricResult
 from openended.harness.report.cli import main
 from openended.harness.storage.record import RECORD, ResultRow, RunRecord, read_record, save_record
+from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy
 from openended.metrics.distinct_n import DistinctN
 
 ROW = ResultRow(
@@ -68,6 +69,17 @@ def test_a_row_of_a_result_holds_what_its_metric_says() -> None:
     assert set(made.directions) == {"distinct_1"}
 
 
+def test_a_target_is_a_number_in_memory_and_stands_in_the_direction_in_the_file() -> None:
+    metric = DiscriminatorAccuracy()
+    result = MetricResult("discriminator_accuracy", "s", "accuracy", {"accuracy": 0.7}, 2, 3)
+    made = ResultRow.of("model", metric, result, None)
+    assert (made.directions, made.targets) == ({"accuracy": "target"}, {"accuracy": 0.5})
+    written = made.to_json()
+    assert written["directions"] == {"accuracy": "nearest 0.5"}
+    assert "targets" not in written
+    assert ResultRow.from_json(written, "here") == made
+
+
 @pytest.mark.parametrize(
     ("record", "message"),
     [
@@ -81,6 +93,7 @@ def test_a_row_of_a_result_holds_what_its_metric_says() -> None:
         (told(notes="x"), "notes: expected a list, got str"),
         (told(results={}), "results: expected a list, got dict"),
         (told(created=None), "created: expected a text, got null"),
+        (told(**row(directions={"m": "nearest x"})), r"results\[0\]: directions.m: expected `nearest ` and a number"),
         (told(**row(values={"m": "x"})), r"results\[0\]: values.m: expected a number or null, got str"),
         (told(**row(n_human=True)), r"results\[0\]: n_human: expected a whole number, got bool"),
         (told(**row(bounds=[0])), r"results\[0\]: bounds: expected two numbers, got 1"),

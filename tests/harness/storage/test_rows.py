@@ -60,9 +60,9 @@ def test_columns_are_read_row_by_row_and_have_one_digest_however_many_are_read_a
     read = Rows(tmp_path / "a")
     assert list(read.each("text")) == [one.generation.text for one in made] == read.texts
     assert list(read.each("token_ids")) == [list(range(i)) for i in range(11)]
-    monkeypatch.setattr(build_signature, "_AT_ONCE", 4)
+    monkeypatch.setattr(signature, "_AT_ONCE", 4)
     for columns in ([read.texts, read.prompts], [read.texts, []], [[]], []):
-        assert build_signature.digest_of_columns(iter(columns)) == build_signature.digest(columns)
+        assert signature.digest_of_columns(iter(columns)) == signature.digest(columns)
 
 
 def test_a_row_is_cut_where_it_stopped_at_the_length(tmp_path):

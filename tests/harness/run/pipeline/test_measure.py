@@ -104,6 +104,28 @@ def test_a_result_is_computed_once_and_the_human_row_is_a_system_of_human_texts(
     assert rows["human"].row().system == "human"
 
 
+def test_what_compute_and_replicates_share_is_prepared_once(run):
+    """And a metric of another package that prepares nothing, as `Probe`, is asked for its features alone."""
+    calls = []
+
+    def prepare(self, features):
+        calls.append("prepare")
+        return len(features.model)
+
+    def compute(self, features, prepared=None):
+        calls.append(("compute", prepared))
+        return self.result(features, "probe", {"probe": prepared})
+
+    def replicates(self, features, result, plan, prepared=None):
+        calls.append(("replicates", prepared))
+        return {}
+
+    made, measure = run("num_examples=12")  # intervals need ten prompts
+    shared = probe(prepare=prepare, compute=compute, replicates=replicates)
+    assert measure.measure(shared, "model", made.human_source, made.model_source).result.values == {"probe": 12}
+    assert calls == ["prepare", ("compute", 12), ("replicates", 12)]
+
+
 def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(run, caplog):
     made, measure = run()
     human, model = made.human_rows, made.model_rows
