@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import signal
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import yaml
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,3 +28,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         tests[item.path] = tests.get(item.path, 0) + 1
     items.sort(key=lambda item: (item.path not in slow, -tests[item.path]))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parse_each_yaml_once() -> Iterator[None]:
+    """Remember what a YAML text holds: each of hundreds of compositions reads the same files of `conf/`."""
+    load = yaml.load
+    known: dict[tuple[str, Any], Any] = {}
+
+    def load_or_remember(stream: Any, Loader: Any) -> Any:
+        name = getattr(stream, "name", None)
+        if not isinstance(name, str):
+            return load(stream, Loader)
+        text = stream.read()
+        key = Loader.__qualname__, text
+        if key not in known:
+            stream.seek(0)  # an error names the file
+            known[key] = load(stream, Loader)
+        return copy.deepcopy(known[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml, "load", load_or_remember)
+        yield

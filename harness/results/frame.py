@@ -13,7 +13,7 @@ from openended.harness.results.axes import axis_text, in_order, of_human
 from openended.harness.results.runs import Run, read_run
 from openended.harness.results.stored import contradiction, stored_file
 from openended.harness.results.tidy import FIXED, INTERNAL, canonical_axes, rows_of, to_frame
-from openended.harness.storage import RECORD
+from openended.harness.storage import RECORD, direction_text
 
 if TYPE_CHECKING:
     import pandas as pd

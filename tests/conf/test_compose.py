@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -19,11 +22,13 @@ from openended.harness.run.settings import settings_from
 CONF = Path(__file__).parents[2] / "conf"
 
 
-def config(*overrides: str) -> dict[str, Any]:
+@functools.cache
+def config(*overrides: str) -> Mapping[str, Any]:
+    """Compose the configuration with these words; each set of words once."""
     with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose("config", overrides=hydra_words(overrides))
     plain = OmegaConf.to_container(cfg, resolve=True)
-    return {**plain, "experiment": "test"}
+    return MappingProxyType({**plain, "experiment": "test"})
 
 
 def options(group: str) -> list[str]:

@@ -86,8 +86,19 @@ ALL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("decoder", ALL, ids=lambda d: d.title)
-@pytest.mark.parametrize("make", [gpt2, llama])
+# One decoder for each loop over tokens, and the penalties: what a cache of another kind could break.
+LOOPS = [
+    Ancestral(),
+    Nucleus(repetition_penalty=1.3, no_repeat_ngram_size=2),
+    *(d for d in ALL if isinstance(d, Beam | BeamSample | ContrastiveSearch | Adversarial)),
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "decoder"),
+    [*((gpt2, d) for d in ALL), *((llama, d) for d in LOOPS)],
+    ids=lambda one: getattr(one, "title", one.__name__ if callable(one) else None),
+)
 def test_texts_depend_on_no_batch_and_no_order(make, decoder):
     lm, rows = make(), prompts()
     whole = texts(lm, decoder, rows, 64)
@@ -269,7 +280,7 @@ def test_other_errors_pass(monkeypatch):
     def broken(model, decoder, batch, job):
         raise RuntimeError("shape mismatch")
 
-    monkeypatch.setattr(generate_texts, "sample", broken)
+    monkeypatch.setattr(generate_module, "sample", broken)
     with pytest.raises(RuntimeError, match="shape"):
         texts(gpt2(), Greedy(), prompts(), 4)
 
