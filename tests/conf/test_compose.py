@@ -85,7 +85,7 @@ SHOWN = [f"{kind}{number}" for kind, numbers in PAPERS.items() for number in num
 
 def test_every_table_and_figure_of_the_papers_has_an_experiment_with_axes_for_docs():
     assert set(SHOWN) <= set(options("experiment"))
-    assert all(sections(name) == ["docs"] for name in SHOWN)
+    assert all(sections(name) == ("docs",) for name in SHOWN)
 
 
 @pytest.mark.parametrize(("using", "suffix"), [("paper", ""), ("docs", "_docs")])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from hydra.core.object_type import ObjectType
@@ -24,9 +25,10 @@ GROUP, CHOICE, PAPER = "using", "experiment", "paper"
 _SECTION = re.compile(rf"^{GROUP}=(\w+):", re.MULTILINE)
 
 
-def sections(experiment: str) -> list[str]:
+@lru_cache
+def sections(experiment: str) -> tuple[str, ...]:
     """Return the options of `using` for which an experiment has a section."""
-    return _SECTION.findall(source(CHOICE, experiment)) if experiment in own_choices(CHOICE) else []
+    return tuple(_SECTION.findall(source(CHOICE, experiment))) if experiment in own_choices(CHOICE) else ()
 
 
 def split_name(name: str) -> tuple[str, str]:

@@ -41,8 +41,8 @@ def test_a_list_must_have_sections_throughout():
 
 
 def test_names_of_sections():
-    assert sections("zipf") == ["docs"]
-    assert sections("quickstart") == sections("nothing") == []
+    assert sections("zipf") == ("docs",)
+    assert sections("quickstart") == sections("nothing") == ()
     assert split_name("zipf_docs") == ("zipf", "docs")
     assert split_name("human_study_docs") == ("human_study_docs", "")
     assert join_name("zipf_docs", "paper") == join_name("zipf", None) == "zipf"
