@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from openended.harness.results.reused import reused_remarks
+from openended.harness.results.runs import reused_remarks
 from openended.harness.storage.provenance import difference
 from openended.harness.storage.record import RunRecord, read_record
 
