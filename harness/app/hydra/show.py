@@ -72,7 +72,7 @@ def set_detail(*, verbose: bool, quiet: bool = False) -> None:
         logging.getLogger("openended").setLevel(logging.WARNING)
     if verbose:
         logging.getLogger().setLevel(logging.WARNING)  # of which hydra.verbose=true has made DEBUG
-        for name in ("openended", "openended.harness.run"):
+        for name in ("openended", "openended.harness.run", "openended.harness.models.loaded"):
             logging.getLogger(name).setLevel(logging.DEBUG)
 
 

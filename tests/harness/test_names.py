@@ -1,0 +1,148 @@
+"""Names are plain: verbs for functions, nouns for things, one meaning a word."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted(
+    p for top in ("harness", "metrics", "tasks", "scripts", "hydra_plugins") for p in (ROOT / top).rglob("*.py")
+)
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+
+# First word of a function, class or module → what to write instead. Participles, adverbs and prepositions name nothing.
+VAGUE_FIRST_WORDS = {
+    "about": "describe_… or …_summary", "after": "a verb", "aimed": "resolve_…", "alike": "are_equal_…", "along": "a verb",
+    "among": "a verb", "apart": "separate_… or are_distinct", "arrived": "receive_…", "aside": "move_aside",
+    "asked": "requested_… as a noun, or parse_…", "at": "a verb", "averaged": "average_…", "before": "a verb",
+    "below": "a verb", "beside": "a verb", "between": "a verb", "beyond": "exceeds_…", "both": "a verb", "bounded": "limit_…",
+    "broken": "describe_failure", "but": "a verb", "carried": "connection_fields", "centred": "center_…",
+    "checked": "check_…", "chosen": "choose_… or select_…", "claimed": "claim_…", "coded": "encode_…", "combined": "combine_…",
+    "compared": "compare_…", "composed": "compose_…", "composing": "compose_…", "confirmed": "confirm_…",
+    "counted": "count_…", "covered": "covers_…", "dealt": "assign_…", "derived": "derive_…", "described": "describe_…",
+    "documented": "document_…", "done": "is_done or finish_…", "drawn": "draw_… or sample_…", "elsewhere": "remote_…",
+    "embedded": "embed_…", "encoded": "encode_…", "ended": "is_finished", "enough": "has_enough_…", "escaped": "escape_…",
+    "estimated": "estimate_…", "expected": "compute_expected_…", "far": "is_far_…", "fed": "feed_…", "filled": "fill_… or is_filled",
+    "filtered": "filter_…", "finished": "is_finished or finish_…", "fitted": "fit_… or coerce_…", "fitting": "fit_…",
+    "folded": "fold_…", "for": "a verb", "found": "find_…", "gathered": "gather_…", "given": "a noun or a verb",
+    "grouped": "group_…", "guarded": "guard_…", "heard": "receive_…", "heated": "apply_temperature", "held": "hold_… or load_…",
+    "hidden": "hide_… or is_hidden", "how": "describe_…", "in": "a verb", "inside": "is_inside", "installed": "is_installed or find_installed_…",
+    "iterated": "iterate_…", "joined": "join_…", "judged": "rate_… or evaluate_…", "kept": "keep_… or read_cached_…",
+    "keyed": "index_…", "known": "list_… or is_known", "launched": "launch_…", "left": "remaining_…", "less": "subtract_…",
+    "loaded": "load_… or is_loaded", "lost": "is_lost", "made": "make_…, build_… or compute_…", "mapped": "map_…",
+    "marked": "mark_…", "missing": "find_missing_…", "mixed": "mix_…", "moved": "move_…", "named": "name_… or find_by_name",
+    "near": "is_near", "nearer": "is_nearer", "not": "a verb", "of": "a verb", "off": "a verb", "on": "a verb", "one": "a verb",
+    "other": "a verb", "others": "a verb", "our": "human_… or own values by their name", "ours": "human_…", "out": "a verb",
+    "outside": "is_outside", "over": "a verb", "own": "user_… or a verb", "packed": "pack_…", "padded": "pad_…",
+    "parsed": "parse_…", "passed": "skip_… or has_passed", "penalised": "penalize_…", "permuted": "permute_…", "picked": "select_…",
+    "place": "slot, position, endpoint, path or rank", "places": "slots, positions, endpoints, paths or ranks",
+    "pooled": "pool_…", "prepared": "prepare_…", "printed": "format_… or print_…", "projected": "project_…", "pruned": "prune_…",
+    "put": "a more precise verb", "ranked": "rank_…", "rated": "rate_…", "reading": "read_… or open_…", "received": "receive_…",
+    "redacted": "redact_…", "renumbered": "renumber_…", "repeated": "repeat_…", "replacing": "replace_… or open_for_replacement",
+    "rescaled": "rescale_…", "reshaped": "reshape_…", "reused": "reuse_…", "rounded": "round_…", "running": "is_running",
+    "said": "format_… or option_label", "scaled": "scale_…", "scored": "score_…", "searched": "search_…", "selected": "select_…",
+    "settle": "choose_… or resolve_…", "settled": "choose_… or resolve_…", "several": "a verb", "shared": "share_… or find_shared_…",
+    "shortened": "shorten_…", "shown": "format_… or show_…", "shrunk": "shrink_…", "simulated": "simulate_…", "sliced": "slice_…",
+    "smoothed": "smooth_…", "some": "a verb", "sorted": "sort_…", "started": "start_…", "stated": "parse_…", "stopped": "stop_… or is_stopped",
+    "stored": "store_… or read_stored_…", "styled": "apply_style", "subsampled": "subsample_…", "superseded": "is_superseded",
+    "swapped": "swap_…", "swept": "sweep_…", "switched": "is_switched_…", "taken": "take_…", "telling": "distinguishing_…",
+    "then": "a verb", "there": "exists", "thinned": "thin_…", "together": "build_together", "told": "format_…, with_… or describe_…",
+    "traced": "trace_…", "tried": "try_…", "trimmed": "trim_…", "truncated": "truncate_…", "trusted": "is_trusted",
+    "turned": "rotate_… or convert_…", "typed": "type_… or parse_…", "under": "a verb", "unfit": "is_unfit", "used": "find_used_…",
+    "varying": "find_varying_…", "wanted": "a noun", "where": "find_… or locate_…", "who": "find_…", "whole": "a noun",
+    "within": "is_within or limit_…", "worded": "word_… or format_…", "written": "write_…",
+}  # fmt: skip
+# Names of variables and parameters that say how a thing came about instead of what it is.
+VAGUE_VARIABLES = {
+    "made": "what it is: texts, rows, values, paths, result", "found": "what it is: matches, paths, rows", "told": "lines, message, header",
+    "said": "message, label", "kept": "rows, selected, cached", "held": "rows, values, loaded", "own": "what it is", "known": "names, choices",
+    "taken": "rows, selected", "given": "options, arguments", "asked": "requested", "wanted": "requested, needed", "one": "what it is: item, row, spec, system",
+    "ours": "human, model or value", "theirs": "model or published", "place": "slot, position, endpoint, path or rank",
+    "places": "slots, positions, endpoints, paths or ranks", "heard": "reply", "drawn": "samples, replicates", "shown": "visible, text",
+    "there": "present", "beside": "other",
+}  # fmt: skip
+# Modules that play the same role in several packages may share a name.
+SAME_ROLE = {"__init__", "__main__", "base", "spec", "backend", "cli", "main", "build"}
+
+
+def module_name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def definitions() -> Iterator[tuple[str, str]]:
+    """Every function, method, class and module with where it is."""
+    for path, tree in TREES.items():
+        yield path.stem, module_name(path)
+        for node in ast.walk(tree):
+            is_definition = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            if is_definition and not is_property(node):
+                yield node.name, f"{module_name(path)}:{node.lineno}"
+
+
+def is_property(node: ast.AST) -> bool:
+    decorators = [ast.unparse(d) for d in getattr(node, "decorator_list", [])]
+    return any(d.split(".")[-1] in ("property", "cached_property", "setter") for d in decorators)
+
+
+def first_word(name: str) -> str:
+    name = name.strip("_")
+    if name[:1].isupper():  # a class: its words begin with capitals
+        ends = [i for i, letter in enumerate(name) if letter.isupper() and i]
+        return name[: ends[0] if ends else None].lower()
+    return name.split("_")[0].lower()
+
+
+def test_functions_classes_and_modules_are_not_named_by_vague_words() -> None:
+    wrong = [
+        f"{where}: {name} (write {VAGUE_FIRST_WORDS[first_word(name)]})"
+        for name, where in definitions()
+        if first_word(name) in VAGUE_FIRST_WORDS and not name.startswith("__")
+    ]
+    assert not wrong, f"{len(wrong)} names:\n" + "\n".join(wrong)
+
+
+def test_variables_say_what_a_thing_is() -> None:
+    wrong = []
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.arg) and node.arg in VAGUE_VARIABLES:
+                wrong.append((module_name(path), node.lineno, node.arg))
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE_VARIABLES:
+                wrong.append((module_name(path), node.lineno, node.id))
+    lines = [f"{path}:{line}: {name} (write {VAGUE_VARIABLES[name]})" for path, line, name in wrong]
+    assert not lines, f"{len(lines)} variables:\n" + "\n".join(lines)
+
+
+def test_a_word_of_the_glossary_has_one_meaning() -> None:
+    """`judge` rates texts; scorer and embedder together are scoring models. `spread` is std, interval or workers."""
+    wrong = [
+        f"{where}: {name}"
+        for name, where in definitions()
+        if {"spread", "place", "places", "artefact", "artefacts", "colour", "tokenise", "normalise"}
+        & set(name.strip("_").lower().split("_"))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_two_modules_share_a_name_unless_they_play_the_same_role() -> None:
+    homes: dict[tuple[str, str], list[str]] = {}
+    for path in FILES:
+        if path.stem not in SAME_ROLE and path.parts[len(ROOT.parts)] in ("harness", "metrics"):
+            top = path.relative_to(ROOT).parts[:2]
+            homes.setdefault((str(top[:-1] if top[1].endswith(".py") else top), path.stem), []).append(
+                module_name(path)
+            )
+    shared = [", ".join(paths) for paths in homes.values() if len(paths) > 1]
+    assert not shared, "\n".join(shared)
+
+
+def test_no_two_public_classes_differ_by_a_letter_or_an_ending() -> None:
+    names = sorted(
+        {n.name for tree in TREES.values() for n in tree.body if isinstance(n, ast.ClassDef) and n.name[0] != "_"}
+    )
+    endings = ("s", "d", "ed", "ing", "er", "ment", "ner", "ning")
+    close = [(a, b) for a, b in combinations(names, 2) if b.startswith(a) and b[len(a) :] in endings]
+    assert not close, ", ".join(f"{a} and {b}" for a, b in close)
