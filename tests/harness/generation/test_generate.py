@@ -266,10 +266,10 @@ def test_memory_that_runs_out_halves_the_batch(monkeypatch, caplog):
     want = plain(texts(lm, Nucleus(), rows, 64))
     real = generate_module.sample
 
-    def small(model, decoder, batch, job):
-        if job.places > 2:
+    def small(model, decoder, request, emit, advance):
+        if request.batch_size > 2:
             raise RuntimeError("CUDA out of memory. Tried to allocate 1 GiB")
-        real(model, decoder, batch, job)
+        real(model, decoder, request, emit, advance)
 
     monkeypatch.setattr(generate_module, "sample", small)
     assert plain(texts(lm, Nucleus(), rows, 64)) == want
@@ -277,7 +277,7 @@ def test_memory_that_runs_out_halves_the_batch(monkeypatch, caplog):
 
 
 def test_other_errors_pass(monkeypatch):
-    def broken(model, decoder, batch, job):
+    def broken(*_):
         raise RuntimeError("shape mismatch")
 
     monkeypatch.setattr(generate_module, "sample", broken)

@@ -114,7 +114,7 @@ def test_a_twin_of_a_paper_loads_each_model_once(tmp_path, monkeypatch, capsys):
         "seed=0",
         "metric=[gen_ppl,frechet]",
     ]
-    assert exit_code(lambda: cli.start("openended", "config", job), *words) == 0, capsys.readouterr().err
+    assert exit_code(lambda: cli.start("openended", "config", job, words), *words) == 0, capsys.readouterr().err
     (session,) = job._sessions.values()
     assert sorted(session.loads) == ["docs-m", "docs-s"]
     assert len(list(tmp_path.glob("outputs/runs/mauve_table6_docs/*"))) == 6
@@ -159,7 +159,7 @@ def test_a_failure_without_a_name_of_its_own_is_told_when_it_happens(tmp_path, m
         raise TypeError("a fault")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("openended.harness.run.pipeline.run", fault)
+    monkeypatch.setattr("openended.harness.run.run", fault)
     assert exit_code(cli.main, "-m", "seed=0,1", *SMALL) == 1
     assert "seed=0: failed: TypeError: a fault" in capsys.readouterr().err.splitlines()[0]
 
@@ -169,6 +169,6 @@ def test_ctrl_c_is_exit_code_130_and_says_how_to_go_on(tmp_path, monkeypatch, ca
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("openended.harness.run.pipeline.run", interrupted)
+    monkeypatch.setattr("openended.harness.run.run", interrupted)
     assert exit_code(cli.main, *SMALL) == 130
     assert capsys.readouterr().err.strip().endswith("the same command goes on from here")

@@ -245,7 +245,7 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtra, match=r"ray is not installed; pip install 'openended\[ray\]'"):
         engine.load_ray()
-    monkeypatch.setattr("openended.harness.run.settings.find_spec", lambda _: None)
+    monkeypatch.setattr("openended.harness.core.runtime.find_spec", lambda _: None)
     for asked in ({"engine": "ray"}, {"workers": 8}):
         with pytest.raises(MissingExtra, match=r"pip install 'openended\[ray\]'"):
             Runtime(**asked)
@@ -254,7 +254,7 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
 
 def test_ray_is_imported_only_when_asked_for():
     code = (
-        "import sys; from openended.harness.run import pipeline, session; from openended.harness.backends.ray import spread; "
+        "import sys; from openended.harness.run import pipeline, session; from openended.harness.backends.ray import backend; "
         "from openended.harness.app.hydra import ray_launcher; import hydra_plugins.openended; print('ray' in sys.modules)"
     )
     done = subprocess.run(
