@@ -1,6 +1,6 @@
-"""Types, specs, registry and small tools that every other package uses; imports nothing else of the harness.
+"""Types, specs, registry and small tools that all other packages use; imports nothing else of the harness.
 
-What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+The public names are listed in `__init__.pyi`; each is imported on first use.
 """
 
 import lazy_loader

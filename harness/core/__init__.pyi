@@ -17,22 +17,22 @@ from .catalogue import (
     GROUPS as GROUPS,
 )
 from .catalogue import (
-    choices as choices,
-)
-from .catalogue import (
-    full_source as full_source,
-)
-from .catalogue import (
     is_shared as is_shared,
+)
+from .catalogue import (
+    list_bundled_choices as list_bundled_choices,
+)
+from .catalogue import (
+    list_choices as list_choices,
 )
 from .catalogue import (
     list_options as list_options,
 )
 from .catalogue import (
-    own_choices as own_choices,
+    read_full_yaml as read_full_yaml,
 )
 from .catalogue import (
-    source as source,
+    read_option_yaml as read_option_yaml,
 )
 from .causal_model import (
     CausalModel as CausalModel,
@@ -44,16 +44,10 @@ from .errors import (
     DataError as DataError,
 )
 from .errors import (
+    ExtraNotInstalled as ExtraNotInstalled,
+)
+from .errors import (
     HarnessError as HarnessError,
-)
-from .errors import (
-    MissingExtra as MissingExtra,
-)
-from .errors import (
-    MissingFileError as MissingFileError,
-)
-from .errors import (
-    MissingModelError as MissingModelError,
 )
 from .errors import (
     SpecError as SpecError,
@@ -62,10 +56,16 @@ from .errors import (
     StoreError as StoreError,
 )
 from .errors import (
+    UnavailableFileError as UnavailableFileError,
+)
+from .errors import (
+    UnavailableModelError as UnavailableModelError,
+)
+from .errors import (
     UndefinedMetric as UndefinedMetric,
 )
 from .errors import (
-    first_line as first_line,
+    shorten_error as shorten_error,
 )
 from .errors import (
     suggest as suggest,
@@ -83,22 +83,40 @@ from .exit_codes import (
     Terminated as Terminated,
 )
 from .exit_codes import (
-    code_of as code_of,
+    format_error as format_error,
 )
 from .exit_codes import (
-    complain as complain,
+    print_error as print_error,
 )
 from .exit_codes import (
-    one_line as one_line,
+    print_line as print_line,
 )
-from .io import (
+from .exit_codes import (
+    run_command as run_command,
+)
+from .input_files import (
+    MAX_JSON as MAX_JSON,
+)
+from .input_files import (
     MAX_LINE as MAX_LINE,
 )
-from .io import (
-    file_digest as file_digest,
+from .input_files import (
+    check_regular_file as check_regular_file,
+)
+from .input_files import (
+    describe_kind as describe_kind,
+)
+from .input_files import (
+    describe_read_errors as describe_read_errors,
+)
+from .input_files import (
+    open_text as open_text,
 )
 from .io import (
-    open_text as open_text,
+    digest_file as digest_file,
+)
+from .io import (
+    open_for_replacement as open_for_replacement,
 )
 from .io import (
     read_csv as read_csv,
@@ -108,12 +126,6 @@ from .io import (
 )
 from .io import (
     read_jsonl as read_jsonl,
-)
-from .io import (
-    reading as reading,
-)
-from .io import (
-    replacing as replacing,
 )
 from .io import (
     sync_folder as sync_folder,
@@ -155,19 +167,19 @@ from .metric import (
     Unit as Unit,
 )
 from .names import (
-    metric_names as metric_names,
+    list_names as list_names,
 )
 from .names import (
-    names_of as names_of,
+    read_node as read_node,
 )
 from .names import (
-    node_of as node_of,
+    resolve_metric_names as resolve_metric_names,
 )
 from .options import (
     check_options as check_options,
 )
 from .options import (
-    fitted as fitted,
+    coerce as coerce,
 )
 from .options import (
     read_options as read_options,
@@ -176,7 +188,7 @@ from .progress import (
     Advance as Advance,
 )
 from .progress import (
-    duration as duration,
+    format_duration as format_duration,
 )
 from .progress import (
     show_progress as show_progress,
@@ -191,10 +203,10 @@ from .registry import (
     defaults as defaults,
 )
 from .registry import (
-    members as members,
+    load_members as load_members,
 )
 from .registry import (
-    plugins as plugins,
+    load_plugins as load_plugins,
 )
 from .registry import (
     register as register,
@@ -221,16 +233,16 @@ from .resampling import (
     Replicates as Replicates,
 )
 from .resampling import (
-    combined as combined,
+    combine_replicates as combine_replicates,
 )
 from .rng import (
     derive_seed as derive_seed,
 )
 from .rng import (
-    row_uniforms as row_uniforms,
+    make_random_stream as make_random_stream,
 )
 from .rng import (
-    stream as stream,
+    row_uniforms as row_uniforms,
 )
 from .runtime import (
     DeviceMap as DeviceMap,
@@ -245,7 +257,10 @@ from .signature import (
     build_signature as build_signature,
 )
 from .signature import (
-    canonical as canonical,
+    canonicalize as canonicalize,
+)
+from .signature import (
+    compare_signatures as compare_signatures,
 )
 from .signature import (
     digest as digest,
@@ -254,16 +269,13 @@ from .signature import (
     digest_bytes as digest_bytes,
 )
 from .signature import (
-    digest_of_columns as digest_of_columns,
+    digest_columns as digest_columns,
 )
 from .signature import (
     parse_signature as parse_signature,
 )
 from .signature import (
-    render as render,
-)
-from .signature import (
-    signature_difference as signature_difference,
+    render_option as render_option,
 )
 from .spec import (
     Spec as Spec,
@@ -275,28 +287,28 @@ from .task import (
     Tokenizer as Tokenizer,
 )
 from .terminal import (
-    clean_logs as clean_logs,
+    escape_log_records as escape_log_records,
 )
 from .text import (
-    STRUCK as STRUCK,
+    REDACTED as REDACTED,
 )
 from .text import (
     csv_cell as csv_cell,
 )
 from .text import (
+    escape_controls as escape_controls,
+)
+from .text import (
+    escape_controls_in_line as escape_controls_in_line,
+)
+from .text import (
     escape_mathtext as escape_mathtext,
 )
 from .text import (
-    plain as plain,
+    make_shareable as make_shareable,
 )
 from .text import (
-    plain_line as plain_line,
-)
-from .text import (
-    redacted as redacted,
-)
-from .text import (
-    shareable as shareable,
+    redact_keys as redact_keys,
 )
 from .text import (
     unescape_mathtext as unescape_mathtext,

@@ -1,4 +1,4 @@
-"""Command lines read by argparse: errors are one line, with the nearest flag where one is misspelt."""
+"""An argparse parser whose errors are one line and suggest the nearest flag."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import difflib
 from typing import NoReturn
 
-from openended.harness.core.exit_codes import BAD_INPUT, complain
+from openended.harness.core.exit_codes import BAD_INPUT, print_error
 
 _UNKNOWN = "unrecognized arguments: "  # how argparse begins the message
 
@@ -15,7 +15,7 @@ class CommandParser(argparse.ArgumentParser):
     """A parser whose errors are one line on standard error and exit code 2."""
 
     def error(self, message: str) -> NoReturn:
-        """Write what is wrong and how to get help.
+        """Print the error and how to get help, then exit.
 
         Raises:
             SystemExit: With 2.
@@ -24,11 +24,11 @@ class CommandParser(argparse.ArgumentParser):
             words = message.removeprefix(_UNKNOWN)
             self.check_flag(next((word.split("=")[0] for word in words.split() if word.startswith("-")), "--help"))
             message = f"expected no further words, got {words}"
-        complain(self.prog, f"{message}; {self.prog} --help shows how")
+        print_error(self.prog, f"{message}; see {self.prog} --help")
         raise SystemExit(BAD_INPUT)
 
     def check_flag(self, flag: str) -> None:
-        """End the command if it has no such flag; names the nearest.
+        """Exit if the command has no such flag; suggest the nearest one.
 
         Raises:
             SystemExit: With 2.
@@ -39,7 +39,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def positive_int(text: str) -> int:
-    """Read a whole number of at least 1 from a command line."""
+    """Parse a whole number of at least 1."""
     if text.isdecimal() and int(text) >= 1:
         return int(text)
     raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")

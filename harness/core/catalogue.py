@@ -1,4 +1,4 @@
-"""What can be chosen: the options of every group in `conf/`, each with its first line of comment."""
+"""List the options of every group in `conf/`, each with the first sentence of its comment."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ GROUPS = (
     "experiment",
     "using",
 )
-LONGEST = 180  # letters of a line of meaning
+LONGEST = 180  # maximum length of a one-line description, in characters
 _CONF = "openended.conf"
 _INHERITED = re.compile(r"^defaults: \[(.*), _self_\]$", re.MULTILINE)  # the files that an option inherits from
 _END = re.compile(r"(?<!al)(?<!Fig)\.(?= |$)")  # of a sentence, not of `et al.`
 
 
-def choices(group: str) -> dict[str, str]:
-    """Return option → what it is, in one line; sorted by name. What other packages bring is told, not imported."""
+def list_choices(group: str) -> dict[str, str]:
+    """Return option → one-line description, sorted by name; plug-ins are listed without being imported."""
     others = {point.name: point for point in entry_points(group=f"openended.{group}s")}
-    told = {name: f"of the package {p.dist.name if p.dist else p.value}" for name, p in others.items()}
-    return dict(sorted({**told, **own_choices(group)}.items()))
+    titles = {name: f"from the package {p.dist.name if p.dist else p.value}" for name, p in others.items()}
+    return dict(sorted({**titles, **list_bundled_choices(group)}.items()))
 
 
 @lru_cache
-def own_choices(group: str) -> dict[str, str]:
-    """Return the options of a group that have a YAML here, each with its line of meaning."""
+def list_bundled_choices(group: str) -> dict[str, str]:
+    """Return the options of a group that ship with the harness, each with its one-line description."""
     folder = resources.files(_CONF) / group
     if not folder.is_dir():
         return {}
     names = sorted(p.name for p in folder.iterdir() if p.name.endswith(".yaml") and not is_shared(p.name))
-    return {name.removesuffix(".yaml"): meaning((folder / name).read_text(encoding="utf-8")) for name in names}
+    return {name.removesuffix(".yaml"): extract_summary((folder / name).read_text(encoding="utf-8")) for name in names}
 
 
 def is_shared(name: str) -> bool:
-    """Say whether a YAML holds options that others inherit (`_base`) and is no choice itself."""
+    """Return whether a YAML only holds options that others inherit, such as `_base`."""
     return name.startswith("_")
 
 
-def source(group: str, name: str) -> str:
-    """Return the YAML of an option, as it is written."""
+def read_option_yaml(group: str, name: str) -> str:
+    """Return the YAML text of an option."""
     return (resources.files(_CONF) / group / f"{name}.yaml").read_text(encoding="utf-8")
 
 
-def full_source(group: str, name: str) -> str:
-    """Return the YAML of an option with all that it inherits written out, comments included."""
-    text = source(group, name)
+def read_full_yaml(group: str, name: str) -> str:
+    """Return the YAML text of an option with inherited options and their comments included."""
+    text = read_option_yaml(group, name)
     inherited = _INHERITED.search(text)
     if inherited is None:
         return text
@@ -66,15 +66,15 @@ def full_source(group: str, name: str) -> str:
     for item in reversed([item.strip() for item in inherited[1].split(",")]):  # the last one wins
         parent = item.removesuffix("@_here_").removeprefix("/")
         parent_group, _, parent_name = parent.rpartition("/")
-        for key, lines in _blocks(full_source(parent_group or group, parent_name)).items():
-            own = options.setdefault(key, lines)
-            if own is not lines and " #" not in own[0] and " #" in lines[0]:
-                options[key] = [f"{own[0]} #{lines[0].partition(' #')[2]}", *own[1:]]
+        for key, lines in _blocks(read_full_yaml(parent_group or group, parent_name)).items():
+            override = options.setdefault(key, lines)
+            if override is not lines and " #" not in override[0] and " #" in lines[0]:
+                options[key] = [f"{override[0]} #{lines[0].partition(' #')[2]}", *override[1:]]
     return "\n".join([*header, *(line for lines in options.values() for line in lines), ""])
 
 
 def _blocks(text: str) -> dict[str, list[str]]:
-    """Return option → its lines, in their order."""
+    """Split a YAML text into top-level options: option → its lines."""
     blocks: dict[str, list[str]] = {}
     key = ""
     for line in text.splitlines():
@@ -86,11 +86,11 @@ def _blocks(text: str) -> dict[str, list[str]]:
     return blocks
 
 
-def meaning(text: str) -> str:
-    """Return the first sentence of a YAML's comment, which may run over its first lines; empty where there is none."""
-    said = " ".join(_comment(text))
-    end = _END.search(said)
-    return textwrap.shorten(said[: end.start()] if end else said, LONGEST, placeholder=" …")
+def extract_summary(text: str) -> str:
+    """Return the first sentence of the comment at the top of a YAML text, or an empty string."""
+    comment = " ".join(_comment(text))
+    end = _END.search(comment)
+    return textwrap.shorten(comment[: end.start()] if end else comment, LONGEST, placeholder=" …")
 
 
 def _comment(text: str) -> Iterator[str]:
@@ -104,5 +104,5 @@ def _comment(text: str) -> Iterator[str]:
 def list_options() -> list[str]:
     """Return the lines of the root configuration that are options of a run, comments included."""
     lines = (resources.files(_CONF) / "config.yaml").read_text(encoding="utf-8").splitlines()
-    own = [line for line in lines if line and line[0].isalpha() and ": " in line]
-    return [line for line in own if line.split(":", 1)[0] not in ("defaults", "hydra")]
+    options = [line for line in lines if line and line[0].isalpha() and ": " in line]
+    return [line for line in options if line.split(":", 1)[0] not in ("defaults", "hydra")]

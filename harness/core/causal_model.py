@@ -1,4 +1,4 @@
-"""What decoders and generation need of a causal language model in memory, whoever loaded it."""
+"""The interface of a loaded causal language model that decoders and generation use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ModelInfo(Protocol):
-    """What a decoder may know of a model before any weights are loaded."""
+    """Facts about a model that are available before its weights are loaded."""
 
     @property
     def title(self) -> str:
@@ -28,16 +28,16 @@ class ModelInfo(Protocol):
         ...
 
     def identity(self) -> dict[str, Json]:
-        """Return what makes two models the same one, whatever their paths."""
+        """Return the facts that identify the model, independent of its path."""
         ...
 
 
 class CausalModel(Protocol):
-    """A causal language model that is ready to run."""
+    """A loaded causal language model."""
 
     @property
     def model(self) -> Any:  # noqa: ANN401 - a transformers module
-        """The module itself, in eval mode."""
+        """The PyTorch module, in eval mode."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class CausalModel(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where inputs and results are."""
+        """Device of inputs and outputs."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class CausalModel(Protocol):
 
     @property
     def eos_ids(self) -> tuple[int, ...]:
-        """Tokens that end a text; empty where there is none."""
+        """Ids of the end-of-text tokens; may be empty."""
         ...
 
     @property
@@ -67,7 +67,7 @@ class CausalModel(Protocol):
 
     @property
     def context_length(self) -> int | None:
-        """Number of positions; None where there is no limit."""
+        """Number of positions; None if unlimited."""
         ...
 
     @property
@@ -77,20 +77,20 @@ class CausalModel(Protocol):
 
     @property
     def memo(self) -> dict[str, Any]:
-        """What is derived from the weights once, for example a layout that suits the forward pass."""
+        """Cache of values derived from the weights, for example a layout that suits the forward pass."""
         ...
 
     @property
     def start_id(self) -> int:
-        """The token that stands before an empty prompt."""
+        """The token that precedes an empty prompt."""
         ...
 
     def encode(self, text: str) -> list[int]:
-        """Return token ids of `text`; no special tokens."""
+        """Return token ids of `text`; without special tokens."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of token ids; no clean-up."""
+        """Return the text of token ids, without clean-up of spaces."""
         ...
 
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
@@ -98,7 +98,7 @@ class CausalModel(Protocol):
         ...
 
     def lead(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
-        """Return the tokens that the model expects before a text of these ids."""
+        """Return the BOS prefix that the model expects before these token ids."""
         ...
 
     def forward(

@@ -1,4 +1,4 @@
-"""Every error that the harness raises on purpose.
+"""The exceptions that the harness raises on purpose.
 
 Message form: what was expected, what came, where, what to do.
 """
@@ -10,23 +10,23 @@ from collections.abc import Iterable
 
 
 class HarnessError(Exception):
-    """Root of all errors that are about the user's input or state; shown as one line."""
+    """Base of all errors caused by the user's input or files; shown as one line."""
 
 
 class SpecError(HarnessError):
-    """The configuration is wrong; raised while planning, before any model loads."""
+    """The configuration is invalid; raised while planning, before any model loads."""
 
 
 class DataError(HarnessError):
-    """A file or an example is wrong; names the file and line or the example id."""
+    """A file or an example is invalid; the message names the file and line or the example id."""
 
 
-class MissingModelError(DataError):
-    """A model of the hub is not on this machine; says how to get it."""
+class UnavailableModelError(DataError):
+    """A model of the hub is not on this machine; the message says how to get it."""
 
 
-class MissingFileError(DataError):
-    """A file that a task downloads is not there yet; says how to get it.
+class UnavailableFileError(DataError):
+    """A file that a task downloads is missing; the message says how to get it.
 
     Args:
         message: The line for the user.
@@ -39,28 +39,28 @@ class MissingFileError(DataError):
 
 
 class StoreError(HarnessError):
-    """An artefact cannot be written or read."""
+    """An artifact cannot be written or read."""
 
 
 class UndefinedMetric(HarnessError):  # noqa: N818 - an answer ("–" in the table), not a failure
     """The metric has no value here; the message is the reason shown under the table."""
 
 
-class MissingExtra(HarnessError):  # noqa: N818 - named after what is missing
+class ExtraNotInstalled(HarnessError):  # noqa: N818 - reads better without `Error`
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; pip install 'openended[{extra}]'")
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return `'; did you mean …? known: …'` for an unknown name."""
-    names = sorted(known)
+def suggest(word: str, choices: Iterable[str]) -> str:
+    """Return a hint for an unknown name: `; did you mean …? known: …`."""
+    names = sorted(choices)
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return f"{hint} known: {', '.join(names)}" if hint else f"; known: {', '.join(names)}"
 
 
-def first_line(err: BaseException) -> str:
-    """The first line of an error's message, at most 200 characters; its class where it has none."""
+def shorten_error(err: BaseException) -> str:
+    """Return the first line of an error's message, at most 200 characters, or the name of its class."""
     return (str(err).strip().splitlines() or [type(err).__name__])[0][:200]

@@ -1,4 +1,4 @@
-"""How every command ends: its exit code, and one line on standard error about what was wrong."""
+"""Exit codes of the commands and their one-line errors on standard error."""
 
 from __future__ import annotations
 
@@ -6,47 +6,52 @@ import sys
 from collections.abc import Callable
 
 from openended.harness.core.errors import HarnessError
-from openended.harness.core.text import plain, redacted
+from openended.harness.core.text import escape_controls, escape_controls_in_line, redact_keys
 
 OK = 0
-FAILED = 1  # a job failed, or something happened that nobody foresaw
-BAD_INPUT = 2  # options, files, or what is installed
-INTERRUPTED = 130  # Ctrl-C: 128 and the number of SIGINT, as shells have it
-BROKEN_PIPE = 141  # nobody reads standard output any more
+FAILED = 1  # a job failed, or an unexpected error
+BAD_INPUT = 2  # invalid options or files, or a missing package
+INTERRUPTED = 130  # Ctrl-C: 128 + SIGINT, as in shells
+BROKEN_PIPE = 141  # the reader of standard output has closed it
 TERMINATED = 143  # SIGTERM
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: says what Ctrl-C says, and leaves with its own code."""
+    """SIGTERM was received; handled like Ctrl-C, with another exit code."""
 
 
-def one_line(err: BaseException) -> str:
-    """Return an error's message as one line; the file's name first where the system has refused one."""
+def format_error(err: BaseException) -> str:
+    """Return an error's message as one line; errors of the operating system begin with the file name."""
     if isinstance(err, OSError) and err.strerror and err.filename:
         return f"{err.filename}: {err.strerror}"
     return " ".join(str(err).split())
 
 
-def complain(command: str, message: str) -> None:
-    """Write one line about what is wrong."""
-    sys.stderr.write(f"{command}: {plain(redacted(message))}\n")
+def print_line(text: str) -> None:
+    """Print one line on standard output, with control characters of names and texts escaped."""
+    sys.stdout.write(f"{escape_controls_in_line(text)}\n")
 
 
-def code_of(command: str, work: Callable[[], object], *, kept: str) -> int:
-    """Do a command's work and return its exit code; the user's errors and Ctrl-C become one line.
+def print_error(command: str, message: str) -> None:
+    """Print a one-line error on standard error."""
+    sys.stderr.write(f"{command}: {escape_controls(redact_keys(message))}\n")
+
+
+def run_command(command: str, work: Callable[[], object], *, after_interrupt: str) -> int:
+    """Run a command and return its exit code; expected errors and Ctrl-C print one line.
 
     Args:
-        command: Its name, which begins the line.
-        work: What it does.
-        kept: What an interrupted command leaves behind, as the end of a sentence.
+        command: Its name, printed at the start of the line.
+        work: The function to call.
+        after_interrupt: What an interrupted command leaves behind, printed after `interrupted;`.
     """
     try:
         work()
     except (HarnessError, OSError) as err:
-        complain(command, one_line(err))
+        print_error(command, format_error(err))
         return BAD_INPUT
     except KeyboardInterrupt as err:
         sys.stderr.write("\n")  # the terminal has written ^C
-        complain(command, f"interrupted; {kept}")
+        print_error(command, f"interrupted; {after_interrupt}")
         return TERMINATED if isinstance(err, Terminated) else INTERRUPTED
     return OK

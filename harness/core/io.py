@@ -1,11 +1,9 @@
-"""Files: written to a temporary name and renamed; read with errors that name file and line."""
+"""Read and write files: atomic writes, and errors that name file and line."""
 
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
-import io
 import json
 import math
 import os
@@ -19,29 +17,35 @@ from typing import IO, Any
 import numpy as np
 
 from openended.harness.core import temporary_files
-from openended.harness.core.errors import DataError, StoreError, first_line
+from openended.harness.core.errors import DataError, StoreError, shorten_error
+from openended.harness.core.input_files import (
+    MAX_JSON,
+    MAX_LINE,
+    check_regular_file,
+    describe_kind,
+    describe_read_errors,
+    open_bytes,
+    open_text,
+)
 from openended.harness.core.types import Json
-
-# Longest line of a JSON-lines file, bytes: a guard for memory, far above any document.
-MAX_LINE = 16 << 20
-# A gzip file may unpack to this many bytes, and beyond that to this many times its size: prose shrinks to a third,
-# texts that loop to a twentieth, a bomb to a thousandth.
-UNZIPPED_FREE, UNZIPPED_RATIO = 16 << 20, 50
 
 
 @contextmanager
-def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a temporary sibling of `path`; it takes the name only if the block ends well.
+def open_for_replacement(path: Path, mode: str = "w", *, sync: bool = True) -> Iterator[IO[Any]]:
+    """Open a temporary file that replaces `path` if the block ends without an error.
 
-    The file's permissions follow the umask, so that a group may share a store.
+    The file's permissions follow the umask, so that a group may share a store. With `sync`, file and folder are flushed
+    to disk; a caller that writes many files may pass false and flush once.
 
     Raises:
-        StoreError: If the folder cannot be made or written.
+        StoreError: If `path` is something else than a file, or the folder cannot be created or written.
     """
-    temporary = path.with_name(temporary_files.temporary(f".{path.name[:100]}"))
+    temporary = path.with_name(temporary_files.create_temporary_name(f".{path.name[:100]}"))
     try:
+        if path.exists() and (kind := describe_kind(path)) != "file":
+            raise StoreError(f"cannot write {path}: expected a new or a regular file, got a {kind}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary_files.sweep_once(path.parent)
+        temporary_files.delete_abandoned_once(path.parent)
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     except OSError as err:
         raise StoreError(f"cannot write {path}: {err.strerror or err}") from err
@@ -50,9 +54,11 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         with open(fd, mode, encoding=None if binary else "utf-8", newline=None if binary else "\n") as handle:
             yield handle
             handle.flush()
-            os.fsync(handle.fileno())
+            if sync:
+                os.fsync(handle.fileno())
         temporary.replace(path)
-        sync_folder(path.parent)
+        if sync:
+            sync_folder(path.parent)
     except OSError as err:
         raise StoreError(f"cannot write {path}: {err.strerror or err}") from err
     finally:
@@ -60,7 +66,7 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write a folder's names to the disk, as `fsync` does a file's bytes; nothing where the system has no such call."""
+    """Flush a folder's directory entries to disk, where the system supports it."""
     with suppress(OSError):  # some file systems refuse it, and a reader of the files loses nothing
         fd = os.open(folder, os.O_RDONLY)
         try:
@@ -71,7 +77,7 @@ def sync_folder(folder: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text atomically."""
-    with replacing(path) as handle:
+    with open_for_replacement(path) as handle:
         handle.write(text)
 
 
@@ -84,7 +90,7 @@ def write_json(path: Path, value: Any) -> None:  # noqa: ANN401
 
 
 def to_json(value: Any) -> Json:  # noqa: ANN401
-    """Plain JSON of a value; a float that is not finite becomes null, an array a list."""
+    """Convert a value to plain JSON: arrays become lists, NaN and infinity become null."""
     if isinstance(value, Mapping):
         return {str(k): to_json(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):
@@ -100,61 +106,41 @@ def to_json(value: Any) -> Json:  # noqa: ANN401
     return str(value)
 
 
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Say which file it is that is not there or cannot be read.
-
-    Raises:
-        DataError: In place of an `OSError`.
-    """
-    try:
-        yield
-    except FileNotFoundError as err:
-        raise DataError(f"no such file: {path}") from err
-    except OSError as err:
-        raise DataError(f"cannot read {path}: {err.strerror or err}") from err
-
-
 def read_json(path: Path) -> Any:  # noqa: ANN401
     """Read a JSON file.
 
     Raises:
-        DataError: If it is missing or not JSON.
+        DataError: If it is missing, not a regular file, too large or not JSON.
     """
     try:
-        with reading(path):
-            return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
+        check_regular_file(path)
+        with describe_read_errors(path), path.open("rb") as handle:
+            data = handle.read(MAX_JSON + 1)
+        if len(data) > MAX_JSON:
+            raise DataError(f"{path}: expected a JSON file of at most {MAX_JSON >> 20} MiB, got a larger one")
+        return json.loads(data.decode("utf-8"), object_pairs_hook=_build_unique_dict)
     except RecursionError as err:
         raise DataError(f"{path}: JSON nested too deeply") from err
     except ValueError as err:  # not JSON, not UTF-8, or a number of thousands of digits
         raise DataError(f"{path}: not JSON ({err})") from err
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of its pairs; of a key that comes twice nobody knows which value is meant."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
+def _build_unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build a dict from the pairs of a JSON object; refuse duplicate keys."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(n for n in names if names.count(n) > 1)!r:.40} comes twice in one object")
-    return made
-
-
-def open_text(path: Path) -> IO[str]:
-    """Open a UTF-8 text file for reading, gzip by its name's end; a BOM is dropped.
-
-    Raises:
-        DataError: If it is missing, a folder or unreadable.
-    """
-    return io.TextIOWrapper(_open_bytes(path), encoding="utf-8-sig", newline="\n")
+        raise ValueError(f"the key {next(n for n in names if names.count(n) > 1)!r:.40} appears twice in one object")
+    return fields
 
 
 def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """Read a CSV file, gzip by its name's end: its columns, and each row with its line; blank rows are passed over.
+    """Read a CSV file, decompressing `.gz`; return its columns and (line number, row) pairs. Blank rows are skipped.
 
-    The header tells what separates the cells: a comma, a semicolon or a tab, whichever it has most of.
+    The separator is the most frequent of comma, semicolon and tab in the header.
 
     Raises:
-        DataError: Names file and line where a row has more or fewer cells than the header, a column comes twice, or
+        DataError: Names file and line where a row has more or fewer cells than the header, a column appears twice, or
             the file cannot be read.
     """
     with open_text(path) as handle:
@@ -165,13 +151,13 @@ def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
             columns = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
             twice = sorted({name for name in columns if columns.count(name) > 1})
             if twice:
-                raise DataError(f"{path}:1: column {twice[0]!r} is there more than once")
+                raise DataError(f"{path}:1: column {twice[0]!r} appears more than once")
             rows = []
             for cells in reader:
                 line = reader.line_num
-                if len(cells) != len(columns) and _filled(cells):
+                if len(cells) != len(columns) and _has_content(cells):
                     raise DataError(f"{path}:{line}: expected {len(columns)} cells as in the header, got {len(cells)}")
-                if _filled(cells):
+                if _has_content(cells):
                     rows.append((line, dict(zip(columns, cells, strict=True))))
             return columns, rows
         except csv.Error as err:
@@ -182,12 +168,12 @@ def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
             raise DataError(f"{path}:{line + 1}: cannot be read to its end ({err})") from err
 
 
-def _filled(cells: list[str]) -> bool:
+def _has_content(cells: list[str]) -> bool:
     return any(cell.strip() for cell in cells)
 
 
 def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number from 1, object) of a JSON-lines file, gzip by its name's end; blank lines are passed over.
+    """Yield (line number from 1, object) of a JSON-lines file, decompressing `.gz`; blank lines are skipped.
 
     A BOM and CRLF line ends are accepted; with `unwrap`, so is an object that is the only item of a list.
 
@@ -196,9 +182,9 @@ def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[
             bytes, or where the file cannot be read to its end.
     """
     number = 0
-    with _open_bytes(path) as handle:
+    with open_bytes(path) as handle:
         try:
-            # Lines are decoded one by one: decoding in blocks could not say which line is at fault.
+            # Lines are decoded one by one, so that errors name the line.
             while line := handle.readline(MAX_LINE + 1):
                 number += 1
                 if len(line) > MAX_LINE:
@@ -211,7 +197,9 @@ def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[
 
 def _object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     try:
-        row = json.loads(line.decode("utf-8-sig" if where.endswith(":1") else "utf-8"), object_pairs_hook=_once)
+        row = json.loads(
+            line.decode("utf-8-sig" if where.endswith(":1") else "utf-8"), object_pairs_hook=_build_unique_dict
+        )
     except UnicodeDecodeError as err:
         raise DataError(f"{where}: not UTF-8 ({err.reason} at byte {err.start})") from err
     except json.JSONDecodeError as err:
@@ -219,7 +207,7 @@ def _object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     except RecursionError as err:
         raise DataError(f"{where}: JSON nested too deeply") from err
     except ValueError as err:  # a number of thousands of digits, a key that comes twice
-        raise DataError(f"{where}: not JSON ({first_line(err)})") from err
+        raise DataError(f"{where}: not JSON ({shorten_error(err)})") from err
     if unwrap and isinstance(row, list) and len(row) == 1:
         row = row[0]
     if not isinstance(row, dict):
@@ -227,41 +215,8 @@ def _object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     return row
 
 
-class _Unzipped(io.RawIOBase):
-    """The bytes of a gzip file, of which there must not be absurdly many."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._made = path, 0
-        self._most = max(UNZIPPED_FREE, UNZIPPED_RATIO * path.stat().st_size)
-        self._file = gzip.GzipFile(path, "rb")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer
-        count = self._file.readinto(buffer)
-        self._made += count
-        if self._made > self._most:
-            raise DataError(
-                f"{self._path}: unpacks to more than {UNZIPPED_RATIO} times its size, as no text does; "
-                "if it is meant, give it unpacked"
-            )
-        return count
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
-
-
-def _open_bytes(path: Path) -> io.BufferedReader:
-    with reading(path):
-        if path.is_dir():
-            raise DataError(f"expected a file, got a folder: {path}")
-        return io.BufferedReader(_Unzipped(path), 1 << 17) if path.suffix == ".gz" else path.open("rb")
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes."""
+def digest_file(path: Path) -> str:
+    """Return the SHA-256 (hex) of a file's bytes."""
+    check_regular_file(path)
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""The contract of a metric: the features it needs, the two sides it reads and the result it returns."""
+"""The interface of a metric: the features it needs, the two sides it compares and the result it returns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Need:
 
     kind: NeedKind
     by: str = ""
-    """Who makes it: a role of the config (`scorer`, `embedder`, `decoder`, `model`) or `words` for whitespace words."""
+    """What computes it: a role of the config (`scorer`, `embedder`, `decoder`, `model`) or `words` (whitespace)."""
     scope: Scope = "continuation"
     options: tuple[tuple[str, str | int | float | bool | None], ...] = ()
     """Further options of the feature (for example `(("bos", False),)`), sorted by name."""
@@ -51,7 +51,7 @@ class Side:
     ids: Sequence[str]
     data: Mapping[Need, Any]
     memo: dict[tuple[Hashable, ...], Any] = field(default_factory=dict)
-    """The cache of `derived`; not part of the features."""
+    """The cache of `compute_once`; not part of the features."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -80,24 +80,24 @@ class Side:
         """Statistics of Q on human text."""
         return self._get(need, NextToken)
 
-    def derived(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
-        """Return a pure function of this side's features, computed at most once while the side lives.
+    def compute_once(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
+        """Return the value of a pure function of this side's features, computed at most once.
 
-        It is a cache that all metrics and runs of a session share (an n-gram index, a clustering of the human texts).
-        What a metric's `compute` and `replicates` share goes through `Metric.prepare`.
+        All metrics and runs of a session share this cache (an n-gram index, a clustering of the human texts).
+        Use `Metric.prepare` for values that only `compute` and `replicates` of one metric share.
 
         Args:
-            key: Name of the function and all that it depends on (the need, the options).
+            key: Name of the function and everything it depends on (the need, the options).
             make: The function.
         """
         if key not in self.memo:
             self.memo[key] = make()
-        made: T = self.memo[key]
-        return made
+        value: T = self.memo[key]
+        return value
 
     def _get(self, need: Need, kind: type[T]) -> T:
         if need not in self.data:
-            raise DataError(f"system {self.system}: feature {need} was not made; it has {list(self.data)}")
+            raise DataError(f"system {self.system}: feature {need} was not computed; available: {list(self.data)}")
         value = self.data[need]
         if not isinstance(value, kind):
             raise TypeError(f"{need}: expected {kind.__name__}, got {type(value).__name__}")
@@ -106,13 +106,13 @@ class Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """What a metric gets: both sides, and the facts that enter its signature; a human row has the human side twice."""
+    """The input of a metric: both sides and the facts for its signature; in a human row both sides are human."""
 
     human: Side
     model: Side
     facts: Mapping[str, str] = field(default_factory=dict)
     others: Sequence[Side] = ()
-    """All systems of a grid, for the metrics that fit something on all of them; empty outside a grid."""
+    """All systems of a grid, for metrics that fit something on all of them; empty outside a grid."""
 
 
 class Metric(Spec):
@@ -130,16 +130,16 @@ class Metric(Spec):
     sides: ClassVar[Literal["one", "two", "human"]]
     ceiling: ClassVar[bool] = False
     least_samples: ClassVar[int] = 1
-    """Texts a prompt that it needs to have a value."""
+    """Least number of texts per prompt."""
     titles: ClassVar[Mapping[str, str]] = {}
     """Display names of the values, where they differ from the key."""
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {}
     """Directions of the values that differ from the metric's own."""
     targets: ClassVar[Mapping[str, float]] = {}
-    """What two sets of texts from one source have on average, for values that can lie on either side of it."""
+    """Expected value for two sets of texts from one source, for values that can lie on either side of it."""
 
     def best_of(self, key: str) -> Best:
-        """Return what is best of a value; `target`: nearest to its number in `targets`."""
+        """Return which value is best; `target` means nearest to the number in `targets`."""
         return "target" if key in self.targets else self.directions.get(key, self.direction)
 
     @property
@@ -149,10 +149,10 @@ class Metric(Spec):
 
     def needs(self) -> tuple[Need, ...]:
         """Return the features that `compute` reads."""
-        raise TypeError(f"{type(self).__name__} does not say what it needs")
+        raise TypeError(f"{type(self).__name__} does not define needs()")
 
     def prepare(self, features: Features) -> Any:  # noqa: ANN401, ARG002 - each metric has its own
-        """Return what `compute` and `replicates` share; None where they share nothing.
+        """Return intermediate results that `compute` and `replicates` share, or None.
 
         A metric that returns something takes it as a last argument `prepared` of both, and calls `prepare` itself where
         none is given.
@@ -168,12 +168,12 @@ class Metric(Spec):
         Raises:
             UndefinedMetric: If it has no value on these features; becomes "–" in tables.
         """
-        raise TypeError(f"{type(self).__name__} has no compute")
+        raise TypeError(f"{type(self).__name__} does not define compute()")
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
-        """Return draws of some of the values over the examples.
+        """Return bootstrap or subsampling replicates of some of the values.
 
-        Where a bootstrap is valid: of every value that is the mean of its values by example.
+        By default, if a bootstrap is valid, of every value that is a mean over examples.
         """
         if self.resampling != "bootstrap":
             return {}
@@ -191,7 +191,7 @@ class Metric(Spec):
         arrays: Mapping[str, NDArray[Any]] | None = None,
         sd: Mapping[str, float] | None = None,
     ) -> MetricResult:
-        """Wrap values with everything that identifies them; array `prompts` says which rows are of one prompt."""
+        """Build a `MetricResult`; its array `prompts` says which rows share a prompt."""
         ids = features.model.ids
         if per_example and self.sides != "human" and len(set(ids)) < len(ids):
             _, prompts = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)

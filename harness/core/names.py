@@ -1,4 +1,4 @@
-"""What can be named: the options of each group that come as YAML, and sets of metrics."""
+"""Look up options that ship as YAML, and expand sets of metrics."""
 
 from __future__ import annotations
 
@@ -6,45 +6,45 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from openended.harness.core.catalogue import full_source, own_choices
+from openended.harness.core.catalogue import list_bundled_choices, read_full_yaml
 from openended.harness.core.errors import SpecError, suggest
-from openended.harness.core.registry import members
+from openended.harness.core.registry import load_members
 
 
-def names_of(group: str) -> list[str]:
-    """Return the names of a group's YAMLs."""
-    return list(own_choices(group))
+def list_names(group: str) -> list[str]:
+    """Return the names of a group's bundled options."""
+    return list(list_bundled_choices(group))
 
 
 @lru_cache
-def node_of(group: str, name: str) -> Mapping[str, Any]:
-    """Return what a YAML of a group says; nothing interpolated.
+def read_node(group: str, name: str) -> Mapping[str, Any]:
+    """Return the YAML node of an option, without interpolation.
 
     Raises:
-        SpecError: If there is none of the name.
+        SpecError: If the name is unknown.
     """
     import yaml
 
-    known = names_of(group)
-    if name not in known:
-        raise SpecError(f"no {group} {name!r}{suggest(name, known)}")
-    node = yaml.safe_load(full_source(group, name))
+    names = list_names(group)
+    if name not in names:
+        raise SpecError(f"no {group} {name!r}{suggest(name, names)}")
+    node = yaml.safe_load(read_full_yaml(group, name))
     return node if isinstance(node, Mapping) else {}
 
 
-def metric_names(asked: Iterable[str]) -> list[str]:
-    """Return the metrics that some names stand for: of metrics, a plug-in's too, and of sets; each once, sorted.
+def resolve_metric_names(requested: Iterable[str]) -> list[str]:
+    """Expand names of metrics (plug-ins included) and of sets into a sorted list of metrics.
 
     Raises:
-        SpecError: If a name is of neither.
+        SpecError: If a name is neither a metric nor a set.
     """
-    known, sets = members("metric"), set(names_of("metric"))
-    found: set[str] = set()
-    for name in asked:
-        if name in known:
-            found.add(name)
+    metrics, sets = load_members("metric"), set(list_names("metric"))
+    resolved: set[str] = set()
+    for name in requested:
+        if name in metrics:
+            resolved.add(name)
         elif name in sets:
-            found.update(metric_names(node_of("metric", name)["defaults"]))
+            resolved.update(resolve_metric_names(read_node("metric", name)["defaults"]))
         else:
-            raise SpecError(f"no metric {name!r}{suggest(name, sets.union(known))}")
-    return sorted(found)
+            raise SpecError(f"no metric {name!r}{suggest(name, sets.union(metrics))}")
+    return sorted(resolved)

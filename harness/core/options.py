@@ -1,4 +1,4 @@
-"""Options: read from YAML, known to a class, and with values as their annotations want them."""
+"""Read options from YAML, check them against a dataclass and coerce their values to its annotations."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from openended.harness.core.errors import SpecError, suggest
 _WORD = 1 << 63
 
 
-def read_options(text: str, where: str, told: Callable[[BaseException], str]) -> Mapping[str, Any]:
-    """Read a YAML of options.
+def read_options(text: str, where: str, describe_fault: Callable[[BaseException], str]) -> Mapping[str, Any]:
+    """Parse a YAML text of options.
 
     Args:
         text: The YAML.
-        where: Names it in the message.
-        told: What the message says of a fault of the YAML.
+        where: Its name in error messages.
+        describe_fault: Formats a YAML error for the message.
 
     Raises:
-        SpecError: If it is no YAML, or one of something else.
+        SpecError: If the text is not YAML or not a mapping.
     """
     import yaml
 
     try:
         node = yaml.safe_load(text)
     except yaml.YAMLError as err:
-        raise SpecError(f"{where}: not YAML ({told(err)})") from err
+        raise SpecError(f"{where}: not YAML ({describe_fault(err)})") from err
     if not isinstance(node, Mapping):
         raise SpecError(f"{where}: expected options, got {type(node).__name__}")
     return node
 
 
 def check_options(cls: type[Any], options: Mapping[str, Any], where: str) -> None:
-    """Check that a dataclass has these options, and that none is missing.
+    """Check that a dataclass has these options and that no required one is missing.
 
     Raises:
-        SpecError: If it has not, or one is.
+        SpecError: If an option is unknown or missing.
     """
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
     for key in options:
@@ -50,16 +50,16 @@ def check_options(cls: type[Any], options: Mapping[str, Any], where: str) -> Non
             raise SpecError(f"{where}: missing option {name!r}")
 
 
-def fitted(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
-    """Fit a YAML value to an annotation: a whole number becomes a float, a list a tuple.
+def coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
+    """Coerce a YAML value to an annotation: a whole number becomes a float, a list a tuple.
 
     Args:
-        value: As the YAML has it.
+        value: The value from the YAML.
         hint: The annotation.
-        where: Names the option in the message.
+        where: Name of the option in error messages.
 
     Raises:
-        SpecError: If the value is of another type, or none of a `Literal`'s words.
+        SpecError: If the value has another type or is not in a `Literal`.
     """
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
@@ -72,7 +72,7 @@ def fitted(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
         return value
     if origin is tuple and isinstance(value, (list, tuple)):
         item = args[0] if args else Any
-        return tuple(fitted(v, item, f"{where}[{i}]") for i, v in enumerate(value))
+        return tuple(coerce(v, item, f"{where}[{i}]") for i, v in enumerate(value))
     if origin in (Mapping, dict) and isinstance(value, Mapping):
         return dict(value)
     kind = origin or hint
@@ -89,11 +89,11 @@ def fitted(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
 def _union(value: Any, options: tuple[Any, ...], where: str) -> Any:  # noqa: ANN401
     for option in options:
         try:
-            return fitted(value, option, where)
+            return coerce(value, option, where)
         except SpecError:
             continue
-    wanted = " or ".join(_title(option) for option in options)
-    raise SpecError(f"{where}: expected {wanted}, got {value!r:.80}")
+    accepted = " or ".join(_title(option) for option in options)
+    raise SpecError(f"{where}: expected {accepted}, got {value!r:.80}")
 
 
 def _title(hint: Any) -> str:  # noqa: ANN401

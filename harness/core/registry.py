@@ -1,4 +1,4 @@
-"""Names of the pieces: metrics, tasks, decoders, models; ours and those of other packages."""
+"""The registry of metrics, tasks, decoders and models, including plug-ins of other packages."""
 
 from __future__ import annotations
 
@@ -19,31 +19,33 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=type)
 S = TypeVar("S", bound=Spec)
 
-# Group → packages whose modules hold our own members.
-_HOMES = {
+# Group → packages whose modules define the bundled members.
+_PACKAGES = {
     "metric": ("openended.metrics",),
     "task": ("openended.tasks",),
     "decoder": ("openended.harness.decoders", "openended.harness.generation"),
     "model": ("openended.harness.models", "openended.harness.backends.openai"),
 }
-_members: dict[str, dict[str, type]] = {group: {} for group in _HOMES}
+_members: dict[str, dict[str, type]] = {group: {} for group in _PACKAGES}
 _loaded: set[str] = set()
 
 
 def register(group: str) -> Callable[[T], T]:
-    """Class decorator: put a spec class into a group under its `name`.
+    """Return a class decorator that registers a spec class in a group under its `name`.
 
     Raises:
-        SpecError: If the group is unknown or another class holds the name.
+        SpecError: If the group is unknown or the name is taken.
     """
-    if group not in _HOMES:
-        raise SpecError(f"registry group {group!r}{suggest(group, _HOMES)}")
+    if group not in _PACKAGES:
+        raise SpecError(f"registry group {group!r}{suggest(group, _PACKAGES)}")
 
     def add(cls: T) -> T:
         name = str(vars(cls).get("name", ""))
-        held = _members[group].get(name)
-        if not name or (held is not None and _path(held) != _path(cls)):
-            raise SpecError(f"{group} {name!r} of {_path(cls)}: the name is empty or held by {held and _path(held)}")
+        current = _members[group].get(name)
+        if not name or (current is not None and _path(current) != _path(cls)):
+            raise SpecError(
+                f"{group} {name!r} of {_path(cls)}: the name is empty or taken by {current and _path(current)}"
+            )
         cls.group = group  # type: ignore[attr-defined] # a class variable of every spec
         _members[group][name] = cls
         return cls
@@ -51,40 +53,40 @@ def register(group: str) -> Callable[[T], T]:
     return add
 
 
-def members(group: str) -> Mapping[str, type]:
-    """Return name → class of a group, sorted; imports our modules and the entry points `openended.<group>s`."""
-    if group not in _HOMES:
-        raise SpecError(f"registry group {group!r}{suggest(group, _HOMES)}")
+def load_members(group: str) -> Mapping[str, type]:
+    """Return name → class of a group, sorted; imports bundled modules and the plug-ins."""
+    if group not in _PACKAGES:
+        raise SpecError(f"registry group {group!r}{suggest(group, _PACKAGES)}")
     if group not in _loaded:
-        for home in _HOMES[group]:
-            for module in pkgutil.iter_modules(importlib.import_module(home).__path__):
+        for package in _PACKAGES[group]:
+            for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
                 if not module.name.startswith("_"):
-                    importlib.import_module(f"{home}.{module.name}")
+                    importlib.import_module(f"{package}.{module.name}")
         _loaded.add(group)
-        for name, (package, cls) in plugins(group).items():
+        for name, (package, cls) in load_plugins(group).items():
             _check_plugin(group, name, package, cls)
             register(group)(cls)
     return dict(sorted(_members[group].items()))
 
 
 @lru_cache
-def plugins(group: str) -> Mapping[str, tuple[str, type]]:
-    """Return name → (package, class) of what other packages bring: the entry points `openended.<group>s`.
+def load_plugins(group: str) -> Mapping[str, tuple[str, type]]:
+    """Return name → (package, class) of the plug-ins: the entry points `openended.<group>s`.
 
-    One that cannot be imported is left out, with a warning: it must not take the others with it.
+    A plug-in that cannot be imported is left out with a warning.
     """
-    found: dict[str, tuple[str, type]] = {}
+    loaded: dict[str, tuple[str, type]] = {}
     for point in sorted(entry_points(group=f"openended.{group}s"), key=lambda point: point.name):
         package = point.dist.name if point.dist is not None else point.value
         try:
-            found[point.name] = package, point.load()
+            loaded[point.name] = package, point.load()
         except Exception as err:
-            log.warning("%s %s of %s is left out: %s: %s", group, point.name, package, type(err).__name__, err)
-    return found
+            log.warning("%s %s of %s was left out: %s: %s", group, point.name, package, type(err).__name__, err)
+    return loaded
 
 
 def _check_plugin(group: str, name: str, package: str, cls: type) -> None:
-    """Refuse a plug-in that could not be used, where it is named rather than deep inside a run."""
+    """Raise `SpecError` if a plug-in is not a usable spec class."""
     where = f"{group} {name!r} of the package {package}"
     if getattr(cls, "name", None) != name:
         raise SpecError(f"{where}: its class variable `name` is {getattr(cls, 'name', None)!r}; expected {name!r}")
@@ -93,7 +95,7 @@ def _check_plugin(group: str, name: str, package: str, cls: type) -> None:
 
 
 def defaults(cls: type) -> dict[str, Any]:
-    """Return the node of a class as a YAML would have it: `_target_` and every option, `???` where it must be given."""
+    """Return the YAML node of a class: `_target_` and all options with their defaults, `???` if required."""
     node: dict[str, Any] = {"_target_": _path(cls)}
     for f in (f for f in dataclasses.fields(cls) if f.init):
         value = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
@@ -102,14 +104,14 @@ def defaults(cls: type) -> dict[str, Any]:
 
 
 def build(group: str, node: object, where: str | None = None) -> Spec:
-    """Make a registered spec from its YAML node (`_target_` and options).
+    """Build a registered spec from its YAML node (`_target_` and options).
 
     Raises:
         SpecError: If the target is not registered in this group, an option is unknown or its value is not accepted.
     """
     label = where or group
     if not isinstance(node, Mapping):
-        raise SpecError(f"{label}: expected a choice with its options, got {node!r:.40}")
+        raise SpecError(f"{label}: expected an option with its settings, got {node!r:.40}")
     target = node.get("_target_")
     if not isinstance(target, str):
         raise SpecError(f"{label}: expected a `_target_`, got {sorted(node)}")
@@ -117,7 +119,7 @@ def build(group: str, node: object, where: str | None = None) -> Spec:
 
 
 def construct(cls: type[S], node: object, label: str) -> S:
-    """Make a spec of class `cls` from a YAML node; `_target_` is ignored.
+    """Build a spec of class `cls` from a YAML node; `_target_` is ignored.
 
     Raises:
         SpecError: If an option is unknown, missing, or its value is not accepted.
@@ -130,19 +132,19 @@ def construct(cls: type[S], node: object, label: str) -> S:
 
 
 def _find(group: str, target: str, label: str) -> type:
-    """Import only the target's module when it is one of ours: planning must stay fast."""
+    """Find a class by its path; only the module of a bundled class is imported, to keep planning fast."""
     module = target.rpartition(".")[0]
-    if module.startswith(tuple(f"{home}." for home in _HOMES[group])):
+    if module.startswith(tuple(f"{package}." for package in _PACKAGES[group])):
         try:
             importlib.import_module(module)
         except ModuleNotFoundError as err:
             raise SpecError(f"{label}: no module {module!r} for _target_ {target!r} ({err})") from err
-        held = {_path(c): c for c in _members[group].values()}
+        classes = {_path(c): c for c in _members[group].values()}
     else:
-        held = {_path(c): c for c in members(group).values()}
-    if target not in held:
-        raise SpecError(f"{label}: _target_ {target!r} is no registered {group}{suggest(target, held)}")
-    return held[target]
+        classes = {_path(c): c for c in load_members(group).values()}
+    if target not in classes:
+        raise SpecError(f"{label}: _target_ {target!r} is not a registered {group}{suggest(target, classes)}")
+    return classes[target]
 
 
 def _path(cls: type) -> str:

@@ -1,4 +1,4 @@
-"""Randomness that depends on names alone: on no batch, no order, no worker.
+"""Random streams keyed by names, independent of batch, order and worker.
 
 Philox is counter-based (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): a key names the stream, the
 counter the draw.
@@ -14,13 +14,13 @@ from openended.harness.core.types import F64
 
 
 def derive_seed(seed: int, *names: str | int) -> int:
-    """Return a 64-bit seed that depends on `seed` and all names, and on nothing else."""
+    """Derive a 64-bit seed from `seed` and names."""
     text = "\x1f".join([str(seed), *map(str, names)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
-def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """Return the random stream of (seed, names)."""
+def make_random_stream(seed: int, *names: str | int) -> np.random.Generator:
+    """Return the random generator for (seed, names)."""
     text = "\x1f".join([str(seed), *map(str, names)])
     key = np.frombuffer(hashlib.sha256(text.encode()).digest()[:16], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key))
@@ -31,4 +31,4 @@ def row_uniforms(seed: int, example_id: str, sample: int, length: int, lane: str
 
     A longer `length` extends the same sequence, so draws do not depend on the length limit.
     """
-    return stream(seed, lane, example_id, sample).random(length)
+    return make_random_stream(seed, lane, example_id, sample).random(length)

@@ -1,4 +1,4 @@
-"""The `runtime` group: how a run is carried out. No option here can change a number, so none enters a key."""
+"""The `runtime` group: how a run is executed. Its options do not enter store keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import ClassVar, Literal
 
-from openended.harness.core.errors import MissingExtra
+from openended.harness.core.errors import ExtraNotInstalled
 from openended.harness.core.spec import Spec
 
 DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
@@ -18,7 +18,7 @@ _DEVICE = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d{1,3})?")
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime(Spec):
-    """How a run is carried out; can change no number, so it enters no key."""
+    """How a run is executed; does not enter store keys."""
 
     name: ClassVar[str] = "runtime"
 
@@ -55,15 +55,15 @@ class Runtime(Spec):
 
     @property
     def spread(self) -> bool:
-        """True where workers run the models."""
-        return self.engine == "ray" if self.engine is not None else bool(self._of_workers())
+        """True if workers of a cluster run the models."""
+        return self.engine == "ray" if self.engine is not None else bool(self._list_worker_options())
 
-    def _of_workers(self) -> list[str]:
-        """The options about workers that are given."""
+    def _list_worker_options(self) -> list[str]:
+        """Return the names of the worker options that are set."""
         return [name for name in ("workers", "gpus_per_worker", "ray_address") if getattr(self, name) is not None]
 
     def check(self) -> None:
-        """Sizes and counts are positive."""
+        """Check that sizes and counts are positive and options agree."""
         self.require(self.batch_size >= 1, "batch_size", "1 or more")
         self.require(self.feature_batch_size >= 1, "feature_batch_size", "1 or more")
         self.require(self.keep_models >= 1, "keep_models", "1 or more")
@@ -74,8 +74,8 @@ class Runtime(Spec):
         self.require(self.threads is None or self.threads >= 1, "threads", "1 or more, or null")
         if self.spread:
             self._check_ray()
-        elif given := self._of_workers():
-            self.require(False, given[0], "null with engine=local, which has no workers (engine=ray has)")
+        elif options := self._list_worker_options():
+            self.require(False, options[0], "null with engine=local, which has no workers (engine=ray has)")
 
     def _check_ray(self) -> None:
         self.require(self.workers is None or self.workers >= 1, "workers", "1 or more, or null")
@@ -87,4 +87,4 @@ class Runtime(Spec):
         named = address is None or address == "auto" or bool(_ADDRESS.fullmatch(address))
         self.require(named, "ray_address", "auto, host:port or null")
         if find_spec("ray") is None:
-            raise MissingExtra("ray", "ray")
+            raise ExtraNotInstalled("ray", "ray")

@@ -1,4 +1,4 @@
-"""Canonical form, digests and signatures: how a thing is identified."""
+"""Canonical JSON, digests and signatures of specs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 
 from openended.harness.core.types import Json
 
-# What identifies a spec beside its options; class variables of every `Spec`, so that no option has these names.
+# Class variables of every `Spec` that identify it together with its options; no option has these names.
 IDENTITY = ("group", "name", "version")
 _AT_ONCE = 8192  # texts
 
 
-def canonical(value: Any) -> Json:  # noqa: ANN401 - the one door through which specs become JSON
-    """Turn a spec (or a piece of one) into plain JSON with every default written out.
+def canonicalize(value: Any) -> Json:  # noqa: ANN401
+    """Convert a spec (or part of one) to plain JSON with all defaults included.
 
-    A spec becomes its group, its registered name, its version and all its options: never the place of its class, so
-    that code can move and keys stay. Floats that are not finite are refused: JSON has no word for them.
+    A spec becomes its group, its registered name, its version and all its options: not the path of its class, so
+    that keys stay when code moves. NaN and infinity are refused, because JSON cannot hold them.
 
     Raises:
         TypeError: If a value has no canonical form.
@@ -30,11 +30,11 @@ def canonical(value: Any) -> Json:  # noqa: ANN401 - the one door through which 
         facts = {name: getattr(type(value), name, None) for name in IDENTITY}
         if not all(facts.values()):
             raise TypeError(f"no canonical form for a {type(value).__name__}: a spec has {', '.join(IDENTITY)}")
-        return {**facts, **{f.name: canonical(getattr(value, f.name)) for f in dataclasses.fields(value)}}
+        return {**facts, **{f.name: canonicalize(getattr(value, f.name)) for f in dataclasses.fields(value)}}
     if isinstance(value, Mapping):
-        return {str(k): canonical(v) for k, v in value.items()}
+        return {str(k): canonicalize(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [canonical(v) for v in value]
+        return [canonicalize(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         raise TypeError(f"no canonical form for {value!r}")
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -42,18 +42,18 @@ def canonical(value: Any) -> Json:  # noqa: ANN401 - the one door through which 
     raise TypeError(f"no canonical form for a {type(value).__name__}: {value!r}")
 
 
-def canonical_json(value: Any) -> str:  # noqa: ANN401
-    """Canonical JSON text: sorted keys, no spaces, ASCII."""
-    return json.dumps(canonical(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+def to_canonical_json(value: Any) -> str:  # noqa: ANN401
+    """Return canonical JSON text: sorted keys, no spaces, ASCII."""
+    return json.dumps(canonicalize(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest(value: Any) -> str:  # noqa: ANN401
-    """SHA-256 (hex) of the canonical JSON of `value`."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+    """Return the SHA-256 (hex) of the canonical JSON of `value`."""
+    return hashlib.sha256(to_canonical_json(value).encode()).hexdigest()
 
 
-def digest_of_columns(columns: Iterable[Iterable[str]]) -> str:
-    """Return what `digest` gives for the list of these lists of texts, of which a bounded number is in memory.
+def digest_columns(columns: Iterable[Iterable[str]]) -> str:
+    """Return the `digest` of a list of lists of texts, with bounded memory.
 
     >>> digest_of_columns([["a", "b"], []]) == digest([["a", "b"], []])
     True
@@ -64,7 +64,7 @@ def digest_of_columns(columns: Iterable[Iterable[str]]) -> str:
         left, first = iter(column), True
         while part := list(islice(left, _AT_ONCE)):
             seen.update(b"" if first else b",")
-            seen.update(canonical_json(part)[1:-1].encode())
+            seen.update(to_canonical_json(part)[1:-1].encode())
             first = False
         seen.update(b"]")
     seen.update(b"]")
@@ -72,12 +72,12 @@ def digest_of_columns(columns: Iterable[Iterable[str]]) -> str:
 
 
 def digest_bytes(data: bytes) -> str:
-    """SHA-256 (hex) of bytes."""
+    """Return the SHA-256 (hex) of bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
-def render(value: Any) -> str:  # noqa: ANN401
-    """Write one option's value as it stands in a signature."""
+def render_option(value: Any) -> str:  # noqa: ANN401
+    """Format an option's value for a signature."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -85,22 +85,22 @@ def render(value: Any) -> str:  # noqa: ANN401
     if isinstance(value, float):
         return f"{value:.12g}"
     if isinstance(value, (list, tuple)):
-        return "+".join(render(v) for v in value)
+        return "+".join(render_option(v) for v in value)
     if isinstance(value, (Mapping,)) or dataclasses.is_dataclass(value):
         return digest(value)[:8]
     return str(value).replace("|", "/").replace(":", "=")
 
 
 def build_signature(spec: Any, facts: Mapping[str, str]) -> str:  # noqa: ANN401
-    """Build `name|v:1|field:value|…|fact:value`, mechanically from all fields.
+    """Build the signature `name|v:1|field:value|…|fact:value` from all fields of a spec.
 
     Args:
         spec: A metric spec (a dataclass with ClassVars `name` and `version`).
         facts: Facts of the data (`embedder`, `scorer`, `n`, `task`), in this order after the fields.
     """
     parts = [str(type(spec).name), f"v:{type(spec).version}"]
-    parts += [f"{f.name}:{render(getattr(spec, f.name))}" for f in dataclasses.fields(spec)]
-    parts += [f"{name}:{render(value)}" for name, value in facts.items()]
+    parts += [f"{f.name}:{render_option(getattr(spec, f.name))}" for f in dataclasses.fields(spec)]
+    parts += [f"{name}:{render_option(value)}" for name, value in facts.items()]
     return "|".join(parts)
 
 
@@ -110,7 +110,7 @@ def parse_signature(text: str) -> dict[str, str]:
     return {"metric": name, **dict(part.split(":", 1) for part in rest)}
 
 
-def signature_difference(a: str, b: str) -> list[str]:
+def compare_signatures(a: str, b: str) -> list[str]:
     """Return the fields in which two signatures differ, in the order of the first."""
     left, right = parse_signature(a), parse_signature(b)
     return [k for k in {**left, **right} if left.get(k) != right.get(k)]

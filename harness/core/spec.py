@@ -1,4 +1,4 @@
-"""Specs: frozen options that are checked on construction and identify what they configure."""
+"""Base class of specs: frozen dataclasses of options, checked on construction."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ import typing
 from typing import ClassVar
 
 from openended.harness.core.errors import SpecError
-from openended.harness.core.options import fitted
+from openended.harness.core.options import coerce
 
 
 class Spec:
-    """Base of every frozen options class: checks types on construction, by the annotations.
+    """Base of every frozen options class; checks types by the annotations on construction.
 
-    Subclasses are `@dataclass(frozen=True, kw_only=True)`; `check` holds their own rules and raises `SpecError`. Group,
+    Subclasses are `@dataclass(frozen=True, kw_only=True)`; override `check` for further rules. Group,
     name, version and options identify a spec, in keys as in signatures.
     """
 
     group: ClassVar[str] = ""
-    """The registry's group; `register` sets it where the base of the group has not."""
+    """The registry's group; `register` sets it if the base class does not."""
     name: ClassVar[str]
     version: ClassVar[int] = 1
     error_name: ClassVar[str] = ""
-    """What errors call it; empty: its name."""
+    """Its name in error messages; empty: `name`."""
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = fitted(getattr(self, f.name), hints[f.name], f"{self.error_name or self.name}.{f.name}")
+            value = coerce(getattr(self, f.name), hints[f.name], f"{self.error_name or self.name}.{f.name}")
             object.__setattr__(self, f.name, value)
         self.check()
 
     def check(self) -> None:
-        """Raise `SpecError` if the options are out of range or do not go together."""
+        """Raise `SpecError` if the options are out of range or do not fit together."""
 
     def require(self, claim: bool, option: str, accepted: str) -> None:
         """Raise a `SpecError` that names the option, its value and what is accepted."""

@@ -1,4 +1,4 @@
-"""The contract of a task: where prompts and human continuations come from."""
+"""The interface of a task: a source of prompts and human continuations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openended.harness.core.types import Example, SourceFile
 
 
 class Tokenizer(Protocol):
-    """The part of a tokenizer that tasks and features use; no special tokens are added."""
+    """The tokenizer interface of tasks and features; adds no special tokens."""
 
     def encode(self, text: str) -> list[int]:
         """Return token ids of `text`."""
@@ -23,7 +23,7 @@ class Tokenizer(Protocol):
 
 
 class Task(Spec):
-    """Where prompts and human continuations come from."""
+    """A source of prompts and human continuations."""
 
     group: ClassVar[str] = "task"
     source: ClassVar[str] = ""
@@ -31,13 +31,13 @@ class Task(Spec):
     size: ClassVar[str] = ""
     licence: ClassVar[str] = ""
     obtained: ClassVar[str] = ""
-    """How its files come to be there: fetched, made by hand, none needed."""
+    """How its files are obtained: fetched, placed by hand, or none needed."""
     command: ClassVar[str] = ""
-    """A command that runs it; what the user puts in is written in capitals."""
+    """A command that runs it, with placeholders in capitals."""
     no_human: ClassVar[str] = ""
-    """What to do about a missing human side, where `has_human` can be false."""
+    """What to do if there is no human side (`has_human` is false)."""
     paired: ClassVar[bool] = True
-    """False: nothing is generated for one text; a system's texts stand beside the human ones as a whole."""
+    """False: a system's texts are compared with the human ones as a set, not prompt by prompt."""
 
     def files(self) -> list[SourceFile]:
         """Return the files that the task reads, present or not; cheap, touches no network."""
@@ -47,34 +47,34 @@ class Task(Spec):
         """Download what is missing; afterwards `fingerprint` and `examples` touch no network.
 
         Raises:
-            DataError: If a file cannot be had; says from where, and where to put it by hand.
+            DataError: If a file cannot be fetched; the message says from where, and where to put it.
         """
 
     def fingerprint(self) -> str:
         """Return a SHA-256 (hex) of the source data; enters keys and signatures.
 
         Raises:
-            DataError: If a file is missing; says where to get it and where to put it.
+            DataError: If a file is missing; the message says where to get it and where to put it.
         """
-        raise TypeError(f"{type(self).__name__} has no fingerprint")
+        raise TypeError(f"{type(self).__name__} does not define fingerprint()")
 
     def has_human(self) -> bool:
-        """Return false if there is no human side: then only metrics of one side can be made."""
+        """Return whether there is a human side; without it only one-sided metrics are computed."""
         return True
 
     def remarks(self) -> Sequence[str]:
-        """Return what the reader of a table must know of this task's texts; goes into the run record's notes."""
+        """Return remarks about the task's texts for readers of a table; stored in the run record's notes."""
         return ()
 
-    def own_system(self, name: str) -> Callable[[], list[str]] | None:  # noqa: ARG002 - the signature is the contract
-        """Return what reads the texts of a system that the task itself holds, or None if it knows none of the name.
+    def open_bundled_system(self, name: str) -> Callable[[], list[str]] | None:  # noqa: ARG002 - the signature is the contract
+        """Return a reader of the texts of a system that the task bundles, or None if it has no such system.
 
-        `generations=NAME` then scores it; the texts answer no prompt and stand beside the human ones row by row.
+        `generations=NAME` then scores it; the texts have no prompts and are matched to the human ones row by row.
         """
         return None
 
     def needs_tokenizer(self) -> bool:
-        """Return true if prompts are cut by tokens of the model under test."""
+        """Return whether prompts are truncated by tokens of the model under test."""
         return False
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:  # noqa: ARG002
@@ -82,6 +82,6 @@ class Task(Spec):
 
         Args:
             tokenizer: The tokenizer of the model under test, given if `needs_tokenizer`.
-            skipped: Reason → count of records passed over; filled while the examples are drawn.
+            skipped: Reason → number of skipped records; filled during iteration.
         """
-        raise TypeError(f"{type(self).__name__} has no examples")
+        raise TypeError(f"{type(self).__name__} does not define examples()")

@@ -1,7 +1,7 @@
-"""Who made a temporary file: its name says the machine, its boot, the process and when that began.
+"""Temporary files whose names identify machine, boot, process and its start time.
 
-So what a dead process left can be told from what a living one is still writing, also on a file system that several
-machines share; of another machine's processes nothing is known, and theirs are left alone.
+Files abandoned by a dead process can thus be told from files still being written, also on a file system that several
+machines share. Temporary files of other machines are left alone.
 """
 
 from __future__ import annotations
@@ -17,68 +17,68 @@ import time
 from functools import cache, lru_cache
 from pathlib import Path
 
-MARK = ".tmp-"  # between a name and its maker
+MARK = ".tmp-"  # between the name and the process tag
 _TAG = re.compile(r"\.tmp-([0-9a-f]{8})-([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-f]+$")
 _serial = itertools.count()
 
 
-def temporary(name: str) -> str:
-    """Return a name for something unfinished that will be called `name`; no other process or call gets the same."""
-    return f"{name}{MARK}{tag()}-{next(_serial):x}{secrets.token_hex(3)}"
+def create_temporary_name(name: str) -> str:
+    """Return a unique temporary name for a file or folder that will be called `name`."""
+    return f"{name}{MARK}{build_process_tag()}-{next(_serial):x}{secrets.token_hex(3)}"
 
 
-def tag() -> str:
-    """Return `machine-boot-process-start` of this process."""
+def build_process_tag() -> str:
+    """Return the tag `machine-boot-process-start` of this process."""
     pid = os.getpid()
-    return f"{_machine()}-{_boot()}-{pid}-{_started(pid) or 0}"
+    return f"{_machine()}-{_boot()}-{pid}-{_read_start_time(pid) or 0}"
 
 
-def dead(path: Path) -> bool:
-    """Say whether something temporary was left by a process that is certainly gone.
+def is_abandoned(path: Path) -> bool:
+    """Return whether a temporary file was left by a process that has certainly ended.
 
-    False where it cannot be known: another machine, another container, a name of somebody else's making. Machines that
-    are copies of each other look like one machine that was started again, so then a day without a touch is asked too.
+    False if that cannot be known: another machine, another container, or a name without a tag. Cloned
+    machines look like one rebooted machine, so after a reboot the file must also be a day old.
     """
-    found = _TAG.search(path.name)
-    if found is None or found[1] != _machine():
+    match = _TAG.search(path.name)
+    if match is None or match[1] != _machine():
         return False
-    if found[2] != _boot():
-        return days_old(path) > 1
-    return not running(int(found[3]), int(found[4]))
+    if match[2] != _boot():
+        return compute_age_in_days(path) > 1
+    return not is_running(int(match[3]), int(match[4]))
 
 
-def alive(path: Path) -> bool:
-    """Say whether something temporary is a living process's of this machine."""
-    found = _TAG.search(path.name)
-    here = found is not None and (found[1], found[2]) == (_machine(), _boot())
-    return here and found is not None and running(int(found[3]), int(found[4]))
+def is_in_use(path: Path) -> bool:
+    """Return whether a temporary file belongs to a running process of this machine."""
+    match = _TAG.search(path.name)
+    here = match is not None and (match[1], match[2]) == (_machine(), _boot())
+    return here and match is not None and is_running(int(match[3]), int(match[4]))
 
 
-def running(pid: int, start: int) -> bool:
-    """Say whether the process of this machine that began at `start` (clock ticks since the boot; 0: any) still runs."""
-    now = _started(pid)
+def is_running(pid: int, start: int) -> bool:
+    """Return whether the process that started at `start` (clock ticks since boot; 0: any) is still running."""
+    now = _read_start_time(pid)
     return now is not None and start in (0, now)
 
 
-def sweep(folder: Path) -> list[Path]:
-    """Delete what dead processes left in a folder; returns what was deleted. What cannot be deleted stays."""
+def delete_abandoned(folder: Path) -> list[Path]:
+    """Delete abandoned temporary files in a folder where possible; return their paths."""
     try:
-        found = [path for path in folder.iterdir() if dead(path)]
+        paths = [path for path in folder.iterdir() if is_abandoned(path)]
     except OSError:
         return []
-    for path in found:
-        discard(path)
-    return found
+    for path in paths:
+        delete_path(path)
+    return paths
 
 
-@lru_cache(maxsize=256)  # bounded: a process of a long grid sees very many folders
-def sweep_once(folder: Path) -> None:
-    """Sweep a folder the first time that this process meets it."""
-    sweep(folder)
+@lru_cache(maxsize=256)  # bounded, because long grids use many folders
+def delete_abandoned_once(folder: Path) -> None:
+    """Delete abandoned temporary files on this process's first use of a folder."""
+    delete_abandoned(folder)
 
 
-def discard(path: Path) -> None:
-    """Delete a file or a folder, never what a link points to; what cannot be deleted stays."""
+def delete_path(path: Path) -> None:
+    """Delete a file, folder or link (never its target); ignore errors."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
         return
@@ -88,8 +88,8 @@ def discard(path: Path) -> None:
         return
 
 
-def days_old(path: Path) -> float:
-    """Return for how many days nothing was written to a file, or in a folder and the files in it."""
+def compute_age_in_days(path: Path) -> float:
+    """Return the days since the last change of a file, or of a folder and its files."""
     times = [path.lstat().st_mtime]
     if path.is_dir() and not path.is_symlink():
         times += [inner.lstat().st_mtime for inner in path.iterdir()]
@@ -98,7 +98,7 @@ def days_old(path: Path) -> float:
 
 @cache
 def _machine() -> str:
-    """Return eight digits for this machine and, in a container, for its own table of processes."""
+    """Return an eight-digit id of this machine and PID namespace."""
     facts = [platform.node(), _read("/etc/machine-id")]
     try:
         facts.append(os.readlink("/proc/self/ns/pid"))
@@ -112,14 +112,14 @@ def _boot() -> str:
     return hashlib.sha256(_read("/proc/sys/kernel/random/boot_id").encode()).hexdigest()[:8]
 
 
-def _started(pid: int) -> int | None:
-    """Return when a process began, in clock ticks since the boot; None if there is none, 0 if only that is known.
+def _read_start_time(pid: int) -> int | None:
+    """Return a process's start in clock ticks since boot; None if it is not running, 0 if the start is unknown.
 
-    A number of a process is given again after a while, so it alone says little.
+    Process ids are reused, so the id alone does not identify a process.
     """
     text = _read(f"/proc/{pid}/stat")
     if text:
-        fields = text.rpartition(")")[2].split()  # the name before may hold anything
+        fields = text.rpartition(")")[2].split()  # the process name before it can contain anything
         return None if fields[0] in "ZX" else int(fields[19])
     if Path("/proc/self/stat").exists():
         return None

@@ -1,6 +1,6 @@
-"""What a command owes the terminal, or whatever stands in its place: a pipe that closes, a full disk, nothing at all.
+"""Standard streams, log records and SIGTERM: closed pipes, full disks and missing streams end a command cleanly.
 
-`start()` is called once, first thing, by each command.
+Each command calls `set_up()` once, first.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from openended.harness.core.exit_codes import BAD_INPUT, BROKEN_PIPE, Terminated, complain
-from openended.harness.core.text import plain, redacted
+from openended.harness.core.exit_codes import BAD_INPUT, BROKEN_PIPE, Terminated, print_error
+from openended.harness.core.text import escape_controls, redact_keys
 
 
-class Record(logging.LogRecord):
-    """A line of the log whose texts cannot steer the terminal and show no keys."""
+class SafeLogRecord(logging.LogRecord):
+    """A log record with control characters escaped and keys redacted."""
 
     def getMessage(self) -> str:  # noqa: N802 - the library's name
-        """Return the message, control characters written out, keys struck out."""
-        return plain(redacted(super().getMessage()))
+        """Return the message with control characters escaped and keys redacted."""
+        return escape_controls(redact_keys(super().getMessage()))
 
 
-class Output(io.TextIOWrapper):
-    """A standard stream whose failure ends the command cleanly, or, for standard error, goes unheard."""
+class SafeStream(io.TextIOWrapper):
+    """A standard stream whose failure ends the command cleanly (stdout) or is ignored (stderr)."""
 
     def __init__(self, stream: io.TextIOWrapper, *, needed: bool) -> None:
         self._needed, self._lost = needed, False
-        # The old wrapper stays whole: others may hold it.
+        # The old wrapper stays usable: others may hold a reference.
         super().__init__(
             stream.buffer,
             encoding=stream.encoding,
@@ -42,7 +42,7 @@ class Output(io.TextIOWrapper):
         )
 
     def write(self, text: str) -> int:
-        """Write text; where the stream takes no more, the command ends (standard output) or goes on (error)."""
+        """Write text; if the stream fails, end the command (stdout) or go on (stderr)."""
         try:
             return len(text) if self._lost else super().write(text)
         except OSError as err:
@@ -50,7 +50,7 @@ class Output(io.TextIOWrapper):
             return len(text)
 
     def flush(self) -> None:
-        """Flush, likewise."""
+        """Flush, with errors handled as in `write`."""
         try:
             if not self._lost:
                 super().flush()
@@ -58,7 +58,7 @@ class Output(io.TextIOWrapper):
             self._lose(err)
 
     def _lose(self, err: OSError) -> None:
-        """Send what is still buffered nowhere, so that the interpreter's end does not stumble over it too."""
+        """Redirect the stream to the null device, so that the interpreter's exit does not fail on buffered text."""
         self._lost = True
         with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -68,28 +68,28 @@ class Output(io.TextIOWrapper):
             return
         if err.errno == errno.EPIPE:  # `openended … | head`: the reader had enough
             raise SystemExit(BROKEN_PIPE)
-        complain("openended", f"cannot write to standard output: {err.strerror or err}; everything finished is kept")
+        print_error("openended", f"cannot write to standard output: {err.strerror or err}; everything finished is kept")
         raise SystemExit(BAD_INPUT)
 
 
-def start() -> None:
+def set_up() -> None:
     """Prepare the standard streams, the log and SIGTERM."""
     _open_closed()
     for name, needed in (("stdout", True), ("stderr", False)):
         stream = getattr(sys, name)
-        # Whoever put a stream of his own there (a notebook, a test) keeps it.
+        # Streams replaced by others (a notebook, a test) are left alone.
         if isinstance(stream, io.TextIOWrapper) and stream is getattr(sys, f"__{name}__"):
             with suppress(OSError, ValueError):
                 stream.flush()
-            setattr(sys, name, Output(stream, needed=needed))
-    clean_logs()
-    with suppress(ValueError):  # not the main thread: somebody else's program, which has its own signals
+            setattr(sys, name, SafeStream(stream, needed=needed))
+    escape_log_records()
+    with suppress(ValueError):  # not the main thread: an embedding program handles signals itself
         signal.signal(signal.SIGTERM, _terminate)
 
 
-def clean_logs() -> None:
-    """Let every line of the log of this process be a `Record`."""
-    logging.setLogRecordFactory(Record)
+def escape_log_records() -> None:
+    """Use `SafeLogRecord` for all log records of this process."""
+    logging.setLogRecordFactory(SafeLogRecord)
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -98,7 +98,7 @@ def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _open_closed() -> None:
-    """Open what is closed of the three standard descriptors: the next file would else get its number and its output."""
+    """Open closed standard descriptors on the null device; otherwise the next opened file would get their output."""
     for number in range(3):
         try:
             os.fstat(number)

@@ -1,4 +1,4 @@
-"""What may stand in a terminal, in a cell of a CSV file and in a record: texts and labels come from anywhere."""
+"""Make untrusted text safe for terminals, CSV cells and records."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from openended.harness.core.types import Json
 # Control characters but the line feed; marks that turn the direction of writing; separators of lines.
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-STRUCK = "[redacted]"
-# Keys that tell themselves: Hugging Face, OpenAI and its like, AWS, GitHub, Slack.
+REDACTED = "[redacted]"
+# Keys with a known prefix: Hugging Face, OpenAI and its like, AWS, GitHub, Slack.
 _KEYS = re.compile(
     r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|AKIA[0-9A-Z]{16}"
     r"|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|xox[abprs]-[A-Za-z0-9-]{20,})"
 )
-# And what is long, holds letters and digits, and stands after a word for such.
+# Long strings of letters and digits after a word such as token, key or password.
 _NAMED = re.compile(
     r"((?:token|key|secret|password)[\"']?\s*[=:]\s*[\"']?(?:Bearer )?)"
     r"(?=[A-Za-z+/_-]*[0-9])(?=[0-9+/_-]*[A-Za-z])[A-Za-z0-9+/_-]{20,}={0,2}",
     re.IGNORECASE,
 )
-# A spreadsheet takes a cell that begins so for a formula.
+# A spreadsheet reads a cell that begins with one of these as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def plain(text: str) -> str:
-    r"""Return text that moves no cursor and changes no colour: control characters are written out, `\x1b`."""
+def escape_controls(text: str) -> str:
+    r"""Escape control characters, for example as `\x1b`, so that text cannot change the terminal."""
     if text.isascii() and text.isprintable():
         return text
-    return _SURROGATE.sub(_written_out, _CONTROL.sub(_written_out, text))
+    return _SURROGATE.sub(_escape, _CONTROL.sub(_escape, text))
 
 
-def plain_line(text: str) -> str:
-    """Return `plain` text on one line."""
-    return plain(" ".join(text.splitlines()) if "\n" in text else text)
+def escape_controls_in_line(text: str) -> str:
+    """Escape control characters and join the lines of a text."""
+    return escape_controls(" ".join(text.splitlines()) if "\n" in text else text)
 
 
-def _written_out(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     if match[0] == "\t":
         return " "
     code = ord(match[0])
@@ -47,7 +47,7 @@ def _written_out(match: re.Match[str]) -> str:
 
 
 def csv_cell(text: str) -> str:
-    """Return text that no spreadsheet runs: what begins like a formula and is no number gets an apostrophe."""
+    """Return text that no spreadsheet reads as a formula: a leading apostrophe is added where needed."""
     if not text.lstrip(" ").startswith(_FORMULA):
         return text
     try:
@@ -57,21 +57,21 @@ def csv_cell(text: str) -> str:
     return text
 
 
-def shareable(value: Json) -> Json:
-    """Return JSON whose texts others may see: `~` for the user's home folder, no keys. Records are published."""
+def make_shareable(value: Json) -> Json:
+    """Return JSON that can be published: `~` for the user's home folder, keys redacted."""
     if isinstance(value, dict):
-        return {name: shareable(item) for name, item in value.items()}
+        return {name: make_shareable(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [shareable(item) for item in value]
+        return [make_shareable(item) for item in value]
     if not isinstance(value, str):
         return value
-    found = _home()
-    return redacted(found.sub("~", value) if found is not None else value)
+    home = _home()
+    return redact_keys(home.sub("~", value) if home is not None else value)
 
 
-def redacted(text: str) -> str:
-    """Return text with what looks like somebody's key struck out."""
-    return _NAMED.sub(rf"\1{STRUCK}", _KEYS.sub(STRUCK, text))
+def redact_keys(text: str) -> str:
+    """Replace what looks like a secret key by `[redacted]`."""
+    return _NAMED.sub(rf"\1{REDACTED}", _KEYS.sub(REDACTED, text))
 
 
 @cache
@@ -85,10 +85,10 @@ def _home() -> re.Pattern[str] | None:
 
 
 def escape_mathtext(text: str) -> str:
-    """Return text that is drawn as it stands: dollar signs start no formula."""
+    """Escape dollar signs, so that Matplotlib reads no formula."""
     return text.replace("$", r"\$")
 
 
 def unescape_mathtext(text: str) -> str:
-    """Return what `escape_mathtext` was given."""
+    """Undo `escape_mathtext`."""
     return text.replace(r"\$", "$")

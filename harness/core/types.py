@@ -1,4 +1,4 @@
-"""The words that everyone speaks: files, examples, generations, features, results. No torch here."""
+"""Shared data types: files, examples, generations, features and results; imports no torch."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ HUMAN = "human"
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file that a task reads."""
+    """A file that a task reads."""
 
     name: str
     url: str
     """Where it comes from; empty for the user's own file."""
     path: Path
-    """Where it lies or has to be put."""
+    """Where it is, or where to put it."""
 
     @property
     def present(self) -> bool:
@@ -56,11 +56,11 @@ class Generation:
     """Index among the draws for one prompt."""
     text: str
     token_ids: tuple[int, ...]
-    """Ids under the model's tokenizer, kept so that nothing is re-tokenised; no end token."""
+    """Ids under the model's tokenizer, kept so that nothing is tokenized again; without the end token."""
     stop: Stop
     """`eos`: it ended by itself; `length`: it hit `max_new_tokens`."""
     log_prob: float
-    """Sum of natural-log probabilities of the tokens under the decoder's Q; NaN where Q is none."""
+    """Sum of natural-log probabilities of the tokens under the decoder's Q; NaN if the decoder has no Q."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,17 +70,17 @@ class Ragged:
     values: NDArray[Any]
     """Shape (sum of lengths,)."""
     offsets: I64
-    """Shape (n + 1,), starts with 0, never falls."""
+    """Shape (n + 1,), starts with 0, non-decreasing."""
 
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[Any] | NDArray[Any]], dtype: Any) -> Ragged:  # noqa: ANN401
         """Pack rows into one array of `dtype`."""
-        held, lengths = bytearray(), [0]  # one row at a time beside the whole
+        buffer, lengths = bytearray(), [0]  # only one row is held in addition
         for row in rows:
             array = np.asarray(row, dtype=dtype)
-            held += array.tobytes()
+            buffer += array.tobytes()
             lengths.append(len(array))
-        values = np.frombuffer(held, dtype=dtype) if held else np.zeros(0, dtype=dtype)
+        values = np.frombuffer(buffer, dtype=dtype) if buffer else np.zeros(0, dtype=dtype)
         return cls(values, np.cumsum(lengths, dtype=np.int64))
 
     @property
@@ -135,7 +135,7 @@ class MetricResult:
 
     metric: str
     signature: str
-    """Everything that identifies the number but the system under test."""
+    """Everything that identifies the number except the system under test."""
     primary: str
     """The key of `values` that a table shows first."""
     values: Mapping[str, float]
@@ -144,19 +144,19 @@ class MetricResult:
     n_model: int
     status: Status = "ok"
     notes: tuple[str, ...] = ()
-    """What the reader of a table must know: warnings, counts of what was dropped, reasons."""
+    """Notes for readers of a table: warnings, numbers of dropped texts, reasons."""
     per_example: Mapping[str, F64] = field(default_factory=dict)
     """Name → shape (n_model,), rows in the order of the model side's ids."""
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """Curves and histograms for the figures."""
     sd: Mapping[str, float] = field(default_factory=dict)
-    """Spread of a value over the metric's own repetitions (for example clustering seeds)."""
+    """Standard deviation of a value over the metric's own repetitions (for example clustering seeds)."""
     intervals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Name → the fields of its `Interval`; not of every value."""
+    """Name → the fields of its `Interval`; some values have none."""
     draws: Mapping[str, F64] = field(default_factory=dict)
     """Name → draws of the value; `repeats/<name>`, `share/<name>` → the other fields of its `Replicates`."""
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())
-        said = values if self.status == "ok" else f"{self.status}: {'; '.join(self.notes)}"
-        return f"<{self.metric}: {said}>"
+        message = values if self.status == "ok" else f"{self.status}: {'; '.join(self.notes)}"
+        return f"<{self.metric}: {message}>"

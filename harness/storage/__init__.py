@@ -1,6 +1,6 @@
 """The content-addressed store, run records, and the Arrow and array files in them.
 
-What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+The public names are listed in `__init__.pyi`; each is imported on first use.
 """
 
 import lazy_loader

@@ -5,34 +5,40 @@ from .check import (
     collect_garbage as collect_garbage,
 )
 from .folders import (
-    ASIDE as ASIDE,
+    DAMAGED_MARK as DAMAGED_MARK,
 )
 from .folders import (
     check_writable as check_writable,
 )
 from .folders import (
-    new_folder as new_folder,
+    create_unique_folder as create_unique_folder,
 )
 from .provenance import (
-    difference as difference,
+    compare_environments as compare_environments,
 )
 from .provenance import (
-    git_state as git_state,
+    describe_environment as describe_environment,
 )
 from .provenance import (
-    hardware as hardware,
+    describe_hardware as describe_hardware,
 )
 from .provenance import (
-    maker as maker,
+    list_package_versions as list_package_versions,
 )
 from .provenance import (
-    package_versions as package_versions,
+    read_git_state as read_git_state,
+)
+from .recipe import (
+    ENTRY_NAME as ENTRY_NAME,
 )
 from .recipe import (
     STAGES as STAGES,
 )
 from .recipe import (
     Recipe as Recipe,
+)
+from .recipe import (
+    check_entry_name as check_entry_name,
 )
 from .record import (
     EXPLAIN as EXPLAIN,
@@ -50,7 +56,10 @@ from .record import (
     RunRecord as RunRecord,
 )
 from .record import (
-    direction_text as direction_text,
+    format_direction as format_direction,
+)
+from .record import (
+    mark_record as mark_record,
 )
 from .record import (
     read_record as read_record,
@@ -83,10 +92,16 @@ from .store import (
     MANIFEST as MANIFEST,
 )
 from .store import (
+    PARTIAL as PARTIAL,
+)
+from .store import (
     Entry as Entry,
 )
 from .store import (
     Store as Store,
+)
+from .store import (
+    mark_manifest as mark_manifest,
 )
 from .store import (
     read_entry as read_entry,

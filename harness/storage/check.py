@@ -1,4 +1,4 @@
-"""`openended store check` and `gc`: is every byte of a store what it was, and what in it does nobody need?"""
+"""Verify every byte of a store (`openended store check`) and delete unneeded files (`gc`)."""
 
 from __future__ import annotations
 
@@ -8,106 +8,106 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from openended.harness.core import DataError, HarnessError, StoreError, temporary_files
-from openended.harness.storage.folders import ASIDE
+from openended.harness.core import DataError, HarnessError, StoreError, read_json, temporary_files
+from openended.harness.storage.folders import DAMAGED_MARK
+from openended.harness.storage.recipe import ENTRY_NAME
 from openended.harness.storage.store import MANIFEST, PARTIAL, read_entry
 
-_ENTRY = re.compile(r"[\w-]+/[0-9a-f]{2}/[0-9a-f]{64}")
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """What lies in a store."""
+class StoreReport:
+    """The contents of a store, classified."""
 
     sound: tuple[str, ...]
-    """Places (`stage/ab/key`) of the entries whose every byte is verified."""
+    """Names (`stage/ab/key`) of entries whose bytes are verified."""
     damaged: dict[str, str]
-    """Place → what is wrong; each is made again when it is asked for."""
+    """Name → what is wrong; each is computed again when it is needed."""
     aside: tuple[str, ...]
-    """What was moved aside as damaged."""
+    """Entries that were moved aside as damaged."""
     unfinished: tuple[str, ...]
-    """Generations that were interrupted; the same command goes on with them."""
+    """Interrupted generations; the same command resumes them."""
     litter: tuple[str, ...]
-    """What dead processes left."""
+    """Temporary files of processes that have ended."""
     foreign: tuple[str, ...]
-    """What is none of these: another machine's temporary folders, somebody's files."""
+    """Everything else: temporary folders of other machines, unrelated files."""
 
     def lines(self) -> list[str]:
-        """Return the result in words, a line a fault and one with the counts."""
+        """Format the report: one line per damaged entry and one with the counts."""
         counts = {
             "sound": len(self.sound), "damaged": len(self.damaged), "moved aside": len(self.aside),
             "unfinished": len(self.unfinished), "left by dead processes": len(self.litter),
             "not known": len(self.foreign),
         }  # fmt: skip
-        faults = [f"damaged    {place}: {why}" for place, why in self.damaged.items()]
+        faults = [f"damaged    {name}: {why}" for name, why in self.damaged.items()]
         return [*faults, ", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "sound")]
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
-    """What was, or would be, deleted."""
+class CollectedGarbage:
+    """Paths that were, or would be, deleted."""
 
-    places: tuple[str, ...]
+    names: tuple[str, ...]
     size: int
     """In bytes."""
 
 
-def check_store(root: Path) -> Checked:
-    """Verify every entry of a store; changes nothing.
+def check_store(root: Path) -> StoreReport:
+    """Verify every entry of a store without changing anything.
 
     Raises:
         DataError: If there is no store.
     """
     kinds: dict[str, list[str]] = {"sound": [], "aside": [], "unfinished": [], "litter": [], "foreign": []}
     damaged: dict[str, str] = {}
-    for path in _everything(root):
-        place = str(path.relative_to(root))
-        kind = _kind(path)
+    for path in _list_store(root):
+        name = str(path.relative_to(root))
+        kind = _classify(path)
         if kind != "entry":
-            kinds[kind].append(place)
+            kinds[kind].append(name)
             continue
         try:
             read_entry(path)
         except HarnessError as err:
-            damaged[place] = str(err)
+            damaged[name] = str(err)
         else:
-            kinds["sound"].append(place)
-    return Checked(damaged=damaged, **{name: tuple(places) for name, places in kinds.items()})
+            kinds["sound"].append(name)
+    return StoreReport(damaged=damaged, **{kind: tuple(names) for kind, names in kinds.items()})
 
 
-def collect_garbage(root: Path, *, runs: Path | None = None, days: float = 7, delete: bool = False) -> Collected:
-    """Delete what nobody needs: what dead processes left, what was moved aside, and what was long interrupted.
+def collect_garbage(root: Path, *, runs: Path | None = None, days: float = 7, delete: bool = False) -> CollectedGarbage:
+    """Delete abandoned temporary files, entries moved aside and old unfinished generations.
 
     Args:
         root: The store.
-        runs: Folder of the run records; with it, entries that no record names go too (they cost their making again).
-        days: What was touched since stays, whatever it is but a dead process's.
-        delete: False: only say what would go.
+        runs: Folder of the run records; if given, entries that no record names are deleted too.
+        days: Minimum age in days, except for temporary files of processes that have ended.
+        delete: If false, only list what would be deleted.
 
     Raises:
-        DataError: If there is no store or no folder of runs, or a record cannot be read (what it names is not known).
+        DataError: If there is no store or no folder of runs, or a record cannot be read.
         StoreError: If something cannot be deleted.
     """
-    named = _named(runs) if runs is not None else None
-    places, size = [], 0
-    for path in list(_everything(root)):
-        kind, place = _kind(path), str(path.relative_to(root))
-        unnamed = kind == "entry" and named is not None and place not in named
-        old = temporary_files.days_old(path) >= days
+    named = _read_named_entries(runs) if runs is not None else None
+    names, size = [], 0
+    for path in list(_list_store(root)):
+        kind, name = _classify(path), str(path.relative_to(root))
+        unnamed = kind == "entry" and named is not None and name not in named
+        old = temporary_files.compute_age_in_days(path) >= days
         if not (kind == "litter" or (old and (kind in ("aside", "unfinished") or unnamed or _is_temporary(path)))):
             continue
-        places.append(place)
+        names.append(name)
         size += sum(p.lstat().st_size for p in (path.rglob("*") if path.is_dir() else [path]))
         if delete:
-            temporary_files.discard(path)
+            temporary_files.delete_path(path)
             if path.exists():
-                raise StoreError(f"cannot delete {path}: is it somebody else's?")
-    return Collected(tuple(places), size)
+                raise StoreError(f"cannot delete {path}: do you own it?")
+    return CollectedGarbage(tuple(names), size)
 
 
-def _everything(root: Path) -> Iterator[Path]:
-    """Yield what lies at the depth of entries, and stray files above."""
+def _list_store(root: Path) -> Iterator[Path]:
+    """Yield all paths at the depth of entries, and stray files above."""
     if not root.is_dir():
         raise DataError(f"no store at {root}; set outputs_dir=…")
     for stage in sorted(p for p in root.iterdir() if p.name != ".locks"):
@@ -115,10 +115,10 @@ def _everything(root: Path) -> Iterator[Path]:
             yield from sorted(drawer.iterdir()) if drawer.is_dir() and not drawer.is_symlink() else [drawer]
 
 
-def _kind(path: Path) -> str:
-    if temporary_files.dead(path):
+def _classify(path: Path) -> str:
+    if temporary_files.is_abandoned(path):
         return "litter"
-    if ASIDE in path.name:
+    if DAMAGED_MARK in path.name:
         return "aside"
     if path.name.endswith(PARTIAL) and path.is_dir() and not path.is_symlink():
         return "unfinished"
@@ -126,20 +126,19 @@ def _kind(path: Path) -> str:
 
 
 def _is_temporary(path: Path) -> bool:
-    """Say whether a harness made it, on another machine perhaps: then nobody can tell whether that process lives."""
-    return temporary_files.MARK in path.name and not temporary_files.alive(path)
+    """Return whether a path is a temporary file that no running process of this machine owns."""
+    return temporary_files.MARK in path.name and not temporary_files.is_in_use(path)
 
 
-def _named(runs: Path) -> set[str]:
-    """Return every place that a record names."""
+def _read_named_entries(runs: Path) -> set[str]:
+    """Return the names of all entries that records refer to."""
     if not runs.is_dir():
         raise DataError(f"no folder of runs at {runs}")
-    found: set[str] = set()
+    entries: set[str] = set()
     for record in runs.rglob("record.json"):
         try:
-            text = record.read_text(encoding="utf-8")
-            json.loads(text)
-        except (OSError, ValueError, RecursionError) as err:
-            raise DataError(f"{record}: cannot be read ({err}); what it names is not known, so nothing goes") from err
-        found.update(_ENTRY.findall(text))
-    return found
+            text = json.dumps(read_json(record))
+        except (DataError, RecursionError) as err:
+            raise DataError(f"{err}; nothing was deleted, because the entries that it names are unknown") from err
+        entries.update(match[0] for match in ENTRY_NAME.finditer(text))
+    return entries

@@ -1,4 +1,4 @@
-"""Folders as wholes: made by one process alone, renamed when they are finished, moved aside when they are damaged."""
+"""Create, publish and move aside whole folders, safely with several processes."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from openended.harness.core import StoreError, sync_folder, temporary_files
 
 log = logging.getLogger(__name__)
 
-ASIDE = ".damaged-"  # after a name: what could not be believed
+DAMAGED_MARK = ".damaged-"  # suffix of damaged entries that were moved aside
 
 
-def new_folder(wanted: Path) -> Path:
-    """Make a folder that nobody else made: the name wanted, or with `-2`, `-3`, … after it.
+def create_unique_folder(preferred: Path) -> Path:
+    """Create a new folder with the preferred name, or with `-2`, `-3`, … appended.
 
     Raises:
-        StoreError: If none can be made.
+        StoreError: If the folder cannot be created.
     """
     try:
-        wanted.parent.mkdir(parents=True, exist_ok=True)
+        preferred.parent.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):
-            folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+            folder = preferred if number == 1 else preferred.with_name(f"{preferred.name}-{number}")
             try:
                 folder.mkdir()
             except FileExistsError:
                 continue
             return folder
     except OSError as err:
-        raise StoreError(f"cannot write {wanted}: {err.strerror or err}; set outputs_dir=…") from err
+        raise StoreError(f"cannot write {preferred}: {err.strerror or err}; set outputs_dir=…") from err
     raise AssertionError
 
 
@@ -50,30 +50,32 @@ def check_writable(folder: Path) -> None:
         raise StoreError(f"outputs_dir: cannot write to {parent}: {err.strerror}; set outputs_dir=…") from err
 
 
-def make_room(work: Path) -> None:
-    """Make the folder of an entry that is about to be made; one that is there is gone on with.
+def create_work_folder(work: Path) -> None:
+    """Create the working folder of an entry. An existing folder is resumed.
 
     Raises:
-        StoreError: If a link or a file stands in its place (what a link points to is not ours), or it cannot be made.
+        StoreError: If a link or a file has its name, or it cannot be created.
     """
     if work.is_symlink() or (work.exists() and not work.is_dir()):
-        raise StoreError(f"{work}: expected a folder that the harness made, got a link or a file; delete it")
+        raise StoreError(f"{work}: expected a folder, got a link or a file; delete it")
     try:
         work.mkdir(exist_ok=True)
     except OSError as err:
         raise StoreError(f"cannot write {work}: {err.strerror or err}; set outputs_dir=…") from err
 
 
-def set_aside(folder: Path, wrong: str) -> None:
-    """Move what cannot be believed out of the way, with a remark.
+def move_aside(folder: Path, wrong: str) -> None:
+    """Rename a damaged folder and log a warning.
 
     Raises:
         StoreError: If it cannot be moved.
     """
     aside = next(
-        name for n in itertools.count(1) if not os.path.lexists(name := folder.with_name(f"{folder.name}{ASIDE}{n}"))
+        name
+        for n in itertools.count(1)
+        if not os.path.lexists(name := folder.with_name(f"{folder.name}{DAMAGED_MARK}{n}"))
     )
-    log.warning("store entry %s is damaged (%s); moved to %s and made again", folder, wrong, aside.name)
+    log.warning("store entry %s is not usable (%s); moved to %s and computed again", folder, wrong, aside.name)
     try:
         folder.rename(aside)
     except FileNotFoundError:  # without locks another process may have been faster
@@ -82,24 +84,24 @@ def set_aside(folder: Path, wrong: str) -> None:
         raise StoreError(f"cannot move {folder}: {err.strerror or err}") from err
 
 
-def give_name(work: Path, folder: Path, proof: str) -> None:
-    """Give a finished folder its name; if another process was first, its equal entry stays and ours goes.
+def publish_folder(work: Path, folder: Path, proof: str) -> None:
+    """Rename a finished folder to its final name; if another process was first, keep the other's entry.
 
     Args:
         work: The finished folder.
-        folder: Its name; what lies there without `proof` is moved aside.
-        proof: The file that a finished folder holds.
+        folder: The final name; an existing folder without `proof` is moved aside.
+        proof: Name of the file that marks a finished folder.
 
     Raises:
         StoreError: If it cannot be renamed.
     """
     if os.path.lexists(folder) and not (folder / proof).exists():
-        set_aside(folder, f"no {proof}")
+        move_aside(folder, f"no {proof}")
     try:
         work.rename(folder)
     except OSError as err:
         if err.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR) or not (folder / proof).exists():
             raise StoreError(f"cannot write {folder}: {err.strerror}") from err
-        log.info("another process made %s first; its copy stays", folder.name[:8])
-        temporary_files.discard(work)
+        log.info("another process computed %s first; its copy is kept", folder.name[:8])
+        temporary_files.delete_path(work)
     sync_folder(folder.parent)

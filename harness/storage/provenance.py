@@ -1,4 +1,4 @@
-"""Where a number came from: code, packages and hardware of a run."""
+"""Record the code, packages and hardware of a run."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def git_state() -> dict[str, Json]:
+def read_git_state() -> dict[str, Json]:
     """Return commit and dirty flag of the harness's own checkout; both None outside one (an installed wheel).
 
-    The working directory's repository says nothing about the code that ran, so it is not asked.
+    The repository of the working directory is irrelevant and not used.
     """
     here = Path(__file__).resolve().parent
 
@@ -43,53 +43,53 @@ def git_state() -> dict[str, Json]:
     return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--untracked-files=no"))}
 
 
-def maker() -> dict[str, Json]:
-    """Return what makes an artefact now: the code, the packages, the hardware; goes into its manifest.
+def describe_environment() -> dict[str, Json]:
+    """Return code, packages and hardware, for the manifest of an artifact.
 
-    Code and packages are asked for once a process: what is loaded does not change with the checkout.
+    Code and packages are read once per process, because loaded modules do not change with the checkout.
     """
-    code, packages = _loaded()
-    return {"git": dict(code), "packages": dict(packages), "hardware": hardware()}
+    code, packages = _read_code_versions()
+    return {"git": dict(code), "packages": dict(packages), "hardware": describe_hardware()}
 
 
 @lru_cache(maxsize=1)
-def _loaded() -> tuple[dict[str, Json], dict[str, str]]:
-    return git_state(), package_versions()
+def _read_code_versions() -> tuple[dict[str, Json], dict[str, str]]:
+    return read_git_state(), list_package_versions()
 
 
-def difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Json]:
-    """Return what another maker was where it differs from this one; `{"maker": null}` where it was not noted."""
+def compare_environments(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Json]:
+    """Return the fields of an earlier environment that differ from now; `{"maker": null}` if none was recorded."""
     if not then:
         return {"maker": None}
-    found: dict[str, Json] = {}
+    differences: dict[str, Json] = {"imported": then["imported"]} if "imported" in then else {}
     for name in now:
         was, here = then.get(name, {}), now[name]
-        other = {k: was.get(k) for k in sorted({*was, *here}) if was.get(k) != here.get(k) and k not in _PASSING}
-        if None in (was.get(_ACCELERATOR), here.get(_ACCELERATOR)):  # not known before torch is loaded
+        other = {k: was.get(k) for k in sorted({*was, *here}) if was.get(k) != here.get(k) and k not in _TRANSIENT}
+        if None in (was.get(_ACCELERATOR), here.get(_ACCELERATOR)):  # unknown until torch is loaded
             other.pop(_ACCELERATOR, None)
         if other:
-            found[name] = other
-    return found
+            differences[name] = other
+    return differences
 
 
-# Set while torch is loaded, or by the user for a run: no mark of the machine.
+# Settings of a process that do not identify the machine.
 _ACCELERATOR = "accelerator"
-_PASSING = frozenset({"torch_threads", "memory_gib"})
+_TRANSIENT = frozenset({"torch_threads", "memory_gib"})
 
 
-def package_versions() -> dict[str, str]:
-    """Return the installed versions of Python and of the packages that can move a number."""
-    found = {"python": platform.python_version()}
+def list_package_versions() -> dict[str, str]:
+    """Return the versions of Python and of packages that can change results."""
+    versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
-def hardware() -> dict[str, Json]:
-    """Return processor, cores, memory and, if torch is loaded and sees one, the accelerator."""
+def describe_hardware() -> dict[str, Json]:
+    """Return processor, cores, memory and, if torch is loaded, the accelerator."""
     facts: dict[str, Json] = {
         "machine": platform.machine(),
         "system": platform.system(),

@@ -1,8 +1,7 @@
-"""The record of a run: one strict JSON file, written by a run and read by reports and tasks, by the classes here.
+"""The record of a run: one strict JSON file, written by the run and read by reports.
 
-The file holds a digest of the rest of itself: a flipped bit in a number is told, not believed.
-
-In memory a value that is not there is NaN and an open bound is infinite; in the file both are null.
+The file contains a digest of its other fields, so that damage is detected. Missing values are NaN and open bounds
+infinite in memory; both are null in the file.
 """
 
 from __future__ import annotations
@@ -22,16 +21,17 @@ from openended.harness.core import (
     Metric,
     MetricResult,
     digest,
+    make_shareable,
     read_json,
-    shareable,
     suggest,
     to_json,
     write_json,
 )
+from openended.harness.storage.recipe import check_entry_name
 
 RECORD = "record.json"
-EXPLAIN = "explain.jsonl"  # in the folder of a run: the texts behind its scores
-GRID = "grid.json"  # in the folder of a grid: how it is called, what it shows, how many jobs it has
+EXPLAIN = "explain.jsonl"  # in a run folder: the texts behind the scores
+GRID = "grid.json"  # in a grid folder: name, report and number of jobs
 SCHEMA = 3  # 2 had no digest
 DIGEST = "digest"
 
@@ -45,21 +45,21 @@ class ResultRow:
     metric: str
     """Registered name of the metric."""
     signature: str
-    """Everything that identifies the number but the system under test."""
+    """Everything that identifies the number except the system under test."""
     primary: str
     """The key of `values` that a table shows first."""
     values: Mapping[str, float]
-    """Name → value; NaN where there is none."""
+    """Name → value; NaN if missing."""
     sd: Mapping[str, float] = field(default_factory=dict)
-    """Name → spread over the metric's own repetitions."""
+    """Name → standard deviation over the metric's own repetitions."""
     n_human: int
     """Texts of the human side."""
     n_model: int
     """Texts of the system under test."""
     status: str
-    """`ok`; `undefined`, it has no value here; `failed`, its code raised."""
+    """`ok`; `undefined`: it has no value for these texts; `failed`: its code raised."""
     notes: tuple[str, ...] = ()
-    """What the reader of a table must know; the reason where the metric has no value."""
+    """Notes for readers of a table; the reason if the metric has no value."""
     family: str = ""
     """Family of the metric, which groups tables."""
     direction: str = "none"
@@ -75,13 +75,13 @@ class ResultRow:
     resampling: str = "none"
     """Which interval over examples is valid: `bootstrap`, `subsample` or `none`."""
     artefact: str | None = None
-    """Place of its arrays in the store; None where nothing was computed."""
+    """Store entry (`stage/ab/key`) of its arrays; None if nothing was computed."""
     intervals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name of a value → `low`, `high`, `std_error`, `level`, `method`, `replicates` of its interval over examples."""
 
     @classmethod
-    def of(cls, system: str, metric: Metric, result: MetricResult, artefact: str | None) -> ResultRow:
-        """Return the row of a metric's result."""
+    def from_result(cls, system: str, metric: Metric, result: MetricResult, artefact: str | None) -> ResultRow:
+        """Build the row of a metric's result."""
         r, m = result, metric
         return cls(
             system=system, metric=r.metric, signature=r.signature, primary=r.primary, values=dict(r.values),
@@ -94,17 +94,17 @@ class ResultRow:
 
     def to_json(self) -> dict[str, Json]:
         """Return plain JSON."""
-        row = _written(self)
+        row = _fields_to_json(self)
         del row["targets"]
-        nearest = {name: direction_text("target", target) for name, target in self.targets.items()}
+        nearest = {name: format_direction("target", target) for name, target in self.targets.items()}
         return row | {"directions": {**self.directions, **nearest}}
 
     @classmethod
     def from_json(cls, value: object, where: str) -> Self:
-        """Read what `to_json` wrote.
+        """Parse the output of `to_json`.
 
         Raises:
-            DataError: Names the place, the field and what is wrong with it.
+            DataError: Names the file, the field and the problem.
         """
         row = _read(cls, value, where)
         nearest = {name: text for name, text in row["directions"].items() if text.startswith(_NEAREST)}
@@ -114,97 +114,124 @@ class ResultRow:
         if len(bounds) != 2:
             raise DataError(f"{where}: bounds: expected two numbers, got {len(bounds)}")
         least, most = bounds
+        if row["artefact"] is not None:
+            check_entry_name(row["artefact"], f"{where}: artefact")
         row["bounds"] = (-math.inf if math.isnan(least) else least, math.inf if math.isnan(most) else most)
         return cls(**row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One run: enough to audit it and to run it again."""
+    """Everything needed to audit a run and to repeat it."""
 
     schema: int = SCHEMA
     """Version of this form."""
     created: str
     """When the run ended: UTC, ISO 8601, to the second."""
     spec: Mapping[str, Any]
-    """Everything that can change a number: task, model, decoder, scorer, embedder, metrics, counts, seed."""
+    """Everything that can change results: task, model, decoder, scorer, embedder, metrics, counts, seed."""
     axes: Mapping[str, Any]
-    """The system as flat options: what tells this run from others of a report."""
+    """The system as flat options, which distinguish it from other runs of a report."""
     overrides: tuple[str, ...] = ()
-    """What the user set, as typed."""
+    """The overrides that the user typed."""
     command: tuple[str, ...] = ()
     """The words of the command line of the process."""
     git: Mapping[str, Any] = field(default_factory=dict)
     """Commit of the harness's checkout and whether it was changed; null for an installed package."""
     packages: Mapping[str, str] = field(default_factory=dict)
-    """Name → version of Python and the packages that can move a number."""
+    """Name → version of Python and the packages that can change results."""
     hardware: Mapping[str, Any] = field(default_factory=dict)
     """Processor, memory, accelerator."""
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """`stage:what` → the artefact's place in the store, which ends with its key; `task` → digest of the task's data."""
+    """`stage:what` → store entry (`stage/ab/key`); `task` → digest of the task's data."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    """Name of an input that was found, not made by this run → what made it differently (empty: nothing)."""
+    """Name of a cached input → how its environment differed (empty: not at all)."""
     timings: Mapping[str, float] = field(default_factory=dict)
     """Stage → seconds in this run."""
     store: str | None = None
-    """The store's folder, relative to the record's; None: the artefacts are not at hand."""
+    """The store's folder, relative to the record's; None: the artifacts are not available."""
     notes: tuple[str, ...] = ()
-    """What the reader of a table must know of the texts."""
+    """Notes on the texts for readers of a table."""
     results: tuple[ResultRow, ...]
-    """One row a metric and system."""
+    """One row per metric and system."""
 
     def to_json(self) -> dict[str, Json]:
         """Return plain JSON."""
-        return _written(self)
+        return _fields_to_json(self)
 
     @classmethod
     def from_json(cls, value: object, where: str) -> Self:
-        """Read what `to_json` wrote.
+        """Parse the output of `to_json`.
 
         Raises:
-            DataError: Names the place, the field and what is wrong with it.
+            DataError: Names the file, the field and the problem.
         """
         if isinstance(value, Mapping) and value.get("schema", SCHEMA) != SCHEMA:
             raise DataError(f"{where}: expected record schema {SCHEMA}, got {value['schema']!r:.40}; run it again")
-        return cls(**_read(cls, value, where))
+        record = cls(**_read(cls, value, where))
+        for name, entry in record.inputs.items():
+            if name != "task":
+                check_entry_name(entry, f"{where}: inputs.{name}")
+        return record
 
 
 def read_record(path: Path) -> RunRecord:
     """Read the record of a run, given its file or its folder.
 
     Raises:
-        DataError: One line that says which file, and what is wrong in it.
+        DataError: Names the file and the problem.
     """
     file = path / RECORD if path.is_dir() else path
-    told = read_json(file)
-    stated = told.pop(DIGEST, None) if isinstance(told, dict) else None
+    fields = read_json(file)
+    stated = fields.pop(DIGEST, None) if isinstance(fields, dict) else None
     try:
-        record = RunRecord.from_json(told, str(file))
-        agrees = stated == digest(told)
+        record = RunRecord.from_json(fields, str(file))
+        agrees = stated == digest(fields)
     except (RecursionError, ValueError) as err:
         raise DataError(f"{file}: not a run record ({type(err).__name__})") from err
     if not agrees:
-        raise DataError(f"{file}: damaged: it does not agree with its own digest; the same command writes it again")
+        raise DataError(f"{file}: damaged: its digest does not match; the same command writes it again")
     return record
 
 
 def save_record(folder: Path, record: RunRecord) -> None:
-    """Write a record into its folder, sealed with a digest; of what it says, what others may see.
+    """Write a record with its digest into its folder, with home folder and keys removed.
 
     Raises:
         StoreError: If it cannot be written.
     """
-    told = shareable(record.to_json())
-    write_json(folder / RECORD, {**typing.cast("dict[str, Json]", told), DIGEST: digest(told)})
+    fields = make_shareable(record.to_json())
+    write_json(folder / RECORD, {**typing.cast("dict[str, Json]", fields), DIGEST: digest(fields)})
 
 
-_LATER = ("intervals",)  # fields that records of this schema may lack: written before there were any
-_UNWRITTEN = ("targets",)  # fields that stand in another one's place in the file
+def mark_record(value: Any, mark: Mapping[str, Json], where: str) -> dict[str, Json]:  # noqa: ANN401
+    """Return the JSON of an imported record with the mark in the provenance of every input, sealed again.
+
+    Raises:
+        DataError: If it is not a sound record.
+    """
+    fields = dict(value) if isinstance(value, dict) else value
+    stated = fields.pop(DIGEST, None) if isinstance(fields, dict) else None
+    try:
+        record = RunRecord.from_json(fields, where)
+        sound = stated == digest(fields)
+    except (RecursionError, TypeError, ValueError) as err:
+        raise DataError(f"{where}: not a run record ({type(err).__name__})") from err
+    if not sound:
+        raise DataError(f"{where}: damaged: its digest does not match")
+    inputs = [name for name in record.inputs if name != "task"]
+    provenance = {name: {**dict(record.provenance.get(name) or {}), "imported": dict(mark)} for name in inputs}
+    marked = {**fields, "provenance": {**record.provenance, **provenance}}
+    return {**marked, DIGEST: digest(marked)}
+
+
+_LATER = ("intervals",)  # fields that older records of this schema may lack
+_UNWRITTEN = ("targets",)  # fields that are stored inside another field
 _NEAREST = "nearest "
 
 
-def direction_text(direction: str, target: float) -> str:
-    """Return a direction as files hold it: `nearest 0.5` where a number is best."""
+def format_direction(direction: str, target: float) -> str:
+    """Format a direction for files: `nearest 0.5` if a target value is best."""
     return f"{_NEAREST}{target:g}" if direction == "target" else direction
 
 
@@ -215,7 +242,7 @@ def _target(text: str, where: str) -> float:
         raise DataError(f"{where}: expected `{_NEAREST}` and a number, got {text[:40]!r}") from err
 
 
-def _written(record: ResultRow | RunRecord) -> dict[str, Json]:
+def _fields_to_json(record: ResultRow | RunRecord) -> dict[str, Json]:
     def plain(value: Any) -> Json:  # noqa: ANN401
         if isinstance(value, ResultRow):
             return value.to_json()
@@ -225,7 +252,7 @@ def _written(record: ResultRow | RunRecord) -> dict[str, Json]:
 
 
 def _read(cls: type[ResultRow | RunRecord], value: object, where: str) -> dict[str, Any]:
-    """Return the fields of a record, each of the kind that its annotation says."""
+    """Parse the fields of a record, each coerced to its annotation."""
     if not isinstance(value, Mapping):
         raise DataError(f"{where}: not a run record: expected a JSON object, got {_kind(value)}")
     hints = {name: hint for name, hint in typing.get_type_hints(cls).items() if name not in _UNWRITTEN}
@@ -235,19 +262,19 @@ def _read(cls: type[ResultRow | RunRecord], value: object, where: str) -> dict[s
     for name in hints:
         if name not in value and name not in _LATER:
             raise DataError(f"{where}: not a run record: field {name!r} is missing")
-    return {name: _fitted(value[name], hint, f"{where}: {name}") for name, hint in hints.items() if name in value}
+    return {name: _coerce(value[name], hint, f"{where}: {name}") for name, hint in hints.items() if name in value}
 
 
-def _fitted(value: object, hint: Any, where: str) -> Any:  # noqa: ANN401 - of the kind that the hint says
+def _coerce(value: object, hint: Any, where: str) -> Any:  # noqa: ANN401 - of the kind that the hint says
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return value
-    if origin is types.UnionType:  # of the kinds here only `str | None`
-        return None if value is None else _fitted(value, args[0], where)
+    if origin is types.UnionType:  # only `str | None` occurs here
+        return None if value is None else _coerce(value, args[0], where)
     if origin is tuple and isinstance(value, list):
-        return tuple(_fitted(v, args[0], f"{where}[{i}]") for i, v in enumerate(value))
+        return tuple(_coerce(v, args[0], f"{where}[{i}]") for i, v in enumerate(value))
     if origin is Mapping and isinstance(value, Mapping):
-        return {str(k): _fitted(v, args[1], f"{where}.{k}") for k, v in value.items()}
+        return {str(k): _coerce(v, args[1], f"{where}.{k}") for k, v in value.items()}
     if hint is ResultRow:
         return ResultRow.from_json(value, where)
     if hint is float and value is None:
@@ -257,7 +284,7 @@ def _fitted(value: object, hint: Any, where: str) -> Any:  # noqa: ANN401 - of t
         return float(value)
     if kind in (int, float, str) and isinstance(value, kind) and not isinstance(value, bool):
         return value
-    names = {tuple: "a list", Mapping: "an object", int: "a whole number", float: "a number or null", str: "a text"}
+    names = {tuple: "a list", Mapping: "an object", int: "a whole number", float: "a number or null", str: "a string"}
     raise DataError(f"{where}: expected {names[kind]}, got {_kind(value)}")
 
 

@@ -1,8 +1,9 @@
-"""Rows of text on disk: Arrow streams that `datasets.Dataset.from_file` opens, read by memory map."""
+"""Read and write texts as memory-mapped Arrow streams, which `datasets.Dataset.from_file` can open."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,17 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import DataError, Example, Generation, Ragged, replacing
+from openended.harness.core import DataError, Example, Generation, Ragged, open_for_replacement
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _CHUNK = 8192
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A generation beside its prompt; what a line of a generations file holds."""
+    """A generation with its prompt: one row of a generations file."""
 
     prompt: str
     prompt_ids: tuple[int, ...]
@@ -50,7 +52,7 @@ def row_schema() -> pa.Schema:
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> int:
-    """Write generations in the order given, a bounded number in memory; returns their number."""
+    """Write generations in the given order with bounded memory; return their number."""
 
     def record(row: Row) -> dict[str, Any]:
         g = row.generation
@@ -63,7 +65,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> int:
 
 
 def write_examples(path: Path, examples: Iterable[Example]) -> int:
-    """Write examples in the order given; `meta` as JSON text; returns their number."""
+    """Write examples in the given order, `meta` as JSON text; return their number."""
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.string()) for name in ("id", "prompt", "human", "meta")])
@@ -75,7 +77,7 @@ def write_examples(path: Path, examples: Iterable[Example]) -> int:
 
 
 def read_examples(path: Path) -> Iterator[Example]:
-    """Yield the examples of a file, a bounded number in memory."""
+    """Yield the examples of a file, with bounded memory."""
     for batch in _open(path):
         for row in batch.to_pylist():
             yield Example(row["id"], row["prompt"], row["human"], json.loads(row["meta"]))
@@ -95,7 +97,7 @@ def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBat
     import pyarrow as pa
 
     count = 0
-    with replacing(path, "wb") as handle, pa.ipc.new_stream(handle, schema) as writer:
+    with open_for_replacement(path, "wb") as handle, pa.ipc.new_stream(handle, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
             count += batch.num_rows
@@ -103,33 +105,59 @@ def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBat
 
 
 def write_in_order(path: Path, sources: Sequence[Path], order: Sequence[int] | NDArray[np.int64]) -> int:
-    """Write rows of files in another order, the bytes that writing them so at once gives; returns their number.
+    """Write rows of files in a new order; return their number. The bytes equal those of writing them in that order.
 
     Args:
         path: The new file.
-        sources: Files of one kind, of rows or of examples.
-        order: Numbers of rows, counted over all sources; which are left out is up to the caller.
+        sources: Files with one schema, of rows or of examples.
+        order: Row numbers, counted over all sources; rows may be left out.
     """
     import pyarrow as pa
 
-    found = [batch for source in sources for batch in _open(source)]
-    starts = np.cumsum([0, *(batch.num_rows for batch in found)])
-    wanted = np.asarray(order, dtype=np.int64)
+    source_batches = [batch for source in sources for batch in _open(source)]
+    starts = np.cumsum([0, *(batch.num_rows for batch in source_batches)])
+    row_numbers = np.asarray(order, dtype=np.int64)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for first in range(0, len(wanted), _CHUNK):
-            part = wanted[first : first + _CHUNK]
+        for first in range(0, len(row_numbers), _CHUNK):
+            part = row_numbers[first : first + _CHUNK]
             home = np.searchsorted(starts, part, side="right") - 1
             by_home = np.argsort(home, kind="stable")
             used, begins = np.unique(home[by_home], return_index=True)
             pieces = [
-                found[b].take(pa.array(part[places] - starts[b]))
-                for b, places in zip(used, np.split(by_home, begins[1:]), strict=True)
+                source_batches[b].take(pa.array(part[positions] - starts[b]))
+                for b, positions in zip(used, np.split(by_home, begins[1:]), strict=True)
             ]
             joined = pa.Table.from_batches(pieces).combine_chunks().to_batches()[0]
             yield joined.take(pa.array(np.argsort(by_home)))
 
     return _write_batches(path, _schema(sources[0]), batches())
+
+
+def check_rows(path: Path) -> None:
+    """Check that a file of rows or examples can be read to its end and has the columns of one.
+
+    Raises:
+        DataError: If it cannot be read.
+    """
+    import pyarrow as pa
+
+    examples = pa.schema([(name, pa.string()) for name in ("id", "prompt", "human", "meta")])
+    try:
+        for batch in _open(path):
+            batch.validate(full=True)
+            if batch.schema.names not in (row_schema().names, examples.names):
+                raise DataError(f"{path.name}: expected columns of rows or examples, got {batch.schema.names}")
+        schema = _schema(path)
+        with path.open("rb") as handle:
+            handle.seek(-len(_END_OF_STREAM), os.SEEK_END)
+            complete = handle.read() == _END_OF_STREAM
+    except (pa.ArrowException, ValueError, OSError) as err:
+        raise DataError(f"{path.name}: not an Arrow stream ({err})") from err
+    if not complete:
+        raise DataError(f"{path.name}: the Arrow stream is cut off")
+    if not (schema.equals(row_schema()) or schema.equals(examples)):
+        raise DataError(f"{path.name}: expected columns of rows or examples, got {schema.names}")
 
 
 def _schema(path: Path) -> pa.Schema:
@@ -150,7 +178,7 @@ def _open(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 class Rows:
-    """A generations file, memory-mapped; columns are materialised when asked for."""
+    """A generations file, memory-mapped; columns are loaded on first use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -189,7 +217,7 @@ class Rows:
     @overload
     def each(self, column: Literal["example_id", "prompt", "text"]) -> Iterator[str]: ...
     def each(self, column: str) -> Iterator[Any]:
-        """Yield a column row by row, a bounded number in memory."""
+        """Yield a column row by row, with bounded memory."""
         for chunk in self._table[column].chunks:
             for start in range(0, len(chunk), _CHUNK):
                 yield from chunk.slice(start, _CHUNK).to_pylist()
@@ -234,14 +262,14 @@ class Rows:
 
 
 def join_ragged(left: Ragged, right: Ragged) -> Ragged:
-    """Concatenate row by row: row i is left row i, then right row i."""
+    """Concatenate row by row: row i is row i of `left` followed by row i of `right`."""
     if len(left) != len(right):
         raise ValueError(f"expected as many rows on both sides, got {len(left)} and {len(right)}")
     offsets = left.offsets + right.offsets
     values = np.empty(offsets[-1], dtype=np.result_type(left.values, right.values))
-    places = np.arange(len(left.values)) + np.repeat(right.offsets[:-1], left.lengths)
-    values[places] = left.values
+    positions = np.arange(len(left.values)) + np.repeat(right.offsets[:-1], left.lengths)
+    values[positions] = left.values
     mask = np.ones(len(values), dtype=bool)
-    mask[places] = False
+    mask[positions] = False
     values[mask] = right.values
     return Ragged(values, offsets)

@@ -1,11 +1,12 @@
-"""The content-addressed store: what a stage made, found again by what went into it.
+"""The content-addressed store: results of stages, looked up by everything they were computed from.
 
 An entry is a folder `<root>/<stage>/<ab>/<key>/` with files and a `manifest.json`, written last. The key is a digest of
-the recipe: key scheme, stage, stage version, full spec with defaults, and the content digests of the inputs. So an
-upstream change that yields the same bytes costs nothing downstream.
+the recipe: key scheme, stage, stage version, full spec with defaults, and the content digests of the inputs. An
+upstream change that yields the same bytes therefore costs nothing downstream.
 
-A manifest holds the recipe, the key, the digest of each file and one of itself. An entry is believed if all of them
-agree with each other and with the place where it lies; whatever does not is moved aside, said aloud, and made again.
+A manifest holds the recipe, the key, the digest of each file and its own digest. An entry is used only if all of them
+agree with each other and with its path, and its files can be read; otherwise it is moved aside with a warning and
+computed again. Entries that `openended import` unpacked are marked and used only if they were imported with `--trust`.
 """
 
 from __future__ import annotations
@@ -24,27 +25,28 @@ from openended.harness.core import (
     Json,
     StoreError,
     digest,
-    file_digest,
+    digest_file,
+    make_shareable,
     read_json,
-    shareable,
     sync_folder,
     temporary_files,
     to_json,
     write_json,
 )
-from openended.harness.storage.folders import give_name, make_room, set_aside
-from openended.harness.storage.provenance import maker
+from openended.harness.storage.contents import check_contents, check_stage_files
+from openended.harness.storage.folders import create_work_folder, move_aside, publish_folder
+from openended.harness.storage.provenance import describe_environment
 from openended.harness.storage.recipe import Recipe
 
 log = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
-PARTIAL = ".partial"  # after the key: made in part, and gone on with the next time
+PARTIAL = ".partial"  # suffix of unfinished entries, which are resumed
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A finished artefact."""
+    """A finished artifact."""
 
     stage: str
     key: str
@@ -52,33 +54,39 @@ class Entry:
     files: Mapping[str, str]
     """File name → SHA-256 of its bytes."""
     meta: Mapping[str, Any]
-    """Facts of the making that later stages and reports show (counts, what was skipped)."""
-    made: bool = False
-    """True if it was made just now, not found."""
+    """Facts that later stages and reports show (counts, numbers of skipped records)."""
+    computed: bool = False
+    """True if it was computed now, False if it was cached."""
     maker: Mapping[str, Any] = field(default_factory=dict)
-    """What made it: `git`, `packages` and `hardware`, as in a run record; empty where that was not noted."""
+    """Environment that computed it: `git`, `packages`, `hardware`, `imported`; empty if not recorded."""
 
     @property
     def content(self) -> str:
-        """Digest of all files."""
+        """Digest of all its files."""
         return digest(self.files)
 
     @property
+    def is_untrusted(self) -> bool:
+        """True if it was imported without `--trust`, so that runs compute it again."""
+        mark = self.maker.get("imported")
+        return mark is not None and not (isinstance(mark, Mapping) and mark.get("trusted") is True)
+
+    @property
     def name(self) -> str:
-        """Its place inside the store: `stage/ab/key`."""
+        """Its path inside the store: `stage/ab/key`."""
         return f"{self.stage}/{self.key[:2]}/{self.key}"
 
 
 def read_entry(folder: Path, *, only: str | None = None) -> Entry:
-    """Return the entry in a folder, its bytes verified.
+    """Return the entry in a folder after verifying its bytes.
 
     Args:
         folder: `…/<stage>/<ab>/<key>`.
-        only: Verify this file alone of the files (the manifest is verified always).
+        only: Verify only this file (the manifest is always verified).
 
     Raises:
-        DataError: Says what is missing or damaged.
-        StoreError: If it may not be read.
+        DataError: Names what is missing or damaged.
+        StoreError: If its files may not be read.
     """
     return _read(folder, only)[0]
 
@@ -89,11 +97,13 @@ def _read(folder: Path, only: str | None) -> tuple[Entry, Json]:
         manifest = read_json(folder / MANIFEST)
         stated = manifest.pop("digest")
         if stated != digest(manifest):
-            raise DataError(f"{MANIFEST} does not agree with its own digest")
+            raise DataError(f"{MANIFEST} does not match its own digest")
         stage, key, recipe = folder.parent.parent.name, str(manifest["key"]), manifest["recipe"]
         if key != folder.name or recipe["stage"] != stage:
-            raise DataError(f"it is {recipe['stage']} {key[:8]}, of another place")
-        files, meta, made_by = (dict(manifest[name]) for name in ("files", "meta", "maker"))
+            raise DataError(f"it is {recipe['stage']} {key[:8]}, in the wrong folder")
+        files, meta, environment = (manifest[name] for name in ("files", "meta", "maker"))
+        if not all(isinstance(value, dict) for value in (files, meta, environment)):
+            raise DataError(f"{MANIFEST}: expected objects as files, meta and maker")
         if only is not None and only not in files:
             raise DataError(f"it holds no {only}")
         wrong = [name for name, sha in files.items() if only in (None, name) and not _matches(folder / name, sha)]
@@ -106,29 +116,54 @@ def _read(folder: Path, only: str | None) -> tuple[Entry, Json]:
         raise DataError(f"{MANIFEST} ({type(err).__name__}: {err})") from err
     if wrong:
         raise DataError(", ".join(wrong))
-    return Entry(stage, key, folder, files, meta, maker=made_by), recipe
+    if only is None:
+        check_stage_files(stage, files)
+        check_contents(folder, files)
+    return Entry(stage, key, folder, files, meta, maker=environment), recipe
 
 
 def write_manifest(folder: Path, recipe: Json, key: str, meta: Mapping[str, Any], **facts: Any) -> Json:  # noqa: ANN401
-    """Write and return the manifest of the files in a folder; `facts` (who made it, in how many seconds) go into it.
+    """Write and return the manifest of the files in a folder; `facts` (environment, seconds) are added to it.
 
     Raises:
         StoreError: If it cannot be written.
     """
-    found = sorted(p for p in folder.iterdir() if p.is_file() and not p.is_symlink() and p.name != MANIFEST)
-    files = {p.name: file_digest(p) for p in found}
-    made = shareable(to_json({"maker": {}, **facts, "recipe": recipe, "key": key, "files": files, "meta": meta}))
-    write_json(folder / MANIFEST, {**cast("dict[str, Json]", made), "digest": digest(made)})
-    return made
+    paths = sorted(p for p in folder.iterdir() if p.is_file() and not p.is_symlink() and p.name != MANIFEST)
+    files = {p.name: digest_file(p) for p in paths}
+    manifest = make_shareable(
+        to_json({"maker": {}, **facts, "recipe": recipe, "key": key, "files": files, "meta": meta})
+    )
+    write_json(folder / MANIFEST, {**cast("dict[str, Json]", manifest), "digest": digest(manifest)})
+    return manifest
+
+
+def mark_manifest(value: Any, mark: Mapping[str, Json], name: str, where: str) -> dict[str, Json]:  # noqa: ANN401
+    """Return the JSON of an imported manifest with the mark, sealed again.
+
+    Raises:
+        DataError: If it is not the sound manifest of the entry `name` (`stage/ab/key`).
+    """
+    try:
+        manifest = dict(value)
+        if manifest.pop("digest") != digest(manifest):
+            raise DataError(f"{where}: damaged: its digest does not match")
+        stage, key = name.split("/", maxsplit=1)[0], name.split("/")[2]
+        if (manifest["recipe"]["stage"], manifest["key"]) != (stage, key):
+            raise DataError(f"{where}: is the manifest of another entry")
+        check_stage_files(stage, manifest["files"])
+        manifest["maker"] = {**manifest["maker"], "imported": dict(mark)}
+        return {**manifest, "digest": digest(manifest)}
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as err:
+        raise DataError(f"{where}: not a manifest ({type(err).__name__}: {err})") from err
 
 
 class Store:
     """Entries under one root folder.
 
     Args:
-        root: Folder of the store; made when the first entry is.
-        locking: Take a file lock while an entry is made, so that a second process waits and finds it. Without the lock
-            (file systems that have none) both make it and the loser's copy is dropped.
+        root: Folder of the store; created with the first entry.
+        locking: Take a file lock while an entry is computed, so that a second process waits for it. Without locks (on
+            file systems that have none) both compute it and the later copy is dropped.
     """
 
     def __init__(self, root: Path, *, locking: bool = True) -> None:
@@ -136,21 +171,21 @@ class Store:
         self._locking = locking
         self._verified: dict[str, Entry] = {}
 
-    def place(self, recipe: Recipe) -> Path:
-        """Return the folder of a recipe's entry, present or not."""
+    def entry_path(self, recipe: Recipe) -> Path:
+        """Return the path of a recipe's entry, which may not exist."""
         return self.root / recipe.stage / recipe.key[:2] / recipe.key
 
     def find(self, recipe: Recipe) -> Entry | None:
-        """Return the entry, or None if there is none that can be believed; writes nothing.
+        """Return the cached entry, or None if there is no valid one; writes nothing.
 
         Raises:
-            StoreError: If it is there and may not be read.
+            StoreError: If it exists and may not be read.
         """
-        folder = self.place(recipe)
-        found = self._look(recipe, folder)
-        if isinstance(found, str):
-            log.warning("store entry %s is damaged (%s); it will be made again", folder, found)
-        return found if isinstance(found, Entry) else None
+        folder = self.entry_path(recipe)
+        result = self._check_entry(recipe, folder)
+        if isinstance(result, str):
+            log.warning("store entry %s is not usable (%s); it will be computed again", folder, result)
+        return result if isinstance(result, Entry) else None
 
     def make(self, recipe: Recipe, build: Callable[[Path], Mapping[str, Any]], *, resumable: bool = False) -> Entry:
         """Return the entry, building it if it is missing or damaged.
@@ -163,24 +198,24 @@ class Store:
         Raises:
             StoreError: If the store cannot be read or written.
         """
-        folder = self.place(recipe)
-        found = self._look(recipe, folder)
-        if isinstance(found, Entry):
-            return found
+        folder = self.entry_path(recipe)
+        result = self._check_entry(recipe, folder)
+        if isinstance(result, Entry):
+            return result
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
         except OSError as err:
             raise StoreError(f"cannot write to {folder.parent}: {err.strerror}; set outputs_dir=…") from err
-        with self.locked(f"{recipe.stage}-{recipe.key[:32]}", f"{recipe.stage} {recipe.key[:8]}"):
-            found = self._look(recipe, folder)  # another process may have made it while this one waited
-            if isinstance(found, Entry):
-                return found
-            if found is not None:
-                set_aside(folder, found)
+        with self.hold_lock(f"{recipe.stage}-{recipe.key[:32]}", f"{recipe.stage} {recipe.key[:8]}"):
+            result = self._check_entry(recipe, folder)  # another process may have computed it meanwhile
+            if isinstance(result, Entry):
+                return result
+            if result is not None:
+                move_aside(folder, result)
             return self._build(recipe, folder, build, resumable)
 
-    def _look(self, recipe: Recipe, folder: Path) -> Entry | str | None:
-        """Return the entry, None if there is none, or what is wrong with it."""
+    def _check_entry(self, recipe: Recipe, folder: Path) -> Entry | str | None:
+        """Return the entry, None if there is none, or the reason why it is not usable."""
         key = recipe.key
         if key in self._verified and (folder / MANIFEST).exists():
             return self._verified[key]
@@ -190,8 +225,10 @@ class Store:
             entry, stated = _read(folder, None)
         except DataError as err:
             return str(err)
-        if stated != shareable(to_json(recipe.canonical())):
-            return "its recipe is another one"
+        if stated != make_shareable(to_json(recipe.canonical())):
+            return "its recipe differs"
+        if entry.is_untrusted:
+            return "it was imported, not computed here; `openended import --trust` allows reuse"
         self._verified[key] = entry
         return entry
 
@@ -199,31 +236,35 @@ class Store:
         self, recipe: Recipe, folder: Path, build: Callable[[Path], Mapping[str, Any]], resumable: bool
     ) -> Entry:
         started = time.monotonic()
-        temporary_files.sweep_once(folder.parent)
-        kept = resumable and self._locking
-        work = folder.with_name(folder.name + PARTIAL if kept else temporary_files.temporary(folder.name))
-        make_room(work)
+        temporary_files.delete_abandoned_once(folder.parent)
+        resumes = resumable and self._locking
+        work = folder.with_name(
+            folder.name + PARTIAL if resumes else temporary_files.create_temporary_name(folder.name)
+        )
+        create_work_folder(work)
         try:
             meta = dict(build(work))
             for left in work.glob(".*"):  # temporary files of a killed run
-                temporary_files.discard(left)
+                temporary_files.delete_path(left)
             seconds = round(time.monotonic() - started, 3)
-            made: Any = write_manifest(work, recipe.canonical(), recipe.key, meta, maker=maker(), seconds=seconds)
+            manifest: Any = write_manifest(
+                work, recipe.canonical(), recipe.key, meta, maker=describe_environment(), seconds=seconds
+            )
             sync_folder(work)
-            give_name(work, folder, MANIFEST)
+            publish_folder(work, folder, MANIFEST)
         finally:
-            if not kept:
-                temporary_files.discard(work)
-        entry = Entry(recipe.stage, recipe.key, folder, made["files"], made["meta"], maker=made["maker"])
+            if not resumes:
+                temporary_files.delete_path(work)
+        entry = Entry(recipe.stage, recipe.key, folder, manifest["files"], manifest["meta"], maker=manifest["maker"])
         self._verified[recipe.key] = entry
-        return replace(entry, made=True)
+        return replace(entry, computed=True)
 
     @contextlib.contextmanager
-    def locked(self, name: str, what: str) -> Iterator[None]:
-        """Hold a lock against the other processes that share the store; `what` is made meanwhile.
+    def hold_lock(self, name: str, what: str) -> Iterator[None]:
+        """Hold a lock against other processes that share the store; `what` names the work in messages.
 
         Raises:
-            StoreError: If the lock's file cannot be opened.
+            StoreError: If the lock file cannot be opened.
         """
         if not self._locking:
             yield
@@ -234,13 +275,13 @@ class Store:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / f"{name}.lock"
-            # Made here, so that its permissions follow the umask: filelock would set its own.
+            # Created here, so that its permissions follow the umask; filelock sets its own.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o666))
             lock = FileLock(path, mode=path.stat().st_mode & 0o777)
             try:
                 lock.acquire(timeout=0)
             except Timeout:
-                log.info("another process is making %s; waiting for it", what)
+                log.info("another process is computing %s; waiting for it", what)
                 lock.acquire()
         except OSError as err:
             raise StoreError(
@@ -253,4 +294,4 @@ class Store:
 
 
 def _matches(path: Path, sha: str) -> bool:
-    return path.is_file() and file_digest(path) == sha
+    return path.is_file() and digest_file(path) == sha

@@ -1,4 +1,4 @@
-"""The faults that the harness must survive: kills, corruptions, races, fuzzed inputs, a long grid in one process.
+"""The faults that the harness must survive: kills, corruptions, races, forged files, fuzzed inputs, long grids.
 
 `python -m tests.campaign.faults KIND COUNT SEED` tries COUNT faults on a small world and prints what came of them as
 JSON: how many were tried, how many were survived, and the first of those that were not. Each fault follows from the
@@ -28,6 +28,7 @@ from openended.harness.core.errors import HarnessError
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
+from tests.campaign.forged import forged_archives, forged_entries
 from tests.campaign.fuzz import one_input
 from tests.campaign.grids import grids
 from tests.campaign.world import Tally, World
@@ -46,7 +47,7 @@ def kills(world: World, count: int, draw: random.Random) -> Tally:
             os.waitpid(child, 0)
             if number % 4 == 3 or number == count - 1:
                 assert world.run(out) == calm, "another result"
-                temporary_files.sweep_once.cache_clear()
+                temporary_files.delete_abandoned_once.cache_clear()
                 world.run(out, "seed=1")
                 assert not _litter(world.folder / out), f"litter: {_litter(world.folder / out)}"
                 shutil.rmtree(world.folder / out)
@@ -229,6 +230,8 @@ KINDS = {
     "races": races,
     "jobs": jobs,
     "fuzz": fuzz,
+    "entries": forged_entries,
+    "archives": forged_archives,
 }
 
 

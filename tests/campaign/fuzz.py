@@ -18,7 +18,7 @@ from openended.harness.app.hydra.job import settings_of
 from openended.harness.app.hydra.show import composing
 from openended.harness.app.hydra.trust import guard
 from openended.harness.core.errors import HarnessError
-from openended.harness.core.exit_codes import one_line
+from openended.harness.core.exit_codes import format_error
 from openended.harness.imported.formats import read_generations
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.pipeline import plan
@@ -210,8 +210,8 @@ def one_input(folder: Path, number: int, draw: random.Random) -> str:
     try:
         work()
     except HarnessError as err:
-        assert "\n" not in one_line(err)  # noqa: PT017 - most inputs are refused, some are not
-        assert len(one_line(err)) < 20_000, f"{what}: an error of {len(one_line(err))} letters"  # noqa: PT017
+        assert "\n" not in format_error(err)  # noqa: PT017 - most inputs are refused, some are not
+        assert len(format_error(err)) < 20_000, f"{what}: an error of {len(format_error(err))} letters"  # noqa: PT017
     except OSError as err:  # said in one line too: a name that is too long
         assert err.filename is not None, f"{what}: {err}"  # noqa: PT017
     except Exception as err:

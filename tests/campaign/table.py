@@ -6,7 +6,17 @@ import json
 import subprocess
 import sys
 
-COUNTS = {"kills": 200, "grids": 200, "corruptions": 2000, "parts": 200, "races": 100, "jobs": 2000, "fuzz": 2000}
+COUNTS = {
+    "kills": 200,
+    "grids": 200,
+    "corruptions": 2000,
+    "parts": 200,
+    "races": 100,
+    "jobs": 2000,
+    "fuzz": 2000,
+    "entries": 400,
+    "archives": 400,
+}
 
 
 def main() -> int:

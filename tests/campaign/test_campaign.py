@@ -17,7 +17,16 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "count"),
-    [("kills", 4), ("corruptions", 12), ("parts", 3), ("races", 3), ("jobs", 24), ("fuzz", 120)],
+    [
+        ("kills", 4),
+        ("corruptions", 12),
+        ("parts", 3),
+        ("races", 3),
+        ("jobs", 24),
+        ("fuzz", 120),
+        ("entries", 12),
+        ("archives", 40),
+    ],
 )
 def test_every_fault_is_survived(kind, count):
     """In a process of its own: it forks, and must not do so beside the threads of other tests."""

@@ -1,17 +1,36 @@
-"""`openended import archive.zip`: what `openended export` packed, put beside what is here; nothing is overwritten."""
+"""`openended import archive.zip`: unpack what `openended export` packed; existing files are not overwritten."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import re
 import shutil
-import sys
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
-from openended.harness.core import CommandParser, DataError, code_of, replacing
+from openended.harness.core import (
+    MAX_JSON,
+    CommandParser,
+    DataError,
+    HarnessError,
+    check_regular_file,
+    open_for_replacement,
+    print_line,
+    run_command,
+    write_json,
+)
+from openended.harness.storage import ENTRY_NAME, MANIFEST, PARTIAL, RECORD, mark_manifest, mark_record
 
-PLACES = ("runs", "reports", "grids", "store")
+FOLDERS = ("runs", "reports", "grids", "store")
+MAX_FILES = 1_000_000
+_LAST = frozenset({MANIFEST, RECORD, "grid.json"})  # written last, so that an interrupted import looks unfinished
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OverflowError)
 
 
 def main(words: Sequence[str]) -> int:
@@ -19,55 +38,106 @@ def main(words: Sequence[str]) -> int:
     parser = CommandParser(prog="openended import", description=__doc__)
     parser.add_argument("archive", type=Path)
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="default: outputs")
+    parser.add_argument("--trust", action="store_true", help="let your own runs reuse the imported store entries")
     args = parser.parse_args(words)
-    return code_of("openended import", lambda: _import(args), kept="what was unpacked stays; the same command goes on")
+    after = "unpacked files are kept; the same command resumes"
+    return run_command("openended import", lambda: _import(args), after_interrupt=after)
 
 
 def _import(args: argparse.Namespace) -> None:
+    check_regular_file(args.archive)
     try:
-        with zipfile.ZipFile(args.archive) as packed:
-            made, kept = unpack(packed, args.outputs)
-    except FileNotFoundError as err:
-        raise DataError(f"no such file: {args.archive}") from err
-    except zipfile.BadZipFile as err:
+        with zipfile.ZipFile(args.archive) as archive:
+            paths, existing = unpack(archive, args.outputs, args.archive.name, trust=args.trust)
+    except HarnessError:
+        raise
+    except _DAMAGE as err:
         raise DataError(f"{args.archive}: not a sound zip archive ({err})") from err
-    names = sorted({p.parts[1] for p in made if p.parts[0] == "runs"})
-    said = f"; runs of {', '.join(names)}: openended report {names[0]}" if names else ""
-    sys.stdout.write(f"{len(made):,} files into {args.outputs}, {kept:,} were here{said}\n")
+    names = sorted({p.parts[1] for p in paths if p.parts[0] == "runs"})
+    hint = f"; runs of {', '.join(names)}: openended report {names[0]}" if names else ""
+    print_line(f"{len(paths):,} files into {args.outputs}, {existing:,} existed already{hint}")
 
 
-def unpack(packed: zipfile.ZipFile, outputs: Path) -> tuple[list[PurePosixPath], int]:
-    """Unpack what is not there; returns its names, and how many files were there.
+def unpack(archive: zipfile.ZipFile, outputs: Path, name: str, *, trust: bool) -> tuple[list[PurePosixPath], int]:
+    """Unpack the files that do not exist yet; return their names and the number of existing files.
 
-    Manifests and records come last, so that an interrupted import leaves nothing that looks finished. The store
-    compares every entry with its digests when it is asked for.
+    Store entries and records are marked as imported from the archive `name`.
 
     Raises:
-        DataError: If a name would leave `outputs`, or holds what no export packs; then nothing was unpacked.
+        DataError: If a member is not one that `openended export` writes, or is damaged. Names, methods and sizes of all
+            members, manifests and records are checked before anything is written.
     """
-    members = [member for member in packed.infolist() if not member.is_dir()]
+    members = [member for member in archive.infolist() if not member.is_dir()]
+    _check_sizes(members, outputs)
     for member in members:
-        _check(member)
+        _check_member(member, outputs)
+    pending = [member for member in members if not os.path.lexists(outputs / member.filename)]
+    marked = {m.filename: _mark(archive, m, {"archive": name, "trusted": trust}) for m in pending if _is_marked(m)}
+    flushed = False
+    for member in sorted(pending, key=lambda m: PurePosixPath(m.filename).name in _LAST):
+        target = outputs / member.filename
+        if PurePosixPath(member.filename).name in _LAST and not flushed:
+            os.sync()  # once for all files that the manifests and records refer to
+            flushed = True
+        if member.filename in marked:
+            write_json(target, marked[member.filename])
+            continue
+        with archive.open(member) as source, open_for_replacement(target, "wb", sync=False) as handle:
+            shutil.copyfileobj(source, handle)
+    return [PurePosixPath(member.filename) for member in pending], len(members) - len(pending)
+
+
+def _check_sizes(members: Sequence[zipfile.ZipInfo], outputs: Path) -> None:
+    names = [member.filename for member in members]
+    if len(names) > MAX_FILES:
+        raise DataError(f"expected an archive of at most {MAX_FILES:,} files, got {len(names):,}")
+    if len(set(names)) < len(names):
+        raise DataError(f"{next(n for n in names if names.count(n) > 1)!r}: appears more than once in the archive")
     free = shutil.disk_usage(next(p for p in (outputs, *outputs.resolve().parents) if p.exists())).free
     size = sum(member.file_size for member in members)
     if size > free:
-        raise DataError(f"the archive holds {size:,} bytes, and {free:,} are free at {outputs}")
-    made = []
-    last = {"manifest.json", "record.json", "grid.json"}
-    for member in sorted(members, key=lambda m: PurePosixPath(m.filename).name in last):
-        target = outputs / member.filename
-        if target.exists():
-            continue
-        with packed.open(member) as source, replacing(target, "wb") as handle:
-            shutil.copyfileobj(source, handle)
-        made.append(PurePosixPath(member.filename))
-    return made, len(members) - len(made)
+        raise DataError(f"the archive holds {size:,} bytes, but only {free:,} are free at {outputs}")
 
 
-def _check(member: zipfile.ZipInfo) -> None:
+def _check_member(member: zipfile.ZipInfo, outputs: Path) -> None:
+    """Check a member's name, type, compression and target."""
+    name, parts = member.filename, PurePosixPath(member.filename).parts
+    is_link = (member.external_attr >> 16) & 0o170000 not in (0, 0o100000)
+    is_odd = any(part.startswith(".") or part.endswith(PARTIAL) for part in parts) or re.search(r"[\\\x00-\x1f]", name)
+    in_entry = len(parts) == 5 and ENTRY_NAME.fullmatch("/".join(parts[1:4]))
+    if is_link or is_odd or len(parts) < 2 or parts[0] not in FOLDERS or (parts[0] == "store" and not in_entry):
+        raise DataError(f"{name!r}: expected files under {', '.join(FOLDERS)}; was it made by openended export?")
+    if member.flag_bits & 0x1:
+        raise DataError(f"{name!r}: the archive is encrypted; decrypt it first")
+    if member.compress_type not in _METHODS:
+        raise DataError(f"{name!r}: expected deflated or stored files, got compression method {member.compress_type}")
+    target = outputs
+    for part in parts:
+        target = target / part
+        if target.is_symlink():
+            raise DataError(f"{target}: is a link; import writes through no links, so delete it or give --outputs DIR")
+
+
+def _is_marked(member: zipfile.ZipInfo) -> bool:
     parts = PurePosixPath(member.filename).parts
-    link = (member.external_attr >> 16) & 0o170000 == 0o120000
-    if link or len(parts) < 2 or parts[0] not in PLACES or ".." in parts or "\\" in member.filename:
-        raise DataError(
-            f"{member.filename!r}: expected files under {', '.join(PLACES)}; was it made by openended export?"
-        )
+    return (parts[0] == "store" and parts[-1] == MANIFEST) or (parts[0] == "runs" and parts[-1] == RECORD)
+
+
+def _mark(archive: zipfile.ZipFile, member: zipfile.ZipInfo, mark: dict[str, Any]) -> dict[str, Any]:
+    """Return a manifest or record with the mark of an imported one.
+
+    Raises:
+        DataError: If it is not sound.
+    """
+    if member.file_size > MAX_JSON:
+        raise DataError(f"{member.filename!r}: expected at most {MAX_JSON >> 20} MiB, got {member.file_size:,} bytes")
+    try:
+        value = json.loads(archive.read(member).decode("utf-8"))
+    except RecursionError as err:
+        raise DataError(f"{member.filename!r}: JSON nested too deeply") from err
+    except ValueError as err:
+        raise DataError(f"{member.filename!r}: not JSON ({err})") from err
+    parts = PurePosixPath(member.filename).parts
+    if parts[-1] == RECORD:
+        return mark_record(value, mark, repr(member.filename))
+    return mark_manifest(value, mark, "/".join(parts[1:4]), repr(member.filename))

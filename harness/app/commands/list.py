@@ -1,11 +1,10 @@
-"""`openended list [metrics|decoders|tasks|models|experiments|…]`: what can be chosen, a line of meaning each."""
+"""`openended list [metrics|decoders|tasks|models|experiments|…]`: all options and what they are."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-from openended.harness.core import GROUPS, CommandParser, SpecError, choices, code_of, suggest
+from openended.harness.core import GROUPS, CommandParser, SpecError, list_choices, print_line, run_command, suggest
 
 
 def main(words: Sequence[str]) -> int:
@@ -13,20 +12,20 @@ def main(words: Sequence[str]) -> int:
     parser = CommandParser(prog="openended list", description=__doc__)
     parser.add_argument("group", nargs="?", help=f"one of {', '.join(GROUPS)}; default: all")
     args = parser.parse_args(words)
-    return code_of("openended list", lambda: _list(args.group), kept="nothing was changed")
+    return run_command("openended list", lambda: _list(args.group), after_interrupt="nothing was changed")
 
 
 def _list(group: str | None) -> None:
-    for name in [group_of(group)] if group else GROUPS:
+    for name in [parse_group(group)] if group else GROUPS:
         if not group:
-            sys.stdout.write(f"{name}\n")
-        wide = max(map(len, choices(name)), default=0)
+            print_line(f"{name}")
+        wide = max(map(len, list_choices(name)), default=0)
         indent = "" if group else "  "
-        for choice, line in choices(name).items():
-            sys.stdout.write(f"{indent}{choice:{wide}}  {line}".rstrip() + "\n")
+        for choice, line in list_choices(name).items():
+            print_line(f"{indent}{choice:{wide}}  {line}".rstrip())
 
 
-def group_of(word: str) -> str:
+def parse_group(word: str) -> str:
     """Return a group by its name, in the singular or the plural.
 
     Raises:

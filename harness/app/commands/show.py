@@ -1,14 +1,13 @@
-"""`openended show RUN`: what a run was, what it measured, and its first texts."""
+"""`openended show RUN`: print a run, its results and its first texts."""
 
 from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from openended.harness.core import CommandParser, DataError, code_of
+from openended.harness.core import CommandParser, DataError, print_line, run_command
 from openended.harness.storage import RECORD, RunRecord, read_record
 
 
@@ -21,13 +20,13 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("--texts", type=int, default=2, metavar="N", help="generated texts to print; default: 2")
     args = parser.parse_args(words)
-    return code_of("openended show", lambda: _show(args), kept="nothing was changed")
+    return run_command("openended show", lambda: _show(args), after_interrupt="nothing was changed")
 
 
 def _show(args: argparse.Namespace) -> None:
     folder = find_run(args.run, Path(args.outputs))
-    for line in shown(folder, args.texts):
-        sys.stdout.write(f"{line}\n")
+    for line in format_run(folder, args.texts):
+        print_line(line)
 
 
 def find_run(word: str, outputs: Path) -> Path:
@@ -39,20 +38,20 @@ def find_run(word: str, outputs: Path) -> Path:
     path = Path(word)
     if (path / RECORD).is_file() or path.is_file():
         return path if path.is_dir() else path.parent
-    found = sorted(p.parent for p in (outputs / "runs").glob(f"*/*/{RECORD}") if p.parent.name.endswith(word))
-    if not found:
+    folders = sorted(p.parent for p in (outputs / "runs").glob(f"*/*/{RECORD}") if p.parent.name.endswith(word))
+    if not folders:
         raise DataError(f"no run {word!r}: expected a folder with {RECORD}, or the end of one's name in {outputs}/runs")
-    if len(found) > 1:
-        raise DataError(f"{len(found)} runs end with {word!r}: {', '.join(map(str, found[:5]))}; give the folder")
-    return found[0]
+    if len(folders) > 1:
+        raise DataError(f"{len(folders)} runs end with {word!r}: {', '.join(map(str, folders[:5]))}; give the folder")
+    return folders[0]
 
 
-def shown(folder: Path, texts: int) -> Iterator[str]:
-    """Yield what a run's record says, for people."""
+def format_run(folder: Path, texts: int) -> Iterator[str]:
+    """Format a run's record for the terminal."""
     record = read_record(folder)
     yield f"run        {folder}"
     command = " ".join([*(Path(word).name for word in record.command[:1]), *record.command[1:]])
-    yield f"made       {record.created}, by {command}"
+    yield f"created    {record.created}, by {command}"
     yield f"system     {_axes(record)}"
     commit = str(record.git.get("commit") or "an installed package")[:12]
     changed = ", changed since" if record.git.get("dirty") else ""
@@ -60,18 +59,18 @@ def shown(folder: Path, texts: int) -> Iterator[str]:
     yield f"time       {', '.join(f'{stage} {seconds:.1f} s' for stage, seconds in record.timings.items())}"
     yield from (f"note       {note}" for note in record.notes)
     for row in record.results:
-        told = ", ".join(f"{key} {_number(value)}" for key, value in row.values.items())
+        values = ", ".join(f"{key} {_number(value)}" for key, value in row.values.items())
         reason = f" ({'; '.join(row.notes)})" if row.notes else ""
-        yield f"{row.system:10} {row.metric}: {told}{reason}"
+        yield f"{row.system:10} {row.metric}: {values}{reason}"
         yield f"           {row.signature}"
     yield from _texts(folder, record, texts)
 
 
 def _axes(record: RunRecord) -> str:
-    told = {
+    axes = {
         k: v for k, v in record.axes.items() if v is not None and not k.endswith((".digest", ".texts", ".revision"))
     }
-    return ", ".join(f"{name}={value}" for name, value in told.items())
+    return ", ".join(f"{name}={value}" for name, value in axes.items())
 
 
 def _number(value: float) -> str:
@@ -79,13 +78,13 @@ def _number(value: float) -> str:
 
 
 def _texts(folder: Path, record: RunRecord, count: int) -> Iterator[str]:
-    """Yield the first generated texts, where the store still has them."""
-    place = next((p for name, p in record.inputs.items() if name.startswith(("generate:", "import:"))), None)
-    if place is None or record.store is None or count < 1:
+    """Yield the first generated texts, if they are still in the store."""
+    entry = next((p for name, p in record.inputs.items() if name.startswith(("generate:", "import:"))), None)
+    if entry is None or record.store is None or count < 1:
         return
-    file = folder / record.store / place / "data.arrow"
+    file = folder / record.store / entry / "data.arrow"
     if not file.is_file():
-        yield f"texts      gone from the store ({place}); the same command makes them again"
+        yield f"texts      no longer in the store ({entry}); the same command computes them again"
         return
     from openended.harness.storage import Rows
 

@@ -1,17 +1,16 @@
-"""`openended status [NAME]`: the grids, how far they are, and why jobs failed."""
+"""`openended status [NAME]`: list grids, their progress and why jobs failed."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from openended.harness.core import CommandParser, DataError, code_of, suggest
+from openended.harness.core import CommandParser, DataError, print_line, run_command, suggest
 from openended.harness.results import GridFolder, grids_of
 
-LAST = 10  # grids that are shown where none is named
+LAST = 10  # grids shown by default
 
 
 def main(words: Sequence[str]) -> int:
@@ -20,41 +19,41 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("name", nargs="?", help=f"of a grid, or its time; default: the last {LAST} grids")
     parser.add_argument("--outputs", default="outputs", metavar="DIR", help="where grids are looked up")
     args = parser.parse_args(words)
-    return code_of("openended status", lambda: _status(args), kept="nothing was changed")
+    return run_command("openended status", lambda: _status(args), after_interrupt="nothing was changed")
 
 
 def _status(args: argparse.Namespace) -> None:
     grids = grids_of(Path(args.outputs))
     if args.name:
-        known = {word for grid in grids for word in (grid.name, grid.folder.name)}
-        if args.name not in known:
+        names = {word for grid in grids for word in (grid.name, grid.folder.name)}
+        if args.name not in names:
             raise DataError(
-                f"no grid {args.name!r} in {args.outputs}/grids{suggest(args.name, known) if known else ''}"
+                f"no grid {args.name!r} in {args.outputs}/grids{suggest(args.name, names) if names else ''}"
             )
         grids = [grid for grid in grids if args.name in (grid.name, grid.folder.name)]
     if not grids:
-        sys.stdout.write(f"no grids in {args.outputs}/grids\n")
+        print_line(f"no grids in {args.outputs}/grids")
     for grid in grids[-LAST:]:
-        for line in told(grid):
-            sys.stdout.write(f"{line}\n")
+        for line in format_grid(grid):
+            print_line(line)
 
 
-def told(grid: GridFolder) -> Iterator[str]:
-    """Yield how a grid stands: a line, and one for each reason why jobs failed or were skipped."""
+def format_grid(grid: GridFolder) -> Iterator[str]:
+    """Format a grid: its progress, then one line per reason why jobs failed or were skipped."""
     jobs = grid.jobs()
     count = Counter(str(job.get("state")) for job in jobs)
     waiting = max(grid.total - len(jobs), 0)
     words = [f"{count['done']} of {grid.total} done"]
     words += [f"{count[state]} {state}" for state in ("failed", "skipped", "running") if count[state]]
-    words += [f"{waiting} not begun"] if waiting else []
+    words += [f"{waiting} not started"] if waiting else []
     yield f"{grid.name}  {grid.folder}: {', '.join(words)}"
     reasons: dict[str, list[str]] = {}
     for job in jobs:
         if job.get("state") in ("failed", "skipped"):
-            reasons.setdefault(str(job.get("error", "it never ended")), []).append(str(job.get("job")))
+            reasons.setdefault(str(job.get("error", "it did not finish")), []).append(str(job.get("job")))
     for reason, titles in reasons.items():
         more = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
         yield f"  {titles[0]}{more}: {reason}"
     if count["running"]:
         titles = [str(job.get("job")) for job in jobs if job.get("state") == "running"]
-        yield f"  running, or killed without a word: {'; '.join(titles)}"
+        yield f"  running, or stopped unexpectedly: {'; '.join(titles)}"

@@ -1,14 +1,13 @@
-"""`openended store [check|gc]`: what the store holds, by stage and by name; whether it is sound; what can go."""
+"""`openended store [check|gc]`: list, verify or clean up the store."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from openended.harness.core import CommandParser, DataError, StoreError, code_of
+from openended.harness.core import CommandParser, DataError, StoreError, print_line, run_command
 from openended.harness.storage import RECORD, STAGES, check_store, collect_garbage, read_record
 
 
@@ -17,11 +16,11 @@ def main(words: Sequence[str]) -> int:
     parser = CommandParser(prog="openended store", description=__doc__)
     parser.add_argument("action", nargs="?", choices=("check", "gc"), help="verify every byte; delete what can go")
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="default: outputs")
-    parser.add_argument("--dry-run", action="store_true", help="gc: say what would go, and delete nothing")
-    parser.add_argument("--unnamed", action="store_true", help="gc: also what no run names (it can be made again)")
-    parser.add_argument("--days", type=float, default=7.0, help="gc: what is younger stays; default: 7")
+    parser.add_argument("--dry-run", action="store_true", help="gc: list what would be deleted, and delete nothing")
+    parser.add_argument("--unnamed", action="store_true", help="gc: also delete entries that no run names")
+    parser.add_argument("--days", type=float, default=7.0, help="gc: keep what is younger; default: 7")
     args = parser.parse_args(words)
-    return code_of("openended store", lambda: _store(args), kept="what is finished is kept")
+    return run_command("openended store", lambda: _store(args), after_interrupt="finished work is kept")
 
 
 def _store(args: argparse.Namespace) -> None:
@@ -34,23 +33,23 @@ def _store(args: argparse.Namespace) -> None:
     elif args.action == "gc":
         lines = _collect(args, root)
     else:
-        lines = list(told(sizes_of(root), named_by(args.outputs / "runs")))
+        lines = list(format_sizes(measure_entries(root), find_named_entries(args.outputs / "runs")))
     for line in lines:
-        sys.stdout.write(f"{line}\n")
+        print_line(line)
     if args.action == "check" and checked.damaged:
-        raise StoreError(f"{len(checked.damaged)} entries are damaged; each is made again when it is asked for")
+        raise StoreError(f"{len(checked.damaged)} entries are damaged; each is computed again when it is needed")
 
 
 def _collect(args: argparse.Namespace, root: Path) -> list[str]:
-    """Delete, or only name, what dead processes left, what is damaged or unfinished, and what no run names if asked."""
+    """Delete or list abandoned, damaged and unfinished files and, if requested, entries that no run names."""
     runs = args.outputs / "runs" if args.unnamed else None
-    gone = collect_garbage(root, runs=runs, days=args.days, delete=not args.dry_run)
-    said = "would be deleted" if args.dry_run else "deleted"
-    return [*gone.places, f"{len(gone.places):,} {said}, {_size(gone.size)}"]
+    deleted = collect_garbage(root, runs=runs, days=args.days, delete=not args.dry_run)
+    outcome = "would be deleted" if args.dry_run else "deleted"
+    return [*deleted.names, f"{len(deleted.names):,} {outcome}, {_size(deleted.size)}"]
 
 
-def sizes_of(root: Path) -> dict[str, int]:
-    """Return place (`stage/ab/key`) → bytes of every finished entry of a store."""
+def measure_entries(root: Path) -> dict[str, int]:
+    """Return entry name (`stage/ab/key`) → bytes of every finished entry of a store."""
     folders = [path.parent for stage in STAGES for path in (root / stage).glob("*/*/manifest.json")]
     return {
         str(folder.relative_to(root)): sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
@@ -59,35 +58,35 @@ def sizes_of(root: Path) -> dict[str, int]:
     }
 
 
-def named_by(runs: Path) -> dict[str, set[str]]:
-    """Return name of runs → the places in the store that their records name.
+def find_named_entries(runs: Path) -> dict[str, set[str]]:
+    """Return name of runs → names of the store entries in their records.
 
     Raises:
         DataError: If a record cannot be read.
     """
-    found: dict[str, set[str]] = defaultdict(set)
+    entries: dict[str, set[str]] = defaultdict(set)
     for path in sorted(runs.glob(f"*/*/{RECORD}")):
         record = read_record(path)
-        places = {place for name, place in record.inputs.items() if name != "task"}
-        found[path.parent.parent.name] |= places | {row.artefact for row in record.results if row.artefact}
-    return dict(found)
+        inputs = {entry for name, entry in record.inputs.items() if name != "task"}
+        entries[path.parent.parent.name] |= inputs | {row.artefact for row in record.results if row.artefact}
+    return dict(entries)
 
 
-def told(sizes: Mapping[str, int], names: Mapping[str, set[str]]) -> Iterator[str]:
-    """Yield a line a stage, a line a name, and what no run names."""
+def format_sizes(sizes: Mapping[str, int], names: Mapping[str, set[str]]) -> Iterator[str]:
+    """Format sizes: one line per stage, one per run name, and one for entries that no run names."""
     for stage in STAGES:
-        own = [size for place, size in sizes.items() if place.startswith(f"{stage}/")]
-        if own:
-            yield f"stage      {stage:11} {len(own):7,} entries {_size(sum(own)):>10}"
+        stage_sizes = [size for entry, size in sizes.items() if entry.startswith(f"{stage}/")]
+        if stage_sizes:
+            yield f"stage      {stage:11} {len(stage_sizes):7,} entries {_size(sum(stage_sizes)):>10}"
     yield f"all        {'':11} {len(sizes):7,} entries {_size(sum(sizes.values())):>10}"
-    for name, places in names.items():
-        here = [place for place in places if place in sizes]
+    for name, entries in names.items():
+        here = [entry for entry in entries if entry in sizes]
         others = set().union(*(more for other, more in names.items() if other != name))
-        alone = sum(sizes[place] for place in here if place not in others)
-        whole = sum(sizes[place] for place in here)
-        yield f"runs       {name}: {len(here):,} entries, {_size(whole)}, of which {_size(alone)} no other name shares"
-    free = [place for place in sizes if not any(place in places for places in names.values())]
-    yield f"unnamed    {len(free):,} entries, {_size(sum(sizes[place] for place in free))}: no run names them"
+        alone = sum(sizes[entry] for entry in here if entry not in others)
+        whole = sum(sizes[entry] for entry in here)
+        yield f"runs       {name}: {len(here):,} entries, {_size(whole)}, {_size(alone)} of it not shared"
+    free = [entry for entry in sizes if not any(entry in entries for entries in names.values())]
+    yield f"unnamed    {len(free):,} entries, {_size(sum(sizes[entry] for entry in free))}: no run names them"
 
 
 def _size(count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.core.exit_codes import BAD_INPUT, INTERRUPTED, OK, code_of, one_line
+from openended.harness.core.exit_codes import BAD_INPUT, INTERRUPTED, OK, format_error, run_command
 
 
 def raising(err: BaseException):
@@ -16,7 +16,7 @@ def raising(err: BaseException):
 
 
 def test_work_that_ends_well_is_zero(capsys):
-    assert code_of("c", lambda: 7, kept="") == OK == 0
+    assert run_command("c", lambda: 7, after_interrupt="") == OK == 0
     assert capsys.readouterr().err == ""
 
 
@@ -28,19 +28,19 @@ def test_work_that_ends_well_is_zero(capsys):
     ],
 )
 def test_the_users_errors_are_one_line_and_2(err, said, capsys):
-    assert code_of("c", raising(err), kept="") == BAD_INPUT == 2
+    assert run_command("c", raising(err), after_interrupt="") == BAD_INPUT == 2
     assert capsys.readouterr().err == said
 
 
 def test_ctrl_c_is_130_and_says_what_is_kept(capsys):
-    assert code_of("c", raising(KeyboardInterrupt()), kept="all is kept") == INTERRUPTED == 130
+    assert run_command("c", raising(KeyboardInterrupt()), after_interrupt="all is kept") == INTERRUPTED == 130
     assert capsys.readouterr().err == "\nc: interrupted; all is kept\n"
 
 
 def test_what_nobody_foresaw_is_not_hidden():
     with pytest.raises(ZeroDivisionError):
-        code_of("c", raising(ZeroDivisionError()), kept="")
+        run_command("c", raising(ZeroDivisionError()), after_interrupt="")
 
 
 def test_one_line():
-    assert one_line(ValueError("a\n b")) == "a b"
+    assert format_error(ValueError("a\n b")) == "a b"

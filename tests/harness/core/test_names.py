@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.core.errors import SpecError
-from openended.harness.core.names import metric_names, names_of, node_of
+from openended.harness.core.names import list_names, read_node, resolve_metric_names
 
 
 def test_a_set_stands_for_its_metrics_each_once_and_sorted():
-    assert metric_names(["text", "zipf", "mauve"]) == [
+    assert resolve_metric_names(["text", "zipf", "mauve"]) == [
         "compression_ratio", "distinct_n", "entropy", "length", "mauve", "repetition", "self_bleu", "zipf",
     ]  # fmt: skip
-    assert set(metric_names(["text", "two_sample"])) < set(metric_names(["all"]))
+    assert set(resolve_metric_names(["text", "two_sample"])) < set(resolve_metric_names(["all"]))
 
 
 def test_a_node_is_what_the_yaml_says():
-    assert node_of("scorer", "docs-m")["path"] == "bundled:docs-m"
-    assert node_of("scorer", "none") == {}
-    assert "gpt2-large" in names_of("embedder")
+    assert read_node("scorer", "docs-m")["path"] == "bundled:docs-m"
+    assert read_node("scorer", "none") == {}
+    assert "gpt2-large" in list_names("embedder")
 
 
 def test_unknown_names_are_refused_with_the_nearest():
     with pytest.raises(SpecError, match="no metric 'tex'; did you mean 'text'"):
-        metric_names(["tex"])
+        resolve_metric_names(["tex"])
     with pytest.raises(SpecError, match="no scorer 'docs-k'; did you mean"):
-        node_of("scorer", "docs-k")
+        read_node("scorer", "docs-k")

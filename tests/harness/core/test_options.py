@@ -5,7 +5,7 @@ from typing import Any, Literal
 import pytest
 
 from openended.harness.core.errors import SpecError
-from openended.harness.core.options import fitted
+from openended.harness.core.options import coerce
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from openended.harness.core.options import fitted
     ],
 )
 def test_fits(value, hint, made):
-    found = fitted(value, hint, "x.y")
+    found = coerce(value, hint, "x.y")
     assert found == made
     assert type(found) is type(made)
 
@@ -36,4 +36,4 @@ def test_fits(value, hint, made):
 )
 def test_refuses(value, hint, message):
     with pytest.raises(SpecError, match=message):
-        fitted(value, hint, "x.y")
+        coerce(value, hint, "x.y")

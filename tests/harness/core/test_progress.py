@@ -7,7 +7,7 @@ import io
 import pytest
 
 from openended.harness.core import progress as live
-from openended.harness.core.progress import duration, show_progress
+from openended.harness.core.progress import format_duration, show_progress
 
 
 class Terminal(io.StringIO):
@@ -55,4 +55,4 @@ def test_the_innermost_step_has_the_line(monkeypatch):
 
 @pytest.mark.parametrize(("seconds", "said"), [(0.4, "0 s"), (59, "59 s"), (150, "2 min"), (9000, "2.5 h")])
 def test_duration(seconds, said):
-    assert duration(seconds) == said
+    assert format_duration(seconds) == said

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from openended.harness.core.resampling import SHARE, Plan, Replicates, combined
+from openended.harness.core.resampling import SHARE, Plan, Replicates, combine_replicates
 
 IDS = [f"t/{i:04d}" for i in range(300)]
 
@@ -43,7 +43,7 @@ def test_all_three_kinds_find_the_standard_error_of_a_mean(plan):
     values = np.random.default_rng(0).gamma(2.0, size=300)
     known = values.std(ddof=1) / math.sqrt(300)
     inside = plan.subsets(IDS, SHARE)
-    subsample = Replicates.of_subsamples((inside @ values) / inside.sum(axis=1), SHARE)
+    subsample = Replicates.from_subsamples((inside @ values) / inside.sum(axis=1), SHARE)
     for drawn in (plan.mean(IDS, values), halves_of(plan, values), subsample):
         assert drawn.std_error() == pytest.approx(known, rel=0.2)
     assert [d.method for d in (plan.mean(IDS, values), halves_of(plan, values), subsample)] == [
@@ -66,15 +66,15 @@ def test_a_difference_of_two_systems_is_drawn_as_one(plan):
     prompt = rng.normal(size=300)
     a, b = prompt + 0.1 * rng.normal(size=300), prompt + 0.1 * rng.normal(size=300)
     left, right = plan.mean(IDS, a), plan.mean(IDS, b)
-    both = combined((1.0, -1.0), (left, right))
+    both = combine_replicates((1.0, -1.0), (left, right))
     assert both.std_error() == pytest.approx((a - b).std(ddof=1) / math.sqrt(300), rel=0.2)
     assert both.std_error() < left.std_error() / 3
     first, second = np.array([1.0, 2.0, 4.0]), np.array([1.1, 2.0, 3.9])
-    noisy = combined((1.0, -1.0), (Replicates(left.draws, first), Replicates(right.draws, second)))
+    noisy = combine_replicates((1.0, -1.0), (Replicates(left.draws, first), Replicates(right.draws, second)))
     assert noisy.noise == pytest.approx(0.01 / 3)  # of (-.1, 0, .1): the seeds are shared, so is what they bring
-    assert combined((1.0, -1.0), (Replicates(left.draws, first), right)).noise == pytest.approx((7 / 3) / 3)
-    assert combined((1.0, -1.0), (Replicates(left.draws, first), Replicates(right.draws, second[:2]))) is None
-    assert combined((1.0, -1.0), (left, halves_of(plan, a))) is None
+    assert combine_replicates((1.0, -1.0), (Replicates(left.draws, first), right)).noise == pytest.approx((7 / 3) / 3)
+    assert combine_replicates((1.0, -1.0), (Replicates(left.draws, first), Replicates(right.draws, second[:2]))) is None
+    assert combine_replicates((1.0, -1.0), (left, halves_of(plan, a))) is None
 
 
 def test_intervals_end_at_the_bounds_and_p_values_are_those_of_t(plan):
@@ -110,9 +110,9 @@ def test_degrees_of_freedom_are_those_of_all_parts():
 
 
 def test_too_few_prompts_are_not_drawn(plan):
-    assert plan.enough(IDS[:10])
-    assert not plan.enough([IDS[0]] * 50)
-    assert not Plan(0).enough(IDS)
+    assert plan.has_enough_prompts(IDS[:10])
+    assert not plan.has_enough_prompts([IDS[0]] * 50)
+    assert not Plan(0).has_enough_prompts(IDS)
 
 
 def test_a_value_is_drawn_from_the_influence_of_its_texts(plan):

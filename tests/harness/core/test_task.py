@@ -20,7 +20,7 @@ def test_a_task_reads_no_file_and_has_a_human_side() -> None:
     task = Silent()
     task.fetch()
     assert (task.files(), list(task.remarks()), task.has_human(), task.needs_tokenizer()) == ([], [], True, False)
-    assert task.own_system("any") is None
+    assert task.open_bundled_system("any") is None
 
 
 def test_what_a_task_must_define_is_named() -> None:

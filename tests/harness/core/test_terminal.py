@@ -15,7 +15,7 @@ ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
 SPEAK = (
     "import sys, logging\n"
     "from openended.harness.core import terminal\n"
-    "terminal.start()\n"
+    "terminal.set_up()\n"
     "logging.warning('a line \\x1b[31m of the log')\n"
     "for i in range(20000): print(f'line {i} \\u2248')\n"
     "logging.warning('the end')\n"
@@ -68,7 +68,7 @@ def test_an_output_of_ascii_alone_is_no_error(env):
 
 def test_a_closed_descriptor_is_not_given_to_the_next_file(tmp_path):
     code = (
-        "from openended.harness.core import terminal\nterminal.start()\n"
+        "from openended.harness.core import terminal\nterminal.set_up()\n"
         f"handle = open({str(tmp_path / 'data')!r}, 'w')\nprint('astray')\nhandle.write('mine')\nhandle.close()\n"
     )
     assert run(code, ">&-").returncode == 0
@@ -77,7 +77,7 @@ def test_a_closed_descriptor_is_not_given_to_the_next_file(tmp_path):
 
 def test_sigterm_says_what_ctrl_c_says():
     code = (
-        "import sys, time\nfrom openended.harness.core import exit_codes, terminal\nterminal.start()\n"
+        "import sys, time\nfrom openended.harness.core import exit_codes, terminal\nterminal.set_up()\n"
         "def work():\n    print('ready', flush=True)\n    time.sleep(60)\n"
         "sys.exit(exit_codes.code_of('it', work, kept='everything is kept'))\n"
     )

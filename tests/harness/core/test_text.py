@@ -8,16 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openended.harness.core.text import STRUCK, csv_cell, plain, plain_line, redacted, shareable
+from openended.harness.core.text import (
+    REDACTED,
+    csv_cell,
+    escape_controls,
+    escape_controls_in_line,
+    make_shareable,
+    redact_keys,
+)
 
 
 @given(st.text())
 def test_plain_text_holds_no_control_character(text):
-    made = plain(text)
+    made = escape_controls(text)
     assert all(c == "\n" or c.isprintable() or c.isspace() or ord(c) > 0x9F for c in made)
     assert "\x1b" not in made
     assert "\x9b" not in made
-    assert plain(made) == made
+    assert escape_controls(made) == made
     made.encode()
 
 
@@ -32,11 +39,11 @@ def test_plain_text_holds_no_control_character(text):
     ],
 )
 def test_what_steers_is_written_out_and_what_reads_stays(text, expected):
-    assert plain(text) == expected
+    assert escape_controls(text) == expected
 
 
 def test_a_line_is_one_line():
-    assert plain_line("a\r\nb\u2028c") == "a b c"
+    assert escape_controls_in_line("a\r\nb\u2028c") == "a b c"
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+A1", "-A1", "@SUM(A1)", "\tx", "\rx", " =cmd|' /C calc'!A0"])
@@ -52,7 +59,7 @@ def test_numbers_and_labels_stay(text):
 def test_homes_are_shortened_and_nothing_else():
     home = str(Path.home())
     value = {"a": [f"{home}/x", f"task.path={home}", f"{home}y/x", f"/mnt{home}/x", 3, None]}
-    assert shareable(value) == {"a": ["~/x", "task.path=~", f"{home}y/x", f"/mnt{home}/x", 3, None]}
+    assert make_shareable(value) == {"a": ["~/x", "task.path=~", f"{home}y/x", f"/mnt{home}/x", 3, None]}
 
 
 @pytest.mark.parametrize(
@@ -60,16 +67,16 @@ def test_homes_are_shortened_and_nothing_else():
     ["hf_" + "abCD12" * 5, "sk-" + "a1B2" * 8, "AKIA" + "A1B2" * 4, "ghp_" + "a1B2" * 9],
 )
 def test_what_looks_like_a_key_is_struck_out(key):
-    assert redacted(f"model.label={key} and more") == f"model.label={STRUCK} and more"
-    assert shareable({"a": [f"x/{key}"]}) == {"a": [f"x/{STRUCK}"]}
+    assert redact_keys(f"model.label={key} and more") == f"model.label={REDACTED} and more"
+    assert make_shareable({"a": [f"x/{key}"]}) == {"a": [f"x/{REDACTED}"]}
 
 
 @pytest.mark.parametrize(
     "text", ["token=0f" + "3a" * 15, "API_KEY: " + "aB3/" * 8, "secret='" + "Zz9+" * 8 + "'", "password=" + "x1" * 12]
 )
 def test_what_stands_after_a_word_for_a_key_is_struck_out(text):
-    assert STRUCK in redacted(text)
-    assert "aB3/aB3" not in redacted(text)
+    assert REDACTED in redact_keys(text)
+    assert "aB3/aB3" not in redact_keys(text)
 
 
 @pytest.mark.parametrize(
@@ -78,4 +85,4 @@ def test_what_stands_after_a_word_for_a_key_is_struck_out(text):
      "max_new_tokens=64", "a token: internationalisation-of-things", "gpt2@32b71b12768566d6a5ae77b1b1e5c7cd2db6f3f1"],
 )  # fmt: skip
 def test_digests_and_words_stay(text):
-    assert redacted(text) == text
+    assert redact_keys(text) == text

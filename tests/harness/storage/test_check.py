@@ -30,7 +30,7 @@ def furnish(root: Path) -> dict[str, Path]:
     (flipped.path / "data.txt").write_text("data 9")
     (bare.path / MANIFEST).unlink()
     drawer = whole.path.parent
-    mine = drawer / temporary_files.temporary("k")
+    mine = drawer / temporary_files.create_temporary_name("k")
     places = {
         "whole": whole.path,
         "flipped": flipped.path,
@@ -72,14 +72,14 @@ def test_check_names_every_damage_and_changes_nothing(tmp_path):
 
 def test_gc_says_first_and_takes_only_what_is_old_or_dead(tmp_path):
     places = furnish(tmp_path)
-    assert collect_garbage(tmp_path).places == (str(places["dead"].relative_to(tmp_path)),)
+    assert collect_garbage(tmp_path).names == (str(places["dead"].relative_to(tmp_path)),)
     assert places["dead"].exists()
     for place in places.values():
         age(place, 8)
     gone = collect_garbage(tmp_path, delete=True)
     left = {what for what, path in places.items() if path.exists()}
     assert left == {"whole", "flipped", "bare", "mine"}, "what is damaged is moved aside by who makes it again"
-    assert len(gone.places) == 4
+    assert len(gone.names) == 4
     assert (tmp_path / "notes.txt").exists()
 
 
@@ -90,11 +90,11 @@ def test_gc_with_runs_takes_the_entries_that_no_record_names(tmp_path):
     (runs / "a" / "record.json").write_text(json.dumps({"inputs": {"generate:x": kept.name}}))
     for one in (kept, lost):
         age(one.path, 8)
-    assert collect_garbage(store, runs=runs).places == (lost.name,)
+    assert collect_garbage(store, runs=runs).names == (lost.name,)
     collect_garbage(store, runs=runs, delete=True)
     assert check_store(store).sound == (kept.name,)
     (runs / "a" / "record.json").write_text("{")
-    with pytest.raises(DataError, match="nothing goes"):
+    with pytest.raises(DataError, match="nothing was deleted"):
         collect_garbage(store, runs=runs, days=0, delete=True)
     assert kept.path.exists()
 

@@ -8,29 +8,29 @@ import subprocess
 
 from openended.harness.core.types import Json
 from openended.harness.storage import provenance
-from openended.harness.storage.provenance import git_state, hardware, package_versions
+from openended.harness.storage.provenance import describe_hardware, list_package_versions, read_git_state
 
 
 def test_versions_are_those_that_are_installed():
-    found = package_versions()
+    found = list_package_versions()
     assert found["python"] == platform.python_version()
     assert found["numpy"] == importlib.metadata.version("numpy")
     assert all(found.values())
 
 
 def test_the_commit_is_the_harnesss_own(tmp_path, monkeypatch):
-    before = git_state()
+    before = read_git_state()
     monkeypatch.chdir(tmp_path)
     subprocess.run(["git", "init", "-q", "."], check=True, timeout=240)
-    assert git_state() == before
+    assert read_git_state() == before
 
 
 def test_outside_a_checkout_there_is_no_commit(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance, "__file__", str(tmp_path / "provenance.py"))
-    assert git_state() == {"commit": None, "dirty": None}
+    assert read_git_state() == {"commit": None, "dirty": None}
 
 
 def test_hardware_is_plain_json():
-    facts: dict[str, Json] = hardware()
+    facts: dict[str, Json] = describe_hardware()
     assert facts["machine"] == platform.machine()
     assert isinstance(facts["cores"], int)

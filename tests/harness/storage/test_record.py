@@ -64,7 +64,7 @@ def test_each_field_is_documented() -> None:
 def test_a_row_of_a_result_holds_what_its_metric_says() -> None:
     metric: Metric = DistinctN()
     result = MetricResult("distinct_n", "s", "distinct_1", {"distinct_1": 0.5}, 2, 3)
-    made = ResultRow.of("human", metric, result, None)
+    made = ResultRow.from_result("human", metric, result, None)
     assert (made.family, made.direction, made.bounds) == (metric.family, metric.direction, metric.bounds)
     assert set(made.directions) == {"distinct_1"}
 
@@ -72,7 +72,7 @@ def test_a_row_of_a_result_holds_what_its_metric_says() -> None:
 def test_a_target_is_a_number_in_memory_and_stands_in_the_direction_in_the_file() -> None:
     metric = DiscriminatorAccuracy()
     result = MetricResult("discriminator_accuracy", "s", "accuracy", {"accuracy": 0.7}, 2, 3)
-    made = ResultRow.of("model", metric, result, None)
+    made = ResultRow.from_result("model", metric, result, None)
     assert (made.directions, made.targets) == ({"accuracy": "target"}, {"accuracy": 0.5})
     written = made.to_json()
     assert written["directions"] == {"accuracy": "nearest 0.5"}
@@ -89,10 +89,13 @@ def test_a_target_is_a_number_in_memory_and_stands_in_the_direction_in_the_file(
         (told(results="gone"), "field 'results' is missing"),
         (told(resluts=[]), "no field 'resluts'; did you mean 'results'"),
         (told(axes=[]), "axes: expected an object, got list"),
-        (told(inputs={"task": 3}), "inputs.task: expected a text, got int"),
+        (told(inputs={"task": 3}), "inputs.task: expected a string, got int"),
+        (told(inputs={"generate:x": "../../home/.ssh"}), r"inputs\.generate:x: expected a store entry `stage/ab/key`"),
+        (told(inputs={"generate:x": "/etc/a/b"}), "expected a store entry"),
+        (told(**row(artefact="measure/../../x")), "artefact: expected a store entry"),
         (told(notes="x"), "notes: expected a list, got str"),
         (told(results={}), "results: expected a list, got dict"),
-        (told(created=None), "created: expected a text, got null"),
+        (told(created=None), "created: expected a string, got null"),
         (told(**row(directions={"m": "nearest x"})), r"results\[0\]: directions.m: expected `nearest ` and a number"),
         (told(**row(values={"m": "x"})), r"results\[0\]: values.m: expected a number or null, got str"),
         (told(**row(n_human=True)), r"results\[0\]: n_human: expected a whole number, got bool"),
@@ -111,12 +114,12 @@ def test_a_damaged_record_is_told_in_one_line(tmp_path: Path, record: Any, messa
 
 def test_a_record_without_its_digest_or_with_another_value_is_told(tmp_path: Path) -> None:
     write_json(tmp_path / RECORD, RECORDED.to_json())
-    with pytest.raises(DataError, match="does not agree with its own digest"):
+    with pytest.raises(DataError, match="its digest does not match"):
         read_record(tmp_path)
     save_record(tmp_path, RECORDED)
     text = (tmp_path / RECORD).read_text()
     (tmp_path / RECORD).write_text(text.replace("0.5", "0.6"))
-    with pytest.raises(DataError, match=r"record\.json: damaged: it does not agree with its own digest"):
+    with pytest.raises(DataError, match=r"record\.json: damaged: its digest does not match"):
         read_record(tmp_path)
 
 

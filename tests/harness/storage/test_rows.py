@@ -62,7 +62,7 @@ def test_columns_are_read_row_by_row_and_have_one_digest_however_many_are_read_a
     assert list(read.each("token_ids")) == [list(range(i)) for i in range(11)]
     monkeypatch.setattr(signature, "_AT_ONCE", 4)
     for columns in ([read.texts, read.prompts], [read.texts, []], [[]], []):
-        assert signature.digest_of_columns(iter(columns)) == signature.digest(columns)
+        assert signature.digest_columns(iter(columns)) == signature.digest(columns)
 
 
 def test_a_row_is_cut_where_it_stopped_at_the_length(tmp_path):

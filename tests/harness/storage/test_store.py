@@ -55,7 +55,7 @@ def test_made_once_then_found(tmp_path):
     store = Store(tmp_path)
     first = store.make(recipe(), write("one"))
     second = Store(tmp_path).make(recipe(), write("another"))
-    assert (first.made, second.made) == (True, False)
+    assert (first.computed, second.computed) == (True, False)
     assert second.content == first.content
     assert (second.path / "data.txt").read_text() == "one"
 
@@ -72,7 +72,7 @@ def test_damaged_bytes_are_moved_aside_and_made_again(tmp_path, caplog):
     entry = Store(tmp_path).make(recipe(), write("right"))
     (entry.path / "data.txt").write_text("wrong")
     again = Store(tmp_path).make(recipe(), write("right"))
-    assert again.made
+    assert again.computed
     assert (again.path / "data.txt").read_text() == "right"
     assert (entry.path.with_name(entry.path.name + ".damaged-1") / "data.txt").read_text() == "wrong"
     assert "damaged" in caplog.text
@@ -81,7 +81,7 @@ def test_damaged_bytes_are_moved_aside_and_made_again(tmp_path, caplog):
 def test_damaged_manifest_is_a_damaged_entry(tmp_path):
     entry = Store(tmp_path).make(recipe(), write("right"))
     (entry.path / MANIFEST).write_text("{")
-    assert Store(tmp_path).make(recipe(), write("right")).made
+    assert Store(tmp_path).make(recipe(), write("right")).computed
 
 
 def test_failed_build_leaves_nothing(tmp_path):
@@ -91,7 +91,7 @@ def test_failed_build_leaves_nothing(tmp_path):
 
     with pytest.raises(ValueError, match="no"):
         Store(tmp_path).make(recipe(), fail)
-    assert list(Store(tmp_path).place(recipe()).parent.iterdir()) == []
+    assert list(Store(tmp_path).entry_path(recipe()).parent.iterdir()) == []
 
 
 def test_resumable_build_gets_its_folder_back(tmp_path):
@@ -115,8 +115,8 @@ def test_a_deleted_manifest_heals_and_leaves_one_copy(tmp_path, caplog):
     entry = Store(tmp_path).make(recipe(), write("x"))
     (entry.path / MANIFEST).unlink()
     assert Store(tmp_path).find(recipe()) is None
-    assert Store(tmp_path).make(recipe(), write("x")).made
-    assert not Store(tmp_path).make(recipe(), write("x")).made
+    assert Store(tmp_path).make(recipe(), write("x")).computed
+    assert not Store(tmp_path).make(recipe(), write("x")).computed
     assert sorted(p.name for p in entry.path.parent.iterdir()) == [entry.key, f"{entry.key}.damaged-1"]
     assert "damaged" in caplog.text
 
@@ -136,9 +136,9 @@ def test_swapped_entries_are_not_believed(tmp_path, caplog):
     two.path.rename(one.path)
     (tmp_path / "aside").rename(two.path)
     again = Store(tmp_path).make(recipe(), write("one"))
-    assert again.made
+    assert again.computed
     assert (again.path / "data.txt").read_text() == "one"
-    assert "of another place" in caplog.text
+    assert "in the wrong folder" in caplog.text
 
 
 def test_an_entry_of_another_stage_is_not_believed(tmp_path):
@@ -146,7 +146,7 @@ def test_an_entry_of_another_stage_is_not_believed(tmp_path):
     place = tmp_path / "t" / one.key[:2] / one.key
     place.parent.mkdir(parents=True)
     one.path.rename(place)
-    with pytest.raises(DataError, match="of another place"):
+    with pytest.raises(DataError, match="in the wrong folder"):
         read_entry(place)
 
 
@@ -159,21 +159,21 @@ def test_an_edited_manifest_is_not_believed(change, tmp_path):
     manifest = json.loads((entry.path / MANIFEST).read_text())
     (entry.path / MANIFEST).write_text(json.dumps(manifest | change))
     assert Store(tmp_path).find(recipe()) is None
-    assert Store(tmp_path).make(recipe(), write("x")).made
+    assert Store(tmp_path).make(recipe(), write("x")).computed
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "3", '"x"', "[" * 100000, "9" * 5000, '{"digest": null}', "\xff"])
 def test_a_manifest_of_another_shape_is_damage(text, tmp_path):
     entry = Store(tmp_path).make(recipe(), write("x"))
     (entry.path / MANIFEST).write_bytes(text.encode("latin1"))
-    assert Store(tmp_path).make(recipe(), write("x")).made
+    assert Store(tmp_path).make(recipe(), write("x")).computed
 
 
 def test_a_partial_folder_that_is_a_link_is_refused_and_its_target_stays(tmp_path):
     target = tmp_path / "precious"
     target.mkdir()
     (target / ".hidden").write_text("kept")
-    place = Store(tmp_path).place(recipe())
+    place = Store(tmp_path).entry_path(recipe())
     place.parent.mkdir(parents=True)
     place.with_name(place.name + ".partial").symlink_to(target)
     with pytest.raises(StoreError, match="got a link"):
@@ -201,7 +201,7 @@ def test_what_a_dead_process_left_is_swept_and_a_living_ones_is_not(tmp_path):
     try:
         folders[0][0].kill()
         folders[0][0].join()
-        temporary_files.sweep_once.cache_clear()
+        temporary_files.delete_abandoned_once.cache_clear()
         entry = Store(tmp_path).make(recipe(), write("x"))
         left = {p.name for p in entry.path.parent.iterdir()}
         assert left == {entry.key, folders[1][1]}
@@ -211,12 +211,12 @@ def test_what_a_dead_process_left_is_swept_and_a_living_ones_is_not(tmp_path):
 
 
 def test_temporary_files_of_the_dead_go_when_their_folder_is_written_again(tmp_path):
-    mine = tmp_path / temporary_files.temporary(".a.png")
+    mine = tmp_path / temporary_files.create_temporary_name(".a.png")
     dead = tmp_path / mine.name.replace(f"-{os.getpid()}-", "-999999999-")
     other = tmp_path / ".a.png.tmp-00000000-00000000-1-1-0"
     for path in (mine, dead, other):
         path.write_text("half")
-    temporary_files.sweep_once.cache_clear()
+    temporary_files.delete_abandoned_once.cache_clear()
     write_text(tmp_path / "a.png", "whole")
     assert {p.name for p in tmp_path.iterdir()} == {"a.png", mine.name, other.name}
 
@@ -254,7 +254,7 @@ def _as_user(root: Path, user: int, version: int) -> str:
             os.setgid(4242)
             os.setuid(user)
             os.umask(0o002)
-            made = Store(root / "store").make(recipe(version=version), write("x")).made
+            made = Store(root / "store").make(recipe(version=version), write("x")).computed
             os.write(writer, b"made" if made else b"found")
         except BaseException as err:
             os.write(writer, repr(err).encode())
@@ -284,7 +284,7 @@ def test_home_folders_are_not_in_manifests(tmp_path, monkeypatch):
     assert '"~/texts/a.jsonl"' in text
     assert '"read ~/b"' in text
     assert f'"{Path.home()}x/a"' in text
-    assert not Store(tmp_path).make(secret, write("x")).made
+    assert not Store(tmp_path).make(secret, write("x")).computed
 
 
 def _race(root: str, locking: bool, number: int, out) -> None:
@@ -294,7 +294,7 @@ def _race(root: str, locking: bool, number: int, out) -> None:
         return {"number": number}
 
     entry = Store(Path(root), locking=locking).make(recipe(), build)
-    out.put((number, entry.made, entry.content))
+    out.put((number, entry.computed, entry.content))
 
 
 @pytest.mark.parametrize("locking", [True, False])
@@ -310,7 +310,7 @@ def test_two_processes_race_for_one_entry(tmp_path, locking):
     assert len({content for _, _, content in results}) == 1
     if locking:
         assert sorted(made for _, made, _ in results) == [False, True]
-    folder = Store(tmp_path).place(recipe())
+    folder = Store(tmp_path).entry_path(recipe())
     assert [p.name for p in folder.parent.iterdir()] == [folder.name]
     assert json.loads((folder / MANIFEST).read_text())["meta"]["number"] in (0, 1)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import zipfile
+from dataclasses import replace
 
 import pytest
 
 from openended.harness.app.commands import export
 from openended.harness.report.cli import main as report
+from openended.harness.storage import save_record
+from tests.harness.storage.test_record import RECORDED
 from tests.helpers import openended
 
 import_ = importlib.import_module("openended.harness.app.commands.import_")
@@ -24,7 +27,7 @@ def test_what_was_packed_is_whole_elsewhere(here, archive, tmp_path, monkeypatch
     there = tmp_path / "there"
     there.mkdir()
     monkeypatch.chdir(there)
-    assert import_.main([str(archive)]) == 0
+    assert import_.main([str(archive), "--trust"]) == 0
     assert "runs of p-sweep: openended report p-sweep" in capsys.readouterr().out
     for kind in ("runs", "reports", "store", "grids"):
         own, packed = ({p.relative_to(r) for p in r.rglob("*") if p.is_file() and ".locks" not in p.parts}
@@ -52,3 +55,27 @@ def test_an_unknown_name_writes_nothing(here, tmp_path, capsys):
     assert export.main(["p-sweeep", str(tmp_path / "p.zip")]) == 2
     assert "did you mean 'p-sweep'?" in capsys.readouterr().err
     assert not (tmp_path / "p.zip").exists()
+
+
+@pytest.mark.parametrize("name", ["..", ".", "p-sweep/../p-sweep", ""])
+def test_a_name_is_one_folder(name, here, tmp_path, capsys):
+    assert export.main([name, str(tmp_path / "p.zip")]) == 2
+    assert "no runs named" in capsys.readouterr().err
+
+
+def test_an_entry_that_leads_out_of_the_store_is_not_packed(tmp_path):
+    outputs, entry = tmp_path / "outputs", "generate/ab/" + "ab" * 32
+    (outputs / "runs" / "a" / "run").mkdir(parents=True)
+    save_record(outputs / "runs" / "a" / "run", replace(RECORDED, inputs={"generate:model": entry}, results=()))
+    (tmp_path / "home" / ("ab" * 32)).mkdir(parents=True)
+    (tmp_path / "home" / ("ab" * 32) / "key").write_text("secret")
+    (outputs / "store" / "generate").mkdir(parents=True)
+    (outputs / "store" / "generate" / "ab").symlink_to(tmp_path / "home")
+    assert [p.name for p in export.list_files("a", outputs, store=True)] == ["record.json"]
+
+
+def test_an_archive_is_never_written_onto_a_device(here, tmp_path, capsys):
+    (tmp_path / "null").symlink_to("/dev/null")
+    assert export.main(["p-sweep", str(tmp_path / "null")]) == 2
+    assert "expected a new or a regular file, got a device" in capsys.readouterr().err
+    assert (tmp_path / "null").is_symlink()

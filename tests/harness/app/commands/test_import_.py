@@ -1,28 +1,133 @@
-"""Archives that no export made are refused, and nothing of them is unpacked."""
+"""Archives that `openended export` did not write are refused in one line, and nothing of them is unpacked."""
 
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import zipfile
 
 import pytest
 
+from openended.harness.core import digest
+from openended.harness.storage import MANIFEST, Recipe, Store, read_entry
+
 import_ = importlib.import_module("openended.harness.app.commands.import_")
+KEY = "ab" + "0" * 62
+ENTRY = f"store/measure/ab/{KEY}"
 
 
-@pytest.mark.parametrize("name", ["../runs/a/b", "/etc/passwd", "runs/../../a", "elsewhere/a", "runs"])
-def test_a_name_that_leaves_the_folder_unpacks_nothing(name, tmp_path, monkeypatch, capsys):
-    with zipfile.ZipFile(tmp_path / "bad.zip", "w") as made:
-        made.writestr("runs/a/record.json", "{}")
-        made.writestr(name, "x")
+def pack(path, members, **options):
+    with zipfile.ZipFile(path, "w", **options) as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return str(path)
+
+
+def refuse(path, capsys):
+    """Import an archive that must be refused; return the line."""
+    assert import_.main([path]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../runs/a/b", "/etc/passwd", "runs/../../a", "elsewhere/a", "runs", "runs/.locks/a", "runs/a/.hidden",
+        f"{ENTRY}.partial/part-0.arrow", "store/measure/ab/short/x", f"store/measure/cd/{KEY}/x", f"{ENTRY}/deeper/x",
+        f"store/.locks/{KEY}/a/b", "runs/a\\b", "runs/a\nb/c", "reports/\x1b[31m/x",
+    ],
+)  # fmt: skip
+def test_a_name_that_no_export_writes_unpacks_nothing(name, tmp_path, monkeypatch, capsys):
+    path = pack(tmp_path / "bad.zip", {"reports/a/table.csv": "x", name: "x"})
     monkeypatch.chdir(tmp_path)
-    assert import_.main(["bad.zip"]) == 2
-    assert "expected files under runs" in capsys.readouterr().err
+    assert "expected files under runs" in refuse(path, capsys)
     assert not (tmp_path / "outputs").exists()
 
 
 def test_what_is_no_archive_is_one_line(tmp_path, capsys):
     (tmp_path / "a.zip").write_text("text")
-    assert import_.main([str(tmp_path / "a.zip")]) == 2
-    assert import_.main([str(tmp_path / "b.zip")]) == 2
-    assert "not a sound zip archive" in capsys.readouterr().err
+    assert "not a sound zip archive" in refuse(str(tmp_path / "a.zip"), capsys)
+    assert "no such file" in refuse(str(tmp_path / "b.zip"), capsys)
+    os.mkfifo(tmp_path / "c.zip")
+    assert "expected a file, got a named pipe" in refuse(str(tmp_path / "c.zip"), capsys)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate")
+def test_encrypted_unknown_and_repeated_members_are_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    data = bytearray((tmp_path / pack(tmp_path / "a.zip", {"reports/a": "text"})).read_bytes())
+    for at, value, message in ((8, 1, "encrypted"), (10, 99, "compression method 99")):
+        changed = bytearray(data)
+        central = changed.index(b"PK\1\2")
+        changed[central + at] = value
+        (tmp_path / "b.zip").write_bytes(changed)
+        assert message in refuse("b.zip", capsys)
+    with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
+        archive.writestr("reports/a", "1")
+        archive.writestr("reports/a", "2")
+    assert "more than once" in refuse("c.zip", capsys)
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_damaged_members_are_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    path = pack(tmp_path / "a.zip", {"reports/a": "text " * 999}, compression=zipfile.ZIP_DEFLATED)
+    data = bytearray((tmp_path / path).read_bytes())
+    data[45] ^= 255
+    (tmp_path / "a.zip").write_bytes(data)
+    assert "not a sound zip archive" in refuse("a.zip", capsys)
+
+
+@pytest.mark.parametrize("link", ["outputs/reports", "outputs/reports/a", "outputs/reports/a/x"])
+def test_nothing_is_written_through_a_link(link, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / link).parent.mkdir(parents=True)
+    (tmp_path / link).symlink_to(tmp_path / "elsewhere")
+    assert "is a link" in refuse(pack(tmp_path / "a.zip", {"reports/a/x": "x"}), capsys)
+    assert not any((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_manifest_or_record_that_is_not_sound_unpacks_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    sealed = {"recipe": {"stage": "measure"}, "key": KEY, "files": {}, "meta": {}, "maker": {}}
+    other = {**sealed, "key": "cd" + KEY[2:], "files": {"arrays.safetensors": "", "result.json": ""}}
+    for value, message in (
+        ("[]", "not a manifest"), ("{", "not JSON"), ("[" * 100_000, "nested too deeply"), ("{}", "not a manifest"),
+        (json.dumps({**sealed, "digest": "x"}), "digest does not match"),
+        (json.dumps({**sealed, "digest": digest(sealed)}), "has arrays.safetensors"),
+        (json.dumps({**other, "digest": digest(other)}), "manifest of another entry"),
+    ):  # fmt: skip
+        assert message in refuse(pack(tmp_path / "a.zip", {f"{ENTRY}/{MANIFEST}": value, "reports/a": "x"}), capsys)
+    assert "not a run record" in refuse(pack(tmp_path / "a.zip", {"runs/a/b/record.json": "{}"}), capsys)
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_an_imported_entry_is_reused_only_if_trusted(trust, tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    recipe = Recipe("stage", 1, {"a": 1}, {})
+
+    def build(folder):
+        (folder / "data.txt").write_text("text")
+        return {"n": 1}
+
+    entry = Store(tmp_path / "theirs" / "store").make(recipe, build)
+    members = {f"store/{entry.name}/{p.name}": p.read_text() for p in entry.path.iterdir()}
+    assert import_.main([pack(tmp_path / "a.zip", members), *(["--trust"] if trust else [])]) == 0
+    imported = read_entry(tmp_path / "outputs" / "store" / entry.name)
+    assert imported.maker["imported"] == {"archive": "a.zip", "trusted": trust}
+    store = Store(tmp_path / "outputs" / "store")
+    assert store.make(recipe, build).computed is not trust
+    assert ("it was imported, not computed here" in caplog.text) is not trust
+    assert not store.make(recipe, build).computed
+
+
+def test_names_cannot_steer_the_terminal(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    path = pack(tmp_path / "a.zip", {"reports/\u009b31m/x": "x"})
+    assert import_.main([path, "--outputs", "out\x1b[31m"]) == 0
+    assert "\\x1b[31m" in capsys.readouterr().out

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.app.commands.describe import described
+from openended.harness.app.commands.describe import describe_option
 from openended.harness.app.commands.describe import main as describe
 from openended.harness.app.commands.list import main
-from openended.harness.core.catalogue import GROUPS, choices, meaning
+from openended.harness.core.catalogue import GROUPS, extract_summary, list_choices
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_choice_has_a_line_of_meaning(group):
-    assert choices(group)
-    assert not [name for name, line in choices(group).items() if not line or "\n" in line]
+    assert list_choices(group)
+    assert not [name for name, line in list_choices(group).items() if not line or "\n" in line]
 
 
 def test_a_list_in_the_plural(capsys):
     assert main(["metrics"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(choices("metric"))
+    assert len(lines) == len(list_choices("metric"))
     assert any(line.startswith("zipf ") and "log rank" in line for line in lines)
     assert main([]) == 0
     assert "  quickstart " in capsys.readouterr().out
@@ -28,10 +28,10 @@ def test_a_list_in_the_plural(capsys):
 
 
 def test_a_sentence_ends_at_its_full_stop():
-    assert meaning("# @package _global_\n# One (A et al. 2020),\n# MAUVE Fig. 8. Two.\na: 1") == (
+    assert extract_summary("# @package _global_\n# One (A et al. 2020),\n# MAUVE Fig. 8. Two.\na: 1") == (
         "One (A et al. 2020), MAUVE Fig. 8"
     )
-    assert meaning("a: 1") == ""
+    assert extract_summary("a: 1") == ""
 
 
 def test_a_metric_has_formula_options_and_sources(capsys):
@@ -43,8 +43,8 @@ def test_a_metric_has_formula_options_and_sources(capsys):
 
 @pytest.mark.parametrize("group", ["metric", "decoder", "task", "model", "embedder", "experiment"])
 def test_everything_can_be_described(group):
-    for name in choices(group):
-        assert described(f"{group}/{name}").startswith(group)
+    for name in list_choices(group):
+        assert describe_option(f"{group}/{name}").startswith(group)
 
 
 def test_what_is_unknown_or_in_two_groups_is_one_line(capsys):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openended.harness.app.commands.status import main, told
+from openended.harness.app.commands.status import format_grid, main
 from openended.harness.core.io import write_json
 from openended.harness.results.grids import read_grid
 
@@ -21,8 +21,8 @@ def test_reasons_are_told_once(tmp_path):
     for number, state in enumerate(("done", "failed", "failed", "running")):
         row = {"job": f"seed={number}", "state": state, "error": "no memory"}
         write_json(tmp_path / f"jobs/{number:05d}.json", row)
-    head, why, running = told(read_grid(tmp_path))
-    assert head.endswith("1 of 5 done, 2 failed, 1 running, 1 not begun")
+    head, why, running = format_grid(read_grid(tmp_path))
+    assert head.endswith("1 of 5 done, 2 failed, 1 running, 1 not started")
     assert why == "  seed=1 and 1 more: no memory"
     assert running.endswith("seed=3")
 
