@@ -19,20 +19,23 @@ from .base import (
 from .base import (
     check_temperature as check_temperature,
 )
+from .descending_logits import (
+    build_descending_logits as build_descending_logits,
+)
+from .penalties import (
+    apply_penalties as apply_penalties,
+)
 from .penalties import (
     forbid_end as forbid_end,
 )
-from .penalties import (
-    penalise as penalise,
+from .q import (
+    compute_dense_q as compute_dense_q,
 )
 from .q import (
-    dense as dense,
+    draw_tokens as draw_tokens,
 )
 from .q import (
-    draw as draw,
-)
-from .q import (
-    weigh as weigh,
+    truncate_and_renormalize as truncate_and_renormalize,
 )
 from .q_statistics import (
     LogitChunk as LogitChunk,
@@ -51,7 +54,4 @@ from .sampling import (
 )
 from .sampling import (
     TopK as TopK,
-)
-from .sorted_logits import (
-    view_of as view_of,
 )

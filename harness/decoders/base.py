@@ -1,4 +1,4 @@
-"""What a decoder is. Specs only: torch is imported where tensors are touched."""
+"""Base classes of decoders. These are specs: torch is imported where tensors are used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from openended.harness.core import CausalModel, ModelInfo
-    from openended.harness.decoders.sorted_logits import Cut, View
+    from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
 
 Emit = Callable[[list[Generation]], None]
 """Takes rows as soon as they are finished; each row once."""
@@ -29,7 +29,7 @@ class Prompt:
     token_ids: tuple[int, ...]
     """May be empty: the model's beginning-of-text token then stands in."""
     text: str = ""
-    """The same as text, for models that read texts alone; empty: what the ids say."""
+    """The prompt as text, for models that read text only; empty: decode the ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class GenerationRequest:
     """Prompts to continue, with everything that decides the texts beside the model."""
 
     prompts: Sequence[Prompt]
-    """The texts to make, in any order."""
+    """The texts to generate, in any order."""
     decoder: Decoder
     """Chooses the tokens; resolved (`Decoder.resolve`)."""
     seed: int
@@ -45,11 +45,11 @@ class GenerationRequest:
     max_new_tokens: int
     """Length limit of each text, in tokens."""
     min_new_tokens: int = 0
-    """The end of text is forbidden before this many tokens; 0: it may come at once."""
+    """The end of text is forbidden before this many tokens; 0: always allowed."""
     batch_size: int
     """Texts at once; changes no text (exact on a CPU in float32)."""
     companions: Mapping[str, CausalModel] = field(default_factory=dict)
-    """The loaded models that the decoder asks for beside the one under test (`Decoder.companions`), by its names."""
+    """Loaded models that the decoder needs besides the one under test (`Decoder.companions`), by name."""
 
     def may_not_end(self, step: int) -> bool:
         """True where the token of this step (the first is 0) must not be the end of text."""
@@ -65,11 +65,11 @@ class Decoder(Spec):
     has_q: ClassVar[bool]
     """True: there is a token-level distribution Q to score human text with."""
     no_q_reason: ClassVar[str] = ""
-    """Shown in place of teacher-forced metrics where `has_q` is false."""
-    shown: ClassVar[tuple[str, ...]] = ()
+    """Shown instead of teacher-forced metrics where `has_q` is false."""
+    title_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that the title always shows; others only where they differ from the default."""
     table_rank: ClassVar[int] = 1000
-    """Place in tables, smallest first: from search to sampling, as in the papers; equal ranks are sorted by name."""
+    """Rank in tables, smallest first: from search to sampling, as in the papers; equal ranks are sorted by name."""
     server_options: ClassVar[Mapping[str, str] | None] = None
     """Parameter of a server's sampler → the option that it carries, beside temperature and penalties; None: servers
     cannot sample like this. Not inherited: a subclass may change the rule."""
@@ -80,10 +80,10 @@ class Decoder(Spec):
         parts = []
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, f.name)
-            if f.name in self.shown or (f.name not in _HIDDEN and value != f.default):
+            if f.name in self.title_fields or (f.name not in _HIDDEN and value != f.default):
                 parts.append(f"{f.name}={value:g}" if isinstance(value, float) else f"{f.name}={value}")
-        said = any(part.startswith(f"{self.name}=") for part in parts)  # `temperature=0.6` names the decoder too
-        return " ".join(parts if said else [self.name, *parts])
+        is_named = any(part.startswith(f"{self.name}=") for part in parts)  # `temperature=0.6` names the decoder too
+        return " ".join(parts if is_named else [self.name, *parts])
 
     @property
     def needs_human_ppl(self) -> bool:
@@ -105,8 +105,8 @@ class Decoder(Spec):
         """Digests of what decides the texts beside the options and the model: the companions."""
         return {name: digest(spec.identity()) for name, spec in self.companions().items()}
 
-    def own_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:  # noqa: ARG002
-        """Return logits (n, V) changed by the tokens before, beyond the common penalties; see `penalties.penalise`."""
+    def apply_extra_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:  # noqa: ARG002
+        """Return logits (n, V) after the decoder's own penalty for earlier tokens; see `penalties.apply_penalties`."""
         return logits
 
     def check_model(self, model: ModelInfo) -> None:
@@ -118,7 +118,7 @@ class Decoder(Spec):
         """
         del model
 
-    def plan_check(self, context_length: int | None, max_new_tokens: int, longest_prompt: int) -> None:
+    def check_context_length(self, context_length: int | None, max_new_tokens: int, longest_prompt: int) -> None:
         """Refuse, before a model loads, lengths that the model cannot hold.
 
         Args:
@@ -153,7 +153,7 @@ _HIDDEN = frozenset({"human_ppl"})
 
 @dataclass(frozen=True, kw_only=True)
 class QDecoder(Decoder):
-    """A decoder that chooses each token by Q: penalties, temperature, truncation, renormalisation.
+    """A decoder that chooses each token by Q: penalties, temperature, truncation, renormalization.
 
     The options of this class combine with every truncation rule.
     """
@@ -162,7 +162,7 @@ class QDecoder(Decoder):
     one_hot: ClassVar[bool] = False
     """Q puts everything on the best token."""
     certifiable: ClassVar[bool] = False
-    """A list of the most probable tokens, as servers give it, can be enough to know Q."""
+    """A list of the most probable tokens, as servers return it, can determine Q."""
     repetition_penalty: float = 1.0
     """Logits of tokens already seen, prompt included, are divided by it if positive, else multiplied (Keskar 2019)."""
     no_repeat_ngram_size: int = 0
@@ -184,17 +184,17 @@ class QDecoder(Decoder):
         return False
 
     @property
-    def penalises(self) -> bool:
+    def penalizes(self) -> bool:
         """True where Q depends on which tokens came before."""
         return self.repetition_penalty != 1 or self.no_repeat_ngram_size > 0
 
-    def heat(self) -> tuple[float, bool]:
+    def temperature_and_order(self) -> tuple[float, bool]:
         """Return the temperature, and whether it comes before truncation."""
         return 1.0, True
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Return which part of each row's descending order Q keeps (see `rules`)."""
-        raise TypeError(f"{type(self).__name__} has no truncation rule for {len(view.z)} rows")
+        raise TypeError(f"{type(self).__name__} has no truncation rule for {len(ranked.z)} rows")
 
     def first_state(self) -> tuple[float, ...]:
         """State before the first token, where Q depends on what was drawn; empty for most decoders."""
@@ -225,13 +225,22 @@ class SamplingDecoder(QDecoder):
     temperature: float = 1.0
     """Logits are divided by it; 1 leaves them."""
     temperature_order: Literal["before", "after"] = "before"
-    """Before truncation (Holtzman et al. 2020, transformers) or after it (as min-p is often run)."""
+    """Before truncation (Holtzman et al. 2020, transformers) or after it (as min-p is often run).
+
+    Where the order makes no difference (temperature 1, no truncation) it is stored as the default: one system has one
+    identity.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.temperature == 1 or self.untruncated:
+            object.__setattr__(self, "temperature_order", type(self).temperature_order)
 
     def check(self) -> None:
         """Refuse options out of range."""
         super().check()
         check_temperature(self)
 
-    def heat(self) -> tuple[float, bool]:
+    def temperature_and_order(self) -> tuple[float, bool]:
         """Return the temperature, and whether it comes before truncation."""
         return self.temperature, self.temperature_order == "before"

@@ -1,4 +1,4 @@
-"""DRY ("Don't Repeat Yourself"): a penalty that grows with the length of the repeat that a token would go on with."""
+"""DRY ("Don't Repeat Yourself"): a penalty that grows with the length of the repetition a token would extend."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from openended.harness.core import register
 from openended.harness.decoders import truncation_rules
 from openended.harness.decoders.base import SamplingDecoder
-from openended.harness.decoders.sorted_logits import Cut, View
+from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,15 +22,15 @@ LARGEST = 1e30
 @register("decoder")
 @dataclass(frozen=True, kw_only=True)
 class Dry(SamplingDecoder):
-    """What goes on with a repeat of n >= allowed_length tokens loses multiplier · base^(n - allowed_length).
+    """A token that extends a repetition of n >= allowed_length tokens loses multiplier · base^(n - allowed_length).
 
-    p-e-w 2024: text-generation-webui's pull request 5677, llama.cpp's 9702. n is the longest stretch before an earlier
-    place of the token that equals the end of the text so far, prompt included; of several places the longest counts.
+    p-e-w 2024: text-generation-webui's pull request 5677, llama.cpp's 9702. n is the length of the longest match
+    between the end of the text so far, prompt included, and the tokens before an earlier occurrence of the token.
     A stretch holds no breaker, and breakers themselves lose nothing. Then nucleus sampling, if p < 1.
     """
 
     name: ClassVar[str] = "dry"
-    shown: ClassVar[tuple[str, ...]] = ("multiplier",)
+    title_fields: ClassVar[tuple[str, ...]] = ("multiplier",)
 
     multiplier: float = 0.8  # p-e-w 2024; llama.cpp
     base: float = 1.75  # p-e-w 2024; llama.cpp
@@ -55,57 +55,57 @@ class Dry(SamplingDecoder):
         return self.p >= 1
 
     @property
-    def penalises(self) -> bool:
-        """True where anything is taken off."""
-        return self.multiplier > 0 or super().penalises
+    def penalizes(self) -> bool:
+        """True where logits are penalized."""
+        return self.multiplier > 0 or super().penalizes
 
-    def own_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:
-        """Take the penalty off the logits of tokens that would go on with a repeat."""
+    def apply_extra_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:
+        """Subtract the penalty from the logits of tokens that would extend a repetition."""
         if self.multiplier <= 0:
             return logits
         room = math.log(max(LARGEST / self.multiplier, 1.0))
         longest = self.allowed_length + (math.ceil(room / math.log(self.base)) if self.base > 1 else 0)
-        repeat = repeats(history, lengths, window=self.window, breakers=self.breakers, longest=longest)
+        repeat = count_repeats(history, lengths, window=self.window, breakers=self.breakers, longest=longest)
         power = (repeat - self.allowed_length).clamp_min(0).double()
         penalty = (self.multiplier * self.base**power).clamp(max=LARGEST).masked_fill(repeat < self.allowed_length, 0.0)
         return logits - logits.new_zeros(logits.shape).scatter_reduce(1, history, penalty.to(logits.dtype), "amax")
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep the nucleus."""
-        return truncation_rules.nucleus(view, self.p)
+        return truncation_rules.nucleus(ranked, self.p)
 
 
-def repeats(
+def count_repeats(
     history: Tensor, lengths: Tensor | None, *, window: int = 0, breakers: Sequence[int] = (), longest: int
 ) -> Tensor:
-    """How many tokens before each place equal those at the text's end.
+    """Count, for each position, how many tokens before it match the end of the text.
 
     Args:
         history: Token ids, shape (n, t).
         lengths: How many of them count in each row, shape (n,); None: all.
         window: Tokens at the end that are looked at; 0: all.
-        breakers: Ids that end a stretch; a place that holds one has no repeat.
+        breakers: Ids that end a stretch; a position that holds one has count 0.
         longest: Counting stops here.
 
     Returns:
-        Shape (n, t), int64; 0 at places beyond a row's end and without a match.
+        Shape (n, t), int64; 0 at positions beyond a row's end and without a match.
     """
     import torch
 
     rows, size = history.shape
-    place = torch.arange(size, device=history.device)
+    positions = torch.arange(size, device=history.device)
     if lengths is None:
         lengths = torch.full((rows,), size, device=history.device)
     end = lengths[:, None]
     start = (end - window).clamp_min(0) if window else torch.zeros_like(end)
     stops = torch.isin(history, torch.tensor(list(breakers), dtype=history.dtype, device=history.device))
     out = torch.zeros_like(history)
-    match = (place < end) & ~stops
+    match = (positions < end) & ~stops
     for back in range(1, min(longest, size - 1) + 1):
         at = (end - back).clamp_min(0)
         same = (history[:, : size - back] == history.gather(1, at)) & ~stops.gather(1, at)
         match[:, :back] = False
-        match[:, back:] &= same & (place[: size - back] >= start)
+        match[:, back:] &= same & (positions[: size - back] >= start)
         if not bool(match.any()):
             break
         out += match

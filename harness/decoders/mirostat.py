@@ -1,4 +1,4 @@
-"""Mirostat: a truncation that is steered by what was drawn."""
+"""Mirostat: truncation controlled by the surprise of the tokens drawn so far."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from openended.harness.core import register
 from openended.harness.decoders import truncation_rules
 from openended.harness.decoders.base import SamplingDecoder
-from openended.harness.decoders.sorted_logits import Cut, View
+from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +24,7 @@ class Mirostat(SamplingDecoder):
     """
 
     name: ClassVar[str] = "mirostat"
-    shown: ClassVar[tuple[str, ...]] = ("tau",)
+    title_fields: ClassVar[tuple[str, ...]] = ("tau",)
 
     tau: float = 3.0  # bits a token; Basu et al. 2021, section 6: human-like repetition near 3
     learning_rate: float = 0.1  # Basu et al. 2021, Algorithm 1
@@ -39,11 +39,11 @@ class Mirostat(SamplingDecoder):
         self.require(2 <= self.candidates <= 512, "candidates", "an integer from 2 to 512")
         self.require(self.temperature_order == "before", "temperature_order", "'before' for a steered truncation")
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep as many tokens as the limit allows."""
         if self.algorithm == "threshold":
-            return truncation_rules.mirostat_threshold(view)
-        return truncation_rules.mirostat_top_k(view, self.candidates)
+            return truncation_rules.mirostat_threshold(ranked)
+        return truncation_rules.mirostat_top_k(ranked, self.candidates)
 
     def first_state(self) -> tuple[float, ...]:
         """Mu = 2 tau."""

@@ -1,4 +1,4 @@
-"""What is done to logits before Q: repetition penalty and n-gram ban by the tokens before, no end of text too early."""
+"""Changes to logits before Q: repetition penalty, n-gram ban and minimum length."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ class PenalizingDecoder(Protocol):
         """No n-gram of this order comes twice; 0 is off."""
         ...
 
-    def own_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:
+    def apply_extra_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:
         """Return logits (n, V) changed by a penalty of the decoder's own."""
         ...
 
 
-def penalise(decoder: PenalizingDecoder, logits: Tensor, history: Tensor, lengths: Tensor | None = None) -> Tensor:
+def apply_penalties(
+    decoder: PenalizingDecoder, logits: Tensor, history: Tensor, lengths: Tensor | None = None
+) -> Tensor:
     """Apply repetition penalty, the decoder's own one, then the n-gram ban, as transformers and llama.cpp order them.
 
     Args:
@@ -40,8 +42,8 @@ def penalise(decoder: PenalizingDecoder, logits: Tensor, history: Tensor, length
         Shape (n, V), float32; `logits` itself where nothing applies.
     """
     if decoder.repetition_penalty != 1:
-        logits = repetition_penalty(logits, history, decoder.repetition_penalty, lengths)
-    logits = decoder.own_penalty(logits, history, lengths)
+        logits = apply_repetition_penalty(logits, history, decoder.repetition_penalty, lengths)
+    logits = decoder.apply_extra_penalty(logits, history, lengths)
     if decoder.no_repeat_ngram_size > 0:
         logits = ban_ngrams(logits, history, decoder.no_repeat_ngram_size, lengths)
     return logits
@@ -60,7 +62,7 @@ def forbid_end(logits: Tensor, eos_ids: Sequence[int], rows: Sequence[int] | sli
     return logits
 
 
-def repetition_penalty(logits: Tensor, history: Tensor, penalty: float, lengths: Tensor | None = None) -> Tensor:
+def apply_repetition_penalty(logits: Tensor, history: Tensor, penalty: float, lengths: Tensor | None = None) -> Tensor:
     """Divide positive logits of seen tokens by the penalty, multiply negative ones (Keskar et al. 2019)."""
     import torch
 
@@ -82,9 +84,9 @@ def ban_ngrams(logits: Tensor, history: Tensor, order: int, lengths: Tensor | No
         lengths = torch.full((len(history),), longest, device=history.device)
     follows = history[:, order - 1 :]
     match = torch.arange(order - 1, longest, device=history.device) < lengths[:, None]  # windows inside their row
-    for back in range(1, order):  # the token `back` places before a window's end equals the one that far from our end
-        own = history.gather(1, (lengths[:, None] - back).clamp_min(0))
-        match &= history[:, order - 1 - back : longest - back] == own
+    for back in range(1, order):  # compare the tokens `back` positions before both ends
+        recent = history.gather(1, (lengths[:, None] - back).clamp_min(0))
+        match &= history[:, order - 1 - back : longest - back] == recent
     rows, at = match.nonzero(as_tuple=True)
     out = logits.clone()
     out[rows, follows[rows, at]] = float("-inf")

@@ -1,4 +1,4 @@
-"""Logits → Q(· | context): the one distribution that is sampled from and scored with.
+"""Compute Q(· | context) from logits: the distribution used for sampling and for scoring.
 
 A row is looked at in *descending order*: the most probable token first, equal logits by lower token id. In that order
 every rule keeps one contiguous part `[lo, hi)`, so Q is (order, lo, hi, weights) and one function serves the sampler,
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from openended.harness.decoders.sorted_logits import View, argmax, look, mass_before
+from openended.harness.decoders.descending_logits import DescendingLogits, find_argmax, sort_logits, sum_before
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,14 +23,14 @@ AT_ONCE = 2**19
 
 
 @dataclass(slots=True)
-class Weighed:
+class RenormalizedQ:
     """Q of rows, ready to be drawn from or read: positions are those of the descending order."""
 
-    view: View
+    view: DescendingLogits
     lo: Tensor
     hi: Tensor
     weights: Tensor
-    """Unnormalised Q, shape (n, k), right inside [lo, hi) only."""
+    """Unnormalized Q, shape (n, k), right inside [lo, hi) only."""
     before: Tensor
     """Sum of weights strictly before each position, shape (n, w + 1)."""
     total: Tensor
@@ -60,38 +60,38 @@ class Weighed:
         return (self.weights.gather(1, position[:, None]).squeeze(1) / self.total).log()
 
 
-def weigh(decoder: QDecoder, view: View) -> Weighed:
-    """Apply a decoder's truncation to ordered rows and renormalise."""
+def truncate_and_renormalize(decoder: QDecoder, ranked: DescendingLogits) -> RenormalizedQ:
+    """Apply a decoder's truncation to ordered rows and renormalize."""
     import torch
 
-    cut = decoder.cut(view)
-    rows, k = view.z.shape
-    lo = torch.zeros(rows, dtype=torch.int64, device=view.z.device) if cut.lo is None else cut.lo
+    cut = decoder.truncate(ranked)
+    rows, k = ranked.z.shape
+    lo = torch.zeros(rows, dtype=torch.int64, device=ranked.z.device) if cut.lo is None else cut.lo
     whole = cut.hi is None and cut.lo is None
-    hi = torch.full_like(lo, view.vocab_size) if cut.hi is None else cut.hi
-    undecided = (hi >= k) & (not view.complete)
-    weights, before = view.p, view.above
-    temperature, first = decoder.heat()
+    hi = torch.full_like(lo, ranked.vocab_size) if cut.hi is None else cut.hi
+    undecided = (hi >= k) & (not ranked.complete)
+    weights, before = ranked.p, ranked.above
+    temperature, first = decoder.temperature_and_order()
     if cut.weights is not None:
-        weights, before = cut.weights, mass_before(cut.weights)
+        weights, before = cut.weights, sum_before(cut.weights)
     elif not first and temperature != 1 and not whole:
-        weights = ((view.z - view.z[:, :1]) / temperature).exp_()
-        before = mass_before(weights)
+        weights = ((ranked.z - ranked.z[:, :1]) / temperature).exp_()
+        before = sum_before(weights)
     end = hi.clamp(max=weights.shape[1])
     total = (before.gather(1, end[:, None]) - before.gather(1, lo.clamp(max=k - 1)[:, None])).squeeze(1)
-    if whole and not view.complete:
+    if whole and not ranked.complete:
         total = torch.ones_like(total)
     lo = lo.clamp(max=k - 1)
-    return Weighed(view, lo, hi, weights, before, total, undecided, whole, lo if cut.peak is None else cut.peak)
+    return RenormalizedQ(ranked, lo, hi, weights, before, total, undecided, whole, lo if cut.peak is None else cut.peak)
 
 
-def heated(decoder: QDecoder, logits: Tensor) -> Tensor:
+def apply_temperature(decoder: QDecoder, logits: Tensor) -> Tensor:
     """Apply the temperature where it comes before truncation (or where there is none to come before)."""
-    temperature, first = decoder.heat()
+    temperature, first = decoder.temperature_and_order()
     return logits / temperature if temperature != 1 and (first or decoder.untruncated) else logits
 
 
-def draw(
+def draw_tokens(
     decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Draw one token a row by inverse CDF along the descending order.
@@ -110,42 +110,46 @@ def draw(
     import torch
 
     if decoder.one_hot:
-        token = argmax(logits)
+        token = find_argmax(logits)
         return token, torch.zeros(len(token), dtype=torch.float64, device=logits.device), None
     size = max(1, AT_ONCE // logits.shape[1]) if logits.device.type == "cpu" else len(logits)
     if len(logits) <= size:
         return _draw(decoder, logits, u, state)
     states = [None] * -(-len(u) // size) if state is None else torch.split(state, size)
-    made = [_draw(decoder, *part) for part in zip(torch.split(logits, size), torch.split(u, size), states, strict=True)]
-    after = [part[2] for part in made if part[2] is not None]
+    parts = [
+        _draw(decoder, *part) for part in zip(torch.split(logits, size), torch.split(u, size), states, strict=True)
+    ]
+    after = [part[2] for part in parts if part[2] is not None]
     return (
-        torch.cat([part[0] for part in made]),
-        torch.cat([part[1] for part in made]),
+        torch.cat([part[0] for part in parts]),
+        torch.cat([part[1] for part in parts]),
         torch.cat(after) if after else None,
     )
 
 
 def _draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """Draw a few rows: from the head, and from the whole row where that does not decide."""
-    hot = heated(decoder, logits)
-    q = weigh(decoder, look(hot, decoder.head, state))
+    hot = apply_temperature(decoder, logits)
+    q = truncate_and_renormalize(decoder, sort_logits(hot, decoder.head, state))
     position, beyond = q.draw(u)
-    value, rank = value_and_rank(q.view.z, position)
+    value, rank = read_value_and_rank(q.view.z, position)
     log_q = q.log_prob(position)
     if not q.view.complete and bool(beyond.any()):
         rows = beyond.nonzero().squeeze(1)
         every = len(rows) == len(hot)
         part = hot if every else hot[rows]
-        full = weigh(decoder, look(part, None, None if state is None else state[rows], log_z=q.view.log_z[rows]))
+        full = truncate_and_renormalize(
+            decoder, sort_logits(part, None, None if state is None else state[rows], log_z=q.view.log_z[rows])
+        )
         at, _ = full.draw(u[rows])
-        value[rows], rank[rows] = value_and_rank(full.view.z, at)
+        value[rows], rank[rows] = read_value_and_rank(full.view.z, at)
         log_q[rows] = full.log_prob(at)
-    token = nth_equal(hot, value, rank)
+    token = find_nth_equal(hot, value, rank)
     surprise = None if state is None else (q.view.log_z.squeeze(1) - value)
     return token, log_q, decoder.next_state(state, surprise)
 
 
-def value_and_rank(z: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+def read_value_and_rank(z: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
     """The logit at a position (n,) of the descending order, and how many equal ones stand before it; shape (n,)."""
     import torch
 
@@ -156,7 +160,7 @@ def value_and_rank(z: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
     return value.squeeze(1), position - torch.searchsorted(-z, -value).squeeze(1)
 
 
-def nth_equal(logits: Tensor, value: Tensor, rank: Tensor) -> Tensor:
+def find_nth_equal(logits: Tensor, value: Tensor, rank: Tensor) -> Tensor:
     """Token id of the rank-th (from 0) logit equal to `value`, by ascending id; shape (n,)."""
     import torch
 
@@ -168,7 +172,7 @@ def nth_equal(logits: Tensor, value: Tensor, rank: Tensor) -> Tensor:
     return equal.to(torch.uint8).argmax(-1)
 
 
-def dense(decoder: QDecoder, logits: Tensor, state: Tensor | None = None) -> Tensor:
+def compute_dense_q(decoder: QDecoder, logits: Tensor, state: Tensor | None = None) -> Tensor:
     """Q over the whole vocabulary in token order, shape (n, V), float64: the definition, for tests and small uses.
 
     Args:
@@ -181,10 +185,10 @@ def dense(decoder: QDecoder, logits: Tensor, state: Tensor | None = None) -> Ten
     out = torch.zeros(logits.shape, dtype=torch.float64, device=logits.device)
     if decoder.one_hot:
         return out.scatter_(1, logits.argmax(-1, keepdim=True), 1.0)
-    hot = heated(decoder, logits)
-    q = weigh(decoder, look(hot, None, state))
+    hot = apply_temperature(decoder, logits)
+    q = truncate_and_renormalize(decoder, sort_logits(hot, None, state))
     ids = torch.sort(hot, dim=-1, descending=True, stable=True).indices
     at = torch.arange(q.weights.shape[1], device=logits.device)
     inside = (at >= q.lo[:, None]) & (at < q.hi[:, None])
-    kept = torch.where(inside, q.weights, 0.0) / q.total[:, None]
-    return out.scatter_(1, ids[:, : kept.shape[1]], kept)
+    probabilities = torch.where(inside, q.weights, 0.0) / q.total[:, None]
+    return out.scatter_(1, ids[:, : probabilities.shape[1]], probabilities)

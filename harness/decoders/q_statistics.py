@@ -14,8 +14,8 @@ from openended.harness.decoders.base import QDecoder
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.decoders.q import Weighed
-    from openended.harness.decoders.sorted_logits import View
+    from openended.harness.decoders.descending_logits import DescendingLogits
+    from openended.harness.decoders.q import RenormalizedQ
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class QTable:
 
 @dataclass(slots=True)
 class TextPosition:
-    """Where a row of a chunk stands."""
+    """The text and step of a row of a chunk."""
 
     row: int
     step: int
@@ -49,32 +49,32 @@ class LogitChunk:
 
     logits: Tensor
     gold: Tensor
-    places: Sequence[TextPosition]
+    positions: Sequence[TextPosition]
     banned: bool = False
     """True where a logit may be minus infinity."""
     ordered: Tensor | None = None
     best: Tensor | None = None
-    views: dict[tuple[float, int], View] = field(default_factory=dict)
+    sorted_at: dict[tuple[float, int], DescendingLogits] = field(default_factory=dict)
 
     def argmax(self) -> Tensor:
-        """The most probable token of each position, made once."""
-        from openended.harness.decoders.sorted_logits import argmax
+        """Return the most probable token of each position, computed once."""
+        from openended.harness.decoders.descending_logits import find_argmax
 
         if self.best is None:
-            self.best = argmax(self.logits)
+            self.best = find_argmax(self.logits)
         return self.best
 
-    def view(self, temperature: float, head: int) -> View:
-        """The rows at a temperature in descending order."""
-        from openended.harness.decoders.sorted_logits import descending, look
+    def sort_at(self, temperature: float, head: int) -> DescendingLogits:
+        """Return the rows at a temperature in descending order."""
+        from openended.harness.decoders.descending_logits import sort_logits, take_largest
 
-        if (temperature, head) not in self.views:
+        if (temperature, head) not in self.sorted_at:
             if self.ordered is None or self.ordered.shape[1] < head:
-                self.ordered = descending(self.logits, head)
+                self.ordered = take_largest(self.logits, head)
             hot = self.logits if temperature == 1 else self.logits / temperature
             ordered = self.ordered[:, :head]
-            self.views[temperature, head] = look(hot, head, ordered=ordered / temperature)
-        return self.views[temperature, head]
+            self.sorted_at[temperature, head] = sort_logits(hot, head, ordered=ordered / temperature)
+        return self.sorted_at[temperature, head]
 
 
 def read_q(decoder: QDecoder, table: QTable, chunk: LogitChunk, head: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -83,19 +83,19 @@ def read_q(decoder: QDecoder, table: QTable, chunk: LogitChunk, head: int) -> tu
 
     if decoder.one_hot:
         best = chunk.argmax()
-        one = torch.ones(len(best), dtype=torch.float64)
-        return (best == chunk.gold).double(), one, one.long(), best
+        ones = torch.ones(len(best), dtype=torch.float64)
+        return (best == chunk.gold).double(), ones, ones.long(), best
     if decoder.untruncated:
-        return _untruncated(decoder.heat()[0], chunk)
-    temperature, first = decoder.heat()
-    view = chunk.view(temperature if first else 1.0, head)
+        return _read_untruncated(decoder.temperature_and_order()[0], chunk)
+    temperature, first = decoder.temperature_and_order()
+    ranked = chunk.sort_at(temperature if first else 1.0, head)
     if decoder.first_state():
-        view.state = _states(decoder, table, view, chunk)
-    return _truncated(decoder, view, chunk)
+        ranked.state = _replay_states(decoder, table, ranked, chunk)
+    return _read_truncated(decoder, ranked, chunk)
 
 
-def _untruncated(temperature: float, chunk: LogitChunk) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The whole softmax: no order needed."""
+def _read_untruncated(temperature: float, chunk: LogitChunk) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Compute the statistics of the whole softmax, without sorting."""
     import torch
 
     hot = chunk.logits if temperature == 1 else chunk.logits / temperature
@@ -110,91 +110,97 @@ def _untruncated(temperature: float, chunk: LogitChunk) -> tuple[Tensor, Tensor,
     return gold_prob, sum_sq, support, best
 
 
-def _truncated(decoder: QDecoder, view: View, chunk: LogitChunk) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """A contiguous part of the descending order; whole rows are ordered where the head does not decide."""
-    from openended.harness.decoders.q import weigh
-    from openended.harness.decoders.sorted_logits import look
+def _read_truncated(
+    decoder: QDecoder, ranked: DescendingLogits, chunk: LogitChunk
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Compute the statistics of a truncated Q; sort whole rows where the head does not determine it."""
+    from openended.harness.decoders.descending_logits import sort_logits
+    from openended.harness.decoders.q import truncate_and_renormalize
 
-    q = weigh(decoder, view)
-    made = _read(q, view, chunk.gold, shared=view.complete)
+    q = truncate_and_renormalize(decoder, ranked)
+    statistics = _read_statistics(q, ranked, chunk.gold, shared=ranked.complete)
     best = chunk.argmax()
-    argmax = _argmax(q, view, best)
-    if not view.complete:
-        open_rows = (q.undecided | (q.whole & (q.hi > view.z.shape[1]))).nonzero().squeeze(1)
+    argmax = _find_q_argmax(q, ranked, best)
+    if not ranked.complete:
+        open_rows = (q.undecided | (q.whole & (q.hi > ranked.z.shape[1]))).nonzero().squeeze(1)
         if len(open_rows):
-            state = None if view.state is None else view.state[open_rows]
-            full = look(view.logits[open_rows], None, state)
-            again = weigh(decoder, full)
-            for target, value in zip(made, _read(again, full, chunk.gold[open_rows], shared=False), strict=True):
+            state = None if ranked.state is None else ranked.state[open_rows]
+            full = sort_logits(ranked.logits[open_rows], None, state)
+            again = truncate_and_renormalize(decoder, full)
+            for target, value in zip(
+                statistics, _read_statistics(again, full, chunk.gold[open_rows], shared=False), strict=True
+            ):
                 target[open_rows] = value
-            argmax[open_rows] = _argmax(again, full, best[open_rows])
-    return (*made, argmax)
+            argmax[open_rows] = _find_q_argmax(again, full, best[open_rows])
+    return (*statistics, argmax)
 
 
-def _read(q: Weighed, view: View, gold: Tensor, *, shared: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Probability of the gold token, sum of squares and support; `shared`: other decoders read this view too."""
+def _read_statistics(
+    q: RenormalizedQ, ranked: DescendingLogits, gold: Tensor, *, shared: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Probability of the gold token, sum of squares and support; `shared`: other decoders read this ranked too."""
     import torch
 
-    rank = _rank(view, gold)
+    rank = _find_rank(ranked, gold)
     width = q.weights.shape[1]
     inside = (rank >= q.lo) & (rank < q.hi.clamp(max=width))
     weight = q.weights.gather(1, rank.clamp(max=width - 1)[:, None]).squeeze(1)
     gold_prob = torch.where(inside, weight / q.total, 0.0)
     end = q.hi.clamp(max=width)
-    if shared and q.weights is view.p:
-        squares = view.squares_above
-        kept = (squares.gather(1, end[:, None]) - squares.gather(1, q.lo[:, None])).squeeze(1)
+    if shared and q.weights is ranked.p:
+        squares = ranked.squares_above
+        squares_sum = (squares.gather(1, end[:, None]) - squares.gather(1, q.lo[:, None])).squeeze(1)
     else:
         parts = [row[a:b] for row, a, b in zip(q.weights, q.lo.tolist(), end.tolist(), strict=True)]
-        kept = torch.stack([part.dot(part) for part in parts])
+        squares_sum = torch.stack([part.dot(part) for part in parts])
     support = end - q.lo
     first, last = q.lo[:, None], end[:, None]
     hollow = q.before.gather(1, last) == q.before.gather(1, last - 1)  # a token without a share, at either end
     if bool((hollow | (q.before.gather(1, first) == q.before.gather(1, first + 1))).any()):
         support = torch.minimum(support, (q.weights > 0).sum(-1))
-    return gold_prob, kept / q.total**2, support
+    return gold_prob, squares_sum / q.total**2, support
 
 
-def _rank(view: View, gold: Tensor) -> Tensor:
-    """Position of the gold token in the descending order; the head's length where it is beyond it."""
+def _find_rank(ranked: DescendingLogits, gold: Tensor) -> Tensor:
+    """Return the gold token's rank in the descending order; the head's length if it is beyond the head."""
     import torch
 
-    value = view.logits.gather(1, gold[:, None])
-    surprisal = (view.log_z - value.double()).contiguous()
-    first = torch.searchsorted(view.surprisal, surprisal).squeeze(1)
-    last = torch.searchsorted(view.surprisal, surprisal, right=True).squeeze(1)
+    value = ranked.logits.gather(1, gold[:, None])
+    surprisal = (ranked.log_z - value.double()).contiguous()
+    first = torch.searchsorted(ranked.surprisal, surprisal).squeeze(1)
+    last = torch.searchsorted(ranked.surprisal, surprisal, right=True).squeeze(1)
     tied = ((last - first) > 1).nonzero().squeeze(1)
     if len(tied):
-        ids = torch.arange(view.vocab_size, device=gold.device)
-        same = (view.logits[tied] == value[tied]) & (ids < gold[tied, None])
+        ids = torch.arange(ranked.vocab_size, device=gold.device)
+        same = (ranked.logits[tied] == value[tied]) & (ids < gold[tied, None])
         first[tied] = first[tied] + same.sum(-1)
     return first
 
 
-def _argmax(q: Weighed, view: View, best: Tensor) -> Tensor:
+def _find_q_argmax(q: RenormalizedQ, ranked: DescendingLogits, best: Tensor) -> Tensor:
     """Arg max of Q: the best token, but for rules that may leave it out or lower it."""
-    from openended.harness.decoders.q import nth_equal, value_and_rank
+    from openended.harness.decoders.q import find_nth_equal, read_value_and_rank
 
     argmax = best.clone()
     moved = (q.peak > 0).nonzero().squeeze(1)
     if len(moved):
-        argmax[moved] = nth_equal(view.logits[moved], *value_and_rank(view.z[moved], q.peak[moved]))
+        argmax[moved] = find_nth_equal(ranked.logits[moved], *read_value_and_rank(ranked.z[moved], q.peak[moved]))
     return argmax
 
 
-def _states(decoder: QDecoder, table: QTable, view: View, chunk: LogitChunk) -> Tensor:
-    """State before each position: the human text is what was drawn."""
+def _replay_states(decoder: QDecoder, table: QTable, ranked: DescendingLogits, chunk: LogitChunk) -> Tensor:
+    """Return the decoder's state before each position, with the human text as the drawn tokens."""
     import torch
 
-    value = view.logits.gather(1, chunk.gold[:, None]).double()
-    surprise = (view.log_z - value).squeeze(1).cpu()
+    value = ranked.logits.gather(1, chunk.gold[:, None]).double()
+    surprise = (ranked.log_z - value).squeeze(1).cpu()
     out = torch.zeros(len(surprise), len(decoder.first_state()), dtype=torch.float64)
     state = torch.tensor([table.state or decoder.first_state()], dtype=torch.float64)
-    for i, place in enumerate(chunk.places):
-        if place.step == 0:
+    for i, position in enumerate(chunk.positions):
+        if position.step == 0:
             state = torch.tensor([decoder.first_state()], dtype=torch.float64)
         out[i] = state[0]
-        moved = decoder.next_state(state, surprise[i : i + 1])
-        state = state if moved is None else moved
+        next_state = decoder.next_state(state, surprise[i : i + 1])
+        state = state if next_state is None else next_state
     table.state = tuple(state[0].tolist())
-    return out.to(view.z.device)
+    return out.to(ranked.z.device)

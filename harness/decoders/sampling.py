@@ -1,4 +1,4 @@
-"""The decoders that draw from a token-level Q, as specs; their rules are functions of `rules`."""
+"""Specs of decoders that sample from a token-level Q; the rules are in `truncation_rules`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 from openended.harness.core import register
 from openended.harness.decoders import truncation_rules
 from openended.harness.decoders.base import QDecoder, SamplingDecoder
-from openended.harness.decoders.sorted_logits import Cut, View
+from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
 
 
 @register("decoder")
@@ -40,9 +40,9 @@ class Ancestral(SamplingDecoder):
         """True: nothing is cut."""
         return True
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep everything."""
-        return truncation_rules.all_of(view)
+        return truncation_rules.keep_all(ranked)
 
 
 @register("decoder")
@@ -54,7 +54,7 @@ class Temperature(SamplingDecoder):
     table_rank: ClassVar[int] = 70
     server_options: ClassVar[Mapping[str, str]] = {}
     certifiable: ClassVar[bool] = True
-    shown: ClassVar[tuple[str, ...]] = ("temperature",)
+    title_fields: ClassVar[tuple[str, ...]] = ("temperature",)
 
     temperature: float = 0.9  # Holtzman et al. 2020, Table 1: t = 0.9
 
@@ -63,9 +63,9 @@ class Temperature(SamplingDecoder):
         """True: nothing is cut."""
         return True
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep everything."""
-        return truncation_rules.all_of(view)
+        return truncation_rules.keep_all(ranked)
 
 
 @register("decoder")
@@ -77,7 +77,7 @@ class TopK(SamplingDecoder):
     table_rank: ClassVar[int] = 80
     server_options: ClassVar[Mapping[str, str]] = {"top_k": "k"}
     certifiable: ClassVar[bool] = True
-    shown: ClassVar[tuple[str, ...]] = ("k",)
+    title_fields: ClassVar[tuple[str, ...]] = ("k",)
 
     k: int = 40  # Radford et al. 2019; Holtzman et al. 2020, Table 1
 
@@ -91,9 +91,9 @@ class TopK(SamplingDecoder):
         """Enough for the k best and a few ties."""
         return max(512, self.k + 64)
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep the k best, ties with the k-th included."""
-        return truncation_rules.top_k(view, self.k)
+        return truncation_rules.top_k(ranked, self.k)
 
 
 @register("decoder")
@@ -105,7 +105,7 @@ class Nucleus(SamplingDecoder):
     table_rank: ClassVar[int] = 90
     server_options: ClassVar[Mapping[str, str]] = {"top_p": "p"}
     certifiable: ClassVar[bool] = True
-    shown: ClassVar[tuple[str, ...]] = ("p",)
+    title_fields: ClassVar[tuple[str, ...]] = ("p",)
 
     p: float = 0.95  # Pillutla et al. 2021, Table 3
 
@@ -119,9 +119,9 @@ class Nucleus(SamplingDecoder):
         """True at p = 1."""
         return self.p >= 1
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep the nucleus."""
-        return truncation_rules.nucleus(view, self.p)
+        return truncation_rules.nucleus(ranked, self.p)
 
 
 @register("decoder")
@@ -133,7 +133,7 @@ class MinP(SamplingDecoder):
     table_rank: ClassVar[int] = 130
     server_options: ClassVar[Mapping[str, str]] = {"min_p": "p"}
     certifiable: ClassVar[bool] = True
-    shown: ClassVar[tuple[str, ...]] = ("p",)
+    title_fields: ClassVar[tuple[str, ...]] = ("p",)
 
     p: float = 0.1  # Nguyen et al. 2025, section 4: 0.05 to 0.1
 
@@ -147,9 +147,9 @@ class MinP(SamplingDecoder):
         """True at p = 0."""
         return self.p <= 0
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep tokens near enough to the best."""
-        return truncation_rules.min_p(view, self.p)
+        return truncation_rules.min_p(ranked, self.p)
 
 
 @register("decoder")
@@ -160,7 +160,7 @@ class Typical(SamplingDecoder):
     name: ClassVar[str] = "typical"
     table_rank: ClassVar[int] = 100
     server_options: ClassVar[Mapping[str, str]] = {"typical_p": "mass"}
-    shown: ClassVar[tuple[str, ...]] = ("mass",)
+    title_fields: ClassVar[tuple[str, ...]] = ("mass",)
 
     mass: float = 0.95  # Meister et al. 2023, section 6: tau of 0.95 for stories
 
@@ -174,9 +174,9 @@ class Typical(SamplingDecoder):
         """True at a mass of 1."""
         return self.mass >= 1
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep the locally typical set."""
-        return truncation_rules.typical(view, self.mass)
+        return truncation_rules.typical(ranked, self.mass)
 
 
 @register("decoder")
@@ -188,7 +188,7 @@ class Epsilon(SamplingDecoder):
     table_rank: ClassVar[int] = 110
     server_options: ClassVar[Mapping[str, str]] = {"epsilon": "eps"}
     certifiable: ClassVar[bool] = True
-    shown: ClassVar[tuple[str, ...]] = ("eps",)
+    title_fields: ClassVar[tuple[str, ...]] = ("eps",)
 
     eps: float = 3e-4  # Hewitt et al. 2022: 3e-4 to 9e-4 over sizes of GPT-2
 
@@ -197,9 +197,9 @@ class Epsilon(SamplingDecoder):
         super().check()
         self.require(0 < self.eps < 1, "eps", "a number in (0, 1)")
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep tokens above the floor."""
-        return truncation_rules.epsilon(view, self.eps)
+        return truncation_rules.epsilon(ranked, self.eps)
 
 
 @register("decoder")
@@ -210,7 +210,7 @@ class Eta(SamplingDecoder):
     name: ClassVar[str] = "eta"
     table_rank: ClassVar[int] = 120
     server_options: ClassVar[Mapping[str, str]] = {"eta": "eps"}
-    shown: ClassVar[tuple[str, ...]] = ("eps",)
+    title_fields: ClassVar[tuple[str, ...]] = ("eps",)
 
     eps: float = 2e-3  # Hewitt et al. 2022: 3e-4 to 4e-3 over sizes of GPT-2
 
@@ -219,9 +219,9 @@ class Eta(SamplingDecoder):
         super().check()
         self.require(0 < self.eps < 1, "eps", "a number in (0, 1)")
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep tokens above the floor that falls with the entropy."""
-        return truncation_rules.eta(view, self.eps)
+        return truncation_rules.eta(ranked, self.eps)
 
 
 @register("decoder")
@@ -231,7 +231,7 @@ class TopNSigma(SamplingDecoder):
 
     name: ClassVar[str] = "top_n_sigma"
     server_options: ClassVar[Mapping[str, str]] = {"n_sigma": "n"}
-    shown: ClassVar[tuple[str, ...]] = ("n",)
+    title_fields: ClassVar[tuple[str, ...]] = ("n",)
 
     n: float = 1.0  # Tang et al. 2025, section 4
 
@@ -240,9 +240,9 @@ class TopNSigma(SamplingDecoder):
         super().check()
         self.require(0 < self.n < float("inf"), "n", "a number above 0")
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep tokens out of the noise."""
-        return truncation_rules.top_n_sigma(view, self.n)
+        return truncation_rules.top_n_sigma(ranked, self.n)
 
 
 @register("decoder")
@@ -251,7 +251,7 @@ class TopH(SamplingDecoder):
     """Best tokens while their part of the entropy stays within h (Potraghloo et al. 2025)."""
 
     name: ClassVar[str] = "top_h"
-    shown: ClassVar[tuple[str, ...]] = ("h",)
+    title_fields: ClassVar[tuple[str, ...]] = ("h",)
 
     h: float = 0.4  # Potraghloo et al. 2025: alpha = 0.4
     candidates: int = 100  # transformers looks at the 100 best tokens
@@ -262,9 +262,9 @@ class TopH(SamplingDecoder):
         self.require(0 < self.h <= 1, "h", "a number in (0, 1]")
         self.require(2 <= self.candidates <= 512, "candidates", "an integer from 2 to 512")
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep tokens within the entropy's budget."""
-        return truncation_rules.top_h(view, self.h, self.candidates)
+        return truncation_rules.top_h(ranked, self.h, self.candidates)
 
 
 @register("decoder")
@@ -276,7 +276,7 @@ class Entmax(SamplingDecoder):
     """
 
     name: ClassVar[str] = "entmax"
-    shown: ClassVar[tuple[str, ...]] = ("alpha",)
+    title_fields: ClassVar[tuple[str, ...]] = ("alpha",)
 
     alpha: float = 1.2  # Martins et al. 2020: 1.2 for language modelling on WikiText
 
@@ -286,6 +286,6 @@ class Entmax(SamplingDecoder):
         self.require(1.01 <= self.alpha <= 4, "alpha", "a number in [1.01, 4]; 1 is `ancestral`")
         self.require(self.temperature_order == "before", "temperature_order", "'before': entmax has no cut to follow")
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Weigh by entmax."""
-        return truncation_rules.entmax(view, self.alpha)
+        return truncation_rules.entmax(ranked, self.alpha)

@@ -1,4 +1,4 @@
-"""Decoders that cut where the shape of the whole distribution says, as specs; their rules are functions of `rules`."""
+"""Specs of decoders that truncate by the shape of the distribution; the rules are in `truncation_rules`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from openended.harness.core import register
 from openended.harness.decoders import truncation_rules
 from openended.harness.decoders.base import SamplingDecoder
-from openended.harness.decoders.sorted_logits import Cut, View
+from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
 
 
 @register("decoder")
@@ -20,9 +20,9 @@ class PLess(SamplingDecoder):
 
     norm: bool = False  # Tan et al. 2025: p-less-norm keeps p >= (V Σp² - 1) / (V - 1), which is less strict
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep tokens likelier than an agreement."""
-        return truncation_rules.p_less(view, norm=self.norm)
+        return truncation_rules.p_less(ranked, norm=self.norm)
 
 
 @register("decoder")
@@ -31,7 +31,7 @@ class MinK(SamplingDecoder):
     """Logits above their steepest step, where the step after rank i counts 1 / i (Ding et al. 2026)."""
 
     name: ClassVar[str] = "min_k"
-    shown: ClassVar[tuple[str, ...]] = ("tau",)
+    title_fields: ClassVar[tuple[str, ...]] = ("tau",)
 
     tau: float = 3.0  # Ding et al. 2026 as in vLLM's pull request 48142; 0: the step alone
     temperature_order: Literal["before", "after"] = "after"
@@ -42,9 +42,9 @@ class MinK(SamplingDecoder):
         super().check()
         self.require(0 <= self.tau < float("inf"), "tau", "a number of at least 0")
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep what stands above the step."""
-        return truncation_rules.min_k(view, self.tau)
+        return truncation_rules.min_k(ranked, self.tau)
 
 
 @register("decoder")
@@ -59,7 +59,8 @@ class Xtc(SamplingDecoder):
     """
 
     name: ClassVar[str] = "xtc"
-    shown: ClassVar[tuple[str, ...]] = ("threshold", "probability")
+    version: ClassVar[int] = 2
+    title_fields: ClassVar[tuple[str, ...]] = ("threshold", "probability")
 
     threshold: float = 0.1  # p-e-w 2024 and llama.cpp: 0.1
     probability: float = 0.5  # p-e-w 2024: 0.5
@@ -80,7 +81,9 @@ class Xtc(SamplingDecoder):
         """True at a probability of 0."""
         return self.probability <= 0
 
-    def cut(self, view: View) -> Cut:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Mix the softmax with what is left of it."""
-        temperature, first = self.heat()
-        return truncation_rules.xtc(view, self.threshold, self.probability, 1.0 if first else temperature)
+        if self.untruncated:  # the temperature was applied to the logits already
+            return truncation_rules.keep_all(ranked)
+        temperature, first = self.temperature_and_order()
+        return truncation_rules.xtc(ranked, self.threshold, self.probability, 1.0 if first else temperature)

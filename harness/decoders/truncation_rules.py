@@ -1,4 +1,4 @@
-"""The truncation rules, each written once: rows in descending order → the part `[lo, hi)` that Q keeps, or its weights.
+"""The truncation rules: each maps rows in descending order to the part `[lo, hi)` that Q keeps, or to weights.
 
 Boundary rules. nucleus keeps a token iff the mass strictly before it is below p (in exact arithmetic the rule of
 transformers: drop ascending cumulative mass <= 1 - p). Thresholds on a probability (min_p, epsilon, eta, top_n_sigma,
@@ -12,91 +12,91 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from openended.harness.decoders.sorted_logits import Cut, View, mass_before
+from openended.harness.decoders.descending_logits import DescendingLogits, Truncation, sum_before
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-def all_of(view: View) -> Cut:
+def keep_all(ranked: DescendingLogits) -> Truncation:
     """No truncation."""
-    del view
-    return Cut(None, None)
+    del ranked
+    return Truncation(None, None)
 
 
-def top_k(view: View, k: int) -> Cut:
+def top_k(ranked: DescendingLogits, k: int) -> Truncation:
     """Keep the k best and all tokens equal to the k-th (Fan et al. 2018)."""
-    surprisal = view.surprisal
+    surprisal = ranked.surprisal
     k = min(k, surprisal.shape[1])
-    return Cut(None, view.within(surprisal[:, k - 1 : k]))
+    return Truncation(None, ranked.count_within(surprisal[:, k - 1 : k]))
 
 
-def nucleus(view: View, p: float) -> Cut:
+def nucleus(ranked: DescendingLogits, p: float) -> Truncation:
     """Keep the smallest set of best tokens whose mass reaches p (Holtzman et al. 2020)."""
     import torch
 
     if p >= 1:
-        return Cut(None, None)
-    limit = torch.full_like(view.log_z, p)
-    return Cut(None, torch.searchsorted(view.above, limit).squeeze(-1).clamp_(1, view.z.shape[1]))
+        return Truncation(None, None)
+    limit = torch.full_like(ranked.log_z, p)
+    return Truncation(None, torch.searchsorted(ranked.above, limit).squeeze(-1).clamp_(1, ranked.z.shape[1]))
 
 
-def min_p(view: View, ratio: float) -> Cut:
+def min_p(ranked: DescendingLogits, ratio: float) -> Truncation:
     """Keep tokens with at least `ratio` times the best one's probability (Nguyen et al. 2025)."""
     if ratio <= 0:
-        return Cut(None, None)
-    return Cut(None, view.within(view.surprisal[:, :1] - math.log(ratio)))
+        return Truncation(None, None)
+    return Truncation(None, ranked.count_within(ranked.surprisal[:, :1] - math.log(ratio)))
 
 
-def epsilon(view: View, eps: float) -> Cut:
+def epsilon(ranked: DescendingLogits, eps: float) -> Truncation:
     """Keep tokens with probability at least eps (Hewitt et al. 2022)."""
     import torch
 
-    best = view.surprisal[:, :1]
-    return Cut(None, view.within(torch.clamp(best, min=-math.log(eps))))
+    best = ranked.surprisal[:, :1]
+    return Truncation(None, ranked.count_within(torch.clamp(best, min=-math.log(eps))))
 
 
-def eta(view: View, eps: float) -> Cut:
+def eta(ranked: DescendingLogits, eps: float) -> Truncation:
     """Keep tokens with probability at least min(eps, sqrt(eps) exp(-entropy)) (Hewitt et al. 2022)."""
     import torch
 
-    limit = torch.clamp(view.entropy() - 0.5 * math.log(eps), min=-math.log(eps))
-    return Cut(None, view.within(torch.maximum(limit, view.surprisal[:, :1])))
+    limit = torch.clamp(ranked.entropy() - 0.5 * math.log(eps), min=-math.log(eps))
+    return Truncation(None, ranked.count_within(torch.maximum(limit, ranked.surprisal[:, :1])))
 
 
-def top_n_sigma(view: View, n: float) -> Cut:
+def top_n_sigma(ranked: DescendingLogits, n: float) -> Truncation:
     """Keep logits within n standard deviations of the best (Tang et al. 2025)."""
-    return Cut(None, view.within(view.surprisal[:, :1] + n * view.sigma()))
+    return Truncation(None, ranked.count_within(ranked.surprisal[:, :1] + n * ranked.sigma()))
 
 
-def top_h(view: View, ratio: float, candidates: int) -> Cut:
+def top_h(ranked: DescendingLogits, ratio: float, candidates: int) -> Truncation:
     """Keep the best tokens while their summed entropy terms stay within `ratio` of the entropy.
 
     Both are of the softmax over the `candidates` best tokens alone (Potraghloo et al. 2025, as in transformers).
     """
     import torch
 
-    log_p = torch.log_softmax(view.z[:, :candidates], dim=-1)
+    log_p = torch.log_softmax(ranked.z[:, :candidates], dim=-1)
     terms = torch.nan_to_num(-log_p.exp() * log_p)
     used = terms.cumsum(-1)
-    kept = (used <= used[:, -1:] * ratio).sum(-1)
-    return Cut(None, kept.clamp_min_(1))
+    count = (used <= used[:, -1:] * ratio).sum(-1)
+    return Truncation(None, count.clamp_min_(1))
 
 
-def p_less(view: View, *, norm: bool) -> Cut:
+def p_less(ranked: DescendingLogits, *, norm: bool) -> Truncation:
     """Keep tokens at least as probable as two draws are to agree, p >= Σp²; `norm`: p >= (V Σp² - 1) / (V - 1).
 
     The best token always is, but for rounding; of a uniform row everything stays (Tan et al. 2025).
     """
     import torch
 
-    chance = view.collision()
+    chance = ranked.collision()
     if norm:
-        chance = ((view.vocab_size * chance - 1) / (view.vocab_size - 1)).clamp_min_(0.0)
-    return Cut(None, view.within(torch.maximum(-chance.log(), view.surprisal[:, :1])))
+        chance = ((ranked.vocab_size * chance - 1) / (ranked.vocab_size - 1)).clamp_min_(0.0)
+    return Truncation(None, ranked.count_within(torch.maximum(-chance.log(), ranked.surprisal[:, :1])))
 
 
-def min_k(view: View, tau: float) -> Cut:
+def min_k(ranked: DescendingLogits, tau: float) -> Truncation:
     """Keep the tokens above the steepest step of the ordered logits, the step after rank i counting 1 / i.
 
     At least floor(tau / (z_(1) - z_(V))) stay, which matters on nearly flat rows, and tokens equal to the last one kept
@@ -104,43 +104,43 @@ def min_k(view: View, tau: float) -> Cut:
     """
     import torch
 
-    size, lowest = view.z.shape[1], view.lowest()
-    z = torch.maximum(view.z, lowest)
+    size, lowest = ranked.z.shape[1], ranked.lowest()
+    z = torch.maximum(ranked.z, lowest)
     steepest = ((z[:, :-1] - z[:, 1:]) / torch.arange(1, size, device=z.device)).max(-1)
-    flat = (tau / (z[:, 0] - lowest[:, 0] + 1e-8)).floor().clamp(max=view.vocab_size).long()
+    flat = (tau / (z[:, 0] - lowest[:, 0] + 1e-8)).floor().clamp(max=ranked.vocab_size).long()
     last = torch.maximum(steepest.indices, flat - 1)
-    kept = view.within(view.surprisal.gather(1, last.clamp(max=size - 1)[:, None]))
-    if view.complete:
-        return Cut(None, kept)
+    count = ranked.count_within(ranked.surprisal.gather(1, last.clamp(max=size - 1)[:, None]))
+    if ranked.complete:
+        return Truncation(None, count)
     beyond = steepest.values < (z[:, -1] - lowest[:, 0]) / size  # a step after the head could be steeper
-    return Cut(None, kept.masked_fill(beyond | (last >= size), size))
+    return Truncation(None, count.masked_fill(beyond | (last >= size), size))
 
 
-def xtc(view: View, threshold: float, probability: float, temperature: float) -> Cut:
+def xtc(ranked: DescendingLogits, threshold: float, probability: float, temperature: float) -> Truncation:
     """Mix the softmax with one that lacks all tokens of p >= threshold but the least probable of them.
 
     Args:
-        view: Its head must be longer than 1 / threshold.
+        ranked: Its head must be longer than 1 / threshold.
         threshold: At least two tokens must reach it, or nothing is taken away.
         probability: Of the cut.
         temperature: After the cut; 1 where it came before.
     """
     import torch
 
-    reached = view.within(torch.full_like(view.log_z, -math.log(threshold)))
+    reached = ranked.count_within(torch.full_like(ranked.log_z, -math.log(threshold)))
     gone = (reached - 1).clamp_min(0)[:, None]
-    p, above = view.p, view.above
+    p, above = ranked.p, ranked.above
     if temperature != 1:
-        p = (view.z / temperature - (view.logits.double() / temperature).logsumexp(-1, keepdim=True)).exp_()
-        above = mass_before(p)
+        p = (ranked.z / temperature - (ranked.logits.double() / temperature).logsumexp(-1, keepdim=True)).exp_()
+        above = sum_before(p)
     cut = p * (1 - probability)
     left = cut + p * (probability / (1 - above.gather(1, gone)))
     weights = torch.where(torch.arange(p.shape[1], device=p.device) < gone, cut, left)
     raised = weights.gather(1, gone) > weights[:, :1]
-    return Cut(None, None, weights, gone.where(raised, 0).squeeze(1))
+    return Truncation(None, None, weights, gone.where(raised, 0).squeeze(1))
 
 
-def typical(view: View, mass: float) -> Cut:
+def typical(ranked: DescendingLogits, mass: float) -> Truncation:
     """Keep the tokens whose surprisal is nearest to the entropy until their mass reaches `mass` (Meister et al. 2023).
 
     In descending order these are the positions with |surprisal - H| <= t for the smallest t that has the mass; t is
@@ -149,8 +149,8 @@ def typical(view: View, mass: float) -> Cut:
     import torch
 
     if mass >= 1:
-        return Cut(None, None)
-    surprisal, entropy = view.surprisal, view.entropy()
+        return Truncation(None, None)
+    surprisal, entropy = ranked.surprisal, ranked.entropy()
     last = surprisal[:, -1:].clamp(max=1e6)
     low = torch.zeros_like(entropy)
     high = torch.maximum((last - entropy).abs(), (entropy - surprisal[:, :1]).abs()) + 1.0
@@ -162,13 +162,13 @@ def typical(view: View, mass: float) -> Cut:
     for _ in range(60):
         middle = (low + high) / 2
         lo, hi = interval(middle)
-        enough = ((view.mass(hi) - view.mass(lo)) >= mass)[:, None]
+        enough = ((ranked.mass(hi) - ranked.mass(lo)) >= mass)[:, None]
         high, low = torch.where(enough, middle, high), torch.where(enough, low, middle)
     lo, hi = interval(high)
-    return Cut(lo, torch.maximum(hi, lo + 1))
+    return Truncation(lo, torch.maximum(hi, lo + 1))
 
 
-def mirostat_top_k(view: View, candidates: int) -> Cut:
+def mirostat_top_k(ranked: DescendingLogits, candidates: int) -> Truncation:
     """Keep as many best tokens as give the surprise limit under a Zipf law fitted to the best (Basu et al. 2021).
 
     State: the limit mu in bits. s = Σ t b / Σ t² over the `candidates` best, t_i = log((i + 1) / i),
@@ -176,37 +176,39 @@ def mirostat_top_k(view: View, candidates: int) -> Cut:
     """
     import torch
 
-    assert view.state is not None  # noqa: S101 - a decoder without state never calls this
-    rank = torch.arange(1, min(candidates, view.z.shape[1]), dtype=torch.float64, device=view.z.device)
+    assert ranked.state is not None  # noqa: S101 - a decoder without state never calls this
+    rank = torch.arange(1, min(candidates, ranked.z.shape[1]), dtype=torch.float64, device=ranked.z.device)
     t = ((rank + 1) / rank).log()
-    z = view.z[:, : len(rank) + 1].clamp_min(-1e30)
+    z = ranked.z[:, : len(rank) + 1].clamp_min(-1e30)
     s = ((z[:, :-1] - z[:, 1:]) * t).sum(-1) / (t * t).sum()
     gap = s - 1
     near = gap.abs() < 1e-9  # the limit of ε / (1 - V^-ε) at 0
-    size = math.log(view.vocab_size)
+    size = math.log(ranked.vocab_size)
     scale = torch.where(near, 1 / size, gap / -torch.expm1(-gap * size))
-    k = ((scale.log() + view.state[:, 0] * math.log(2)) / s.clamp_min(1e-9)).clamp(max=40).exp()
-    return Cut(None, k.round().clamp(1, view.vocab_size).to(torch.int64))
+    k = ((scale.log() + ranked.state[:, 0] * math.log(2)) / s.clamp_min(1e-9)).clamp(max=40).exp()
+    return Truncation(None, k.round().clamp(1, ranked.vocab_size).to(torch.int64))
 
 
-def mirostat_threshold(view: View) -> Cut:
+def mirostat_threshold(ranked: DescendingLogits) -> Truncation:
     """Keep tokens with surprise at most the limit (the second form of mirostat). State: the limit mu in bits."""
     import torch
 
-    assert view.state is not None  # noqa: S101
-    return Cut(None, view.within(torch.maximum(view.state[:, :1] * math.log(2), view.surprisal[:, :1])))
+    assert ranked.state is not None  # noqa: S101
+    return Truncation(
+        None, ranked.count_within(torch.maximum(ranked.state[:, :1] * math.log(2), ranked.surprisal[:, :1]))
+    )
 
 
-def entmax(view: View, alpha: float) -> Cut:
+def entmax(ranked: DescendingLogits, alpha: float) -> Truncation:
     """Q_i = [(alpha - 1) z_i - tau]_+^(1 / (alpha - 1)), tau so that it sums to 1 (Peters et al. 2019).
 
     alpha = 2 is sparsemax (Martins and Astudillo 2016), alpha → 1 softmax. tau is bisected over the tokens that can be
     in the support, those within 1 / (alpha - 1) of the best logit.
     """
     reach = 1 / (alpha - 1)
-    candidates = view.within(view.surprisal[:, :1] + reach)
+    candidates = ranked.count_within(ranked.surprisal[:, :1] + reach)
     width = int(candidates.max())
-    x = ((view.z[:, :width] - view.z[:, :1]) * (alpha - 1)).clamp_min(-1.0)
+    x = ((ranked.z[:, :width] - ranked.z[:, :1]) * (alpha - 1)).clamp_min(-1.0)
     low, high = -x.new_ones(len(x), 1), x.new_zeros(len(x), 1)
     for _ in range(60):
         tau = (low + high) / 2
@@ -214,5 +216,5 @@ def entmax(view: View, alpha: float) -> Cut:
         low, high = tau.where(over, low), tau.where(~over, high)
     weights = (x - low).clamp_min(0).pow(reach)
     support = (weights > 0).sum(-1)
-    undecided = (candidates >= view.z.shape[1]) & (not view.complete)
-    return Cut(None, candidates.where(undecided, support), weights)
+    undecided = (candidates >= ranked.z.shape[1]) & (not ranked.complete)
+    return Truncation(None, candidates.where(undecided, support), weights)

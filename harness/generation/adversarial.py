@@ -1,4 +1,4 @@
-"""Adversarial perplexity: a text that has human perplexity and no sense.
+"""Adversarial texts that have the perplexity of human text and no meaning.
 
 Pillutla et al. 2021, section 4: the first 15 % of the continuation is drawn uniformly from the vocabulary, then each
 token is the one that brings the running perplexity of the continuation, given the prompt, nearest to the perplexity of
@@ -15,7 +15,7 @@ import numpy as np
 
 from openended.harness.core import Advance, SpecError, register, row_uniforms
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
-from openended.harness.generation.token_loop import Running
+from openended.harness.generation.token_loop import DecodingState
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,8 +40,8 @@ class Adversarial(Decoder):
     def check(self) -> None:
         """Refuse options out of range."""
         self.require(0 <= self.random_share < 1, "random_share", "a number in [0, 1)")
-        given = self.human_ppl is None or 1 < self.human_ppl < float("inf")
-        self.require(given, "human_ppl", "null (measured) or a perplexity above 1")
+        is_valid = self.human_ppl is None or 1 < self.human_ppl < float("inf")
+        self.require(is_valid, "human_ppl", "null (measured) or a perplexity above 1")
 
     @property
     def needs_human_ppl(self) -> bool:
@@ -54,16 +54,16 @@ class Adversarial(Decoder):
 
     def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Decode texts; one forward pass a step, all tokens compared at once."""
-        from openended.harness.generation.token_loop import run_rows
+        from openended.harness.generation.token_loop import decode_rows
 
         if self.human_ppl is None:
             raise SpecError("decoder.adversarial.human_ppl: expected a perplexity; call resolve(human_ppl) first")
         random = int(np.ceil(self.random_share * request.max_new_tokens)) if self.random_share else 0
         count = min(request.batch_size, len(request.prompts))
-        run_rows([lm], request, emit, advance, _Steering(lm, self.human_ppl, random, count, request.seed))
+        decode_rows([lm], request, emit, advance, _PerplexityChooser(lm, self.human_ppl, random, count, request.seed))
 
 
-class _Steering:
+class _PerplexityChooser:
     """Random tokens and running losses of the rows; see `Chooser`."""
 
     def __init__(self, lm: CausalModel, target: float, random: int, count: int, seed: int) -> None:
@@ -73,7 +73,7 @@ class _Steering:
         self._drawn = torch.zeros((count, random), dtype=torch.int64, device=lm.device)
         self._total = torch.zeros((count, 1), dtype=torch.float64, device=lm.device)
 
-    def seat(self, place: int, prompt: Prompt) -> None:
+    def begin(self, slot: int, prompt: Prompt) -> None:
         """See `Chooser`; the random tokens are uniform, end tokens left out."""
         import torch
 
@@ -82,34 +82,34 @@ class _Steering:
         tokens = np.minimum((u * size).astype(np.int64), size - 1)
         for end in sorted(self._ends):
             tokens += tokens >= end
-        self._drawn[place] = torch.from_numpy(tokens)
-        self._total[place] = 0.0
+        self._drawn[slot] = torch.from_numpy(tokens)
+        self._total[slot] = 0.0
 
     def move(self, source: list[int], target: list[int]) -> None:
         """See `Chooser`."""
         self._drawn[target], self._total[target] = self._drawn[source], self._total[source]
 
-    def choose(self, logits: list[Tensor], now: Running) -> Tensor:
+    def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
         """See `Chooser`; the token that brings exp(mean NLL) nearest to the target, ties: the lowest id."""
         import torch
 
         nll = -torch.log_softmax(logits[0].double(), dim=-1)
-        steps = torch.from_numpy(now.steps).to(nll.device)[:, None]
-        token = torch.zeros(now.n, dtype=torch.int64, device=nll.device)
+        steps = torch.from_numpy(state.steps).to(nll.device)[:, None]
+        token = torch.zeros(state.n, dtype=torch.int64, device=nll.device)
         random = self._drawn.shape[1]
-        steered = (now.steps >= random).nonzero()[0].tolist()
+        steered = (state.steps >= random).nonzero()[0].tolist()
         if steered:
             mean = (self._total[steered] + nll[steered]) / (steps[steered] + 1)
             distance = mean.clamp_(max=700.0).exp_().sub_(self._target).abs_()
             distance[:, list(self._ends)] = float("inf")
             token[steered] = distance.argmin(-1)
-        early = (now.steps < random).nonzero()[0].tolist()
+        early = (state.steps < random).nonzero()[0].tolist()
         if early:
             token[early] = self._drawn[early].gather(1, steps[early]).squeeze(1)
-        self._total[: now.n] += nll.gather(1, token[:, None])
+        self._total[: state.n] += nll.gather(1, token[:, None])
         return token
 
-    def log_prob(self, place: int) -> float:
+    def log_prob(self, slot: int) -> float:
         """See `Chooser`."""
-        del place
+        del slot
         return float("nan")

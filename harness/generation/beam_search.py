@@ -2,8 +2,8 @@
 
 The rules are those of transformers 5 (`generate` with num_beams): each step keeps the 2 · num_beams best continuations
 of a text; those among the first num_beams that end are finished hypotheses, scored by log-probability over
-length^length_penalty; the best num_beams that do not end go on. Here a text that is done gives its place
-to the next one, only the best tokens of each beam are candidates, and only cache rows whose parent changed are moved.
+length^length_penalty; the best num_beams that do not end go on. Here a finished text frees its slot
+for the next one, only the best tokens of each beam are candidates, and only cache rows whose parent changed are moved.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 
 from openended.harness.core import Advance, register, stream
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, check_temperature
-from openended.harness.generation.slots import Places
-from openended.harness.generation.stopping import ends
+from openended.harness.generation.slots import BatchSlots
+from openended.harness.generation.stopping import find_end_tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +37,7 @@ class Beam(Decoder):
     stochastic: ClassVar[bool] = False
     has_q: ClassVar[bool] = False
     no_q_reason: ClassVar[str] = "beam search chooses whole sequences: it has no distribution over the next token"
-    shown: ClassVar[tuple[str, ...]] = ("num_beams",)
+    title_fields: ClassVar[tuple[str, ...]] = ("num_beams",)
 
     num_beams: int = 4  # Pillutla et al. 2021, Table 11
     length_penalty: float = 1.0  # transformers' default
@@ -89,17 +89,17 @@ class BeamSample(Beam):
     def scores(self, log_probs: Tensor, least: int) -> Tensor:
         """Temperature, then top-k, then the nucleus of what is left; what is cut is minus infinity.
 
-        Nothing is renormalised, and `least` tokens of a row stay, one more than there are end tokens, as in
+        Nothing is renormalized, and `least` tokens of a row stay, one more than there are end tokens, as in
         transformers: where a beam could go on with its end token alone, no hypothesis could grow.
         """
-        from openended.harness.decoders import Nucleus, TopK, dense
+        from openended.harness.decoders import Nucleus, TopK, compute_dense_q
 
         out = log_probs / self.temperature
         for spec in (TopK(k=max(self.top_k, least)) if self.top_k else None, Nucleus(p=self.top_p)):
             if spec is not None and not spec.untruncated:
-                kept = dense(spec, out) > 0
-                kept.scatter_(1, out.topk(min(least, out.shape[1])).indices, value=True)
-                out = out.masked_fill(~kept, float("-inf"))
+                keep = compute_dense_q(spec, out) > 0
+                keep.scatter_(1, out.topk(min(least, out.shape[1])).indices, value=True)
+                out = out.masked_fill(~keep, float("-inf"))
         return out
 
 
@@ -120,11 +120,11 @@ class _Search:
 
         self.lm, self.spec = lm, spec
         self.request, self.emit, self.advance = request, emit, advance
-        self.places = Places([lm], request, width=spec.num_beams)
-        shape = (self.places.count, spec.num_beams)
-        self.texts: list[_Text | None] = [None] * self.places.count
-        self.starts = np.zeros(self.places.count, dtype=np.int64)
-        self.history = torch.zeros((*shape, self.places.room), dtype=torch.int64, device=lm.device)
+        self.slots = BatchSlots([lm], request, width=spec.num_beams)
+        shape = (self.slots.count, spec.num_beams)
+        self.texts: list[_Text | None] = [None] * self.slots.count
+        self.starts = np.zeros(self.slots.count, dtype=np.int64)
+        self.history = torch.zeros((*shape, self.slots.room), dtype=torch.int64, device=lm.device)
         """Token ids, prompt included."""
         self.running = torch.zeros(shape, device=lm.device)
         """Scores of the hypotheses that go on."""
@@ -132,14 +132,14 @@ class _Search:
 
     def run(self) -> None:
         """Search until every text is done."""
-        places, run = self.places, self.places.runs[0]
+        slots, run = self.slots, self.slots.runs[0]
         while True:
             self._take_turn()
-            n = len(places)
+            n = len(slots)
             if not n:
                 return
-            parents = self._step(run.logits(places.feed(self.last[:n].reshape(-1))[0]))
-            places.made[:n] += 1
+            parents = self._step(run.logits(slots.run_step(self.last[:n].reshape(-1))[0]))
+            slots.new_tokens[:n] += 1
             self.advance(n)
             done = [i for i in range(n) if self._is_done(i)]
             gone = {i * self.spec.num_beams + j for i in done for j in range(self.spec.num_beams)}
@@ -148,37 +148,37 @@ class _Search:
             self._leave(done)
 
     def _take_turn(self) -> None:
-        """Seat who waits and move what must move."""
+        """Fill free slots with waiting prompts, and move the state of texts that changed their slots."""
         import torch
 
-        turn = self.places.turn()
-        for old, new in zip(turn.source, turn.target, strict=True):
+        changes = self.slots.refill()
+        for old, new in zip(changes.source, changes.target, strict=True):
             self.texts[new] = self.texts[old]
-        if turn.source:
-            for kept in (self.history, self.running, self.last):
-                kept[turn.target] = kept[turn.source]
-            self.starts[turn.target] = self.starts[turn.source]
-        for place in turn.fresh:
-            prompt = self.places.prompt(place)
-            ids = self.places.ids(prompt)
+        if changes.source:
+            for tensor in (self.history, self.running, self.last):
+                tensor[changes.target] = tensor[changes.source]
+            self.starts[changes.target] = self.starts[changes.source]
+        for slot in changes.fresh:
+            prompt = self.slots.prompt(slot)
+            ids = self.slots.ids(prompt)
             draws = self.spec.stochastic
             noise = stream(self.request.seed, "beam", prompt.example_id, prompt.sample) if draws else None
-            self.texts[place] = _Text(noise)
-            self.starts[place] = len(ids)
-            self.history[place, :, : len(ids)] = torch.tensor(ids, device=self.history.device)
-            self.running[place] = LOW
-            self.running[place, 0] = 0.0
+            self.texts[slot] = _Text(noise)
+            self.starts[slot] = len(ids)
+            self.history[slot, :, : len(ids)] = torch.tensor(ids, device=self.history.device)
+            self.running[slot] = LOW
+            self.running[slot, 0] = 0.0
 
     def _step(self, logits: Tensor) -> Tensor:
-        """Score continuations, collect the finished, choose those that go on; returns parent rows."""
+        """Score continuations, collect finished hypotheses and keep the best others; returns the parent rows."""
         import torch
 
-        n, beams = len(self.places), self.spec.num_beams
-        steps = torch.from_numpy(self.places.made[:n]).to(logits.device)
+        n, beams = len(self.slots), self.spec.num_beams
+        steps = torch.from_numpy(self.slots.new_tokens[:n]).to(logits.device)
         scores, beam, token = self._candidates(
             self.spec.scores(self._log_probs(logits), 1 + max(1, len(self.lm.eos_ids)))
         )
-        stops = ends(self.lm, token) | (steps + 1 == self.request.max_new_tokens)[:, None]
+        stops = find_end_tokens(self.lm, token) | (steps + 1 == self.request.max_new_tokens)[:, None]
         if bool(stops[:, :beams].any()):
             self._collect(scores, beam, token, stops)
         order = (scores + stops * LOW).topk(beams, dim=1).indices
@@ -195,25 +195,25 @@ class _Search:
         """Log-probabilities of the next tokens after penalties, (rows, V)."""
         import torch
 
-        from openended.harness.decoders import forbid_end, penalise
+        from openended.harness.decoders import apply_penalties, forbid_end
 
-        spec, n, beams = self.spec, len(self.places), self.spec.num_beams
+        spec, n, beams = self.spec, len(self.slots), self.spec.num_beams
         log_probs = torch.log_softmax(logits, dim=-1)
-        lengths = np.repeat(self.starts[:n] + self.places.made[:n], beams)
+        lengths = np.repeat(self.starts[:n] + self.slots.new_tokens[:n], beams)
         longest = int(lengths.max())
         past = self.history[:n, :, :longest].reshape(n * beams, longest)
         count = torch.from_numpy(lengths).to(past.device)
-        log_probs = penalise(spec, log_probs, past, count)
-        early = [i for i, step in enumerate(self.places.made[:n].tolist()) if self.request.may_not_end(step)]
+        log_probs = apply_penalties(spec, log_probs, past, count)
+        early = [i for i, step in enumerate(self.slots.new_tokens[:n].tolist()) if self.request.may_not_end(step)]
         if early:
-            log_probs = forbid_end(log_probs, self.lm.eos_ids, self.places.rows(early))
+            log_probs = forbid_end(log_probs, self.lm.eos_ids, self.slots.rows(early))
         return log_probs
 
     def _candidates(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The best continuations of each text: scores, beams and tokens, shape (n, 2 · num_beams) for one end token."""
         import torch
 
-        n, beams, size = len(self.places), self.spec.num_beams, log_probs.shape[-1]
+        n, beams, size = len(self.slots), self.spec.num_beams, log_probs.shape[-1]
         count = min(max(2, 1 + len(self.lm.eos_ids)) * beams, beams * size)
         if not self.spec.stochastic:
             best = log_probs.topk(min(count, size), dim=-1)
@@ -222,8 +222,8 @@ class _Search:
             token = best.indices.view(n, -1).gather(1, top.indices)
             return top.values, top.indices // total.shape[2], token
         total = (log_probs.view(n, beams, size) + self.running[:n, :, None]).view(n, -1)
-        drawn = [t.noise.gumbel(size=beams * size) for t in self.texts[:n] if t is not None and t.noise is not None]
-        keys = total.double() + torch.from_numpy(np.stack(drawn)).to(total.device)
+        noise = [t.noise.gumbel(size=beams * size) for t in self.texts[:n] if t is not None and t.noise is not None]
+        keys = total.double() + torch.from_numpy(np.stack(noise)).to(total.device)
         order = keys.topk(count, dim=1).indices  # Gumbel top-k: draws without replacement, in the order of drawing
         return total.gather(1, order), order // size, order % size
 
@@ -231,11 +231,11 @@ class _Search:
         """Add the hypotheses that end here; keep the best num_beams of each text."""
         import torch
 
-        spec, made = self.spec, self.places.made[: len(scores)].tolist()
-        divide = torch.tensor([(step + 1) ** spec.length_penalty for step in made], device=scores.device)
+        spec, steps = self.spec, self.slots.new_tokens[: len(scores)].tolist()
+        divide = torch.tensor([(step + 1) ** spec.length_penalty for step in steps], device=scores.device)
         value = (scores / divide[:, None]).tolist()
         hits, beams, tokens, score = stops.tolist(), beam.tolist(), token.tolist(), scores.tolist()
-        for i, step in enumerate(made):
+        for i, step in enumerate(steps):
             text, start = self._text(i), int(self.starts[i])
             for j in range(spec.num_beams):
                 if hits[i][j] and score[i][j] > LOW / 2:
@@ -245,14 +245,14 @@ class _Search:
             text.finished.sort(key=lambda f: -f[0])
             del text.finished[spec.num_beams :]
 
-    def _text(self, place: int) -> _Text:
-        found = self.texts[place]
-        assert found is not None  # noqa: S101 - places in use have a text
-        return found
+    def _text(self, slot: int) -> _Text:
+        text = self.texts[slot]
+        assert text is not None  # noqa: S101 - slots in use have a text
+        return text
 
     def _is_done(self, i: int) -> bool:
         """True where no running hypothesis can become better than the finished ones, by transformers' estimate."""
-        spec, text, length = self.spec, self._text(i), int(self.places.made[i])
+        spec, text, length = self.spec, self._text(i), int(self.slots.new_tokens[i])
         if length == self.request.max_new_tokens:
             return True
         if len(text.finished) < spec.num_beams:
@@ -263,14 +263,14 @@ class _Search:
         return bool(float(self.running[i, 0]) / longest**spec.length_penalty <= text.finished[-1][0])
 
     def _leave(self, done: Sequence[int]) -> None:
-        """Emit the texts that are done and free their places."""
-        from openended.harness.generation.token_loop import finished
+        """Emit finished texts and free their slots."""
+        from openended.harness.generation.token_loop import build_generation
 
-        made, stops = [], set(self.lm.eos_ids)
+        generations, stops = [], set(self.lm.eos_ids)
         for i in done:
             ids = self._text(i).finished[0][1]
             ended = ids[-1] in stops
-            made.append(finished(self.lm, self.places.prompt(i), ids[:-1] if ended else ids, ended=ended))
-        if made:
-            self.emit(made)
-        self.places.leave(done)
+            generations.append(build_generation(self.lm, self.slots.prompt(i), ids[:-1] if ended else ids, ended=ended))
+        if generations:
+            self.emit(generations)
+        self.slots.free(done)

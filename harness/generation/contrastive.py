@@ -1,4 +1,4 @@
-"""Contrastive search and contrastive decoding: deterministic, chosen by a score that is no probability."""
+"""Contrastive search and contrastive decoding: deterministic decoders whose scores are not probabilities."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 
 from openended.harness.core import I64, Advance, SpecError, register
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt, forbid_end
-from openended.harness.generation.slots import Places
-from openended.harness.generation.stopping import ends
-from openended.harness.generation.token_loop import Running, finished, run_rows
+from openended.harness.generation.slots import BatchSlots
+from openended.harness.generation.stopping import find_end_tokens
+from openended.harness.generation.token_loop import DecodingState, build_generation, decode_rows
 from openended.harness.models import ModelSpec, load_tokenizer
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class ContrastiveSearch(Decoder):
     stochastic: ClassVar[bool] = False
     has_q: ClassVar[bool] = False
     no_q_reason: ClassVar[str] = "contrastive search chooses by a score that is no probability"
-    shown: ClassVar[tuple[str, ...]] = ("k", "alpha")
+    title_fields: ClassVar[tuple[str, ...]] = ("k", "alpha")
 
     k: int = 5  # Su et al. 2022: 5 to 8
     alpha: float = 0.6  # Su et al. 2022
@@ -64,8 +64,8 @@ class _Search:
 
         self.lm, self.alpha, self.k = lm, spec.alpha, min(spec.k, lm.vocab_size)
         self.request, self.emit, self.advance = request, emit, advance
-        self.places = Places([lm], request, width=self.k)
-        count = self.places.count
+        self.slots = BatchSlots([lm], request, width=self.k)
+        count = self.slots.count
         self.starts = np.zeros(count, dtype=np.int64)
         self.tokens = torch.zeros((count, request.max_new_tokens), dtype=torch.int64, device=lm.device)
         self.hidden: Tensor | None = None
@@ -77,36 +77,36 @@ class _Search:
         """Search until every text is done."""
         import torch
 
-        places, run = self.places, self.places.runs[0]
+        slots, run = self.slots, self.slots.runs[0]
         while True:
             self._take_turn()
-            n = len(places)
+            n = len(slots)
             if not n or self.hidden is None or self.seen is None:
                 return
             logits = run.logits(self.hidden[:n])
-            if early := [i for i, step in enumerate(places.made[:n].tolist()) if self.request.may_not_end(step)]:
+            if early := [i for i, step in enumerate(slots.new_tokens[:n].tolist()) if self.request.may_not_end(step)]:
                 logits = forbid_end(logits, self.lm.eos_ids, early)
             p, tokens = torch.softmax(logits, dim=-1).topk(self.k, dim=-1)
-            made = run.extend(tokens.reshape(-1), places.rows(range(n))).view(n, self.k, -1)
-            new = torch.nn.functional.normalize(made.float(), dim=-1)
-            lengths = self.starts[:n] + places.made[:n]
+            states = run.extend(tokens.reshape(-1), slots.rows(range(n))).view(n, self.k, -1)
+            new = torch.nn.functional.normalize(states.float(), dim=-1)
+            lengths = self.starts[:n] + slots.new_tokens[:n]
             choice = ((1 - self.alpha) * p - self.alpha * self._closeness(new, lengths)).argmax(-1)
             rows = torch.arange(n, device=choice.device)
             token = tokens[rows, choice]
-            self.hidden[:n] = made[rows, choice]
+            self.hidden[:n] = states[rows, choice]
             self.seen[rows, torch.from_numpy(lengths).to(rows.device)] = new[rows, choice]
-            self.tokens[rows, torch.from_numpy(places.made[:n]).to(rows.device)] = token
-            places.made[:n] += 1
+            self.tokens[rows, torch.from_numpy(slots.new_tokens[:n]).to(rows.device)] = token
+            slots.new_tokens[:n] += 1
             self.advance(n)
             self._end(token)
             source = (rows * self.k + choice).repeat_interleave(self.k).tolist()
-            run.copy(source, places.rows(range(n)), since=int(lengths.min()))
+            run.copy(source, slots.rows(range(n)), since=int(lengths.min()))
 
     def _closeness(self, new: Tensor, lengths: I64) -> Tensor:
-        """The largest cosine of each candidate with what came before, (n, k); texts of one length together."""
+        """Return each candidate's largest cosine with the text so far, (n, k); texts of equal length go together."""
         import torch
 
-        assert self.seen is not None  # noqa: S101 - a text was seated
+        assert self.seen is not None  # noqa: S101 - a text was started
         close = new.new_empty(new.shape[:2])
         for length in np.unique(lengths).tolist():
             at = np.flatnonzero(lengths == length).tolist()
@@ -114,39 +114,39 @@ class _Search:
         return close
 
     def _take_turn(self) -> None:
-        """Seat who waits and move what must move."""
+        """Fill free slots with waiting prompts, and move the state of texts that changed their slots."""
         import torch
 
-        turn = self.places.turn()
-        if turn.source:
-            for kept in (self.hidden, self.seen, self.tokens):
-                if kept is not None:
-                    kept[turn.target] = kept[turn.source]
-            self.starts[turn.target] = self.starts[turn.source]
-        if not turn.fresh:
+        changes = self.slots.refill()
+        if changes.source:
+            for tensor in (self.hidden, self.seen, self.tokens):
+                if tensor is not None:
+                    tensor[changes.target] = tensor[changes.source]
+            self.starts[changes.target] = self.starts[changes.source]
+        if not changes.fresh:
             return
-        for place, states in zip(turn.fresh, self.places.start(every=True)[0], strict=True):
+        for slot, states in zip(changes.fresh, self.slots.run_prompts(every=True)[0], strict=True):
             if self.hidden is None or self.seen is None:
-                self.hidden = states.new_zeros((self.places.count, states.shape[1]))
-                shape = (self.places.count, self.places.room, states.shape[1])
+                self.hidden = states.new_zeros((self.slots.count, states.shape[1]))
+                shape = (self.slots.count, self.slots.room, states.shape[1])
                 self.seen = states.new_zeros(shape, dtype=torch.float32)
-            self.starts[place] = len(states)
-            self.hidden[place] = states[-1]
-            self.seen[place, : len(states)] = torch.nn.functional.normalize(states.float(), dim=-1)
+            self.starts[slot] = len(states)
+            self.hidden[slot] = states[-1]
+            self.seen[slot, : len(states)] = torch.nn.functional.normalize(states.float(), dim=-1)
 
     def _end(self, token: Tensor) -> None:
-        """Emit the texts that are over and free their places."""
-        ended = ends(self.lm, token).tolist()
-        steps = self.places.made[: len(ended)].tolist()
+        """Emit finished texts and free their slots."""
+        ended = find_end_tokens(self.lm, token).tolist()
+        steps = self.slots.new_tokens[: len(ended)].tolist()
         over = [i for i, step in enumerate(steps) if ended[i] or step == self.request.max_new_tokens]
         if not over:
             return
-        made = []
+        generations = []
         for i in over:
             ids = self.tokens[i, : steps[i] - ended[i]].tolist()
-            made.append(finished(self.lm, self.places.prompt(i), ids, ended=ended[i]))
-        self.emit(made)
-        self.places.leave(over)
+            generations.append(build_generation(self.lm, self.slots.prompt(i), ids, ended=ended[i]))
+        self.emit(generations)
+        self.slots.free(over)
 
 
 def _bundled_amateur() -> Mapping[str, Any]:
@@ -198,20 +198,22 @@ class ContrastiveDecoding(Decoder):
     def check_model(self, model: ModelInfo) -> None:
         """Refuse an expert whose tokens are not the amateur's."""
         amateur = self.amateur_spec()
-        theirs, ours = (load_tokenizer(spec).vocabulary() for spec in (cast("ModelSpec", model), amateur))
-        if theirs != ours:
+        expert_vocabulary, amateur_vocabulary = (
+            load_tokenizer(spec).vocabulary() for spec in (cast("ModelSpec", model), amateur)
+        )
+        if expert_vocabulary != amateur_vocabulary:
             raise SpecError(
                 f"decoder.{self.name}.amateur: {amateur.title} and the expert {model.title} have different tokenizers "
-                f"({len(ours)} and {len(theirs)} tokens); both need the same one"
+                f"({len(amateur_vocabulary)} and {len(expert_vocabulary)} tokens); both need the same one"
             )
 
     def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Decode texts."""
-        chooser = _Difference(lm, self.alpha, self.amateur_temperature)
-        run_rows([lm, self._amateur(lm, request)], request, emit, advance, chooser)
+        chooser = _DifferenceChooser(lm, self.alpha, self.amateur_temperature)
+        decode_rows([lm, self._amateur(lm, request)], request, emit, advance, chooser)
 
     def _amateur(self, lm: CausalModel, request: GenerationRequest) -> CausalModel:
-        """The amateur that came with the request."""
+        """Return the loaded amateur of the request."""
         if "amateur" not in request.companions:
             raise SpecError(f"decoder.{self.name} needs its amateur loaded; give generate its companions")
         amateur = request.companions["amateur"]
@@ -224,32 +226,32 @@ class ContrastiveDecoding(Decoder):
 
 
 @dataclass(frozen=True, slots=True)
-class _Difference:
+class _DifferenceChooser:
     """See `Chooser`; nothing is remembered."""
 
     lm: CausalModel
     alpha: float
     temperature: float
 
-    def seat(self, place: int, prompt: Prompt) -> None:
+    def begin(self, slot: int, prompt: Prompt) -> None:
         """See `Chooser`."""
 
     def move(self, source: list[int], target: list[int]) -> None:
         """See `Chooser`."""
 
-    def choose(self, logits: list[Tensor], now: Running) -> Tensor:
+    def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
         """See `Chooser`."""
         import torch
 
         strong, weak = logits
-        if early := now.may_not_end():
+        if early := state.may_not_end():
             strong = forbid_end(strong, self.lm.eos_ids, early)
         expert = torch.log_softmax(strong, dim=-1)
         other = torch.log_softmax(weak / self.temperature, dim=-1)
         low = expert < expert.amax(-1, keepdim=True) + math.log(self.alpha)
         return (expert - other).masked_fill_(low, float("-inf")).argmax(-1)
 
-    def log_prob(self, place: int) -> float:
+    def log_prob(self, slot: int) -> float:
         """See `Chooser`."""
-        del place
+        del slot
         return math.nan

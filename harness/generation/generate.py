@@ -1,4 +1,4 @@
-"""Generation of all prompts, and the retreat when memory runs out."""
+"""Generate all texts of a request, with smaller batches when memory runs out."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from openended.harness.core import Advance, Generation, SpecError, first_line
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
-from openended.harness.generation.draw_from_q import sample
-from openended.harness.models import free_memory, out_of_memory
+from openended.harness.generation.draw_from_q import sample_texts
+from openended.harness.models import free_memory, is_out_of_memory
 
 if TYPE_CHECKING:
     from openended.harness.core import CausalModel
@@ -28,8 +28,8 @@ def generate_texts(lm: CausalModel, request: GenerationRequest, emit: Emit, adva
 
     Args:
         lm: The model.
-        request: What to make. A text that ends gives its place to the next; the batch size is halved where so many
-            texts do not fit into memory.
+        request: What to make. A finished text frees its slot for the next; the batch size is halved when memory runs
+            out.
         emit: Gets rows as soon as they are finished, in any order, each once.
         advance: Gets the number of tokens just made.
 
@@ -41,9 +41,9 @@ def generate_texts(lm: CausalModel, request: GenerationRequest, emit: Emit, adva
         raise SpecError(f"runtime.batch_size: expected at least 1, got {request.batch_size}")
     if decoder.needs_human_ppl:
         raise SpecError(f"decoder.{decoder.name} needs the human perplexity; call resolve(human_ppl) first")
-    prompts = [replace(p, token_ids=(*lm.lead(p.token_ids), *p.token_ids)) for p in request.prompts]
+    prompts = [replace(p, token_ids=(*lm.bos_prefix(p.token_ids), *p.token_ids)) for p in request.prompts]
     longest = max((len(p.token_ids) for p in prompts), default=0)
-    decoder.plan_check(lm.context_length, request.max_new_tokens, longest)
+    decoder.check_context_length(lm.context_length, request.max_new_tokens, longest)
     _run_or_halve(lm, replace(request, prompts=prompts), emit, advance or (lambda _: None))
 
 
@@ -54,7 +54,7 @@ def _emit(emit: Emit, done: set[tuple[str, int]], rows: list[Generation]) -> Non
 
 
 def _run_or_halve(lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
-    """Run all prompts; where memory runs out, begin those that are not finished again with half as many at once."""
+    """Run all prompts; when memory runs out, restart the unfinished ones with half the batch size."""
     decoder = request.decoder
     while request.prompts:
         done: set[tuple[str, int]] = set()
@@ -62,11 +62,11 @@ def _run_or_halve(lm: CausalModel, request: GenerationRequest, emit: Emit, advan
         note = partial(_emit, emit, done)
         try:
             if isinstance(decoder, QDecoder):
-                sample(lm, decoder, request, note, advance)
+                sample_texts(lm, decoder, request, note, advance)
             else:
                 decoder.run(lm, request, note, advance)
         except (RuntimeError, MemoryError) as err:
-            if size == 1 or not out_of_memory(err):
+            if size == 1 or not is_out_of_memory(err):
                 raise
             message = first_line(err)
         else:
@@ -74,4 +74,4 @@ def _run_or_halve(lm: CausalModel, request: GenerationRequest, emit: Emit, advan
         free_memory()
         left = [p for p in request.prompts if (p.example_id, p.sample) not in done]
         request = replace(request, prompts=left, batch_size=max(size // 2, 1))
-        _log.warning("out of memory with %d rows, going on with %d: %s", size, request.batch_size, message)
+        _log.warning("out of memory with %d rows; continuing with %d: %s", size, request.batch_size, message)

@@ -1,7 +1,7 @@
-"""Places: a fixed number of texts run at once; one that ends gives its place to the next waiting prompt.
+"""The slots of a running batch: a finished text frees its slot for the next waiting prompt.
 
-Prompts wait longest first, those of one text for several samples side by side: such a prompt goes through the model
-once, and the others start from its keys and values.
+Prompts wait in order of length, longest first. Several samples of one prompt are neighbors in this order: the prompt
+goes through the model once, and the other samples start from a copy of its keys and values.
 """
 
 from __future__ import annotations
@@ -24,158 +24,162 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class SlotChanges:
     """What changed before the next step."""
 
     fresh: list[int]
-    """Places with a prompt that no model has seen yet, ascending."""
+    """Slots with a prompt that has not gone through the models yet, ascending."""
     source: list[int]
-    """Places that moved, because nobody waits for those in front of them."""
+    """Slots whose texts moved to close gaps, because no prompt is waiting."""
     target: list[int]
-    """Where they are now."""
+    """The slots that these texts are in now."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """The prompt that went through the models last, and a place that still holds its keys and values."""
+class _LastPrompt:
+    """The prompt that went through the models last, and a slot that still holds its keys and values."""
 
     ids: tuple[int, ...]
-    place: int
+    slot: int
     states: list[Tensor]
 
 
-class Places:
-    """The texts that run, each on `width` neighbouring rows of every model."""
+class BatchSlots:
+    """The running texts, each on `width` adjacent rows of every model."""
 
     def __init__(self, lms: Sequence[CausalModel], request: GenerationRequest, width: int = 1) -> None:
-        from openended.harness.generation.kv_cache.choose import runner
+        from openended.harness.generation.kv_cache.choose import make_runner
 
         prompts = request.prompts
         self._start_id = lms[0].start_id
         self.count, self.width = min(request.batch_size, len(prompts)), width
         self.room = max(len(self.ids(p)) for p in prompts) + request.max_new_tokens
-        self.runs: list[Runner] = [runner(lm, self.count * width, self.room) for lm in lms]
+        self.runs: list[Runner] = [make_runner(lm, self.count * width, self.room) for lm in lms]
         self._device = lms[0].device
         self._ragged = all(run.ragged for run in self.runs)
         seen: dict[tuple[int, ...], int] = {}
         for i, p in enumerate(prompts):
             seen.setdefault(p.token_ids, i)
         self._waiting = deque(sorted(prompts, key=lambda p: (-len(p.token_ids), seen[p.token_ids])))
-        self._seated: list[Prompt | None] = []
+        self._prompts: list[Prompt | None] = []
         self._fresh: list[int] = []
-        self._seen: _Seen | None = None
-        self.made: I64 = np.zeros(self.count, dtype=np.int64)
-        """Tokens made at each place."""
+        self._last_prompt: _LastPrompt | None = None
+        self.new_tokens: I64 = np.zeros(self.count, dtype=np.int64)
+        """Tokens generated so far in each slot."""
 
     def __len__(self) -> int:
-        return len(self._seated)
+        return len(self._prompts)
 
     def ids(self, prompt: Prompt) -> tuple[int, ...]:
-        """What the model reads: an empty prompt becomes the model's start token."""
+        """Return the ids that the model reads; an empty prompt becomes the model's start token."""
         return prompt.token_ids or (self._start_id,)
 
-    def prompt(self, place: int) -> Prompt:
-        """Who sits there."""
-        found = self._seated[place]
-        assert found is not None  # noqa: S101 - places in use have somebody
-        return found
+    def prompt(self, slot: int) -> Prompt:
+        """Return the prompt of an occupied slot."""
+        prompt = self._prompts[slot]
+        assert prompt is not None  # noqa: S101 - slots in use have a prompt
+        return prompt
 
-    def leave(self, places: Sequence[int]) -> None:
-        """Their texts ended."""
-        for place in places:
-            self._seated[place] = None
+    def free(self, slots: Sequence[int]) -> None:
+        """Free the slots of finished texts."""
+        for slot in slots:
+            self._prompts[slot] = None
 
-    def turn(self) -> Turn:
-        """Seat who waits and close the holes that nobody fills."""
-        fresh = self._seat()
-        if self._seen is not None:  # before a move can take the place that holds them
-            self._share([p for p in fresh if self.ids(self.prompt(p)) == self._seen.ids], self._seen)
-        size = sum(p is not None for p in self._seated)
-        target = [i for i in range(size) if self._seated[i] is None]
-        source = [i for i in range(size, len(self._seated)) if self._seated[i] is not None]
+    def refill(self) -> SlotChanges:
+        """Assign waiting prompts to free slots, and move texts to close the gaps that remain."""
+        fresh = self._assign_slots()
+        if self._last_prompt is not None:  # before a move overwrites the slot that holds them
+            self._copy_prompt(
+                [p for p in fresh if self.ids(self.prompt(p)) == self._last_prompt.ids], self._last_prompt
+            )
+        size = sum(p is not None for p in self._prompts)
+        target = [i for i in range(size) if self._prompts[i] is None]
+        source = [i for i in range(size, len(self._prompts)) if self._prompts[i] is not None]
         for old, new in zip(source, target, strict=True):
-            self._seated[new] = self._seated[old]
-        del self._seated[size:]
+            self._prompts[new] = self._prompts[old]
+        del self._prompts[size:]
         if source:
-            self.made[target] = self.made[source]
+            self.new_tokens[target] = self.new_tokens[source]
             for run in self.runs:
                 run.copy(self.rows(source), self.rows(target))
         self._fresh = fresh
-        return Turn(fresh, source, target)
+        return SlotChanges(fresh, source, target)
 
-    def _seat(self) -> list[int]:
-        free = [i for i, p in enumerate(self._seated) if p is None]
-        free += range(len(self._seated), self.count)
+    def _assign_slots(self) -> list[int]:
+        free = [i for i, p in enumerate(self._prompts) if p is None]
+        free += range(len(self._prompts), self.count)
         if not self._ragged and (len(free) < self.count or not self._waiting):
             return []
         fresh = []
         first = len(self._waiting[0].token_ids) if self._waiting else 0
-        for place in free:
+        for slot in free:
             if not self._waiting or (not self._ragged and len(self._waiting[0].token_ids) != first):
                 break
-            if place == len(self._seated):
-                self._seated.append(None)
-            self._seated[place] = self._waiting.popleft()
-            self.made[place] = 0
-            fresh.append(place)
+            if slot == len(self._prompts):
+                self._prompts.append(None)
+            self._prompts[slot] = self._waiting.popleft()
+            self.new_tokens[slot] = 0
+            fresh.append(slot)
         return fresh
 
-    def rows(self, places: Sequence[int]) -> list[int]:
-        """The rows of places, in their order."""
-        return [p * self.width + i for p in places for i in range(self.width)]
+    def rows(self, slots: Sequence[int]) -> list[int]:
+        """Return the rows of slots, in their order."""
+        return [p * self.width + i for p in slots for i in range(self.width)]
 
-    def start(self, *, every: bool) -> list[list[Tensor]]:
-        """Run the prompts of the fresh places.
+    def run_prompts(self, *, every: bool) -> list[list[Tensor]]:
+        """Run the prompts of the fresh slots.
 
         Args:
-            every: All positions are asked for, not the last alone.
+            every: Return the states of all positions, not of the last one alone.
 
         Returns:
-            For each model and each fresh place, hidden states as `Runner.start` gives them.
+            For each model and each fresh slot, hidden states as `Runner.start` gives them.
         """
-        seen = self._seen
+        last = self._last_prompt
         states: dict[int, list[Tensor]] = {}
         new: dict[tuple[int, ...], list[int]] = {}
-        for place in self._fresh:
-            ids = self.ids(self.prompt(place))
-            if seen is not None and ids == seen.ids:
-                states[place] = seen.states
+        for slot in self._fresh:
+            ids = self.ids(self.prompt(slot))
+            if last is not None and ids == last.ids:
+                states[slot] = last.states
             else:
-                new.setdefault(ids, []).append(place)
-        firsts = [places[0] for places in new.values()]
-        made = [run.start([p * self.width for p in firsts], list(new), every=every) if new else [] for run in self.runs]
-        for i, (ids, places) in enumerate(new.items()):
-            self._spread(places[0], len(ids))
-            self._seen = _Seen(ids, places[0], [per_model[i] for per_model in made])
-            self._share(places[1:], self._seen)
-            states |= dict.fromkeys(places, self._seen.states)
+                new.setdefault(ids, []).append(slot)
+        firsts = [slots[0] for slots in new.values()]
+        hidden = [
+            run.start([p * self.width for p in firsts], list(new), every=every) if new else [] for run in self.runs
+        ]
+        for i, (ids, slots) in enumerate(new.items()):
+            self._fill_slot(slots[0], len(ids))
+            self._last_prompt = _LastPrompt(ids, slots[0], [per_model[i] for per_model in hidden])
+            self._copy_prompt(slots[1:], self._last_prompt)
+            states |= dict.fromkeys(slots, self._last_prompt.states)
         if not self._ragged:
-            self._seen = None
+            self._last_prompt = None
         return [[states[p][m] for p in self._fresh] for m in range(len(self.runs))]
 
-    def _share(self, places: Sequence[int], seen: _Seen) -> None:
-        """Give places the keys and values of a prompt that went through before."""
-        for place in places:
-            if place != seen.place:
+    def _copy_prompt(self, slots: Sequence[int], last: _LastPrompt) -> None:
+        """Copy the keys and values of the last prompt into other slots."""
+        for slot in slots:
+            if slot != last.slot:
                 for run in self.runs:
-                    run.copy([seen.place * self.width], [place * self.width], length=len(seen.ids))
+                    run.copy([last.slot * self.width], [slot * self.width], length=len(last.ids))
             else:
                 for run in self.runs:
-                    run.lengths[place * self.width] = len(seen.ids)
-            self._spread(place, len(seen.ids))
+                    run.lengths[slot * self.width] = len(last.ids)
+            self._fill_slot(slot, len(last.ids))
 
-    def _spread(self, place: int, length: int) -> None:
-        """The first row of a place becomes all of them."""
+    def _fill_slot(self, slot: int, length: int) -> None:
+        """Copy the first row of a slot to its other rows."""
         if self.width > 1:
-            first = place * self.width
+            first = slot * self.width
             for run in self.runs:
                 run.copy([first] * (self.width - 1), list(range(first + 1, first + self.width)), length=length)
 
-    def feed(self, tokens: Tensor) -> list[Tensor]:
-        """Run prompts of fresh places, and one token more in the rows of the others.
+    def run_step(self, tokens: Tensor) -> list[Tensor]:
+        """Run the prompts of fresh slots, and one more token in all other slots.
 
         Args:
-            tokens: Shape (rows in use,); those of fresh places are not read.
+            tokens: Shape (rows in use,); those of fresh slots are not read.
 
         Returns:
             For each model, hidden states from which the next token is chosen, (rows in use, d).
@@ -183,17 +187,17 @@ class Places:
         import torch
 
         fresh = set(self._fresh)
-        new = self.start(every=False) if fresh else [[] for _ in self.runs]
+        new = self.run_prompts(every=False) if fresh else [[] for _ in self.runs]
         states = [[s[-1] for s in per_model] for per_model in new]
         if not fresh:
             rows = self.rows(range(len(self)))
             return [run.extend(tokens, rows) for run in self.runs]
         running = self.rows([i for i in range(len(self)) if i not in fresh])
         at = torch.tensor(running + self.rows(self._fresh), device=self._device)
-        made = []
+        states_per_model = []
         for run, begun in zip(self.runs, states, strict=True):
             hidden = torch.stack(begun).repeat_interleave(self.width, 0)
             if running:
                 hidden = torch.cat([run.extend(tokens[at[: len(running)]], running), hidden])
-            made.append(torch.empty_like(hidden).index_copy_(0, at.to(hidden.device), hidden))
-        return made
+            states_per_model.append(torch.empty_like(hidden).index_copy_(0, at.to(hidden.device), hidden))
+        return states_per_model

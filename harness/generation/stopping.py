@@ -1,4 +1,4 @@
-"""When a text ends: the one place that knows the model's end tokens."""
+"""Check which tokens end a text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from openended.harness.core import CausalModel
 
 
-def ends(lm: CausalModel, tokens: Tensor) -> Tensor:
-    """True where a token ends its text, any shape."""
+def find_end_tokens(lm: CausalModel, tokens: Tensor) -> Tensor:
+    """Return a mask, true where a token ends its text; any shape."""
     import torch
 
-    made = torch.zeros_like(tokens, dtype=torch.bool)
-    for one in lm.eos_ids:
-        made |= tokens == one
-    return made
+    is_end = torch.zeros_like(tokens, dtype=torch.bool)
+    for eos_id in lm.eos_ids:
+        is_end |= tokens == eos_id
+    return is_end

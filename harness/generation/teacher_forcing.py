@@ -1,7 +1,7 @@
-"""Statistics of Q on human text: one forward pass, many decoders, never tokens × vocabulary.
+"""Statistics of Q on human text: one forward pass serves many decoders.
 
-Positions go through in chunks that fit the processor's cache. A chunk's rows are put into descending order once for all
-truncations; an untruncated Q needs no order at all.
+Positions are processed in chunks that fit the processor's cache, so memory never holds tokens × vocabulary. A
+chunk's rows are sorted once for all truncations; an untruncated Q needs no order.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def compute_q_statistics(
     import torch
 
     continuations = request.continuations
-    read = Ragged.from_rows(([*lm.lead(row), *row] for row in request.prompts), np.int64)
+    read = Ragged.from_rows(([*lm.bos_prefix(row), *row] for row in request.prompts), np.int64)
     check_rows(lm.context_length, read.lengths, continuations)
     tables = [QTable.empty(len(continuations.values)) for _ in request.decoders]
     led = replace(request, prompts=read)
     with torch.inference_mode():
-        for rows in batches_of(read.lengths, continuations.lengths, request.batch_size):
-            _batch(lm, led, tables, rows)
+        for rows in iterate_batches(read.lengths, continuations.lengths, request.batch_size):
+            _score_batch(lm, led, tables, rows)
             if advance is not None:
                 advance(int(continuations.lengths[rows].sum()))
     gold = np.asarray(continuations.values, dtype=np.int64)
@@ -88,8 +88,8 @@ def check_rows(context_length: int | None, before: I64, continuations: Ragged) -
         )
 
 
-def batches_of(before: I64, scored: I64, batch_size: int) -> Iterator[list[int]]:
-    """Rows of like lengths, at most `BATCH_TOKENS` padded positions together; rows without tokens are left out.
+def iterate_batches(before: I64, scored: I64, batch_size: int) -> Iterator[list[int]]:
+    """Yield batches of rows of similar lengths, at most `BATCH_TOKENS` padded positions each; skip rows without tokens.
 
     The rows of some of these batches, in their order, fall into the same batches again.
     """
@@ -105,31 +105,31 @@ def batches_of(before: I64, scored: I64, batch_size: int) -> Iterator[list[int]]
         yield batch
 
 
-def _batch(lm: CausalModel, request: QStatisticsRequest, tables: Sequence[QTable], rows: Sequence[int]) -> None:
-    """One forward pass over the rows, without padding where the model allows it, then chunks."""
+def _score_batch(lm: CausalModel, request: QStatisticsRequest, tables: Sequence[QTable], rows: Sequence[int]) -> None:
+    """Score rows in one forward pass, without padding where the model allows it, then chunk by chunk."""
     import torch
 
     from openended.harness.decoders import forbid_end
-    from openended.harness.generation.kv_cache.choose import runner
+    from openended.harness.generation.kv_cache.choose import make_runner
 
     heads = [_read_prompt(request, r, lm.start_id) for r in rows]
     tails = [request.continuations[r] for r in rows]
-    places = [TextPosition(row, t) for row, tail in zip(rows, tails, strict=True) for t in range(len(tail))]
+    positions = [TextPosition(row, t) for row, tail in zip(rows, tails, strict=True) for t in range(len(tail))]
     both = [np.concatenate([head, tail[:-1]]) for head, tail in zip(heads, tails, strict=True)]
-    run = runner(lm, len(rows), max(map(len, both)), once=True)
+    run = make_runner(lm, len(rows), max(map(len, both)), once=True)
     states = run.start(range(len(rows)), [ids.tolist() for ids in both])
     hidden = torch.cat([state[len(head) - 1 :] for state, head in zip(states, heads, strict=True)])
     gold = torch.from_numpy(np.concatenate(tails).astype(np.int64)).to(lm.device)
     offsets = request.continuations.offsets
     out = np.concatenate([np.arange(offsets[r], offsets[r + 1]) for r in rows])
     size = max(1, (CHUNK_CPU if lm.device.type == "cpu" else CHUNK_GPU) // lm.vocab_size)
-    for start in range(0, len(places), size):
+    for start in range(0, len(positions), size):
         part = slice(start, start + size)
-        early = [i for i, place in enumerate(places[part]) if place.step < request.min_new_tokens]
+        early = [i for i, position in enumerate(positions[part]) if position.step < request.min_new_tokens]
         logits = run.logits(hidden[part])
         if early:
             logits = forbid_end(logits, lm.eos_ids, early)
-        chunk = LogitChunk(logits, gold[part], places[part], banned=bool(early))
+        chunk = LogitChunk(logits, gold[part], positions[part], banned=bool(early))
         _score_all(request, tables, chunk, out[part], lm.start_id)
 
 
@@ -142,26 +142,26 @@ def _score_all(
     request: QStatisticsRequest, tables: Sequence[QTable], chunk: LogitChunk, out: I64, start_id: int
 ) -> None:
     """Score a chunk under every decoder."""
-    truncating = sum(not (d.one_hot or d.untruncated or d.penalises) for d in request.decoders)
+    truncating = sum(not (d.one_hot or d.untruncated or d.penalizes) for d in request.decoders)
     vocab_size = chunk.logits.shape[1]
     head = vocab_size if truncating >= SHARED or vocab_size <= 2 * HEAD else HEAD
     for decoder, table in zip(request.decoders, tables, strict=True):
-        seen = _penalised(decoder, chunk, request, start_id) if decoder.penalises else chunk
+        seen = _apply_penalties(decoder, chunk, request, start_id) if decoder.penalizes else chunk
         gold_prob, sum_sq, support, argmax = read_q(decoder, table, seen, head)
         table.gold_prob[out], table.sum_sq[out] = gold_prob.cpu(), sum_sq.cpu()
         table.support[out], table.argmax[out] = support.cpu(), argmax.cpu()
 
 
-def _penalised(decoder: QDecoder, chunk: LogitChunk, request: QStatisticsRequest, start_id: int) -> LogitChunk:
-    """Apply penalties: every position has a history of its own, which begins as the sampler's does."""
+def _apply_penalties(decoder: QDecoder, chunk: LogitChunk, request: QStatisticsRequest, start_id: int) -> LogitChunk:
+    """Apply penalties to each position by its own history, which starts with the prompt as in generation."""
     import torch
 
-    from openended.harness.decoders import penalise
+    from openended.harness.decoders import apply_penalties
 
-    made = []
-    for i, place in enumerate(chunk.places):
-        before = _read_prompt(request, place.row, start_id)
-        history = np.concatenate([before, request.continuations[place.row][: place.step]]).astype(np.int64)
+    rows = []
+    for i, position in enumerate(chunk.positions):
+        before = _read_prompt(request, position.row, start_id)
+        history = np.concatenate([before, request.continuations[position.row][: position.step]]).astype(np.int64)
         row = chunk.logits[i : i + 1]
-        made.append(penalise(decoder, row, torch.from_numpy(history).to(row.device)[None]))
-    return LogitChunk(torch.cat(made), chunk.gold, chunk.places, banned=True)
+        rows.append(apply_penalties(decoder, row, torch.from_numpy(history).to(row.device)[None]))
+    return LogitChunk(torch.cat(rows), chunk.gold, chunk.positions, banned=True)

@@ -1,4 +1,7 @@
-"""The loop of all decoders that keep one row a text: run, choose a token a row, let go who ended, seat who waits."""
+"""The generation loop of decoders with one row per text.
+
+Each step runs the model, chooses one token per row, emits finished texts and fills their slots with waiting prompts.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ import numpy as np
 
 from openended.harness.core import I64, Advance, Generation, Stop
 from openended.harness.decoders import Emit, GenerationRequest, Prompt
-from openended.harness.generation.slots import Places
-from openended.harness.generation.stopping import ends
+from openended.harness.generation.slots import BatchSlots
+from openended.harness.generation.stopping import find_end_tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,129 +22,137 @@ if TYPE_CHECKING:
     from openended.harness.core import CausalModel
 
 
-class Chooser(Protocol):
-    """How a decoder chooses, and what it remembers of each place."""
+class TokenChooser(Protocol):
+    """Chooses the next tokens for a decoder, and keeps the decoder's state of each slot."""
 
-    def seat(self, place: int, prompt: Prompt) -> None:
-        """A new text begins."""
+    def begin(self, slot: int, prompt: Prompt) -> None:
+        """Reset the state of a slot for a new text."""
         ...
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """Texts change their places."""
+        """Move the state of texts that changed their slots."""
         ...
 
-    def choose(self, logits: list[Tensor], now: Running) -> Tensor:
-        """Next tokens (n,) of the places in use, from the logits (n, V) of each model, which may be written to."""
+    def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
+        """Return the next tokens (n,) of the slots in use from the logits (n, V) of each model; may overwrite them."""
         ...
 
-    def log_prob(self, place: int) -> float:
-        """Natural log of the text's probability, NaN where there is none."""
+    def log_prob(self, slot: int) -> float:
+        """Return the natural log of the text's probability; NaN where there is none."""
         ...
 
 
-class Running:
-    """The tokens of the texts that run; the first `n` places are in use."""
+class DecodingState:
+    """The tokens of the running texts; the first `n` slots are in use."""
 
-    def __init__(self, places: Places, request: GenerationRequest, device: object) -> None:
+    def __init__(self, slots: BatchSlots, request: GenerationRequest, device: object) -> None:
         import torch
 
-        self._places, self._request = places, request
-        self.history = torch.zeros((places.count, places.room), dtype=torch.int64, device=device)  # type: ignore[call-overload]
+        self._slots, self._request = slots, request
+        self.history = torch.zeros((slots.count, slots.room), dtype=torch.int64, device=device)  # type: ignore[call-overload]
         """Token ids, prompt included."""
-        self.starts: I64 = np.zeros(places.count, dtype=np.int64)
+        self.starts: I64 = np.zeros(slots.count, dtype=np.int64)
         """Tokens of each prompt."""
 
     @property
     def n(self) -> int:
-        """Places in use."""
-        return len(self._places)
+        """Number of slots in use."""
+        return len(self._slots)
 
     @property
     def steps(self) -> I64:
-        """Tokens made so far at each place in use."""
-        return self._places.made[: self.n]
+        """Tokens generated so far in each slot in use."""
+        return self._slots.new_tokens[: self.n]
 
     @property
     def lengths(self) -> I64:
-        """Tokens so far at each place in use, prompt included."""
+        """Tokens so far in each slot in use, prompt included."""
         return self.starts[: self.n] + self.steps
 
     def may_not_end(self) -> list[int]:
-        """Places whose next token must not be the end of text."""
+        """Return the slots whose next token must not be the end of text."""
         if not self._request.min_new_tokens:
             return []
         return [i for i, step in enumerate(self.steps.tolist()) if self._request.may_not_end(step)]
 
 
-def run_rows(
-    lms: Sequence[CausalModel], request: GenerationRequest, emit: Emit, advance: Advance, chooser: Chooser
+def decode_rows(
+    lms: Sequence[CausalModel], request: GenerationRequest, emit: Emit, advance: Advance, chooser: TokenChooser
 ) -> None:
     """Continue the request's prompts; the texts are of the first model, the others give logits too."""
     import torch
 
     lm = lms[0]
     with torch.inference_mode():
-        places = Places(lms, request)
-        now = Running(places, request, lm.device)
-        last = torch.zeros(places.count, dtype=torch.int64, device=lm.device)
+        slots = BatchSlots(lms, request)
+        state = DecodingState(slots, request, lm.device)
+        last = torch.zeros(slots.count, dtype=torch.int64, device=lm.device)
         while True:
-            _take_turn(places, now, chooser, last)
-            n = len(places)
+            _refill_slots(slots, state, chooser, last)
+            n = len(slots)
             if not n:
                 return
-            logits = [run.logits(hidden) for run, hidden in zip(places.runs, places.feed(last[:n]), strict=True)]
-            token = chooser.choose(logits, now)
+            logits = [run.logits(hidden) for run, hidden in zip(slots.runs, slots.run_step(last[:n]), strict=True)]
+            token = chooser.choose(logits, state)
             del logits
-            now.history[torch.arange(n, device=lm.device), torch.from_numpy(now.lengths).to(lm.device)] = token
-            places.made[:n] += 1
+            state.history[torch.arange(n, device=lm.device), torch.from_numpy(state.lengths).to(lm.device)] = token
+            slots.new_tokens[:n] += 1
             last[:n] = token
             advance(n)
-            ended = ends(lm, token).tolist() if lm.eos_ids else [False] * n
-            over = [i for i, step in enumerate(now.steps.tolist()) if ended[i] or step == request.max_new_tokens]
+            ended = find_end_tokens(lm, token).tolist() if lm.eos_ids else [False] * n
+            over = [i for i, step in enumerate(state.steps.tolist()) if ended[i] or step == request.max_new_tokens]
             if over:
-                _let_go(lm, emit, places, now, chooser, over, ended)
+                _emit_finished(lm, emit, slots, state, chooser, over, ended)
 
 
-def _take_turn(places: Places, now: Running, chooser: Chooser, last: Tensor) -> None:
-    """Seat who waits and move what must move."""
+def _refill_slots(slots: BatchSlots, state: DecodingState, chooser: TokenChooser, last: Tensor) -> None:
+    """Fill free slots with waiting prompts, and move the state of texts that changed their slots."""
     import torch
 
-    turn = places.turn()
-    if turn.source:
-        chooser.move(turn.source, turn.target)
-        now.history[turn.target] = now.history[turn.source]
-        now.starts[turn.target] = now.starts[turn.source]
-        last[turn.target] = last[turn.source]
-    for place in turn.fresh:
-        prompt = places.prompt(place)
-        ids = places.ids(prompt)
-        now.history[place, : len(ids)] = torch.tensor(ids, device=now.history.device)
-        now.starts[place] = len(ids)
-        chooser.seat(place, prompt)
+    changes = slots.refill()
+    if changes.source:
+        chooser.move(changes.source, changes.target)
+        state.history[changes.target] = state.history[changes.source]
+        state.starts[changes.target] = state.starts[changes.source]
+        last[changes.target] = last[changes.source]
+    for slot in changes.fresh:
+        prompt = slots.prompt(slot)
+        ids = slots.ids(prompt)
+        state.history[slot, : len(ids)] = torch.tensor(ids, device=state.history.device)
+        state.starts[slot] = len(ids)
+        chooser.begin(slot, prompt)
 
 
-def _let_go(
-    lm: CausalModel, emit: Emit, places: Places, now: Running, chooser: Chooser, over: list[int], ended: list[bool]
+def _emit_finished(
+    lm: CausalModel,
+    emit: Emit,
+    slots: BatchSlots,
+    state: DecodingState,
+    chooser: TokenChooser,
+    over: list[int],
+    ended: list[bool],
 ) -> None:
-    """Emit the texts that are over and free their places."""
-    made = []
-    for place in over:
-        first = int(now.starts[place])
-        end = first + int(places.made[place]) - ended[place]
-        ids = now.history[place, first:end].tolist()
-        made.append(finished(lm, places.prompt(place), ids, ended=ended[place], log_prob=chooser.log_prob(place)))
-    emit(made)
-    places.leave(over)
+    """Emit finished texts and free their slots."""
+    generations = []
+    for slot in over:
+        first = int(state.starts[slot])
+        end = first + int(slots.new_tokens[slot]) - ended[slot]
+        ids = state.history[slot, first:end].tolist()
+        generations.append(
+            build_generation(lm, slots.prompt(slot), ids, ended=ended[slot], log_prob=chooser.log_prob(slot))
+        )
+    emit(generations)
+    slots.free(over)
 
 
-def finished(
+def build_generation(
     lm: CausalModel, prompt: Prompt, ids: Sequence[int], *, ended: bool, log_prob: float = math.nan
 ) -> Generation:
-    """Make the row's record; `ids` without the end token.
+    """Build the record of a finished text; `ids` has no end token.
 
-    The log-probability is rounded to 1e-6: its last bits depend on where a row stands in a vector register.
+    The log-probability is rounded to 1e-6: its last bits depend on the position of a row in a vector register.
     """
     stop: Stop = "eos" if ended else "length"
-    kept = tuple(int(i) for i in ids)
-    text = lm.continuation(prompt.token_ids, kept)
-    return Generation(prompt.example_id, prompt.sample, text, kept, stop, round(log_prob, 6))
+    token_ids = tuple(int(i) for i in ids)
+    text = lm.continuation(prompt.token_ids, token_ids)
+    return Generation(prompt.example_id, prompt.sample, text, token_ids, stop, round(log_prob, 6))

@@ -1,4 +1,4 @@
-"""Language models, tokenizers and embedders: where one comes from, and one in memory.
+"""Language models, tokenizers and embedders: their specs, loading and forward passes.
 
 What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
 """

@@ -8,9 +8,6 @@ from .backend import (
     BackendSpec as BackendSpec,
 )
 from .backend import (
-    Embedded as Embedded,
-)
-from .backend import (
     EmbeddingRequest as EmbeddingRequest,
 )
 from .backend import (
@@ -23,6 +20,9 @@ from .backend import (
     ScoringRequest as ScoringRequest,
 )
 from .backend import (
+    TextVectors as TextVectors,
+)
+from .backend import (
     require_model as require_model,
 )
 from .chat import (
@@ -32,10 +32,10 @@ from .chat import (
     load_template as load_template,
 )
 from .chat import (
-    turns_of as turns_of,
+    split_into_turns as split_into_turns,
 )
 from .check_finite import (
-    finite_logits as finite_logits,
+    check_logits as check_logits,
 )
 from .embedder import (
     EmbedderSpec as EmbedderSpec,
@@ -50,13 +50,13 @@ from .families import (
     Kind as Kind,
 )
 from .families import (
-    body_of as body_of,
+    choose_kind as choose_kind,
 )
 from .families import (
-    rescaled as rescaled,
+    get_body as get_body,
 )
 from .families import (
-    settle as settle,
+    rescale_logits as rescale_logits,
 )
 from .forward import (
     ForwardRow as ForwardRow,
@@ -65,40 +65,40 @@ from .forward import (
     Pool as Pool,
 )
 from .forward import (
-    vectors_for as vectors_for,
-)
-from .loaded import (
-    LoadedModels as LoadedModels,
-)
-from .loaded import (
-    pick_device as pick_device,
+    allocate_vectors as allocate_vectors,
 )
 from .loading.hub import (
-    OURS as OURS,
+    OFFLINE_VARIABLES as OFFLINE_VARIABLES,
 )
 from .loading.hub import (
-    switched_off as switched_off,
+    is_switched_off as is_switched_off,
 )
 from .loading.isolated_process import (
-    bounded_memory as bounded_memory,
+    limit_memory as limit_memory,
 )
 from .loading.placement import (
-    is_spread as is_spread,
+    has_many_devices as has_many_devices,
 )
 from .memory import (
     free_memory as free_memory,
 )
 from .memory import (
-    out_of_memory as out_of_memory,
+    is_out_of_memory as is_out_of_memory,
+)
+from .model_cache import (
+    ModelCache as ModelCache,
+)
+from .model_cache import (
+    pick_device as pick_device,
+)
+from .score import (
+    compute_token_nll as compute_token_nll,
 )
 from .score import (
     embed_and_score as embed_and_score,
 )
 from .score import (
-    scoring_rows as scoring_rows,
-)
-from .score import (
-    token_nll as token_nll,
+    plan_scoring as plan_scoring,
 )
 from .sizes import (
     ModelSize as ModelSize,
@@ -116,34 +116,34 @@ from .tokenizer import (
     TextTokenizer as TextTokenizer,
 )
 from .tokenizer import (
-    continuation_ids as continuation_ids,
-)
-from .tokenizer import (
-    continuation_text as continuation_text,
-)
-from .tokenizer import (
     cut_continuation as cut_continuation,
 )
 from .tokenizer import (
-    first_words as first_words,
+    decode_continuation as decode_continuation,
 )
 from .tokenizer import (
-    lead_before as lead_before,
+    get_bos_prefix as get_bos_prefix,
 )
 from .tokenizer import (
     load_tokenizer as load_tokenizer,
 )
 from .tokenizer import (
-    pair_ids as pair_ids,
+    number_words as number_words,
 )
 from .tokenizer import (
-    token_ids as token_ids,
+    take_first_words as take_first_words,
+)
+from .tokenizer import (
+    tokenize_continuation as tokenize_continuation,
+)
+from .tokenizer import (
+    tokenize_pairs as tokenize_pairs,
+)
+from .tokenizer import (
+    tokenize_texts as tokenize_texts,
 )
 from .tokenizer import (
     tokenizer_digest as tokenizer_digest,
-)
-from .tokenizer import (
-    word_ids as word_ids,
 )
 from .transformers import (
     LanguageModel as LanguageModel,

@@ -1,4 +1,4 @@
-"""What a run needs of a model, whoever runs it.
+"""The interface of model backends.
 
 A backend is three files: its code here (a spec registered in the group `model`, and the class that its spec loads), a
 YAML in `conf/model` and a test. What a backend cannot do, its spec says while the run is planned.
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 Ability = Literal["generate", "score", "q_statistics", "embed"]
 
 
-class Embedded(NamedTuple):
-    """Vectors of texts, and how many texts were cut."""
+class TextVectors(NamedTuple):
+    """Vectors of texts, and how many texts were truncated."""
 
     vectors: NDArray[np.float32]
     """Shape (n, d), rows in the order of the texts. The model's start token stands for a text without a token."""
@@ -62,7 +62,7 @@ class QStatisticsRequest:
     continuations: Ragged
     """Token ids to score, as many rows."""
     decoders: Sequence[QDecoder]
-    """Whose Q; all are read from the logits of one pass."""
+    """Decoders whose Q is computed; all from the logits of one pass."""
     min_new_tokens: int = 0
     """As in generation: Q gives the end of text nothing before this many tokens."""
     batch_size: int
@@ -78,16 +78,16 @@ class EmbeddingRequest:
     continuations: Ragged
     """Token ids that follow, as many rows."""
     embedder: EmbedderSpec
-    """Which layer and pooling, and the maximum lengths at which texts are cut on the right."""
+    """Layer, pooling, and the maximum lengths at which texts are truncated on the right."""
     batch_size: int
     """Texts at once; changes float noise (1e-5) and time alone."""
 
 
 class ModelService(NamedTuple):
-    """Who serves a model, for a plan."""
+    """The servers of a model, as a plan shows them."""
 
     dialect: str
-    """Which protocol the servers speak."""
+    """Protocol of the servers."""
     endpoints: tuple[str, ...]
     """Their addresses."""
     server: str | None
@@ -99,16 +99,16 @@ class Backend(Protocol):
 
     @property
     def tokenizer(self) -> Tokenizer | None:
-        """Whose ids the rows are; None where texts alone go to the model."""
+        """The tokenizer of the rows' ids; None where the model reads text."""
         ...
 
     @property
-    def device(self) -> Any:  # noqa: ANN401 - torch's, or what stands for a place that is not ours
-        """Where it runs, as text for the record; its `type` is `cpu` where the number of rows at once moves digits."""
+    def device(self) -> Any:  # noqa: ANN401 - torch's, or a stand-in for a remote device
+        """Device for the record; its `type` is `cpu` where the batch size changes digits."""
         ...
 
     def provenance(self) -> dict[str, Any]:
-        """Return facts of who made an artefact, for its manifest; `notes` are for the readers of tables."""
+        """Return facts about the backend for the manifests of artifacts; `notes` are shown under tables."""
         ...
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
@@ -123,13 +123,13 @@ class Backend(Protocol):
         """Statistics of each decoder's Q on the continuations."""
         ...
 
-    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, Embedded]:
+    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
         """Embed the texts: maximum length → vectors, for each length that the embedder lists."""
         ...
 
     def embed_and_score(
         self, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
-    ) -> tuple[Embedded, Ragged]:
+    ) -> tuple[TextVectors, Ragged]:
         """Embed the texts and score their tokens in one pass, where this model is the embedder's too."""
         ...
 
@@ -142,8 +142,8 @@ class BackendSpec(Spec):
     """`module:function` that loads: (spec, device, device_map) → `Backend`; imported when the model is needed."""
     abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics", "embed"})
 
-    carried: ClassVar[frozenset[str]] = frozenset()
-    """Options that say how the model is reached and change no text: they tell no two systems apart."""
+    connection_fields: ClassVar[frozenset[str]] = frozenset()
+    """Options that say how the model is reached and change no text: systems that differ in them alone are the same."""
     runs_in_process: ClassVar[bool] = False
     """True: weights of transformers are loaded, by this process or by the workers of `runtime.engine=ray`."""
 
@@ -174,7 +174,7 @@ class BackendSpec(Spec):
 
     @property
     def mark(self) -> str:
-        """What the signature of every number must say of the model, in a few words; empty for most."""
+        """A remark about the model for the signature of every number; empty for most models."""
         return ""
 
     @property
@@ -183,7 +183,7 @@ class BackendSpec(Spec):
         raise NotImplementedError
 
     def identity(self) -> dict[str, Json]:
-        """What makes two models the same one, whatever their paths."""
+        """Return what identifies the model by its content, not by its path."""
         raise NotImplementedError
 
     def context_length(self) -> int | None:
@@ -241,8 +241,10 @@ class BackendSpec(Spec):
             MissingExtra: If an optional package is needed and not installed.
         """
         module, _, function = self.loader.partition(":")
-        made: Backend = getattr(importlib.import_module(module), function)(self, device=device, device_map=device_map)
-        return made
+        backend: Backend = getattr(importlib.import_module(module), function)(
+            self, device=device, device_map=device_map
+        )
+        return backend
 
 
 def require_model(value: object, where: str) -> BackendSpec:

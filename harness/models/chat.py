@@ -1,4 +1,4 @@
-"""Prompts for instruction models: put into the tokenizer's own chat template.
+"""Put prompts of instruction models into the tokenizer's chat template.
 
 In the way of Le Bronnec et al. 2024 (Exploring Precision and Recall to assess the quality and diversity of LLMs): the
 prompt is the user's turn but for its last word, which opens the assistant's turn, so that the continuation starts in
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openended.harness.core import DataError, Json, digest, first_line
-from openended.harness.models.loading.isolated_process import SECONDS, bounded
-from openended.harness.models.tokenizer import own_tokenizer
+from openended.harness.models.loading.isolated_process import SECONDS, run_isolated
+from openended.harness.models.tokenizer import load_transformers_tokenizer
 
 if TYPE_CHECKING:
     from openended.harness.models.spec import ModelSpec
@@ -28,12 +28,12 @@ _SENTINEL = "openended"
 
 
 class Turns(NamedTuple):
-    """A prompt in two."""
+    """A prompt split into two turns."""
 
     user: str
-    """What the user says."""
+    """The user's turn."""
     assistant: str
-    """How the assistant's turn begins; empty: with nothing."""
+    """The beginning of the assistant's turn; may be empty."""
 
 
 @dataclass(frozen=True)
@@ -62,31 +62,33 @@ class ChatTemplate:
                 a text of more than `LONGEST` characters, or takes too long.
         """
         seconds = SECONDS + len(prompts) // 20
-        return bounded(lambda: map(self._render, prompts), f"model {self.name}: its chat template", seconds=seconds)
+        return run_isolated(
+            lambda: map(self._render, prompts), f"model {self.name}: its chat template", seconds=seconds
+        )
 
     def _render(self, turns: Turns) -> str:
         messages = [{"role": "user", "content": turns.user}]
         if not turns.assistant.strip():
             return self._apply(messages, add_generation_prompt=True)
-        made = self._apply([*messages, {"role": "assistant", "content": turns.assistant}], continue_final_message=True)
-        if not made.endswith((turns.assistant, turns.assistant.rstrip())):
+        text = self._apply([*messages, {"role": "assistant", "content": turns.assistant}], continue_final_message=True)
+        if not text.endswith((turns.assistant, turns.assistant.rstrip())):
             raise DataError(f"model {self.name}: its chat template changes the assistant's turn {turns.assistant!r}")
-        return made
+        return text
 
     def end(self) -> int | None:
         """Return the token that ends an assistant's turn: the special token after it; None if there is none."""
         messages = [{"role": "user", "content": _SENTINEL}, {"role": "assistant", "content": _SENTINEL}]
-        (made,) = bounded(lambda: iter([self._apply(messages)]), f"model {self.name}: its chat template")
-        rest = made.rpartition(_SENTINEL)[2]
-        known = {token.content: int(i) for i, token in self.inner.added_tokens_decoder.items()}
-        starts = [name for name in known if name and rest.lstrip().startswith(name)]
-        return known[max(starts, key=len)] if starts else None
+        (text,) = run_isolated(lambda: iter([self._apply(messages)]), f"model {self.name}: its chat template")
+        rest = text.rpartition(_SENTINEL)[2]
+        special_ids = {token.content: int(i) for i, token in self.inner.added_tokens_decoder.items()}
+        starts = [name for name in special_ids if name and rest.lstrip().startswith(name)]
+        return special_ids[max(starts, key=len)] if starts else None
 
     def _apply(self, messages: list[dict[str, str]], **options: bool) -> str:
         from jinja2 import TemplateError
 
         try:
-            made = str(self.inner.apply_chat_template(messages, tokenize=False, **options))
+            text = str(self.inner.apply_chat_template(messages, tokenize=False, **options))
         except (
             ArithmeticError,
             AttributeError,
@@ -99,9 +101,9 @@ class ChatTemplate:
             raise DataError(
                 f"model {self.name}: its chat template does not take the prompt ({first_line(err)})"
             ) from err
-        if len(made) > LONGEST + 4 * sum(len(m["content"]) for m in messages):
-            raise DataError(f"model {self.name}: its chat template makes {len(made):,} characters of a prompt")
-        return made
+        if len(text) > LONGEST + 4 * sum(len(m["content"]) for m in messages):
+            raise DataError(f"model {self.name}: its chat template makes {len(text):,} characters of a prompt")
+        return text
 
 
 def load_template(spec: ModelSpec) -> ChatTemplate:
@@ -110,14 +112,14 @@ def load_template(spec: ModelSpec) -> ChatTemplate:
     Raises:
         DataError: If the tokenizer cannot be read or has no chat template.
     """
-    inner = own_tokenizer(spec)
+    inner = load_transformers_tokenizer(spec)
     if not inner.chat_template:
         raise DataError(f"model {spec.path}: its tokenizer has no chat template; set model.chat_template=false")
     return ChatTemplate(spec.path, inner)
 
 
-def turns_of(prompt: str, meta: Mapping[str, Json]) -> Turns:
-    """Part a prompt into turns: as the task says in `meta`, else before its last word."""
+def split_into_turns(prompt: str, meta: Mapping[str, Json]) -> Turns:
+    """Split a prompt into turns: as the task says in `meta`, else before its last word."""
     user, assistant = meta.get("user"), meta.get("assistant")
     if isinstance(user, str) and isinstance(assistant, str):
         return Turns(user, assistant)
@@ -126,4 +128,4 @@ def turns_of(prompt: str, meta: Mapping[str, Json]) -> Turns:
     return Turns(prompt[:at].rstrip(), prompt[at:])
 
 
-__all__ = ["ChatTemplate", "Turns", "load_template", "turns_of"]
+__all__ = ["ChatTemplate", "Turns", "load_template", "split_into_turns"]

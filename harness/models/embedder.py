@@ -1,4 +1,4 @@
-"""From texts to what metrics read: tokens, embeddings, token losses.
+"""Embed texts for metrics.
 
 Rows keep their order; both sides go through the same functions with the same options. Texts are cut on the right, and
 how many were is returned.
@@ -15,10 +15,10 @@ import numpy as np
 
 from openended.harness.core import I64, Advance, DataError, Json, MissingExtra, Ragged, Spec, SpecError, first_line
 from openended.harness.models import forward
-from openended.harness.models.backend import Embedded, EmbeddingRequest
+from openended.harness.models.backend import EmbeddingRequest, TextVectors
 from openended.harness.models.check_finite import check_finite
 from openended.harness.models.forward import ForwardRow, Pool, Pooling
-from openended.harness.models.loading.files import digests, sentence_files
+from openended.harness.models.loading.files import digest_files, sentence_files
 
 if TYPE_CHECKING:
     from openended.harness.core import CausalModel
@@ -31,11 +31,11 @@ _TOKENIZE = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedderSpec(Spec):
-    """What turns a text into a vector: a model, a layer, a pooling and a maximum length."""
+    """An embedder of texts: a model, a layer, a pooling and a maximum length."""
 
     group: ClassVar[str] = "embedder"
     name: ClassVar[str] = "embedder"
-    carried: ClassVar[frozenset[str]] = frozenset()
+    connection_fields: ClassVar[frozenset[str]] = frozenset()
     """As of a model: options that change no vector. An embedder has none."""
 
     path: str
@@ -84,7 +84,7 @@ class EmbedderSpec(Spec):
         return self.model_spec().is_bundled
 
     def identity(self) -> dict[str, Json]:
-        """What makes two embedders the same one: the model's identity, layer, pooling and length."""
+        """Return what identifies the embedder: the model's identity, layer, pooling and length."""
         options: dict[str, Json] = {"kind": self.kind, "layer": self.layer, "pooling": self.pooling}
         together: dict[str, Json] = {"lengths": list(self.lengths)} if self.lengths else {}
         return {**self._weights(), **options, "max_length": self.max_length, **together}
@@ -99,7 +99,7 @@ class EmbedderSpec(Spec):
             raise DataError(
                 f"embedder {self.path}: no modules.json in the folder (expected a sentence-transformers model)"
             )
-        return {"dtype": self.dtype, "files": digests(folder, sentence_files(folder))}
+        return {"dtype": self.dtype, "files": digest_files(folder, sentence_files(folder))}
 
     def limit(self, context_length: int | None) -> int | None:
         """Return the length at which texts are cut.
@@ -140,7 +140,7 @@ def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: A
     return encoder
 
 
-def embed(lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, Embedded]:
+def embed(lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
     """Embed prompt + continuation, cut on the right, at every maximum length that the embedder lists.
 
     One pass gives all lengths where the model is causal, for its states do not see what follows.
@@ -161,25 +161,25 @@ def embed(lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = 
     return {length: _embed(lm, request, (limit,), advance)[0] for length, limit in zip(lengths, limits, strict=True)}
 
 
-def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch_size: int) -> Embedded:  # noqa: ANN401
-    """Embed with a sentence-transformers model (`spec.kind == "sentence"`), which tokenises and pools itself."""
+def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch_size: int) -> TextVectors:  # noqa: ANN401
+    """Embed with a sentence-transformers model (`spec.kind == "sentence"`), which tokenizes and pools itself."""
     if spec.kind != "sentence":
         raise SpecError("embedder.kind: embed_texts is for sentence models; use embed")
     vectors = np.asarray(encoder.encode(list(texts), batch_size=batch_size, show_progress_bar=False), np.float32)
     limit = encoder.max_seq_length
     lengths = [len(encoder.tokenizer(text, truncation=False)["input_ids"]) for text in texts]
     truncated = sum(length > limit for length in lengths) if limit else 0
-    return Embedded(vectors, truncated)
+    return TextVectors(vectors, truncated)
 
 
 def _embed(
     lm: CausalModel, request: EmbeddingRequest, limits: tuple[int | None, ...], advance: Advance | None
-) -> list[Embedded]:
+) -> list[TextVectors]:
     spec = request.embedder
     causal = spec.kind == "causal"
     before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
     special = len(before) + len(after)
-    rows = read_rows(request.prompts, request.continuations, lm.lead if causal else lambda _: ())
+    rows = join_rows(request.prompts, request.continuations, lm.bos_prefix if causal else lambda _: ())
     lengths = rows.lengths + special
     longest = int(lengths.max(initial=special))
     cuts = tuple(longest if limit is None else limit for limit in limits)
@@ -194,10 +194,10 @@ def _embed(
         jobs.append(ForwardRow(i, ids, len(ids)))
     pool = Pool(spec.layer, spec.pooling, cuts, causal=causal)
     lm.forward(jobs, rows=len(jobs), pool=pool, nll=None, batch_size=request.batch_size, advance=advance)
-    return embedded(lm, pool, lengths, limits)
+    return collect_vectors(lm, pool, lengths, limits)
 
 
-def embedded(lm: CausalModel, pool: Pool, lengths: I64, limits: Sequence[int | None]) -> list[Embedded]:
+def collect_vectors(lm: CausalModel, pool: Pool, lengths: I64, limits: Sequence[int | None]) -> list[TextVectors]:
     """Take the vectors of a pass, checked; `lengths` are those of the texts before they were cut."""
     if empty := int((lengths == 0).sum()):
         log.warning("%d of %d texts have no token; the start token stands for each", empty, len(lengths))
@@ -205,10 +205,10 @@ def embedded(lm: CausalModel, pool: Pool, lengths: I64, limits: Sequence[int | N
     for array in vectors:
         check_finite(array, f"embeddings of {lm.spec.title}")
     cut = [0 if limit is None else int((lengths > limit).sum()) for limit in limits]
-    return [Embedded(v, c) for v, c in zip(vectors, cut, strict=True)]
+    return [TextVectors(v, c) for v, c in zip(vectors, cut, strict=True)]
 
 
-def read_rows(prompts: Ragged, continuations: Ragged, lead: Callable[[I64], Sequence[int]]) -> Ragged:
+def join_rows(prompts: Ragged, continuations: Ragged, find_prefix: Callable[[I64], Sequence[int]]) -> Ragged:
     """Put what stands before a text, its prompt and its continuation together, row by row.
 
     All rows lie in one array: as arrays of their own those of a million texts would leave gigabytes in small pieces.
@@ -216,5 +216,5 @@ def read_rows(prompts: Ragged, continuations: Ragged, lead: Callable[[I64], Sequ
     if len(prompts) != len(continuations):
         raise ValueError(f"{len(prompts)} prompts, {len(continuations)} continuations: the rows must pair")
     whole = (forward.as_ids(np.concatenate(pair)) for pair in zip(prompts, continuations, strict=True))
-    kept = np.result_type(prompts.values, continuations.values)
-    return Ragged.from_rows((np.concatenate([lead(row), row]) for row in whole), kept)
+    dtype = np.result_type(prompts.values, continuations.values)
+    return Ragged.from_rows((np.concatenate([find_prefix(row), row]) for row in whole), dtype)

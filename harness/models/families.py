@@ -1,9 +1,9 @@
-"""Which families of models can be run, and how: found out by running them, never taken on trust.
+"""Check which model families can generate step by step, and choose how to run them.
 
-A model is fed a few tokens step by step, and what it says is compared with its own pass over all of them at once. A
-family whose keys and values can be kept is run with our cache; one that keeps its past in another way (recurrent and
-hybrid models, caches of a kind of their own) reads its whole text again at each step, slower and just as right; one
-that is right in neither way is refused. docs/families.md holds the result for all families that transformers knows.
+A model reads a few tokens step by step, and its logits are compared with those of one pass over all tokens. A family
+whose keys and values can be cached runs with our cache. A family that keeps its past in another way (recurrent and
+hybrid models, custom caches) reads its whole text again at each step: slower, with the same result. A family that
+agrees in neither way is refused. docs/families.md lists the result for all families in transformers.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from openended.harness.core import DataError, first_line
-from openended.harness.models.check_finite import broken
-from openended.harness.models.memory import out_of_memory
+from openended.harness.models.check_finite import describe_broken_weights
+from openended.harness.models.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 Kind = Literal["fixed", "equal", "reread"]
 KINDS: tuple[Kind, ...] = ("fixed", "equal", "reread")
 
-# Families that look both ways; as decoders their output layer is not all that makes their logits.
+# Bidirectional families; as decoders their output layer is not all that makes their logits.
 ENCODERS = frozenset({
     "bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert",
     "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod",
@@ -46,7 +46,7 @@ _FIRST, _STEPS = 6, 4
 
 
 class Stepper(Protocol):
-    """What the check needs of a runner."""
+    """The methods of a runner that the check uses."""
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[Tensor]:
         """Run prompts in rows; returns the hidden states of all positions of each."""
@@ -61,25 +61,25 @@ class Stepper(Protocol):
         ...
 
 
-def refusal(config: Mapping[str, Any]) -> str | None:
-    """Say why a family is not run from left to right, by its config.json; None: nothing is known against it."""
+def find_refusal(config: Mapping[str, Any]) -> str | None:
+    """Return why a family cannot run from left to right, by its config.json; None if nothing is known."""
     kind = str(config.get("model_type"))
     if kind in ENCODERS:
         return f"models of the family {kind} are encoders: they look both ways"
     return f"models of the family {kind} are not run: {REFUSED[kind]}" if kind in REFUSED else None
 
 
-def attention(model_class: Any) -> str:  # noqa: ANN401 - a transformers class
-    """Which attention a class is loaded with: PyTorch's own kernels where it has them, else plain products."""
+def choose_attention(model_class: Any) -> str:  # noqa: ANN401 - a transformers class
+    """Return the attention implementation for a class: PyTorch's kernels if supported, else plain products."""
     return "sdpa" if getattr(model_class, "_supports_sdpa", False) else "eager"
 
 
-def keeps_a_state(model: Any) -> bool:  # noqa: ANN401 - a transformers model
-    """Say whether a model's past is more than keys and values by position (recurrent and hybrid models)."""
+def is_stateful(model: Any) -> bool:  # noqa: ANN401 - a transformers model
+    """Return whether a model's past is more than keys and values by position (recurrent and hybrid models)."""
     return bool(getattr(model, "_is_stateful", False))
 
 
-def body_of(model: Any) -> Any:  # noqa: ANN401 - transformers models
+def get_body(model: Any) -> Any:  # noqa: ANN401 - transformers models
     """Return the part of a causal model that makes hidden states of token ids.
 
     Raises:
@@ -93,8 +93,8 @@ def body_of(model: Any) -> Any:  # noqa: ANN401 - transformers models
     raise TypeError("no part of it makes hidden states of token ids")
 
 
-def rescaled(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
-    """What some families do to their logits after the output matrix."""
+def rescale_logits(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
+    """Apply the scaling and soft caps that some families put after the output matrix."""
     for name in ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"):
         cap = getattr(config, name, None)
         if cap:
@@ -106,7 +106,7 @@ def rescaled(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
     return logits / division if isinstance(division, (int, float)) else logits
 
 
-def settle(lm: CausalModel, make: Callable[[Kind], Stepper]) -> Kind:
+def choose_kind(lm: CausalModel, make: Callable[[Kind], Stepper]) -> Kind:
     """Return how the model is run step by step: the first way that agrees with its full pass; found out once.
 
     Args:
@@ -117,22 +117,22 @@ def settle(lm: CausalModel, make: Callable[[Kind], Stepper]) -> Kind:
         DataError: If neither way agrees, or the logits are not finite.
     """
     if "cache" not in lm.memo:
-        lm.memo["cache"] = _settled(lm, make)
+        lm.memo["cache"] = _try_kinds(lm, make)
     kind: Kind = lm.memo["cache"]
     return kind
 
 
-def _settled(lm: CausalModel, make: Callable[[Kind], Stepper]) -> Kind:
+def _try_kinds(lm: CausalModel, make: Callable[[Kind], Stepper]) -> Kind:
     family = str(lm.model.config.model_type)
-    ids, whole = _whole(lm)
+    ids, whole = _run_full_pass(lm)
     reasons = []
     for kind in KINDS:
-        if kind != "reread" and keeps_a_state(lm.model):
+        if kind != "reread" and is_stateful(lm.model):
             continue
         try:
-            apart = departure(lm, make(kind), ids, whole)
+            apart = measure_departure(lm, make(kind), ids, whole)
         except Exception as err:
-            if out_of_memory(err):
+            if is_out_of_memory(err):
                 raise
             log.debug("model %s, %s: %s", lm.spec.title, kind, first_line(err))
             reasons.append(first_line(err))
@@ -144,11 +144,11 @@ def _settled(lm: CausalModel, make: Callable[[Kind], Stepper]) -> Kind:
                     lm.spec.title, family,
                 )  # fmt: skip
             return kind
-        reasons.append(f"step by step its logits depart from those of one pass by {apart:.2g} of their spread")
+        reasons.append(f"logits of single steps differ from those of one pass by {apart:.2g} of their norm")
     raise DataError(f"model {lm.spec.title}: the family {family} cannot be run from left to right: {reasons[-1]}")
 
 
-def _whole(lm: CausalModel) -> tuple[Tensor, Tensor]:
+def _run_full_pass(lm: CausalModel) -> tuple[Tensor, Tensor]:
     """Some tokens (1, t), and the logits of the model's own pass over them (t, V), float32."""
     import torch
 
@@ -159,12 +159,12 @@ def _whole(lm: CausalModel) -> tuple[Tensor, Tensor]:
     with torch.inference_mode():
         whole: Tensor = lm.model(input_ids=ids, use_cache=False).logits[0].float()
     if not bool(torch.isfinite(whole).all()):
-        raise DataError(broken(lm, "its logits are not finite"))
+        raise DataError(describe_broken_weights(lm, "its logits are not finite"))
     return ids, whole
 
 
-def departure(lm: CausalModel, runner: Stepper, ids: Tensor, whole: Tensor) -> float:
-    """How far logits of single steps are from those of one pass: their distance over the spread of the pass's logits.
+def measure_departure(lm: CausalModel, runner: Stepper, ids: Tensor, whole: Tensor) -> float:
+    """Return the distance between logits of single steps and of one pass, relative to the norm of the centered logits.
 
     Float32 answers for the worst position; in half precision a position may be off by what rounding does to a
     near-tie (of a router, say), so there the middle one counts.
@@ -172,9 +172,9 @@ def departure(lm: CausalModel, runner: Stepper, ids: Tensor, whole: Tensor) -> f
     import torch
 
     first = min(_FIRST, ids.shape[1] - 1)
-    made = [runner.logits(runner.start([0], [ids[0, :first].tolist()])[0])]
-    made += [runner.logits(runner.extend(ids[0, t : t + 1], [0])) for t in range(first, ids.shape[1])]
-    got = torch.cat(made).float()
+    logits = [runner.logits(runner.start([0], [ids[0, :first].tolist()])[0])]
+    logits += [runner.logits(runner.extend(ids[0, t : t + 1], [0])) for t in range(first, ids.shape[1])]
+    got = torch.cat(logits).float()
     spread = (whole - whole.mean(-1, keepdim=True)).norm(dim=-1)
     apart = (got - whole).norm(dim=-1) / spread.clamp_min(1e-12)
     value = apart.max() if lm.spec.dtype == "float32" else apart.median()

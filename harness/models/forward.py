@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Advance, SpecError
-from openended.harness.models.families import body_of
-from openended.harness.models.memory import in_batches
+from openended.harness.models.families import get_body
+from openended.harness.models.memory import run_in_batches
 
 if TYPE_CHECKING:
     import torch
@@ -40,12 +40,12 @@ class ForwardRow:
     first: int
     """Tokens from here on are scored, from the ones before them; `len(ids)`: none is."""
     out: int = 0
-    """Where the first score goes."""
+    """Index of the first score in the output."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """Which vectors a pass keeps."""
+    """The vectors that a pass keeps."""
 
     layer: int
     pooling: Pooling
@@ -56,7 +56,7 @@ class Pool:
     """One array (n, d) a length, filled by the pass."""
 
 
-def run(
+def run_forward(
     lm: CausalModel,
     jobs: Sequence[ForwardRow],
     *,
@@ -93,7 +93,7 @@ def run(
 
     lengths = np.array([len(job.ids) for job in jobs], dtype=np.int64)
     with torch.inference_mode():
-        in_batches(lengths, batch_size, step, advance)
+        run_in_batches(lengths, batch_size, step, advance)
 
 
 def _pad(lm: CausalModel, batch: Sequence[ForwardRow], *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
@@ -113,19 +113,19 @@ def _forward(
     lm: CausalModel, ids: torch.Tensor, mask: torch.Tensor, layer: int, *, causal: bool, body: bool
 ) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor | None]:
     """Return ((last states, states of `layer`), logits where the whole model ran)."""
-    model = body_of(lm.model) if body and causal else lm.model.base_model if body else lm.model
+    model = get_body(lm.model) if body and causal else lm.model.base_model if body else lm.model
     every = layer != -1 or not body
     options = {"use_cache": False} if causal else {}
     out = model(input_ids=ids, attention_mask=mask, output_hidden_states=every, **options)
     if not every:
         return (out.last_hidden_state, out.last_hidden_state), None
-    found = out.hidden_states
-    if not -len(found) <= layer < len(found):
-        raise SpecError(f"embedder.layer: expected {-len(found)} … {len(found) - 1}, got {layer}")
-    return (found[-1], found[layer]), None if body else out.logits
+    states = out.hidden_states
+    if not -len(states) <= layer < len(states):
+        raise SpecError(f"embedder.layer: expected {-len(states)} … {len(states) - 1}, got {layer}")
+    return (states[-1], states[layer]), None if body else out.logits
 
 
-def vectors_for(rows: int, dim: int) -> NDArray[np.float32]:
+def allocate_vectors(rows: int, dim: int) -> NDArray[np.float32]:
     """Return zeros of shape (rows, dim); very many lie in a temporary file (`TMPDIR`), which memory can do without."""
     if 4 * rows * dim <= _IN_MEMORY:
         return np.zeros((rows, dim), dtype=np.float32)
@@ -138,22 +138,22 @@ def _keep_vectors(pool: Pool, states: torch.Tensor, batch: Sequence[ForwardRow],
     import torch
 
     if not pool.vectors:
-        pool.vectors.extend(vectors_for(rows, states.shape[-1]) for _ in pool.lengths)
-    kept = [i for i, job in enumerate(batch) if job.row >= 0]
-    if not kept:
+        pool.vectors.extend(allocate_vectors(rows, states.shape[-1]) for _ in pool.lengths)
+    rows_kept = [i for i, job in enumerate(batch) if job.row >= 0]
+    if not rows_kept:
         return
-    targets = np.array([batch[i].row for i in kept])
-    index = torch.tensor(kept, device=states.device)
+    targets = np.array([batch[i].row for i in rows_kept])
+    index = torch.tensor(rows_kept, device=states.device)
     for limit, vectors in zip(pool.lengths, pool.vectors, strict=True):
-        ends = torch.tensor([min(len(batch[i].ids), limit) for i in kept], device=states.device)
+        ends = torch.tensor([min(len(batch[i].ids), limit) for i in rows_kept], device=states.device)
         if pool.pooling == "first":
-            made = states[index, 0].float()
+            pooled = states[index, 0].float()
         elif pool.pooling == "last":
-            made = states[index, ends - 1].float()
+            pooled = states[index, ends - 1].float()
         else:
             inside = torch.arange(states.shape[1], device=states.device)[None, :] < ends[:, None]
-            made = (states[index].float() * inside[:, :, None]).sum(dim=1) / ends[:, None]
-        vectors[targets] = made.cpu().numpy()
+            pooled = (states[index].float() * inside[:, :, None]).sum(dim=1) / ends[:, None]
+        vectors[targets] = pooled.cpu().numpy()
 
 
 def _score(
@@ -166,10 +166,10 @@ def _score(
     if not scored:
         return
     rows = np.concatenate([np.full(len(job.ids) - job.first, i) for i, job in scored])
-    places = np.concatenate([np.arange(job.first - 1, len(job.ids) - 1) for _, job in scored])
+    positions = np.concatenate([np.arange(job.first - 1, len(job.ids) - 1) for _, job in scored])
     golds = as_ids(np.concatenate([job.ids[job.first :] for _, job in scored]))
     where = np.concatenate([np.arange(job.out, job.out + len(job.ids) - job.first) for _, job in scored])
-    at = (torch.from_numpy(rows).to(lm.device), torch.from_numpy(places).to(lm.device))
+    at = (torch.from_numpy(rows).to(lm.device), torch.from_numpy(positions).to(lm.device))
     gold = torch.from_numpy(golds).to(lm.device)
     head = lm.model.get_output_embeddings()
     chunk = max(1, _LOGITS // lm.vocab_size)
@@ -183,7 +183,7 @@ def _score(
 
 
 def _head_is_plain(lm: CausalModel) -> bool:
-    """Say whether logits are the output layer on the last states: some models scale or cap them afterwards."""
+    """Return whether logits are the output layer on the last states: some models scale or cap them afterwards."""
     import torch
 
     size = min(4, lm.vocab_size)
@@ -191,13 +191,13 @@ def _head_is_plain(lm: CausalModel) -> bool:
     with torch.inference_mode():
         options = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
         whole = lm.model(**options).logits.float()
-        states = body_of(lm.model)(**options).last_hidden_state
+        states = get_body(lm.model)(**options).last_hidden_state
         head = lm.model.get_output_embeddings()
         if head is None or head.weight.shape[-1] != states.shape[-1]:
             return False
-        made = head(states).float()
+        by_head = head(states).float()
     tolerance = 1e-4 if lm.dtype == torch.float32 else 1e-2
-    return bool((whole - made).abs().max() <= tolerance * max(1.0, float(whole.abs().max())))
+    return bool((whole - by_head).abs().max() <= tolerance * max(1.0, float(whole.abs().max())))
 
 
 def as_ids(row: Any) -> I64:  # noqa: ANN401 - any sequence of ints

@@ -1,10 +1,11 @@
-"""Loads models that look both ways (BERT and its kin) as embedders."""
+"""Masked language models (BERT and similar) as embedders."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from openended.harness.core import DataError, first_line
+from openended.harness.models.loading.tokenizer_checks import check_ids
 from openended.harness.models.loading.weights import check_weights
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     import torch
     from transformers import AutoModel, AutoTokenizer
 
-    from openended.harness.models.tokenizer import added_ids, load_tokenizer
+    from openended.harness.models.tokenizer import find_added_ids, load_tokenizer
     from openended.harness.models.transformers import LanguageModel
 
     spec.check_ready()
@@ -35,10 +36,11 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
         slow = AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
     except Exception as err:
         raise DataError(f"embedder {spec.path}: cannot be loaded ({first_line(err)})") from err
-    check_weights(spec.title, info, unused=_is_no_part_of_the_body)
+    check_weights(spec.title, info, unused=_is_head_weight)
     model = model.to(device).eval().requires_grad_(requires_grad=False)
-    model.openended_before, model.openended_after = added_ids(slow)
+    model.openended_before, model.openended_after = find_added_ids(slow)
     tokenizer = load_tokenizer(spec)
+    check_ids(spec.path, tokenizer.vocabulary(), int(model.get_input_embeddings().weight.shape[0]))
     return LanguageModel(
         model=model,
         tokenizer=tokenizer,
@@ -46,17 +48,17 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
         dtype=dtype,
         eos_ids=tokenizer.eos_ids,
         vocab_size=int(model.config.vocab_size),
-        context_length=_context(spec, slow.model_max_length),
+        context_length=_find_context_length(spec, slow.model_max_length),
         spec=spec,
     )
 
 
-def _is_no_part_of_the_body(name: str) -> bool:
+def _is_head_weight(name: str) -> bool:
     """Heads that the checkpoint has and we do not read, and the pooler, which a masked model was not trained with."""
     return name.startswith(("cls.", "lm_head.", "classifier.", "predictions.", "generator_")) or "pooler." in name
 
 
-def _context(spec: ModelSpec, tokenizer_limit: int) -> int | None:
+def _find_context_length(spec: ModelSpec, tokenizer_limit: int) -> int | None:
     """The smaller of the two limits: RoBERTa's config counts two positions that no text can use."""
-    found = [n for n in (spec.context_length(), tokenizer_limit) if n is not None and n < 10**9]
-    return min(found) if found else None
+    limits = [n for n in (spec.context_length(), tokenizer_limit) if n is not None and n < 10**9]
+    return min(limits) if limits else None

@@ -1,4 +1,4 @@
-"""What to do when memory runs out: know it, give blocks back, go on with half as many rows."""
+"""Handle running out of memory: detect it, free cached blocks, continue with half as many rows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ log = logging.getLogger(__name__)
 _SAID = ("out of memory", "not enough memory", "can't allocate memory")
 
 
-def out_of_memory(err: BaseException) -> bool:
-    """Say whether an error means that memory ran out, on a GPU or on the CPU."""
+def is_out_of_memory(err: BaseException) -> bool:
+    """Return whether an error means that memory ran out, on a GPU or on the CPU."""
     text = str(err).lower()
     return isinstance(err, MemoryError) or any(words in text for words in _SAID)
 
 
 def free_memory() -> None:
-    """Give cached blocks back; call it outside the handler, where the failed call's tensors are no longer held."""
+    """Free cached blocks; call it outside the handler, where the failed call's tensors are no longer held."""
     import gc
 
     import torch
@@ -31,7 +31,7 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def in_batches(lengths: I64, batch_size: int, step: Callable[[I64], None], advance: Advance | None = None) -> None:
+def run_in_batches(lengths: I64, batch_size: int, step: Callable[[I64], None], advance: Advance | None = None) -> None:
     """Call `step` on parts of the rows, longest first; a part that runs out of memory is halved and tried again.
 
     The new size is kept for the rest: rows that follow are no longer than the ones that failed.
@@ -43,11 +43,11 @@ def in_batches(lengths: I64, batch_size: int, step: Callable[[I64], None], advan
         try:
             step(part)
         except (RuntimeError, MemoryError) as err:
-            if not out_of_memory(err) or len(part) == 1:
+            if not is_out_of_memory(err) or len(part) == 1:
                 raise
             size = len(part) // 2
             longest = lengths[part[0]]
-            log.warning("out of memory at %d rows of up to %d tokens; going on with %d", len(part), longest, size)
+            log.warning("out of memory at %d rows of up to %d tokens; continuing with %d", len(part), longest, size)
         else:
             start += len(part)
             if advance is not None:

@@ -11,16 +11,16 @@ import numpy as np
 
 from openended.harness.core import F64, I64, Advance, DataError, Ragged, SpecError
 from openended.harness.models import forward
-from openended.harness.models.backend import Embedded, EmbeddingRequest, ScoringRequest
+from openended.harness.models.backend import EmbeddingRequest, ScoringRequest, TextVectors
 from openended.harness.models.check_finite import check_finite
-from openended.harness.models.embedder import embedded, read_rows
+from openended.harness.models.embedder import collect_vectors, join_rows
 
 if TYPE_CHECKING:
     from openended.harness.core import CausalModel
 
 
 class Reader(Protocol):
-    """Who reads texts: what of it decides which tokens are scored."""
+    """The properties of a scorer that decide which tokens are scored."""
 
     @property
     def context_length(self) -> int | None:
@@ -29,15 +29,15 @@ class Reader(Protocol):
 
     @property
     def start_id(self) -> int:
-        """What stands before an empty text."""
+        """The token before an empty text."""
         ...
 
-    def lead(self, ids: I64) -> tuple[int, ...]:
-        """What stands before a text of these ids."""
+    def bos_prefix(self, ids: I64) -> tuple[int, ...]:
+        """Return the tokens that the model reads before a text of these ids."""
         ...
 
 
-def token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
+def compute_token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
     """Score texts: -log p(token | what stands before it), in nats.
 
     The continuation is conditioned on the prompt; its tokens are scored and counted, the end of text is not. A first
@@ -53,7 +53,7 @@ def token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance | None 
     Returns:
         Float64 rows, one value a scored token.
     """
-    jobs, out = scoring_rows(lm, request)
+    jobs, out = plan_scoring(lm, request)
     lm.forward(jobs, rows=len(out), pool=None, nll=out.values, batch_size=request.batch_size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return out
@@ -61,7 +61,7 @@ def token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance | None 
 
 def embed_and_score(
     lm: CausalModel, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
-) -> tuple[Embedded, Ragged]:
+) -> tuple[TextVectors, Ragged]:
     """Do what `embed` and `token_nll` do in one pass, where scorer and embedder are one causal model.
 
     Raises:
@@ -74,32 +74,34 @@ def embed_and_score(
     scoring = ScoringRequest(
         prompts=prompts, continuations=continuations, include_prompt=include_prompt, batch_size=size
     )
-    jobs, out = scoring_rows(lm, scoring)
-    lengths = read_rows(prompts, continuations, lm.lead).lengths
+    jobs, out = plan_scoring(lm, scoring)
+    lengths = join_rows(prompts, continuations, lm.bos_prefix).lengths
     pool = forward.Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
     lm.forward(jobs, rows=len(out), pool=pool, nll=out.values, batch_size=size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
-    return embedded(lm, pool, lengths, (limit,))[0], out
+    return collect_vectors(lm, pool, lengths, (limit,))[0], out
 
 
-def scoring_rows(lm: Reader, request: ScoringRequest) -> tuple[list[forward.ForwardRow], Ragged]:
+def plan_scoring(lm: Reader, request: ScoringRequest) -> tuple[list[forward.ForwardRow], Ragged]:
     """Return the sequences to run and the array that their scores fill."""
     prompts, continuations = request.prompts, request.continuations
     start = (lm.start_id,) if request.bos else ()
-    rows = read_rows(prompts, continuations, lambda row: lm.lead(row) or start)
+    rows = join_rows(prompts, continuations, lambda row: lm.bos_prefix(row) or start)
     first = rows.lengths - continuations.lengths - (prompts.lengths if request.include_prompt else 0)
     first = np.maximum(first, 1)
     offsets = np.concatenate([[0], np.cumsum(np.maximum(rows.lengths - first, 0))]).astype(np.int64)
     jobs: list[forward.ForwardRow] = []
     for i, ids in enumerate(rows):
         read = ids if len(ids) else np.array([lm.start_id])
-        jobs += _windows(i, read, int(first[i]), int(offsets[i]), lm.context_length)
+        jobs += _split_into_windows(i, read, int(first[i]), int(offsets[i]), lm.context_length)
     total = int(offsets[-1])
     values: F64 = np.full(total, np.nan)
     return jobs, Ragged(values, offsets)
 
 
-def _windows(row: int, ids: forward.Integers, first: int, out: int, context: int | None) -> list[forward.ForwardRow]:
+def _split_into_windows(
+    row: int, ids: forward.Integers, first: int, out: int, context: int | None
+) -> list[forward.ForwardRow]:
     """Cut a sequence into windows of the context; each later window scores what the ones before have not."""
     if context is None or len(ids) <= context:
         return [forward.ForwardRow(row, ids, min(first, len(ids)), out)]

@@ -1,4 +1,4 @@
-"""How large a model is, whether it is here, and how to get it: for a plan, so no weights are loaded."""
+"""Model size, local availability and download command for plans; loads no weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from openended.harness.core import full_source, own_choices, read_json
 from openended.harness.models.loading.files import INDEX, WEIGHTS
-from openended.harness.models.loading.hub import offline
+from openended.harness.models.loading.hub import is_offline
 
 if TYPE_CHECKING:
     from openended.harness.models.spec import ModelSpec
@@ -25,7 +25,7 @@ _HEADER = 100 << 20  # bytes; the greatest header that safetensors accepts
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """What a plan knows of a model without loading it."""
+    """Facts about a model that a plan shows without loading it."""
 
     parameters: int | None
     here: bool
@@ -38,53 +38,53 @@ class ModelSize:
 
 
 @lru_cache
-def model_size(spec: ModelSpec) -> ModelSize:
-    """Return what is known: from the weights' header, else from the hub, else from what `conf/model` says."""
+def describe_model_size(spec: ModelSpec) -> ModelSize:
+    """Return a model's size from its weights' header, else from the hub, else from `conf/model`."""
     folder = spec.folder
-    header = _in_folder(folder) if folder is not None else _in_cache(spec)
+    header = _count_in_folder(folder) if folder is not None else _count_in_cache(spec)
     here = header is not None
     parameters, gated = header, None
     if folder is None and not here:
-        parameters, gated = _of_hub(spec) if not offline() else (None, None)
-        told, named = _told(spec.path)
-        parameters = parameters or told
-        gated = named if gated is None else gated
+        parameters, gated = _ask_hub(spec) if not is_offline() else (None, None)
+        stated, is_gated = _read_config_comment(spec.path)
+        parameters = parameters or stated
+        gated = is_gated if gated is None else gated
     pin = f" --revision {spec.revision}" if spec.revision else ""
     get = f"hf download {spec.path}{pin}" if folder is None and not here else ""
     memory = parameters * _BYTES[spec.dtype] if parameters else None
     return ModelSize(parameters, here, gated, get, memory)
 
 
-def _in_folder(folder: Path) -> int | None:
+def _count_in_folder(folder: Path) -> int | None:
     index = folder / INDEX
     if (folder / WEIGHTS[0]).is_file():
-        return _parameters(folder / WEIGHTS[0])
+        return _count_parameters(folder / WEIGHTS[0])
     if not index.is_file():
         return None
     shards = sorted(set(read_json(index).get("weight_map", {}).values()))
-    counts = [_parameters(folder / name) for name in shards if (folder / name).is_file()]
+    counts = [_count_parameters(folder / name) for name in shards if (folder / name).is_file()]
     return sum(counts) if len(counts) == len(shards) else None
 
 
-def _in_cache(spec: ModelSpec) -> int | None:
+def _count_in_cache(spec: ModelSpec) -> int | None:
     from huggingface_hub import try_to_load_from_cache
 
-    found = (try_to_load_from_cache(spec.path, name, revision=spec.revision) for name in WEIGHTS)
-    place = next((Path(path) for path in found if isinstance(path, str)), None)
-    return _in_folder(place.parent) if place is not None else None
+    paths = (try_to_load_from_cache(spec.path, name, revision=spec.revision) for name in WEIGHTS)
+    weights = next((Path(path) for path in paths if isinstance(path, str)), None)
+    return _count_in_folder(weights.parent) if weights is not None else None
 
 
-def _parameters(path: Path) -> int:
+def _count_parameters(path: Path) -> int:
     """Count the numbers of a safetensors file by its header: a length in 8 bytes, then JSON of names and shapes."""
     with path.open("rb") as handle:
         length = int.from_bytes(handle.read(8), "little")
         if length > _HEADER:
             return 0
         header = json.loads(handle.read(length))
-    return sum(math.prod(one["shape"]) for name, one in header.items() if name != "__metadata__")
+    return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
 
 
-def _of_hub(spec: ModelSpec) -> tuple[int | None, bool | None]:
+def _ask_hub(spec: ModelSpec) -> tuple[int | None, bool | None]:
     from huggingface_hub import HfApi
 
     try:
@@ -96,7 +96,7 @@ def _of_hub(spec: ModelSpec) -> tuple[int | None, bool | None]:
 
 
 @lru_cache
-def _told(path: str) -> tuple[int | None, bool | None]:
+def _read_config_comment(path: str) -> tuple[int | None, bool | None]:
     """Return parameters and gate as the comment of an option of `conf/model` has them."""
     for name in own_choices("model"):
         text = full_source("model", name)

@@ -1,4 +1,4 @@
-"""Where a causal language model of transformers comes from.
+"""The spec of a transformers causal language model: path, revision, dtype and identity.
 
 Planning needs names, digests and context lengths, never weights: everything here is free of torch.
 """
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from openended.harness.core import DataError, Json, MissingModelError, first_line, read_json, register
 from openended.harness.models.backend import Ability, BackendSpec
-from openended.harness.models.families import refusal
-from openended.harness.models.loading.files import TOKENIZERS, WEIGHTS, digests, model_files
-from openended.harness.models.loading.hub import offline
-from openended.harness.models.sizes import ModelSize, model_size
+from openended.harness.models.families import find_refusal
+from openended.harness.models.loading.files import TOKENIZERS, WEIGHTS, digest_files, model_files
+from openended.harness.models.loading.hub import is_offline
+from openended.harness.models.sizes import ModelSize, describe_model_size
 
 if TYPE_CHECKING:
     from openended.harness.decoders import Decoder
@@ -32,6 +32,7 @@ _MOST = {
     "num_key_value_heads": 1 << 12, "intermediate_size": 1 << 20, "n_inner": 1 << 20, "num_experts": 1 << 12,
     "num_local_experts": 1 << 12, "n_positions": 1 << 26, "max_position_embeddings": 1 << 26,
 }  # fmt: skip
+_CHANGING_ROPE = ("longrope", "su", "dynamic")
 _TOKENS = ("eos_token_id", "bos_token_id")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -58,11 +59,11 @@ class ModelSpec(BackendSpec):
     """The beginning-of-text token before every text that the model reads; null: as its tokenizer does."""
 
     def check(self) -> None:
-        """Refuse what no model can be: an empty path, a revision of a folder, an unknown bundled model."""
+        """Refuse an empty path, a revision of a folder and an unknown bundled model."""
         self.require(bool(self.path.strip()), "path", "a hub id, a folder or bundled:<name>")
         if self.path.startswith(BUNDLED):
-            known = bundled_models()
-            self.require(self.path.removeprefix(BUNDLED) in known, "path", f"bundled: one of {', '.join(known)}")
+            names = bundled_models()
+            self.require(self.path.removeprefix(BUNDLED) in names, "path", f"bundled: one of {', '.join(names)}")
         self.require(self.revision is None or self.folder is None, "revision", "null for a folder")
 
     @property
@@ -73,9 +74,9 @@ class ModelSpec(BackendSpec):
 
     @property
     def folder(self) -> Path | None:
-        """The folder the model lies in, or None for a hub id."""
+        """The folder of the model, or None for a hub id."""
         if self.path.startswith(BUNDLED):
-            return assets() / self.path.removeprefix(BUNDLED)
+            return assets_folder() / self.path.removeprefix(BUNDLED)
         path = Path(self.path).expanduser()
         looks_local = self.path.startswith((".", "/", "~")) or self.path.count("/") > 1
         return path if path.is_dir() or looks_local else None
@@ -87,33 +88,38 @@ class ModelSpec(BackendSpec):
 
     def describe_size(self) -> ModelSize:
         """See `models.sizes.model_size`."""
-        return model_size(self)
+        return describe_model_size(self)
 
     def without_label(self) -> ModelSpec:
         """Return what decides the weights and the prompts; `bos` goes with the label."""
         return dataclasses.replace(self, label=None, bos=None)
 
     def identity(self) -> dict[str, Json]:
-        """What makes two models the same one, whatever their paths: content digests, or the hub's commit.
+        """Return what identifies the model whatever its path: content digests, or the hub's commit.
 
         Raises:
             DataError: If a file is missing or the hub cannot be asked.
         """
-        made: dict[str, Json] = {"dtype": self.dtype, "chat_template": self.chat_template}
+        fields: dict[str, Json] = {"dtype": self.dtype, "chat_template": self.chat_template}
         if self.bos is not None:
-            made["bos"] = self.bos
+            fields["bos"] = self.bos
         folder = self.folder
         if folder is None:
-            return {**made, "hub": self.path, "commit": self.commit()}
+            return {**fields, "hub": self.path, "commit": self.commit()}
         self.check_ready()
-        return {**made, "files": digests(folder, model_files(folder, chat=self.chat_template))}
+        return {**fields, "files": digest_files(folder, model_files(folder, chat=self.chat_template))}
 
     def context_length(self) -> int | None:
-        """Number of positions by config.json; None where the config has no such limit."""
+        """Number of positions by config.json; None where the config has no such limit.
+
+        Rotary embeddings of type `longrope` and `dynamic` change all positions once a text is longer than the original
+        context, so that a token's distribution depends on what follows it: there the original context is the limit.
+        """
         config = self.config()
         parts = (config, config.get("text_config") or {})
-        found = [part[key] for part in parts for key in _POSITIONS if isinstance(part.get(key), int)]
-        return int(found[0]) if found else None
+        lengths = [part[key] for part in parts for key in _POSITIONS if isinstance(part.get(key), int)]
+        original = [n for part in parts for n in _original_lengths(part)]
+        return min([int(lengths[0]), *original]) if lengths else None
 
     def end_ids(self) -> tuple[int, ...]:
         """The tokens that end a text: all that config.json and generation_config.json name, each once."""
@@ -124,7 +130,7 @@ class ModelSpec(BackendSpec):
         return tuple(dict.fromkeys(i for i in flat if isinstance(i, int)))
 
     def tokenizer_spec(self) -> ModelSpec:
-        """Its own."""
+        """Return the spec itself: the model has its own tokenizer."""
         return self
 
     def config(self) -> dict[str, Any]:
@@ -136,12 +142,14 @@ class ModelSpec(BackendSpec):
         folder = self.folder
         path = folder / "config.json" if folder is not None else self.hub_file("config.json")
         if path is None:
-            raise MissingModelError(f"model {self.path}: config.json is not in the local cache; {_how_to_get(self)}")
+            raise MissingModelError(
+                f"model {self.path}: config.json is not in the local cache; {_format_download_advice(self)}"
+            )
         if not path.is_file():
             raise DataError(f"model {self.path}: no config.json in {path.parent}")
-        made = _json_object(path)
-        check_config(made, path)
-        return made
+        config = _read_json_object(path)
+        check_config(config, path)
+        return config
 
     def tokenizer_config(self) -> dict[str, Any]:
         """tokenizer_config.json, empty where there is none."""
@@ -150,20 +158,20 @@ class ModelSpec(BackendSpec):
     def _optional(self, name: str) -> dict[str, Any]:
         folder = self.folder
         path = folder / name if folder is not None else self.hub_file(name, optional=True)
-        made = _json_object(path) if path is not None and path.is_file() else {}
-        check_config(made, path or Path(name))
-        return made
+        config = _read_json_object(path) if path is not None and path.is_file() else {}
+        check_config(config, path or Path(name))
+        return config
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
-        """Return why not: the family is known not to run from left to right."""
-        return refusal(self.config()) or super().cannot(ability, decoder)
+        """Return why the model cannot do this: its family cannot run from left to right."""
+        return find_refusal(self.config()) or super().cannot(ability, decoder)
 
     def check_ready(self) -> None:
         """Raise `DataError` if the model cannot be loaded: says which file is missing and how to get it."""
         folder = self.folder
         if folder is None:
-            if offline() and (self.hub_file("config.json") is None or not self._hub_weights()):
-                raise MissingModelError(f"model {self.path}: {_NO_HUB}; {_how_to_get(self)}")
+            if is_offline() and (self.hub_file("config.json") is None or not self._hub_weights()):
+                raise MissingModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
             return
         if not folder.is_dir():
             raise DataError(f"model {self.path}: no such folder")
@@ -181,8 +189,8 @@ class ModelSpec(BackendSpec):
         cached = self.hub_file("config.json")
         if cached is not None and _COMMIT.fullmatch(cached.parent.name):
             return cached.parent.name
-        if offline():
-            raise MissingModelError(f"model {self.path}: {_NO_HUB}; {_how_to_get(self)}")
+        if is_offline():
+            raise MissingModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
         from huggingface_hub import HfApi
 
         try:
@@ -199,10 +207,10 @@ class ModelSpec(BackendSpec):
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
-        found = try_to_load_from_cache(self.path, name, revision=self.revision)
-        if isinstance(found, str):
-            return Path(found)
-        if offline():
+        cached = try_to_load_from_cache(self.path, name, revision=self.revision)
+        if isinstance(cached, str):
+            return Path(cached)
+        if is_offline():
             return None
         try:
             return Path(hf_hub_download(self.path, name, revision=self.revision))
@@ -210,7 +218,9 @@ class ModelSpec(BackendSpec):
             if optional and isinstance(err, EntryNotFoundError):
                 return None
             kind = MissingModelError if isinstance(err, LocalEntryNotFoundError) else DataError
-            raise kind(f"model {self.path}: cannot fetch {name} ({first_line(err)}); {_how_to_get(self)}") from err
+            raise kind(
+                f"model {self.path}: cannot fetch {name} ({first_line(err)}); {_format_download_advice(self)}"
+            ) from err
 
     def _hub_weights(self) -> bool:
         from huggingface_hub import try_to_load_from_cache
@@ -236,31 +246,45 @@ def check_config(config: Mapping[str, Any], path: Path) -> None:
                 raise DataError(f"{path}: {name}: expected a token's number, 0 or more, got {_short(token)}")
 
 
+def _original_lengths(config: Mapping[str, Any]) -> list[int]:
+    """Return the original context lengths of rotary embeddings whose frequencies depend on the length of the text."""
+    field = "original_max_position_embeddings"
+    ropes = [config.get(name) for name in ("rope_parameters", "rope_scaling")]
+    ropes += [rope for group in ropes if isinstance(group, Mapping) for rope in group.values()]
+    changing = [
+        rope
+        for rope in ropes
+        if isinstance(rope, Mapping) and (rope.get("rope_type") or rope.get("type")) in _CHANGING_ROPE
+    ]
+    lengths = [part.get(field) for rope in changing for part in (rope, config)]
+    return [n for n in lengths if isinstance(n, int) and n > 0]
+
+
 def _short(value: int) -> str:
     return str(value) if abs(value) < 1 << 64 else "a number of more than 64 bits"
 
 
 def bundled_models() -> tuple[str, ...]:
     """Names of the models that come with the harness."""
-    root = assets()
+    root = assets_folder()
     return tuple(sorted(p.name for p in root.iterdir() if (p / "config.json").is_file())) if root.is_dir() else ()
 
 
-def assets() -> Path:
-    """Where the bundled models lie."""
+def assets_folder() -> Path:
+    """Return the folder of the bundled models."""
     from importlib.resources import files
 
     return Path(str(files("openended.harness"))) / "assets"
 
 
-def _json_object(path: Path) -> dict[str, Any]:
-    made = read_json(path)
-    if not isinstance(made, dict):
+def _read_json_object(path: Path) -> dict[str, Any]:
+    value = read_json(path)
+    if not isinstance(value, dict):
         raise DataError(f"{path}: expected a JSON object")
-    return made
+    return value
 
 
-def _how_to_get(spec: ModelSpec) -> str:
+def _format_download_advice(spec: ModelSpec) -> str:
     pin = f" --revision {spec.revision}" if spec.revision else ""
     return f"get it where there is a network with `hf download {spec.path}{pin}`, or set model.path to a folder"
 

@@ -1,4 +1,4 @@
-"""Tokenizers: one that adds nothing and cleans nothing up; how it is loaded and identified. No weights, no torch."""
+"""Load tokenizers that add no special tokens and do no clean-up; no weights, no torch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openended.harness.core import DataError, Ragged, Tokenizer, digest, first_line
-from openended.harness.models.loading.files import TOKENIZERS, digests, tokenizer_files
-from openended.harness.models.piecewise_tokenization import Pieces, are_exact
+from openended.harness.models.loading.files import TOKENIZERS, digest_files, tokenizer_files
+from openended.harness.models.loading.tokenizer_checks import check_normalizer
+from openended.harness.models.piecewise_tokenization import PieceTokens, is_exact
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 # Texts handed to a batch tokenizer at once: bounds its memory.
 _TOKENIZE = 1024
-# A text that every tokenizer knows, to see which special tokens are put around it.
+# A text that every tokenizer can encode, to find the special tokens put around it.
 _PROBE = "a"
 _USUAL_ENDS = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>")
 
@@ -37,10 +38,10 @@ class TextTokenizer:
     """Tokens that end a text, as the model's configs name them; empty where there is none."""
     byte_level: bool
     """True where the text of a sequence is the concatenation of the texts of its parts (up to split characters)."""
-    pieces: Pieces | None = field(default=None, repr=False, compare=False)
+    pieces: PieceTokens | None = field(default=None, repr=False, compare=False)
     """Remembers the tokens of pieces, where a text's tokens are those of its pieces."""
-    lead: tuple[int, ...] = ()
-    """What the model reads before every text: the beginning-of-text token, if `bos` or the tokenizer say so."""
+    bos_prefix: tuple[int, ...] = ()
+    """Read before every text: the beginning-of-text token, if `bos` or the tokenizer asks for it."""
 
     def vocabulary(self) -> dict[str, int]:
         """Return the id of every token."""
@@ -50,8 +51,8 @@ class TextTokenizer:
         """Return token ids of `text`."""
         if self.pieces is not None:
             return self.pieces.encode(text)
-        made = self.inner.encode(text, add_special_tokens=False)
-        return list(made if isinstance(made, list) else made.ids)
+        encoding = self.inner.encode(text, add_special_tokens=False)
+        return list(encoding if isinstance(encoding, list) else encoding.ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids."""
@@ -73,22 +74,25 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
         if path is not None and path.is_file():
             from tokenizers import Tokenizer as Fast
 
+            description = json.loads(path.read_text(encoding="utf-8"))
+            check_normalizer(spec.path, path, description)
             inner = Fast.from_file(str(path))
-            told = json.loads(path.read_text(encoding="utf-8"))
-            byte_level = (told.get("decoder") or {}).get("type") == "ByteLevel"
-            pieces = Pieces(inner) if are_exact(told) else None
-            lead = lead_ids(spec, inner)
-            return TextTokenizer(inner, _end_ids(spec, inner.token_to_id), byte_level, pieces, lead)
-        slow = own_tokenizer(spec)
+            byte_level = (description.get("decoder") or {}).get("type") == "ByteLevel"
+            pieces = PieceTokens(inner) if is_exact(description) else None
+            bos_prefix = find_bos_prefix(spec, inner)
+            return TextTokenizer(inner, _find_end_ids(spec, inner.token_to_id), byte_level, pieces, bos_prefix)
+        slow = load_transformers_tokenizer(spec)
     except DataError:
         raise
     except Exception as err:
         raise DataError(f"model {spec.path}: cannot load its tokenizer ({first_line(err)})") from err
-    lead = lead_ids(spec, slow)
-    return TextTokenizer(slow, _end_ids(spec, lambda _: slow.eos_token_id), byte_level=False, lead=lead)
+    bos_prefix = find_bos_prefix(spec, slow)
+    return TextTokenizer(
+        slow, _find_end_ids(spec, lambda _: slow.eos_token_id), byte_level=False, bos_prefix=bos_prefix
+    )
 
 
-def own_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
+def load_transformers_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
     """Load the tokenizer of transformers.
 
     Raises:
@@ -110,26 +114,26 @@ def tokenizer_digest(spec: ModelSpec) -> str:
         return digest(["tokenizer", spec.path, spec.commit()])
     if not any((folder / name).is_file() for name in TOKENIZERS):
         raise DataError(f"model {spec.path}: no tokenizer in the folder (expected tokenizer.json)")
-    return digest(digests(folder, tokenizer_files(folder)))
+    return digest(digest_files(folder, tokenizer_files(folder)))
 
 
-def word_ids(texts: Iterable[str]) -> Ragged:
+def number_words(texts: Iterable[str]) -> Ragged:
     """Return ids of whitespace words, numbered by first occurrence over all texts; dense, from 0; int32."""
-    known: dict[str, int] = {}
-    return Ragged.from_rows(([known.setdefault(w, len(known)) for w in text.split()] for text in texts), np.int32)
+    ids: dict[str, int] = {}
+    return Ragged.from_rows(([ids.setdefault(w, len(ids)) for w in text.split()] for text in texts), np.int32)
 
 
-def first_words(text: str, most: int) -> str:
+def take_first_words(text: str, most: int) -> str:
     """Return the text up to the end of its `most`-th whitespace word; all of it where it has no more.
 
     >>> first_words(" a b  c", 2)
     ' a b'
     """
-    ends = [found.end() for found in islice(re.finditer(r"\S+", text), most + 1)]
+    ends = [match.end() for match in islice(re.finditer(r"\S+", text), most + 1)]
     return text if len(ends) <= most else text[: ends[most - 1]]
 
 
-def token_ids(tokenizer: Tokenizer, texts: Iterable[str]) -> Ragged:
+def tokenize_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> Ragged:
     """Return token ids of texts, no special tokens added."""
     inner = getattr(tokenizer, "inner", None)
     batch = getattr(inner, "encode_batch_fast", None)
@@ -141,7 +145,7 @@ def token_ids(tokenizer: Tokenizer, texts: Iterable[str]) -> Ragged:
     return Ragged.from_rows(rows, np.int64)
 
 
-def continuation_ids(tokenizer: Tokenizer, prompt: str, before: Sequence[int], text: str) -> list[int]:
+def tokenize_continuation(tokenizer: Tokenizer, prompt: str, before: Sequence[int], text: str) -> list[int]:
     """Return the token ids of a text that continues a prompt, as a model would write them after the prompt's own.
 
     A tokenizer that marks the beginning of a text (SentencePiece's "▁") would mark that of the continuation too, which
@@ -156,14 +160,14 @@ def continuation_ids(tokenizer: Tokenizer, prompt: str, before: Sequence[int], t
     """
     if getattr(tokenizer, "byte_level", True) or not prompt:
         return tokenizer.encode(text)
-    for start, known in ((prompt, list(before)), ("\n", tokenizer.encode("\n"))):
+    for start, prefix in ((prompt, list(before)), ("\n", tokenizer.encode("\n"))):
         whole = tokenizer.encode(start + text)
-        if known and whole[: len(known)] == known:
-            return whole[len(known) :]
+        if prefix and whole[: len(prefix)] == prefix:
+            return whole[len(prefix) :]
     return tokenizer.encode(text)
 
 
-def continuation_text(tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]) -> str:
+def decode_continuation(tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]) -> str:
     """Return the text that `ids` add after `before`: keeps the space that some tokenizers drop at a start."""
     if getattr(tokenizer, "byte_level", True) or not len(before):
         return tokenizer.decode(ids)
@@ -184,28 +188,28 @@ def cut_continuation(
         most: None: all.
     """
     if tokenizer is None:
-        cut = text if most is None else first_words(text, most)
+        cut = text if most is None else take_first_words(text, most)
         return cut, ids, cut != text
     if most is None or len(ids) <= most:
         return text, ids, False
-    return continuation_text(tokenizer, before, ids[:most]), ids[:most], True
+    return decode_continuation(tokenizer, before, ids[:most]), ids[:most], True
 
 
-def pair_ids(tokenizer: Tokenizer, prompts: Sequence[str], texts: Iterable[str]) -> tuple[Ragged, Ragged]:
+def tokenize_pairs(tokenizer: Tokenizer, prompts: Sequence[str], texts: Iterable[str]) -> tuple[Ragged, Ragged]:
     """Return token ids of prompts and of the texts that continue them."""
-    before = token_ids(tokenizer, prompts)
+    before = tokenize_texts(tokenizer, prompts)
     if getattr(tokenizer, "byte_level", True):
-        return before, token_ids(tokenizer, texts)
+        return before, tokenize_texts(tokenizer, texts)
     rows = zip(prompts, before, texts, strict=True)
-    return before, Ragged.from_rows((continuation_ids(tokenizer, p, b.tolist(), t) for p, b, t in rows), np.int64)
+    return before, Ragged.from_rows((tokenize_continuation(tokenizer, p, b.tolist(), t) for p, b, t in rows), np.int64)
 
 
-def lead_before(lead: tuple[int, ...], ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
+def get_bos_prefix(bos_prefix: tuple[int, ...], ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
     """Return what stands before a text of these ids: `lead`, unless it is there already."""
-    return () if tuple(ids[: len(lead)]) == lead else lead
+    return () if tuple(ids[: len(bos_prefix)]) == bos_prefix else bos_prefix
 
 
-def lead_ids(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: ANN401 - of tokenizers or of transformers
+def find_bos_prefix(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: ANN401 - of tokenizers or of transformers
     """Return the beginning-of-text token if the model is to read it first, by `bos`, else by what its tokenizer does.
 
     Raises:
@@ -213,44 +217,44 @@ def lead_ids(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: ANN401 - 
     """
     if spec.bos is False:
         return ()
-    before, _ = added_ids(inner)
-    told = spec.tokenizer_config()
-    adds = told.get("add_bos_token")
+    before, _ = find_added_ids(inner)
+    config = spec.tokenizer_config()
+    adds = config.get("add_bos_token")
     if spec.bos is None and adds is None and before:
         return tuple(before)
     if not (spec.bos or adds):
         return ()
-    name = told.get("bos_token")
+    name = config.get("bos_token")
     name = name.get("content") if isinstance(name, dict) else name
-    named = _id_of(inner, name) if isinstance(name, str) else None
-    found = named if named is not None else spec.config().get("bos_token_id")
-    if isinstance(found, int):
-        return (found,)
+    token_id = _find_id(inner, name) if isinstance(name, str) else None
+    bos_id = token_id if token_id is not None else spec.config().get("bos_token_id")
+    if isinstance(bos_id, int):
+        return (bos_id,)
     raise DataError(f"model {spec.title}: bos=true, but neither its tokenizer nor its config.json names such a token")
 
 
-def added_ids(inner: Any) -> tuple[list[int], list[int]]:  # noqa: ANN401
+def find_added_ids(inner: Any) -> tuple[list[int], list[int]]:  # noqa: ANN401
     """Return the special tokens that a tokenizer puts before a text, and behind it."""
-    bare, whole = (_encoded(inner, _PROBE, special=special) for special in (False, True))
+    bare, whole = (_encode_ids(inner, _PROBE, special=special) for special in (False, True))
     at = next((i for i in range(len(whole)) if whole[i : i + len(bare)] == bare), 0)
     return whole[:at], whole[at + len(bare) :]
 
 
-def _encoded(inner: Any, text: str, *, special: bool) -> list[int]:  # noqa: ANN401
-    made = inner.encode(text, add_special_tokens=special)
-    return list(made if isinstance(made, list) else made.ids)
+def _encode_ids(inner: Any, text: str, *, special: bool) -> list[int]:  # noqa: ANN401
+    encoding = inner.encode(text, add_special_tokens=special)
+    return list(encoding if isinstance(encoding, list) else encoding.ids)
 
 
-def _id_of(inner: Any, name: str) -> int | None:  # noqa: ANN401
+def _find_id(inner: Any, name: str) -> int | None:  # noqa: ANN401
     ids = inner.get_vocab()
-    found = ids.get(name)
-    return None if found is None else int(found)
+    token_id = ids.get(name)
+    return None if token_id is None else int(token_id)
 
 
-def _end_ids(spec: ModelSpec, token_to_id: Callable[[str], int | None]) -> tuple[int, ...]:
-    """The end tokens by the configs, else the first of the usual names that the tokenizer knows."""
+def _find_end_ids(spec: ModelSpec, token_to_id: Callable[[str], int | None]) -> tuple[int, ...]:
+    """Return the end tokens by the configs, else the first usual name in the vocabulary."""
     named = spec.end_ids()
     if named:
         return named
-    found = (token_to_id(name) for name in _USUAL_ENDS)
-    return tuple(i for i in [next((i for i in found if i is not None), None)] if i is not None)
+    candidates = (token_to_id(name) for name in _USUAL_ENDS)
+    return tuple(i for i in [next((i for i in candidates if i is not None), None)] if i is not None)

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import F64, Advance, DataError, DeviceMap, first_line
 from openended.harness.models.chat import load_template
-from openended.harness.models.families import attention
-from openended.harness.models.forward import ForwardRow, Pool, run
-from openended.harness.models.loading.placement import gather, require_accelerate
+from openended.harness.models.families import choose_attention
+from openended.harness.models.forward import ForwardRow, Pool, run_forward
+from openended.harness.models.loading.placement import gather_outputs, require_accelerate
+from openended.harness.models.loading.tokenizer_checks import check_ids
 from openended.harness.models.loading.weights import check_weights
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import TextTokenizer, continuation_text, lead_before, load_tokenizer
+from openended.harness.models.tokenizer import (
+    TextTokenizer,
+    decode_continuation,
+    get_bos_prefix,
+    load_tokenizer,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +42,7 @@ class LanguageModel:
     context_length: int | None
     spec: ModelSpec
     memo: dict[str, Any] = field(default_factory=dict)
-    """What is derived from the weights once, for example a layout that suits the forward pass."""
+    """Values derived once from the weights, for example a memory layout for the forward pass."""
 
     def encode(self, text: str) -> list[int]:
         """Return token ids of `text`; no special tokens."""
@@ -48,11 +54,11 @@ class LanguageModel:
 
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
         """Return the text that `ids` add after `prompt`: keeps the space that some tokenizers drop at a start."""
-        return continuation_text(self.tokenizer, prompt, ids)
+        return decode_continuation(self.tokenizer, prompt, ids)
 
-    def lead(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
+    def bos_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
         """Return what stands before a text of these ids: the beginning-of-text token, unless it is there already."""
-        return lead_before(self.tokenizer.lead, ids)
+        return get_bos_prefix(self.tokenizer.bos_prefix, ids)
 
     def forward(
         self,
@@ -65,11 +71,11 @@ class LanguageModel:
         advance: Advance | None = None,
     ) -> None:
         """See `models.forward.run`."""
-        run(self, jobs, rows=rows, pool=pool, nll=nll, batch_size=batch_size, advance=advance)
+        run_forward(self, jobs, rows=rows, pool=pool, nll=nll, batch_size=batch_size, advance=advance)
 
     @property
     def start_id(self) -> int:
-        """What stands before an empty prompt: the beginning-of-text token, else the end-of-text token, else 0."""
+        """The token before an empty prompt: the beginning-of-text token, else the end-of-text token, else 0."""
         bos = getattr(self.model.config, "bos_token_id", None)
         return int(bos) if isinstance(bos, int) else next(iter(self.eos_ids), 0)
 
@@ -99,24 +105,25 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
     elif device.startswith("cuda") and not torch.cuda.is_available():
         raise DataError(f"device {device}: no CUDA device is visible; use runtime.device=cpu")
     transformers_logging.disable_progress_bar()
-    model = _read(spec, device_map)
-    place = torch.device(device) if device_map is None else gather(model)
-    model = (model.to(place) if device_map is None else model).eval().requires_grad_(requires_grad=False)
+    model = _read_weights(spec, device_map)
+    target = torch.device(device) if device_map is None else gather_outputs(model)
+    model = (model.to(target) if device_map is None else model).eval().requires_grad_(requires_grad=False)
     model.generation_config = GenerationConfig()
     tokenizer = load_tokenizer(spec)
+    check_ids(spec.path, tokenizer.vocabulary(), int(model.get_input_embeddings().weight.shape[0]))
     return LanguageModel(
         model=model,
         tokenizer=tokenizer,
-        device=place,
+        device=target,
         dtype=getattr(torch, spec.dtype),
-        eos_ids=_with_end_of_turn(spec, tokenizer.eos_ids) if spec.chat_template else tokenizer.eos_ids,
+        eos_ids=_add_end_of_turn(spec, tokenizer.eos_ids) if spec.chat_template else tokenizer.eos_ids,
         vocab_size=int(model.get_output_embeddings().weight.shape[0]),
         context_length=spec.context_length(),
         spec=spec,
     )
 
 
-def _read(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa: ANN401 - a transformers model
+def _read_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa: ANN401 - a transformers model
     """Read the weights, all of them and no others, with the attention that we choose."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -125,7 +132,7 @@ def _read(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa: ANN401
     source = str(spec.folder or spec.path)
     try:
         config = AutoConfig.from_pretrained(source, **where)
-        kernels = attention(AutoModelForCausalLM._model_mapping.get(type(config), None))
+        kernels = choose_attention(AutoModelForCausalLM._model_mapping.get(type(config), None))
         config._attn_implementation = kernels  # whatever config.json asks for
         model, info = AutoModelForCausalLM.from_pretrained(
             source,
@@ -147,7 +154,7 @@ def _read(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa: ANN401
     return model
 
 
-def _with_end_of_turn(spec: ModelSpec, eos_ids: tuple[int, ...]) -> tuple[int, ...]:
+def _add_end_of_turn(spec: ModelSpec, eos_ids: tuple[int, ...]) -> tuple[int, ...]:
     """Instruction models end a turn too, with the token that their template writes there."""
     end = load_template(spec).end()
     return eos_ids if end is None or end in eos_ids else (*eos_ids, end)

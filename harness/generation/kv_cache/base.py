@@ -1,4 +1,4 @@
-"""A model on a fixed number of rows, each with a length of its own: prompts go in, one token a row follows.
+"""The interface of stepwise generation: a model on a fixed number of rows, each with its own length.
 
 On CPU in float32 a row's result does not depend on the other rows, bit for bit, because the kernels are chosen for it.
 Every matrix product sees the tokens of all rows as one tall matrix and runs on 4, 8, … 64 of them at a time: the BLAS
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from openended.harness.core import I64
-from openended.harness.models import finite_logits, rescaled
+from openended.harness.models import check_logits, rescale_logits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,13 +59,13 @@ class Runner(Protocol):
         ...
 
 
-def filled(rows: int, tile: int) -> int:
+def round_up_to_tiles(rows: int, tile: int) -> int:
     """Round up to whole tiles."""
     return -(-rows // tile) * tile
 
 
-def prompt_parts(prompts: Sequence[Sequence[int]], device: str) -> Iterator[list[int]]:
-    """Which prompts go through together: longest first, `PREFILL` tokens at most or one prompt."""
+def split_prompts(prompts: Sequence[Sequence[int]], device: str) -> Iterator[list[int]]:
+    """Yield groups of prompts for one pass: longest first, at most `PREFILL` tokens or one prompt."""
     limit = PREFILL.get(device, PREFILL_ELSEWHERE)
     part: list[int] = []
     size = 0
@@ -79,7 +79,7 @@ def prompt_parts(prompts: Sequence[Sequence[int]], device: str) -> Iterator[list
         yield part
 
 
-def head_logits(lm: CausalModel, head: Any, hidden: Tensor, full: Callable[[int], int]) -> Tensor:  # noqa: ANN401
+def compute_logits(lm: CausalModel, head: Any, hidden: Tensor, full: Callable[[int], int]) -> Tensor:  # noqa: ANN401
     """Logits (…, V), float32, of hidden states (…, d) by a model's own output layer.
 
     Args:
@@ -96,5 +96,5 @@ def head_logits(lm: CausalModel, head: Any, hidden: Tensor, full: Callable[[int]
     if missing:
         flat = torch.cat([flat, flat[:1].expand(missing, -1)])
     with torch.inference_mode():
-        made = rescaled(lm.model.config, head(flat)[:size].float())
-    return finite_logits(made, lm).view(*hidden.shape[:-1], made.shape[-1])
+        logits = rescale_logits(lm.model.config, head(flat)[:size].float())
+    return check_logits(logits, lm).view(*hidden.shape[:-1], logits.shape[-1])

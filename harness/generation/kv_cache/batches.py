@@ -1,4 +1,4 @@
-"""What goes through a model in one forward pass: tokens of many rows, one after another."""
+"""The tokens of one forward pass over many rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from openended.harness.core import I64
-from openended.harness.generation.kv_cache.base import filled
+from openended.harness.generation.kv_cache.base import round_up_to_tiles
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +22,7 @@ class Group:
     """Rows of one length that stand side by side."""
 
     first: int
-    """Where their tokens begin in the pass."""
+    """Index of their first token in the pass."""
     rows: tuple[int, ...]
     fed: int
     """Tokens of each row in this pass."""
@@ -30,14 +30,14 @@ class Group:
     """Positions of each row after it."""
 
     @property
-    def place(self) -> slice | list[int]:
+    def index(self) -> slice | list[int]:
         """The rows as an index."""
         a, n = self.rows[0], len(self.rows)
         return slice(a, a + n) if self.rows[-1] - a == n - 1 else list(self.rows)
 
 
 @dataclass(slots=True)
-class Pass:
+class ForwardPass:
     """The tokens of one forward pass, row after row, filled up to whole tiles with copies."""
 
     ids: Tensor
@@ -61,11 +61,13 @@ class Pass:
         import torch
 
         at = [group.first + (i + 1) * group.fed - 1 for group in self.groups for i in range(len(group.rows))]
-        at += at[:1] * (filled(len(at), tile) - len(at))
+        at += at[:1] * (round_up_to_tiles(len(at), tile) - len(at))
         return torch.tensor(at, device=self.ids.device)
 
 
-def prompt_pass(rows: Sequence[int], prompts: Sequence[Sequence[int]], full: int, device: torch.device) -> Pass:
+def plan_prompt_pass(
+    rows: Sequence[int], prompts: Sequence[Sequence[int]], full: int, device: torch.device
+) -> ForwardPass:
     """Plan a pass over prompts of descending lengths; `full` tokens with the filling."""
     import torch
 
@@ -81,10 +83,10 @@ def prompt_pass(rows: Sequence[int], prompts: Sequence[Sequence[int]], full: int
     ids, at = np.zeros(full, dtype=np.int64), np.zeros(full, dtype=np.int64)
     ids[:first] = np.concatenate([np.asarray(p, dtype=np.int64) for p in prompts])
     at[:first] = np.concatenate([np.arange(len(p)) for p in prompts])
-    return Pass(torch.from_numpy(ids).to(device), torch.from_numpy(at).to(device), first, groups, steps=False)
+    return ForwardPass(torch.from_numpy(ids).to(device), torch.from_numpy(at).to(device), first, groups, steps=False)
 
 
-def step_pass(rows: Sequence[int], ids: Tensor, lengths: I64, full: int) -> Pass:
+def plan_step_pass(rows: Sequence[int], ids: Tensor, lengths: I64, full: int) -> ForwardPass:
     """Plan a pass of one token more for each of the rows, which ascend; `lengths` (n,) before it."""
     import torch
 
@@ -96,4 +98,4 @@ def step_pass(rows: Sequence[int], ids: Tensor, lengths: I64, full: int) -> Pass
     at = torch.from_numpy(np.concatenate([lengths, np.zeros(full - n, dtype=np.int64)])).to(ids.device)
     if full > n:
         ids = torch.cat([ids, ids[:1].expand(full - n)])
-    return Pass(ids, at, n, groups, steps=True)
+    return ForwardPass(ids, at, n, groups, steps=True)

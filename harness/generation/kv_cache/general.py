@@ -1,4 +1,4 @@
-"""Any causal LM of transformers that takes its attention from outside: tokens of all rows as one sequence.
+"""KV cache for causal LMs of transformers with exchangeable attention: all rows form one sequence.
 
 To the model a pass is one text of T tokens with positions of their own; what makes rows of it is the attention that we
 give it. Everything else in these models treats tokens alike.
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.generation.kv_cache.base import TILE, filled, head_logits, prompt_parts
-from openended.harness.generation.kv_cache.batches import Pass, prompt_pass, step_pass
+from openended.harness.generation.kv_cache.base import TILE, compute_logits, round_up_to_tiles, split_prompts
+from openended.harness.generation.kv_cache.batches import ForwardPass, plan_prompt_pass, plan_step_pass
 from openended.harness.generation.kv_cache.buffers import KeyValues
-from openended.harness.models import body_of
+from openended.harness.models import get_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 FLOOR = 16
 """Tokens that such a model is run with at least on CPU: below, BLAS kernels for few rows round otherwise."""
 NAME = "openended_rows"
-"""What our attention and our experts are called in transformers' lists."""
+"""Name of our attention and our experts in transformers' registries."""
 _GROUPED = "grouped_mm"
 _LAYERS = frozenset({"full_attention", "sliding_attention"})
 _OWN_LENGTH = frozenset({"dynamic", "longrope"})
 """Rotary embeddings that change with the longest row of a batch."""
-_now: ContextVar[tuple[KeyValues, Pass]] = ContextVar("_now")
+_now: ContextVar[tuple[KeyValues, ForwardPass]] = ContextVar("_now")
 
 
 def takes_ragged_rows(model: Any) -> bool:  # noqa: ANN401 - a transformers model
     """True where rows of different lengths may share a pass."""
     config = model.config.get_text_config(decoder=True)
     rope = getattr(config, "rope_parameters", None) or {}
-    ropes = [rope, *(one for one in rope.values() if isinstance(one, dict))]
+    ropes = [rope, *(parameters for parameters in rope.values() if isinstance(parameters, dict))]
     return (
         bool(getattr(model, "_supports_attention_backend", False))
         and set(getattr(config, "layer_types", None) or ()) <= _LAYERS
-        and not any(one.get("rope_type") in _OWN_LENGTH for one in ropes)
+        and not any(parameters.get("rope_type") in _OWN_LENGTH for parameters in ropes)
         and not getattr(config, "alibi", False)
         and not model.config.is_encoder_decoder
     )
@@ -57,7 +57,7 @@ class GeneralRunner:
 
     def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
         self._lm = lm
-        self._model, self._body, self._head = lm.model, body_of(lm.model), lm.model.get_output_embeddings()
+        self._model, self._body, self._head = lm.model, get_body(lm.model), lm.model.get_output_embeddings()
         self._device = lm.device
         self._steady = lm.device.type == "cpu"
         self.lengths = np.zeros(rows, dtype=np.int64)
@@ -66,39 +66,39 @@ class GeneralRunner:
 
     def _full(self, rows: int) -> int:
         """Tokens to run for so many."""
-        return max(filled(rows, TILE), FLOOR) if self._steady else rows
+        return max(round_up_to_tiles(rows, TILE), FLOOR) if self._steady else rows
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         """See `Runner`."""
         import torch
 
         del every
-        made: dict[int, Tensor] = {}
-        for part in prompt_parts(prompts, self._device.type):
+        states: dict[int, Tensor] = {}
+        for part in split_prompts(prompts, self._device.type):
             size = self._full(sum(len(prompts[i]) for i in part))
-            now = prompt_pass([rows[i] for i in part], [prompts[i] for i in part], size, self._device)
-            made.update(zip(part, torch.split(self._run(now), [len(prompts[i]) for i in part]), strict=True))
+            batch = plan_prompt_pass([rows[i] for i in part], [prompts[i] for i in part], size, self._device)
+            states.update(zip(part, torch.split(self._run(batch), [len(prompts[i]) for i in part]), strict=True))
         self.lengths[list(rows)] = [len(p) for p in prompts]
-        return [made[i] for i in range(len(prompts))]
+        return [states[i] for i in range(len(prompts))]
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
         """See `Runner`."""
         index = np.asarray(rows)
-        hidden = self._run(step_pass(rows, ids, self.lengths[index], self._full(len(rows))))
+        hidden = self._run(plan_step_pass(rows, ids, self.lengths[index], self._full(len(rows))))
         self.lengths[index] += 1
         return hidden
 
-    def _run(self, now: Pass) -> Tensor:
+    def _run(self, batch: ForwardPass) -> Tensor:
         import torch
 
-        with torch.inference_mode(), _ours(self._model, self.keys, now):
-            out = self._body(input_ids=now.ids[None], position_ids=now.positions[None], use_cache=False)
+        with torch.inference_mode(), _install_attention(self._model, self.keys, batch):
+            out = self._body(input_ids=batch.ids[None], position_ids=batch.positions[None], use_cache=False)
         hidden: Tensor = out.last_hidden_state[0]
-        return hidden[: now.size]
+        return hidden[: batch.size]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `Runner`."""
-        return head_logits(self._lm, self._head, hidden, self._full)
+        return compute_logits(self._lm, self._head, hidden, self._full)
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
         """See `Runner`."""
@@ -108,16 +108,16 @@ class GeneralRunner:
 
 
 @contextmanager
-def _ours(model: Any, keys: KeyValues, now: Pass) -> Iterator[None]:  # noqa: ANN401
-    """Give the model our attention for one pass, and our filling of its experts; it has its own again afterwards."""
+def _install_attention(model: Any, keys: KeyValues, batch: ForwardPass) -> Iterator[None]:  # noqa: ANN401
+    """Replace the attention and the experts of a model for one pass."""
     from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
-    ALL_EXPERTS_FUNCTIONS.register(NAME, _experts)
+    ALL_EXPERTS_FUNCTIONS.register(NAME, _run_experts)
     config = model.config
     before = config._attn_implementation, config._experts_implementation
-    token = _now.set((keys, now))
+    token = _now.set((keys, batch))
     config._attn_implementation = NAME
     if before[1] == _GROUPED and not keys.padded:
         config._experts_implementation = NAME
@@ -129,8 +129,8 @@ def _ours(model: Any, keys: KeyValues, now: Pass) -> Iterator[None]:  # noqa: AN
 
 
 @contextmanager
-def _one_thread(needed: bool) -> Iterator[None]:
-    """Attend in one thread: small products depend on their address, and each thread has buffers of its own."""
+def _limit_to_one_thread(needed: bool) -> Iterator[None]:
+    """Limit attention to one thread: small products depend on memory addresses, which differ between threads."""
     import torch
 
     threads = torch.get_num_threads() if needed else 1
@@ -144,8 +144,8 @@ def _one_thread(needed: bool) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _experts(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:  # noqa: ANN401
-    """Transformers' experts, each with as many tokens as the BLAS treats alike: the missing ones weigh nothing."""
+def _run_experts(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:  # noqa: ANN401
+    """Run transformers' experts, each padded with tokens of weight 0 to a row count that the BLAS treats uniformly."""
     import torch
     from transformers.integrations.moe import grouped_mm_experts_forward
 
@@ -156,14 +156,14 @@ def _experts(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Te
     missing[counts.argmax()] += next(TILE * j for j in range(each) if (total + TILE * j) % each == 0)
     filling = np.repeat(np.arange(len(counts)), missing)
     more = torch.from_numpy(filling.reshape(-1, each)).to(chosen.dtype)
-    made: Tensor = grouped_mm_experts_forward(
+    output: Tensor = grouped_mm_experts_forward(
         module,
         torch.cat([hidden, hidden[:1].expand(len(more), -1)]),
         torch.cat([chosen, more]),
         torch.cat([weights, weights.new_zeros(more.shape)]),
     )
-    kept: Tensor = made[: len(hidden)]
-    return kept
+    real: Tensor = output[: len(hidden)]
+    return real
 
 
 def _attend(
@@ -180,7 +180,7 @@ def _attend(
     """Attention in transformers' form: query (1, H, T, s), key and value (1, K, T, s) → (1, T, H, s)."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    keys, now = _now.get()
+    keys, batch = _now.get()
     if options.get("softcap") is not None or options.get("s_aux") is not None:
         raise NotImplementedError("attention with a soft cap or sinks")
 
@@ -189,6 +189,6 @@ def _attend(
         return out.transpose(1, 2)
 
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    with _one_thread(not keys.padded):
-        made = keys.attend(module.layer_idx, q, k, v, now, kernel, window=sliding_window)
-    return made.view(1, len(q), q.shape[1], -1), None
+    with _limit_to_one_thread(not keys.padded):
+        attended = keys.attend(module.layer_idx, q, k, v, batch, kernel, window=sliding_window)
+    return attended.view(1, len(q), q.shape[1], -1), None

@@ -1,4 +1,4 @@
-"""The GPT-2 family, written out: no mask to build, keys and values written in place."""
+"""A forward pass and KV cache of GPT-2, without masks and with keys and values written in place."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.generation.kv_cache.base import TILE, filled, prompt_parts
-from openended.harness.generation.kv_cache.batches import Pass, prompt_pass, step_pass
+from openended.harness.generation.kv_cache.base import TILE, round_up_to_tiles, split_prompts
+from openended.harness.generation.kv_cache.batches import ForwardPass, plan_prompt_pass, plan_step_pass
 from openended.harness.generation.kv_cache.buffers import KeyValues
-from openended.harness.generation.kv_cache.row_counts import Products
-from openended.harness.models import finite_logits, is_spread
+from openended.harness.generation.kv_cache.row_counts import RowSplitter
+from openended.harness.models import check_logits, has_many_devices
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +24,7 @@ def is_plain_gpt2(model: Any) -> bool:  # noqa: ANN401 - a transformers model
     config = model.config
     return (
         config.model_type == "gpt2"
-        and not is_spread(model)
+        and not has_many_devices(model)
         and type(model).__name__ == "GPT2LMHeadModel"
         and config.activation_function in ("gelu_new", "gelu_pytorch_tanh")
         and config.scale_attn_weights
@@ -45,52 +45,52 @@ class Gpt2Runner:
         self._device = lm.device
         self._steady = lm.device.type == "cpu" and not once
         self._tile = TILE if self._steady else 1
-        self._products: Products = lm.memo.get("products") or lm.memo.setdefault("products", Products())
+        self._products: RowSplitter = lm.memo.get("products") or lm.memo.setdefault("products", RowSplitter())
         self.keys = KeyValues(self.weights.layers, rows, length, padded=lm.device.type != "cpu", once=once)
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         """See `Runner`."""
         import torch
 
-        made: dict[int, Tensor] = {}
-        for part in prompt_parts(prompts, self._device.type):
+        states: dict[int, Tensor] = {}
+        for part in split_prompts(prompts, self._device.type):
             size = sum(len(prompts[i]) for i in part)
-            now = prompt_pass(
-                [rows[i] for i in part], [prompts[i] for i in part], filled(size, self._tile), self._device
+            batch = plan_prompt_pass(
+                [rows[i] for i in part], [prompts[i] for i in part], round_up_to_tiles(size, self._tile), self._device
             )
-            states = torch.split(self._run(now, every=every), [len(prompts[i]) if every else 1 for i in part])
-            made.update(zip(part, states, strict=True))
+            parts = torch.split(self._run(batch, every=every), [len(prompts[i]) if every else 1 for i in part])
+            states.update(zip(part, parts, strict=True))
         self.lengths[list(rows)] = [len(p) for p in prompts]
-        return [made[i] for i in range(len(prompts))]
+        return [states[i] for i in range(len(prompts))]
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
         """See `Runner`."""
         index = np.asarray(rows)
-        hidden = self._run(step_pass(rows, ids, self.lengths[index], filled(len(rows), self._tile)))
+        hidden = self._run(plan_step_pass(rows, ids, self.lengths[index], round_up_to_tiles(len(rows), self._tile)))
         self.lengths[index] += 1
         return hidden
 
-    def _run(self, now: Pass, *, every: bool = True) -> Tensor:
+    def _run(self, batch: ForwardPass, *, every: bool = True) -> Tensor:
         """Last hidden states of a pass without its filling, (T, d), or those of each row's last token, (rows, d)."""
         import torch
         import torch.nn.functional as nn
 
         w = self.weights
         with torch.inference_mode():
-            x = nn.embedding(now.ids, w.tokens).add_(nn.embedding(now.positions, w.positions))
+            x = nn.embedding(batch.ids, w.tokens).add_(nn.embedding(batch.positions, w.positions))
             for depth, layer in enumerate(w.blocks):
                 h = nn.layer_norm(x, (w.width,), layer.ln_1_w, layer.ln_1_b, w.eps)
                 qkv = self._affine(layer.attn_b, h, layer.attn_w).view(len(x), 3, w.heads, w.head_size)
                 query, key, value = qkv.unbind(1)
-                h = self.keys.attend(depth, query, key, value, now, _attend)
+                h = self.keys.attend(depth, query, key, value, batch, _attend)
                 if not every and depth == w.layers - 1:  # nobody asks for the others any more
-                    last = now.last(self._tile)
+                    last = batch.last(self._tile)
                     x, h = x[last], h[last]
                 x.add_(self._affine(layer.proj_b, h, layer.proj_w))
                 h = nn.layer_norm(x, (w.width,), layer.ln_2_w, layer.ln_2_b, w.eps)
                 h = nn.gelu(self._affine(layer.fc_b, h, layer.fc_w), approximate="tanh")
                 x.add_(self._affine(layer.out_b, h, layer.out_w))
-            size = now.size if every else len(now.rows)
+            size = batch.size if every else len(batch.rows)
             return nn.layer_norm(x[:size], (w.width,), w.ln_f_w, w.ln_f_b, w.eps)
 
     def _affine(self, bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
@@ -98,11 +98,11 @@ class Gpt2Runner:
 
         if not self._steady:
             return torch.addmm(bias, rows, weight)
-        made = rows.new_empty((len(rows), weight.shape[1]))
+        output = rows.new_empty((len(rows), weight.shape[1]))
         sizes = self._products.parts(len(rows), weight)
-        for part, out in zip(torch.split(rows, sizes), torch.split(made, sizes), strict=True):
+        for part, out in zip(torch.split(rows, sizes), torch.split(output, sizes), strict=True):
             torch.addmm(bias, part, weight, out=out)
-        return made
+        return output
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `Runner`."""
@@ -112,14 +112,14 @@ class Gpt2Runner:
         flat = hidden.reshape(-1, hidden.shape[-1])
         with torch.inference_mode():
             if not self._steady:
-                return finite_logits(torch.mm(flat, head).float(), self._lm).view(*hidden.shape[:-1], head.shape[1])
-            full = filled(len(flat), TILE)
+                return check_logits(torch.mm(flat, head).float(), self._lm).view(*hidden.shape[:-1], head.shape[1])
+            full = round_up_to_tiles(len(flat), TILE)
             rows = torch.cat([flat, flat[:1].expand(full - len(flat), -1)]) if full > len(flat) else flat
-            made = rows.new_empty((full, head.shape[1]))
+            scores = rows.new_empty((full, head.shape[1]))
             sizes = self._products.parts(full, head)
-            for part, out in zip(torch.split(rows, sizes), torch.split(made, sizes), strict=True):
+            for part, out in zip(torch.split(rows, sizes), torch.split(scores, sizes), strict=True):
                 torch.mm(part, head, out=out)
-        return finite_logits(made[: len(flat)].float(), self._lm).view(*hidden.shape[:-1], head.shape[1])
+        return check_logits(scores[: len(flat)].float(), self._lm).view(*hidden.shape[:-1], head.shape[1])
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
         """See `Runner`."""

@@ -1,4 +1,4 @@
-"""Running a model whose past is no cache of keys and values that we know: each step reads the whole text again."""
+"""Run models without a usable KV cache: each step reads the whole text again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from openended.harness.generation.kv_cache.general import FLOOR
-from openended.harness.models import body_of, finite_logits, rescaled
+from openended.harness.models import check_logits, get_body, rescale_logits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +22,7 @@ class RereadRunner:
     ragged = True
 
     def __init__(self, lm: CausalModel, rows: int) -> None:
-        self._lm, self._body = lm, body_of(lm.model)
+        self._lm, self._body = lm, get_body(lm.model)
         self._floor = FLOOR if lm.device.type == "cpu" else 1
         self.lengths = np.zeros(rows, dtype=np.int64)
         self._texts: list[list[int]] = [[] for _ in range(rows)]
@@ -46,16 +46,16 @@ class RereadRunner:
         """Last hidden states of all positions of each row; rows of one length go through together."""
         import torch
 
-        made: dict[int, Tensor] = {}
+        states: dict[int, Tensor] = {}
         for length in sorted({len(self._texts[row]) for row in rows}):
             part = [row for row in rows if len(self._texts[row]) == length]
             texts = [self._texts[row] for row in part]
             texts += texts[:1] * (self._floor - len(texts))  # kernels for few rows round otherwise
             ids = torch.tensor(texts, dtype=torch.int64, device=self._lm.device)
             with torch.inference_mode():
-                made.update(zip(part, self._body(input_ids=ids, use_cache=False)[0], strict=False))
+                states.update(zip(part, self._body(input_ids=ids, use_cache=False)[0], strict=False))
             self.lengths[part] = length
-        return [made[row] for row in rows]
+        return [states[row] for row in rows]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `Runner`."""
@@ -68,8 +68,8 @@ class RereadRunner:
             flat = torch.cat([flat, flat[:1].expand(missing, -1)])
         model = self._lm.model
         with torch.inference_mode():
-            made = rescaled(model.config, model.get_output_embeddings()(flat)[:size].float())
-        return finite_logits(made, self._lm).view(*hidden.shape[:-1], made.shape[-1])
+            scores = rescale_logits(model.config, model.get_output_embeddings()(flat)[:size].float())
+        return check_logits(scores, self._lm).view(*hidden.shape[:-1], scores.shape[-1])
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
         """See `Runner`."""

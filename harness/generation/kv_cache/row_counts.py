@@ -1,10 +1,10 @@
-"""How many rows of a matrix product the BLAS of this machine treats alike."""
+"""Find row counts at which the BLAS of this machine computes each row the same way."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from openended.harness.generation.kv_cache.base import TILE, filled
+from openended.harness.generation.kv_cache.base import TILE, round_up_to_tiles
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,7 +15,7 @@ LARGE = (256, 128)
 """Sizes that are faster, tried before they are used: a BLAS may split long sums there."""
 
 
-class Products:
+class RowSplitter:
     """Sizes of the parts in which rows meet a weight matrix, so that a row's result does not depend on the others."""
 
     def __init__(self) -> None:
@@ -25,16 +25,16 @@ class Products:
         """Sizes of parts of `rows` rows, a number of whole tiles."""
         sizes: list[int] = []
         if rows > SAFE:
-            for size in self._alike(weight):
+            for size in self._find_exact_sizes(weight):
                 sizes += [size] * (rows // size)
                 rows %= size
         if rows:
-            each = filled(-(-rows // -(-rows // SAFE)), TILE)  # nearly equal ones
+            each = round_up_to_tiles(-(-rows // -(-rows // SAFE)), TILE)  # nearly equal ones
             sizes += [each] * (rows // each)
             sizes += [rows % each] if rows % each else []
         return sizes
 
-    def _alike(self, weight: Tensor) -> tuple[int, ...]:
+    def _find_exact_sizes(self, weight: Tensor) -> tuple[int, ...]:
         """Large sizes that give the same bits as small ones, tried once for a shape and a number of threads."""
         import torch
 

@@ -1,4 +1,4 @@
-"""Models that keep their attention to themselves: rows of one length, started together, by transformers' own cache."""
+"""KV cache for batches whose rows have equal length, by transformers' own cache classes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.generation.kv_cache.base import TILE, filled, head_logits
+from openended.harness.generation.kv_cache.base import TILE, compute_logits, round_up_to_tiles
 from openended.harness.generation.kv_cache.general import FLOOR
-from openended.harness.models import body_of
+from openended.harness.models import get_body
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,39 +17,39 @@ if TYPE_CHECKING:
     from openended.harness.core import CausalModel
 
 
-class EqualRunner:
+class SameLengthRunner:
     """See `Runner`; all rows have one length, and those in use are the first ones."""
 
     ragged = False
 
     def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
         self._lm, self._once, self._room = lm, once, length
-        self._model, self._body, self._head = lm.model, body_of(lm.model), lm.model.get_output_embeddings()
+        self._model, self._body, self._head = lm.model, get_body(lm.model), lm.model.get_output_embeddings()
         self._steady = lm.device.type == "cpu"
         self.lengths = np.zeros(rows, dtype=np.int64)
         self._cache: Any = None
 
     def _full(self, rows: int) -> int:
         """Rows to run for so many."""
-        return max(filled(rows, TILE), FLOOR) if self._steady else rows
+        return max(round_up_to_tiles(rows, TILE), FLOOR) if self._steady else rows
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         """See `Runner`; the prompts that share a length go through together."""
         import torch
 
         del every
-        made: dict[int, Tensor] = {}
+        states: dict[int, Tensor] = {}
         for length in sorted({len(p) for p in prompts}, reverse=True):
             part = [i for i, p in enumerate(prompts) if len(p) == length]
             if not self._once:
                 full = self._full(len(self.lengths))
-                self._cache = fixed_cache(self._model.config, full, self._room)
+                self._cache = make_fixed_cache(self._model.config, full, self._room)
             ids = torch.tensor([tuple(prompts[i]) for i in part], dtype=torch.int64, device=self._lm.device)
-            made.update(zip(part, self._run(ids, 0).unbind(0), strict=True))
+            states.update(zip(part, self._run(ids, 0).unbind(0), strict=True))
             for layer in self._layers():
                 layer.move([rows[i] for i in part], list(range(len(part))))
         self.lengths[list(rows)] = [len(p) for p in prompts]
-        return [made[i] for i in range(len(prompts))]
+        return [states[i] for i in range(len(prompts))]
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
         """See `Runner`."""
@@ -81,7 +81,7 @@ class EqualRunner:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `Runner`."""
-        return head_logits(self._lm, self._head, hidden, self._full)
+        return compute_logits(self._lm, self._head, hidden, self._full)
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
         """See `Runner`."""
@@ -94,7 +94,7 @@ class EqualRunner:
         return [] if self._cache is None else list(self._cache.layers)
 
 
-def fixed_cache(config: Any, rows: int, length: int) -> Any:  # noqa: ANN401
+def make_fixed_cache(config: Any, rows: int, length: int) -> Any:  # noqa: ANN401
     """A transformers cache whose layers are allocated once for `rows` and `length` positions."""
     import torch
     from transformers.cache_utils import Cache, DynamicLayer
@@ -108,7 +108,7 @@ def fixed_cache(config: Any, rows: int, length: int) -> Any:  # noqa: ANN401
             if not self.used:
                 self.dtype, self.device = key_states.dtype, key_states.device
                 self.is_initialized: bool = True
-                self.keys, self.values = (_room(states, rows, length) for states in (key_states, value_states))
+                self.keys, self.values = (_allocate(states, rows, length) for states in (key_states, value_states))
             n, end = len(key_states), self.used + key_states.shape[2]
             self.keys[:n, :, self.used : end] = key_states
             self.values[:n, :, self.used : end] = value_states
@@ -123,13 +123,13 @@ def fixed_cache(config: Any, rows: int, length: int) -> Any:  # noqa: ANN401
 
         def move(self, to: list[int], source: list[int], since: int = 0) -> None:
             with torch.inference_mode():
-                for kept in (self.keys, self.values):
-                    kept[to, :, since : self.used] = kept[source, :, since : self.used]
+                for buffer in (self.keys, self.values):
+                    buffer[to, :, since : self.used] = buffer[source, :, since : self.used]
 
     text = config.get_text_config(decoder=True)
     return Cache(layers=[FixedLayer() for _ in range(text.num_hidden_layers)])
 
 
-def _room(states: Tensor, rows: int, length: int) -> Tensor:
+def _allocate(states: Tensor, rows: int, length: int) -> Tensor:
     """Zeros for the final length; they must be finite, for rows beside the live ones are run along."""
     return states.new_zeros((rows, states.shape[1], length, states.shape[3]))

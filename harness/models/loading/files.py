@@ -1,4 +1,4 @@
-"""The files of a model's folder that decide what it does, and their digests: everything that is loaded."""
+"""List and digest the files of a model folder that are loaded."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 def sentence_files(folder: Path) -> list[Path]:
     """All files of a sentence-transformers folder, its modules' folders included."""
-    kept = [p for p in folder.rglob("*") if p.is_file() and p.suffix not in _UNREAD]
-    return sorted(p for p in kept if not any(part.startswith(".") for part in p.relative_to(folder).parts))
+    paths = [p for p in folder.rglob("*") if p.is_file() and p.suffix not in _UNREAD]
+    return sorted(p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts))
 
 
-def digests(folder: Path, files: Iterable[Path]) -> dict[str, Json]:
+def digest_files(folder: Path, files: Iterable[Path]) -> dict[str, Json]:
     """Return path in the folder → SHA-256 (hex); kept while size and time of a file stay."""
     return {p.relative_to(folder).as_posix(): _cached(*_fingerprint(p)) for p in files}
 
 
 def _weights(folder: Path) -> list[Path]:
-    """What transformers would load: the one file, else the shards of the index."""
+    """Return the weight files that transformers would load: the one file, else the shards of the index."""
     whole, index = folder / WEIGHTS[0], folder / INDEX
     if whole.is_file() or not index.is_file():
         return [whole] if whole.is_file() else []
-    told = read_json(index)
-    shards = told.get("weight_map") if isinstance(told, dict) else None
+    index_json = read_json(index)
+    shards = index_json.get("weight_map") if isinstance(index_json, dict) else None
     if not isinstance(shards, dict):
         raise DataError(f"{index}: expected an object with a weight_map")
     files = [folder / str(name) for name in sorted(set(shards.values()))]

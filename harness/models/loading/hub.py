@@ -1,4 +1,4 @@
-"""Whether the Hugging Face hub may be asked, and answers at all."""
+"""Check whether the Hugging Face hub is switched off or unreachable."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from urllib.parse import urlsplit
 
 log = logging.getLogger(__name__)
 
-OURS = ("OPENENDED_OFFLINE", "HF_HUB_OFFLINE")  # switch off every download
-NAMES = (*OURS, "TRANSFORMERS_OFFLINE")  # and those of models
+OFFLINE_VARIABLES = ("OPENENDED_OFFLINE", "HF_HUB_OFFLINE")  # switch off every download
+NAMES = (*OFFLINE_VARIABLES, "TRANSFORMERS_OFFLINE")  # and those of models
 SECONDS = 5.0  # that a connection may take
 
 
-def switched_off(names: Sequence[str]) -> bool:
-    """Return true if an environment variable of these names says so."""
+def is_switched_off(names: Sequence[str]) -> bool:
+    """Return whether one of these environment variables is set to true."""
     return any(os.environ.get(name, "").lower() in ("1", "true", "yes", "on") for name in names)
 
 
-def offline() -> bool:
+def is_offline() -> bool:
     """Return true where nothing can be fetched from the hub: it is switched off, or its host cannot be reached."""
-    if switched_off(NAMES):
+    if is_switched_off(NAMES):
         return True
     from huggingface_hub import constants
 
-    if reachable(constants.ENDPOINT):
+    if is_reachable(constants.ENDPOINT):
         return False
     # Its own client would try for half a minute at every file, those in the cache included.
     constants.HF_HUB_OFFLINE = True
@@ -36,7 +36,7 @@ def offline() -> bool:
 
 
 @lru_cache
-def reachable(endpoint: str) -> bool:
+def is_reachable(endpoint: str) -> bool:
     """Return whether a host takes connections; asked once a process. Behind a proxy that is taken for granted."""
     parts = urlsplit(endpoint)
     if parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(parts.hostname or ""):
@@ -45,6 +45,6 @@ def reachable(endpoint: str) -> bool:
     try:
         socket.create_connection((parts.hostname or "", port), timeout=SECONDS).close()
     except OSError as err:
-        log.warning("%s cannot be reached (%s): only what is in the cache is used", endpoint, err)
+        log.warning("%s cannot be reached (%s); only cached files are used", endpoint, err)
         return False
     return True

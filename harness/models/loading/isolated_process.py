@@ -1,6 +1,6 @@
-"""Somebody else's program (a chat template is one), run with an end: in a child process of bounded time and memory.
+"""Run untrusted code, such as a chat template, in a child process with time and memory limits.
 
-Within one process nothing bounds it: `'x' * 10**10` and `9 ** 9 ** 9` are single steps that no signal interrupts.
+Within one process nothing can stop it: `'x' * 10**10` and `9 ** 9 ** 9` are single steps that no signal interrupts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MEMORY = 1 << 30  # bytes more than this process has
 SECONDS = 10  # of processor time, so that a busy machine refuses nothing
 
 
-def bounded(make: Callable[[], Iterator[str]], who: str, *, seconds: int | None = None) -> list[str]:
+def run_isolated(make: Callable[[], Iterator[str]], who: str, *, seconds: int | None = None) -> list[str]:
     """Return the texts that `make` yields, made in a child process.
 
     Where the system cannot copy a process (Windows), they are made here, without bounds.
@@ -44,11 +44,11 @@ def bounded(make: Callable[[], Iterator[str]], who: str, *, seconds: int | None 
         child = os.fork()
     if child == 0:
         os.close(reader)
-        _work(make, writer, limit)
+        _run_child(make, writer, limit)
     os.close(writer)
     try:
         with os.fdopen(reader, "rb") as handle:
-            texts = _received(handle, who, limit)
+            texts = _receive_texts(handle, who, limit)
     finally:
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
@@ -56,7 +56,7 @@ def bounded(make: Callable[[], Iterator[str]], who: str, *, seconds: int | None 
     return texts
 
 
-def _received(handle: BinaryIO, who: str, limit: int) -> list[str]:
+def _receive_texts(handle: BinaryIO, who: str, limit: int) -> list[str]:
     texts: list[str] = []
     for line in handle:
         kind, text = json.loads(line) if line.endswith(b"\n") else ("cut", "")
@@ -67,40 +67,40 @@ def _received(handle: BinaryIO, who: str, limit: int) -> list[str]:
         if kind == "memory":
             raise DataError(f"{who} takes more than {MEMORY >> 30} GiB of memory")
         texts.append(text)
-    raise DataError(f"{who} takes more than {limit} s")
+    raise DataError(f"{who} takes more than {limit} s or {MEMORY >> 30} GiB of memory")
 
 
-def _work(make: Callable[[], Iterator[str]], writer: int, limit: int) -> NoReturn:
-    """Be the child: whatever happens, end here."""
-    said = ["error", "it failed"]
+def _run_child(make: Callable[[], Iterator[str]], writer: int, limit: int) -> NoReturn:
+    """Run the child process to its end; never returns."""
+    report = ["error", "it failed"]
     try:
-        _limit(limit)
+        _set_limits(limit)
         with os.fdopen(writer, "wb", closefd=False) as handle:
             for text in make():
                 handle.write(json.dumps(["text", text]).encode() + b"\n")
-        said = ["end", ""]
+        report = ["end", ""]
     except MemoryError:
-        said = ["memory", ""]
+        report = ["memory", ""]
     except HarnessError as err:
-        said = ["error", str(err)]
+        report = ["error", str(err)]
     except BaseException as err:
-        said = ["error", f"{type(err).__name__}: {err}"[:500]]
+        report = ["error", f"{type(err).__name__}: {err}"[:500]]
     finally:
-        os.write(writer, json.dumps(said).encode() + b"\n")
+        os.write(writer, json.dumps(report).encode() + b"\n")
         os._exit(0)
 
 
-def _limit(seconds: int) -> None:
+def _set_limits(seconds: int) -> None:
     import resource
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    _limit_memory(MEMORY)
+    _set_memory_limit(MEMORY)
 
 
-def _limit_memory(size: int) -> None:
-    """Let this process take so many bytes more than it has, as far as the system can say what that is."""
+def _set_memory_limit(size: int) -> None:
+    """Limit the memory of this process to what it uses now plus `size` bytes, where the system reports its use."""
     import resource
 
     with suppress(OSError, ValueError):  # no such table, or a lower limit of the system's
@@ -109,8 +109,8 @@ def _limit_memory(size: int) -> None:
 
 
 @contextmanager
-def bounded_memory(size: int) -> Iterator[None]:
-    """Let the block, in this process, take at most so many bytes more; `MemoryError` where it wants to.
+def limit_memory(size: int) -> Iterator[None]:
+    """Limit the memory that the block may add to this process; raises `MemoryError` beyond it.
 
     Of Linux alone: elsewhere there is no limit.
     """
@@ -121,7 +121,7 @@ def bounded_memory(size: int) -> Iterator[None]:
     except (ImportError, OSError):
         yield
         return
-    _limit_memory(size)
+    _set_memory_limit(size)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""A model spread over several devices by accelerate, made to look like one on the device of its inputs."""
+"""Models split over several devices by accelerate: bring their outputs to one device."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ def require_accelerate() -> None:
         raise MissingExtra("accelerate", "large") from err
 
 
-def is_spread(model: Any) -> bool:  # noqa: ANN401 - a transformers model
-    """Say whether a model's weights lie in more than one place, so that only its own `forward` may touch them."""
-    return len({str(place) for place in (getattr(model, "hf_device_map", None) or {}).values()}) > 1
+def has_many_devices(model: Any) -> bool:  # noqa: ANN401 - a transformers model
+    """Return whether a model's weights are on several devices, so that only its own `forward` may use them."""
+    return len({str(device) for device in (getattr(model, "hf_device_map", None) or {}).values()}) > 1
 
 
-def gather(model: Any) -> torch.device:  # noqa: ANN401 - a transformers model
-    """Let body and output layer give their results on one device, and return it: the first accelerator, else the CPU.
+def gather_outputs(model: Any) -> torch.device:  # noqa: ANN401 - a transformers model
+    """Move the outputs of body and output layer to one device, and return it: the first accelerator, else the CPU.
 
     accelerate brings each module's inputs to where its weights are, but leaves outputs there; what reads hidden states
     and logits expects them where the token ids are.
     """
     import torch
 
-    places = (getattr(model, "hf_device_map", None) or {"": "cpu"}).values()
-    device = torch.device(next((p for p in places if str(p) not in ("cpu", "disk")), "cpu"))
-    if is_spread(model):
+    devices = (getattr(model, "hf_device_map", None) or {"": "cpu"}).values()
+    device = torch.device(next((p for p in devices if str(p) not in ("cpu", "disk")), "cpu"))
+    if has_many_devices(model):
         parts = {id(p): p for p in (model.base_model, model.get_decoder(), model.get_output_embeddings())}
         for part in parts.values():
-            part.register_forward_hook(lambda _module, _inputs, out: _moved(out, device))
+            part.register_forward_hook(lambda _module, _inputs, out: _move_outputs(out, device))
     return device
 
 
-def _moved(out: Any, device: torch.device) -> Any:  # noqa: ANN401 - a tensor or a ModelOutput
+def _move_outputs(out: Any, device: torch.device) -> Any:  # noqa: ANN401 - a tensor or a ModelOutput
     if hasattr(out, "to"):
         return out.to(device)
     for name in ("last_hidden_state", "logits"):

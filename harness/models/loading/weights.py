@@ -1,4 +1,4 @@
-"""Weights that agree with their config: what is missing, of another shape or of no use is refused by name."""
+"""Check that weights match their config: none missing, none unused, all of the right shape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = 3
 
 
 def check_weights(title: str, info: Mapping[str, Any], *, unused: Callable[[str], bool] = lambda _: False) -> None:
-    """Refuse weights that transformers would have filled in at random or passed over.
+    """Refuse weights that transformers would have initialized at random or skipped.
 
     Args:
         title: The model, for the error.

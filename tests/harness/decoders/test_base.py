@@ -11,6 +11,8 @@ from openended.harness.core.errors import SpecError
 from openended.harness.core.registry import build, members
 from openended.harness.core.signature import IDENTITY, canonical
 from openended.harness.decoders.base import Decoder
+from openended.harness.decoders.sampling import Nucleus
+from openended.harness.decoders.shape import MinK
 
 ROOT = Path(__file__).parents[3]
 
@@ -72,3 +74,20 @@ def test_adversarial_takes_the_human_perplexity():
     assert resolved.human_ppl == 42.0
     with pytest.raises(SpecError, match="takes nothing"):
         members("decoder")["greedy"]().resolve(42.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Nucleus(temperature_order="after"), Nucleus()),
+        (Nucleus(p=1.0, temperature=0.7, temperature_order="after"), Nucleus(p=1.0, temperature=0.7)),
+        (MinK(temperature_order="before"), MinK()),
+    ],
+)
+def test_an_order_that_makes_no_difference_is_no_other_system(one, other):
+    assert (one, one.title) == (other, other.title)
+    assert canonical(one) == canonical(other)
+
+
+def test_an_order_that_makes_a_difference_stays():
+    assert Nucleus(temperature=0.7, temperature_order="after").temperature_order == "after"

@@ -1,4 +1,4 @@
-"""Statistics of Q on chunks of logits: against the whole distribution, however long the head, whoever shares the view."""
+"""Statistics of Q on chunks of logits: against the whole distribution, however long the head, whoever shares the ranked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 from openended.harness.decoders.base import QDecoder
 from openended.harness.decoders.mirostat import Mirostat
-from openended.harness.decoders.q import dense
+from openended.harness.decoders.q import compute_dense_q
 from openended.harness.decoders.q_statistics import LogitChunk, QTable, TextPosition, read_q
 from openended.harness.decoders.sampling import (
     Ancestral,
@@ -50,7 +50,7 @@ def read(decoder: QDecoder, logits: LogitChunk, head: int = SIZE) -> list[torch.
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda d: d.title)
 def test_equals_the_whole_distribution(decoder, kind, head):
     logits = chunk(**kind)
-    q = dense(decoder, logits.logits)
+    q = compute_dense_q(decoder, logits.logits)
     gold_prob, sum_sq, support, argmax = read(decoder, logits, head)
     # Q of the untruncated decoders is a float32 softmax: 1e-5 relative
     torch.testing.assert_close(gold_prob, q.gather(1, logits.gold[:, None]).squeeze(1), rtol=1e-5, atol=1e-9)
@@ -68,7 +68,7 @@ def test_the_typical_set_may_leave_the_best_token_out():
 def test_decoders_of_one_temperature_share_a_view_and_each_gets_its_own_numbers():
     shared = chunk()
     together = [read(decoder, shared) for decoder in DECODERS]
-    assert set(shared.views) == {(1.0, SIZE), (0.5, SIZE)}
+    assert set(shared.sorted_at) == {(1.0, SIZE), (0.5, SIZE)}
     for decoder, found in zip(DECODERS, together, strict=True):
         for one, other in zip(found, read(decoder, chunk()), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
@@ -79,23 +79,23 @@ def test_a_longer_head_after_a_shorter_one_is_ordered_anew():
     read(TopK(k=3), logits, head=4)
     for one, other in zip(read(TopK(k=9), logits, head=16), read(TopK(k=9), chunk(), head=16), strict=True):
         assert torch.equal(one, other)
-    assert logits.views[1.0, 16].z.shape == (ROWS, 16)
+    assert logits.sorted_at[1.0, 16].z.shape == (ROWS, 16)
 
 
 @pytest.mark.parametrize("decoder", [Mirostat(), Mirostat(algorithm="threshold", tau=1.0)], ids=lambda d: d.title)
 def test_the_state_follows_the_text_over_chunks_and_starts_anew_with_the_next(decoder):
     whole = chunk(rows=9)
-    whole.places = [TextPosition(i // 5, i % 5) for i in range(9)]  # two texts, of five tokens and of four
+    whole.positions = [TextPosition(i // 5, i % 5) for i in range(9)]  # two texts, of five tokens and of four
     expected, state = [], None
-    for i, place in enumerate(whole.places):
-        if place.step == 0:
+    for i, position in enumerate(whole.positions):
+        if position.step == 0:
             state = torch.tensor([decoder.first_state()], dtype=torch.float64)
         row = whole.logits[i : i + 1]
-        expected.append(dense(decoder, row, state)[0, whole.gold[i]])
+        expected.append(compute_dense_q(decoder, row, state)[0, whole.gold[i]])
         state = decoder.next_state(state, -torch.log_softmax(row.double(), -1)[:, whole.gold[i]])
     table, found = QTable.empty(9), []
     for a, b in ((0, 3), (3, 7), (7, 9)):
-        piece = LogitChunk(whole.logits[a:b], whole.gold[a:b], whole.places[a:b])
+        piece = LogitChunk(whole.logits[a:b], whole.gold[a:b], whole.positions[a:b])
         found.append(read_q(decoder, table, piece, SIZE)[0])
     torch.testing.assert_close(torch.cat(found), torch.stack(expected), rtol=1e-5, atol=1e-9)
     assert table.state == pytest.approx(tuple(state[0].tolist()), rel=1e-5)

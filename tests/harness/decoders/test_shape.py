@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from openended.harness.decoders.base import SamplingDecoder
-from openended.harness.decoders.q import dense
+from openended.harness.decoders.q import compute_dense_q, draw_tokens
 from openended.harness.decoders.shape import MinK, PLess, Xtc
 from tests.oracles import decoders as oracle
 
@@ -17,7 +17,7 @@ def log(*p: float) -> torch.Tensor:
 
 
 def support(decoder: SamplingDecoder, rows: torch.Tensor) -> list[int]:
-    return (dense(decoder, rows)[0] > 0).nonzero().squeeze(1).tolist()
+    return (compute_dense_q(decoder, rows)[0] > 0).nonzero().squeeze(1).tolist()
 
 
 def test_p_less_by_hand():
@@ -32,10 +32,10 @@ def test_p_less_by_hand():
 
 def test_p_less_keeps_fewer_where_it_is_colder():
     rows = torch.randn(20, 60, generator=torch.Generator().manual_seed(0)) * 2
-    sizes = [(dense(PLess(temperature=t), rows) > 0).sum(-1) for t in (0.5, 1.0, 2.0)]
+    sizes = [(compute_dense_q(PLess(temperature=t), rows) > 0).sum(-1) for t in (0.5, 1.0, 2.0)]
     assert (sizes[0] <= sizes[1]).all()
     assert (sizes[1] <= sizes[2]).all()
-    assert (dense(PLess(), rows) > 0).sum() < (dense(PLess(norm=True), rows) > 0).sum()
+    assert (compute_dense_q(PLess(), rows) > 0).sum() < (compute_dense_q(PLess(norm=True), rows) > 0).sum()
 
 
 def test_min_k_by_hand():
@@ -52,25 +52,40 @@ def test_min_k_by_hand():
 
 def test_min_k_does_not_move_with_temperature():
     rows = torch.randn(50, 80, generator=torch.Generator().manual_seed(2)) * 3
-    kept = [dense(MinK(tau=20.0, temperature=t), rows) > 0 for t in (0.5, 1.0, 8.0)]
+    kept = [compute_dense_q(MinK(tau=20.0, temperature=t), rows) > 0 for t in (0.5, 1.0, 8.0)]
     assert (kept[0] == kept[1]).all()
     assert (kept[1] == kept[2]).all()
-    before = dense(MinK(tau=20.0, temperature=8.0, temperature_order="before"), rows) > 0
+    before = compute_dense_q(MinK(tau=20.0, temperature=8.0, temperature_order="before"), rows) > 0
     assert (before.sum(-1) >= kept[1].sum(-1)).all()
     assert before.sum() > kept[1].sum(), "the floor counts in the logits that it sees"
 
 
 def test_xtc_by_hand():
     row = log(0.6, 0.2, 0.1, 0.1)
-    np.testing.assert_allclose(dense(Xtc(threshold=0.15, probability=1.0), row)[0], [0, 0.5, 0.25, 0.25], atol=1e-7)
-    np.testing.assert_allclose(dense(Xtc(threshold=0.15, probability=0.0), row)[0], [0.6, 0.2, 0.1, 0.1], atol=1e-7)
-    half = [0.3, 0.35, 0.175, 0.175]  # the mean of both
-    np.testing.assert_allclose(dense(Xtc(threshold=0.15), row)[0], half, atol=1e-7)
     np.testing.assert_allclose(
-        dense(Xtc(threshold=0.3), row)[0], [0.6, 0.2, 0.1, 0.1], atol=1e-7
+        compute_dense_q(Xtc(threshold=0.15, probability=1.0), row)[0], [0, 0.5, 0.25, 0.25], atol=1e-6
+    )
+    np.testing.assert_allclose(
+        compute_dense_q(Xtc(threshold=0.15, probability=0.0), row)[0], [0.6, 0.2, 0.1, 0.1], atol=1e-6
+    )
+    half = [0.3, 0.35, 0.175, 0.175]  # the mean of both
+    np.testing.assert_allclose(compute_dense_q(Xtc(threshold=0.15), row)[0], half, atol=1e-6)
+    np.testing.assert_allclose(
+        compute_dense_q(Xtc(threshold=0.3), row)[0], [0.6, 0.2, 0.1, 0.1], atol=1e-6
     )  # one alone reaches it
-    equal = dense(Xtc(threshold=0.2, probability=1.0), log(0.25, 0.25, 0.25, 0.25))[0]
-    np.testing.assert_allclose(equal, [0, 0, 0, 1], atol=1e-7)  # of equal ones the last stays
+    equal = compute_dense_q(Xtc(threshold=0.2, probability=1.0), log(0.25, 0.25, 0.25, 0.25))[0]
+    np.testing.assert_allclose(equal, [0, 0, 0, 1], atol=1e-6)  # of equal ones the last stays
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_xtc_of_probability_zero_applies_the_temperature_once(order):
+    row = log(0.6, 0.2, 0.1, 0.1)
+    decoder = Xtc(probability=0.0, temperature=0.5, temperature_order=order)
+    expected = np.array([36, 4, 1, 1]) / 42
+    np.testing.assert_allclose(compute_dense_q(decoder, row)[0], expected, atol=1e-6)
+    uniforms = (torch.arange(4200, dtype=torch.float64) + 0.5) / 4200
+    tokens, _, _ = draw_tokens(decoder, row.expand(4200, -1).contiguous(), uniforms)
+    np.testing.assert_allclose(np.bincount(tokens.numpy()) / 4200, expected, atol=1e-3)
 
 
 CASES = [
@@ -99,4 +114,4 @@ def test_equals_the_definition(decoder, by_hand):
             rows = rows.mul(2).round().div(2)
             rows[:, 9] = float("-inf")
         want = np.stack([by_hand(row) for row in rows.double().numpy()])
-        np.testing.assert_allclose(dense(decoder, rows), want, atol=1e-6)
+        np.testing.assert_allclose(compute_dense_q(decoder, rows), want, atol=3e-6)

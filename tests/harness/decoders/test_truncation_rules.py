@@ -9,27 +9,27 @@ import pytest
 import torch
 
 from openended.harness.decoders import truncation_rules
-from openended.harness.decoders.sorted_logits import Cut, View, look
+from openended.harness.decoders.descending_logits import DescendingLogits, Truncation, sort_logits
 
 HALVES = [0.5, 0.25, 0.125, 0.0625, 0.0625]  # surprisals of 1, 2, 3, 4, 4 bits; entropy 1.875 bits
-Rule = Callable[[View], Cut]
+Rule = Callable[[DescendingLogits], Truncation]
 
 
-def view(*logits: float, head: int | None = None, bits: float | None = None) -> View:
+def view(*logits: float, head: int | None = None, bits: float | None = None) -> DescendingLogits:
     state = None if bits is None else torch.tensor([[bits]], dtype=torch.float64)
-    return look(torch.tensor([logits]), head, state)
+    return sort_logits(torch.tensor([logits]), head, state)
 
 
-def halves(bits: float | None = None) -> View:
+def halves(bits: float | None = None) -> DescendingLogits:
     return view(*(math.log(p) for p in HALVES), bits=bits)
 
 
-def part(cut: Cut) -> tuple[int, int | None]:
+def part(cut: Truncation) -> tuple[int, int | None]:
     return 0 if cut.lo is None else int(cut.lo), None if cut.hi is None else int(cut.hi)
 
 
 KEPT: dict[str, tuple[Rule, tuple[int, int | None]]] = {
-    "all": (truncation_rules.all_of, (0, None)),
+    "all": (truncation_rules.keep_all, (0, None)),
     "top_k": (lambda v: truncation_rules.top_k(v, 2), (0, 2)),
     "top_k keeps all that equal the k-th": (lambda v: truncation_rules.top_k(v, 4), (0, 5)),
     "top_k of more than there are": (lambda v: truncation_rules.top_k(v, 9), (0, 5)),
@@ -136,7 +136,7 @@ def test_a_head_says_what_the_whole_row_says_or_that_it_is_too_short(name):
     generator = torch.Generator().manual_seed(1)
     rows = torch.randn(200, 40, generator=generator) * 3
     head = 6
-    whole, short = (HEADS[name](look(rows, k)) for k in (None, head))
+    whole, short = (HEADS[name](sort_logits(rows, k)) for k in (None, head))
     decided = short.hi < head
     assert int(decided.sum()) > 0
     assert torch.equal(short.hi[decided], whole.hi[decided])

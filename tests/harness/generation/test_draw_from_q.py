@@ -10,11 +10,11 @@ from openended.harness.core.types import Generation
 from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.dry import Dry
 from openended.harness.decoders.mirostat import Mirostat
-from openended.harness.decoders.penalties import penalise
-from openended.harness.decoders.q import dense
+from openended.harness.decoders.penalties import apply_penalties
+from openended.harness.decoders.q import compute_dense_q
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
 from openended.harness.decoders.shape import Xtc
-from openended.harness.generation.draw_from_q import sample
+from openended.harness.generation.draw_from_q import sample_texts
 from openended.harness.models.transformers import LanguageModel
 from tests.harness.generation.models import gpt2, prompt_rows
 from tests.helpers import generation
@@ -23,10 +23,10 @@ SEED, LENGTH = 5, 10
 PROMPTS = [Prompt(f"t/{i}", i % 2, row) for i, row in enumerate(prompt_rows(6, 4, 12))]
 
 
-def sampled(lm: LanguageModel, decoder: QDecoder, *, least: int = 0, places: int = 64) -> dict[str, Generation]:
+def sampled(lm: LanguageModel, decoder: QDecoder, *, least: int = 0, slots: int = 64) -> dict[str, Generation]:
     out: list[Generation] = []
-    request = generation(PROMPTS, decoder, seed=SEED, max_new_tokens=LENGTH, min_new_tokens=least, batch_size=places)
-    sample(lm, decoder, request, out.extend, lambda _: None)
+    request = generation(PROMPTS, decoder, seed=SEED, max_new_tokens=LENGTH, min_new_tokens=least, batch_size=slots)
+    sample_texts(lm, decoder, request, out.extend, lambda _: None)
     assert len(out) == len(PROMPTS)
     return {g.example_id: g for g in out}
 
@@ -38,11 +38,11 @@ def by_hand(lm: LanguageModel, decoder: QDecoder, prompt: Prompt, least: int) ->
     for step in range(LENGTH):
         with torch.no_grad():
             logits = lm.model(torch.tensor([ids])).logits[:, -1].float()
-        logits = penalise(decoder, logits, torch.tensor([ids]))
+        logits = apply_penalties(decoder, logits, torch.tensor([ids]))
         if step < least:
             logits[:, list(lm.eos_ids)] = float("-inf")
         order = logits[0].argsort(descending=True, stable=True)
-        q = dense(decoder, logits)[0][order]
+        q = compute_dense_q(decoder, logits)[0][order]
         at = int(torch.searchsorted(q.cumsum(0), float(uniforms[step]), right=True))
         token = int(order[at])
         if token in lm.eos_ids:
@@ -60,7 +60,7 @@ def by_hand(lm: LanguageModel, decoder: QDecoder, prompt: Prompt, least: int) ->
 )
 def test_equals_a_loop_by_hand(decoder, least):
     lm = gpt2(vocab_size=12, sharp=1.0)
-    made = sampled(lm, decoder, least=least, places=2)
+    made = sampled(lm, decoder, least=least, slots=2)
     stops = set()
     for prompt in PROMPTS:
         got = made[prompt.example_id]
@@ -75,7 +75,7 @@ def test_equals_a_loop_by_hand(decoder, least):
 @pytest.mark.parametrize("decoder", [Mirostat(), Mirostat(algorithm="threshold", tau=2.0), Ancestral()], ids=str)
 def test_a_text_takes_its_uniforms_and_its_state_to_another_place(decoder):
     lm = gpt2(vocab_size=12, sharp=1.0)
-    together, alone = sampled(lm, decoder, places=3), sampled(lm, decoder, places=1)
+    together, alone = sampled(lm, decoder, slots=3), sampled(lm, decoder, slots=1)
     assert together == alone
     assert len({len(g.token_ids) for g in alone.values()}) > 1, "no text moves where all end at once"
 

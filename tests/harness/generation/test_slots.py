@@ -14,7 +14,7 @@ from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
 from openended.harness.generation import slots as places_module
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.kv_cache.gpt2 import Gpt2Runner
-from openended.harness.generation.slots import Places
+from openended.harness.generation.slots import BatchSlots
 from tests.harness.generation.families import family
 from tests.harness.generation.models import prompt_rows
 from tests.harness.generation.test_generate import plain, texts
@@ -29,38 +29,38 @@ def prompts(*lengths: int) -> list[Prompt]:
     return [Prompt(f"t/{i}", 0, (1,) * n) for i, n in enumerate(lengths)]
 
 
-def seated(places: Places) -> list[str]:
-    return [places.prompt(i).example_id for i in range(len(places))]
+def seated(slots: BatchSlots) -> list[str]:
+    return [slots.prompt(i).example_id for i in range(len(slots))]
 
 
 def test_who_ends_gives_the_place_to_the_next():
     with torch.inference_mode():
-        places = Places([family("gpt2")], request(prompts(3, 9, 5, 7), 2))
-        assert places.turn().fresh == [0, 1]
-        assert seated(places) == ["t/1", "t/3"]  # the longest first
-        places.feed(torch.zeros(2, dtype=torch.int64))
-        places.leave([1])
-        turn = places.turn()
+        slots = BatchSlots([family("gpt2")], request(prompts(3, 9, 5, 7), 2))
+        assert slots.refill().fresh == [0, 1]
+        assert seated(slots) == ["t/1", "t/3"]  # the longest first
+        slots.run_step(torch.zeros(2, dtype=torch.int64))
+        slots.free([1])
+        turn = slots.refill()
         assert (turn.fresh, turn.source) == ([1], [])
-        assert seated(places) == ["t/1", "t/2"]
-        places.feed(torch.zeros(2, dtype=torch.int64))
-        assert places.runs[0].lengths.tolist() == [10, 5]  # one goes on, one begins
-        places.leave([0, 1])
-        assert places.turn().fresh == [0]
-        places.leave([0])
-        places.turn()
-        assert len(places) == 0
+        assert seated(slots) == ["t/1", "t/2"]
+        slots.run_step(torch.zeros(2, dtype=torch.int64))
+        assert slots.runs[0].lengths.tolist() == [10, 5]  # one goes on, one begins
+        slots.free([0, 1])
+        assert slots.refill().fresh == [0]
+        slots.free([0])
+        slots.refill()
+        assert len(slots) == 0
 
 
 def test_holes_that_nobody_fills_are_closed():
     with torch.inference_mode():
-        places = Places([family("gpt2")], request(prompts(4, 4, 4, 4, 2), 4))
-        places.turn()
-        places.feed(torch.zeros(4, dtype=torch.int64))
-        places.leave([0, 2])
-        turn = places.turn()
+        slots = BatchSlots([family("gpt2")], request(prompts(4, 4, 4, 4, 2), 4))
+        slots.refill()
+        slots.run_step(torch.zeros(4, dtype=torch.int64))
+        slots.free([0, 2])
+        turn = slots.refill()
         assert (turn.fresh, turn.source, turn.target) == ([0], [3], [2])
-        assert seated(places) == ["t/4", "t/1", "t/3"]
+        assert seated(slots) == ["t/4", "t/1", "t/3"]
 
 
 class Counting(Gpt2Runner):
@@ -84,7 +84,9 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
 
     monkeypatch.setattr(Counting, "prompts", 0)
     monkeypatch.setattr(Counting, "tokens", 0)
-    monkeypatch.setattr(module, "runner", lambda lm, rows, length, once=False: Counting(lm, rows, length, once=once))
+    monkeypatch.setattr(
+        module, "make_runner", lambda lm, rows, length, once=False: Counting(lm, rows, length, once=once)
+    )
     return Counting
 
 
@@ -112,8 +114,8 @@ def test_models_without_ragged_rows_take_prompts_of_one_length():
     lm = family("falcon")
     rows = [Prompt(f"t/{i}", 0, prompt_rows(1, n, 300, seed=i)[0]) for i, n in enumerate((6, 3, 6, 3, 6, 1))]
     with torch.inference_mode():
-        places = Places([lm], request(rows, 4))
-        assert len(places.turn().fresh) == 3
+        slots = BatchSlots([lm], request(rows, 4))
+        assert len(slots.refill().fresh) == 3
     assert plain(texts(lm, Nucleus(), rows, 2)) == plain(texts(lm, Nucleus(), rows[::-1], 64))
 
 
@@ -121,7 +123,7 @@ def test_memory_that_runs_out_midway_loses_no_row(monkeypatch, caplog):
     lm = dataclasses.replace(family("gpt2"), eos_ids=(7,))
     rows = [Prompt(f"t/{i}", 0, prompt_rows(1, 2 + i % 5, 300, seed=i)[0]) for i in range(30)]
     want = plain(texts(lm, Nucleus(), rows, 64))
-    real, calls = Places.feed, []
+    real, calls = BatchSlots.feed, []
 
     def short(self, tokens):
         calls.append(len(self))
@@ -129,15 +131,15 @@ def test_memory_that_runs_out_midway_loses_no_row(monkeypatch, caplog):
             raise MemoryError("no room")
         return real(self, tokens)
 
-    monkeypatch.setattr(places_module.Places, "feed", short)
+    monkeypatch.setattr(places_module.BatchSlots, "feed", short)
     assert plain(texts(lm, Nucleus(), rows, 8)) == want  # each row once: `texts` looks
-    assert "going on with 2" in caplog.text
+    assert "continuing with 2" in caplog.text
 
 
 def test_one_row_that_does_not_fit_is_an_error(monkeypatch):
     def never(self, tokens):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(places_module.Places, "feed", never)
+    monkeypatch.setattr(places_module.BatchSlots, "feed", never)
     with pytest.raises(MemoryError):
         texts(family("gpt2"), Greedy(), [Prompt("t/0", 0, (1, 2))], 8)

@@ -10,8 +10,8 @@ from openended.harness.core.errors import DataError
 from openended.harness.core.types import Ragged
 from openended.harness.decoders.dry import Dry
 from openended.harness.decoders.mirostat import Mirostat
-from openended.harness.decoders.penalties import penalise
-from openended.harness.decoders.q import dense
+from openended.harness.decoders.penalties import apply_penalties
+from openended.harness.decoders.q import compute_dense_q
 from openended.harness.decoders.sampling import (
     Ancestral,
     Entmax,
@@ -52,13 +52,13 @@ def by_hand(lm, decoder, prompts, continuations, least=0):
         for t, gold in enumerate(tail):
             row = logits[t : t + 1]
             # As the sampler's: an empty prompt is the start token, which is part of the history.
-            row = penalise(decoder, row, torch.tensor([start + list(tail[:t])], dtype=torch.int64))
+            row = apply_penalties(decoder, row, torch.tensor([start + list(tail[:t])], dtype=torch.int64))
             if t < least:
                 row = row.clone()
                 row[:, list(lm.eos_ids)] = float("-inf")
-            q = dense(decoder, row, state)[0]
+            q = compute_dense_q(decoder, row, state)[0]
             rows.append([q[gold], (q * q).sum(), (q > 0).sum(), q.argmax()])
-            surprise = -torch.log_softmax(row.double() / decoder.heat()[0], -1)[:, gold]
+            surprise = -torch.log_softmax(row.double() / decoder.temperature_and_order()[0], -1)[:, gold]
             state = decoder.next_state(state, surprise)
     return np.array(rows, dtype=np.float64).T
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.models.chat import Turns, load_template, turns_of
+from openended.harness.models.chat import Turns, load_template, split_into_turns
 from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.models.transformers import load_model
@@ -47,12 +47,12 @@ def folder(tmp_path: Path, template: str | None = PLAIN, *, in_config: bool = Fa
     ],
 )
 def test_the_last_word_opens_the_assistants_turn(prompt: str, turns: tuple[str, str]) -> None:
-    assert turns_of(prompt, {}) == Turns(*turns)
+    assert split_into_turns(prompt, {}) == Turns(*turns)
 
 
 def test_a_task_may_part_its_prompts_itself() -> None:
-    assert turns_of("a b c", {"user": "A", "assistant": ""}) == Turns("A", "")
-    assert turns_of("a b c", {"user": "A"}) == Turns("a b", "c")
+    assert split_into_turns("a b c", {"user": "A", "assistant": ""}) == Turns("A", "")
+    assert split_into_turns("a b c", {"user": "A"}) == Turns("a b", "c")
 
 
 @pytest.mark.parametrize("in_config", [True, False])

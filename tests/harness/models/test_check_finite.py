@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from openended.harness.core.errors import DataError
-from openended.harness.models.check_finite import broken, check_finite, finite_logits
+from openended.harness.models.check_finite import check_finite, check_logits, describe_broken_weights
 from tests.harness.generation.models import gpt2
 
 
 def test_finite_logits_pass_as_they_are():
     logits = torch.tensor([[[1.0, -3e38], [0.0, 2.0]]])
-    assert finite_logits(logits, gpt2()) is logits
+    assert check_logits(logits, gpt2()) is logits
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
@@ -24,18 +24,20 @@ def test_one_number_that_is_none_anywhere_is_seen(value, place):
     logits = torch.zeros(2, 3, 4)
     logits[place] = value
     with pytest.raises(DataError, match=r"^model gpt2: its logits are not finite in float32; its weights are broken$"):
-        finite_logits(logits, gpt2())
+        check_logits(logits, gpt2())
 
 
 def test_finite_logits_whose_sum_overflows_are_of_no_use_either():
     with pytest.raises(DataError, match="not finite"):
-        finite_logits(torch.full((1, 8), 3e38), gpt2())
+        check_logits(torch.full((1, 8), 3e38), gpt2())
 
 
 def test_a_smaller_dtype_may_be_the_reason():
     lm = gpt2()
     half = replace(lm, spec=replace(lm.spec, dtype="float16"))
-    assert broken(half, "x") == "model gpt2: x in float16; its weights are broken, or try dtype=float32"
+    assert (
+        describe_broken_weights(half, "x") == "model gpt2: x in float16; its weights are broken, or try dtype=float32"
+    )
 
 
 def test_the_rows_that_are_no_numbers_are_counted():

@@ -16,11 +16,11 @@ from openended.harness.decoders.sampling import Ancestral, Greedy
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
 from openended.harness.generation.generate import Prompt, generate_texts
-from openended.harness.generation.kv_cache.choose import runner
+from openended.harness.generation.kv_cache.choose import make_runner
 from openended.harness.generation.kv_cache.general import GeneralRunner
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models import families
-from openended.harness.models.score import token_nll
+from openended.harness.models.score import compute_token_nll
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import load_model
 from tests.harness.generation.models import wrap
@@ -95,7 +95,7 @@ def test_scores_and_q_are_those_of_the_models_own_pass(kind):
             log_p = lm.model(input_ids=ids, use_cache=False).logits[0].double().log_softmax(-1)
         at = torch.arange(len(prompt), ids.shape[1])
         want += (-log_p[at - 1, ids[0, at]]).tolist()
-    assert token_nll(lm, scoring(prompts, rest, batch_size=2)).values == pytest.approx(want, abs=1e-4)
+    assert compute_token_nll(lm, scoring(prompts, rest, batch_size=2)).values == pytest.approx(want, abs=1e-4)
     (stats,) = compute_q_statistics(lm, q_request(prompts, rest, [Ancestral()], batch_size=2))
     assert -torch.tensor(stats.gold_prob).log().numpy() == pytest.approx(want, abs=1e-4)
 
@@ -106,11 +106,11 @@ def test_a_cache_that_goes_wrong_is_seen(monkeypatch):
 
     monkeypatch.setattr(GeneralRunner, "extend", forgetful)
     lm = tiny_family("llama")
-    runner(lm, 1, 16)
+    make_runner(lm, 1, 16)
     assert lm.memo["cache"] == "equal"
     monkeypatch.setattr(families, "KINDS", ("fixed",))
     with pytest.raises(DataError, match=r"the family llama cannot be run from left to right: step by step") as caught:
-        runner(tiny_family("llama"), 1, 16)
+        make_runner(tiny_family("llama"), 1, 16)
     assert "\n" not in str(caught.value)
 
 
@@ -132,7 +132,7 @@ def test_what_has_no_fast_attention_is_loaded_with_the_plain_one(kind, tmp_path,
     backend = saved(kind, tmp_path).load()
     assert backend.memo["cache"] == "reread"
     assert "each step reads the whole text again" in caplog.text
-    assert families.attention(type(backend.model)) == "eager"
+    assert families.choose_attention(type(backend.model)) == "eager"
 
 
 def test_a_model_that_looks_both_ways_is_refused_before_its_weights_are_read(tmp_path):

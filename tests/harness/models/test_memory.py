@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.models.memory import in_batches
+from openended.harness.models.memory import run_in_batches
 
 
 def test_out_of_memory_halves_the_batch_and_goes_on() -> None:
@@ -20,7 +20,7 @@ def test_out_of_memory_halves_the_batch_and_goes_on() -> None:
             raise RuntimeError("CUDA out of memory. Tried to allocate")
         done.extend(part.tolist())
 
-    in_batches(np.array([5, 9, 1, 7, 3]), 5, step)
+    run_in_batches(np.array([5, 9, 1, 7, 3]), 5, step)
     assert sizes == [5, 2, 2, 1]
     assert done == [1, 3, 0, 4, 2]  # longest first
 
@@ -30,7 +30,7 @@ def test_memory_that_does_not_suffice_for_one_text_is_an_error() -> None:
         raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate")
 
     with pytest.raises(RuntimeError, match="not enough memory"):
-        in_batches(np.array([1, 2]), 2, step)
+        run_in_batches(np.array([1, 2]), 2, step)
 
 
 def test_other_errors_are_not_retried() -> None:
@@ -41,5 +41,5 @@ def test_other_errors_are_not_retried() -> None:
         raise RuntimeError("shapes do not agree")
 
     with pytest.raises(RuntimeError, match="shapes"):
-        in_batches(np.array([1, 2]), 2, step)
+        run_in_batches(np.array([1, 2]), 2, step)
     assert calls == [1]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from openended.harness.models import piecewise_tokenization as _pieces
-from openended.harness.models.piecewise_tokenization import Pieces, are_exact
+from openended.harness.models.piecewise_tokenization import PieceTokens, is_exact
 from openended.harness.models.spec import ModelSpec, bundled_models
-from openended.harness.models.tokenizer import load_tokenizer, token_ids
+from openended.harness.models.tokenizer import load_tokenizer, tokenize_texts
 from tests.metrics.text_helpers import bpe, published
 
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
@@ -45,7 +45,7 @@ def described() -> tuple[Tokenizer, dict[str, Any]]:
 
 
 INNER, DESCRIPTION = described() if "docs-s" in bundled_models() else (None, {})
-PIECES = Pieces(INNER)
+PIECES = PieceTokens(INNER)
 
 
 @given(st.lists(st.sampled_from(ALPHABET), max_size=30).map("".join))
@@ -65,14 +65,14 @@ def test_of_any_text(text: str) -> None:
 @pytest.mark.reference
 def test_of_real_texts_under_the_real_gpt2_vocabulary() -> None:
     inner, texts = bpe(), published("webtext/gpt2-large-greedy.jsonl", "reference")
-    pieces = Pieces(inner)
+    pieces = PieceTokens(inner)
     for text in texts:
         assert pieces.encode(text) == inner.encode(text, add_special_tokens=False).ids
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_pieces, "_REMEMBERED", 3)
-    pieces = Pieces(INNER)
+    pieces = PieceTokens(INNER)
     text = "one two three four five " + "x" * 100
     assert pieces.encode(text) == INNER.encode(text, add_special_tokens=False).ids
     assert list(pieces) == ["one", " two", " three"]
@@ -101,8 +101,8 @@ def changed(**parts: Any) -> dict[str, Any]:
     ],
 )
 def test_other_tokenizers_are_not_read_by_pieces(parts: dict[str, Any]) -> None:
-    assert are_exact(DESCRIPTION)
-    assert not are_exact(changed(**parts))
+    assert is_exact(DESCRIPTION)
+    assert not is_exact(changed(**parts))
 
 
 def test_the_bundled_tokenizer_is_read_by_pieces(tmp_path: Path) -> None:
@@ -111,4 +111,4 @@ def test_the_bundled_tokenizer_is_read_by_pieces(tmp_path: Path) -> None:
     texts = ["Return the sum.", "", " of  all\n\nelements"]
     want = [INNER.encode(text, add_special_tokens=False).ids for text in texts]
     assert [tokenizer.encode(text) for text in texts] == want
-    assert [row.tolist() for row in token_ids(tokenizer, texts)] == want
+    assert [row.tolist() for row in tokenize_texts(tokenizer, texts)] == want

@@ -66,20 +66,20 @@ def test_hub_models_without_a_network(monkeypatch, tmp_path):
 def test_a_hub_that_cannot_be_reached_is_as_one_that_is_off(monkeypatch, tmp_path, caplog):
     from huggingface_hub import constants
 
-    from openended.harness.models.loading.hub import NAMES, reachable
+    from openended.harness.models.loading.hub import NAMES, is_reachable
 
     for name in (*NAMES, "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # the discard port: nothing listens
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    reachable.cache_clear()
+    is_reachable.cache_clear()
     spec = ModelSpec(path="nobody/nothing-of-this-name")
     for call in (spec.check_ready, spec.identity, spec.context_length):
         with pytest.raises(DataError, match="hf download nobody/nothing-of-this-name"):
             call()
     assert caplog.text.count("cannot be reached") == 1
     assert constants.HF_HUB_OFFLINE
-    reachable.cache_clear()
+    is_reachable.cache_clear()
 
 
 def test_refused_specs(folder):
@@ -182,3 +182,24 @@ def test_sizes_that_no_model_has_are_refused_before_anything_is_built(changed, f
     with pytest.raises(DataError, match=rf"config\.json: {next(iter(changed))}|num_hidden_layers") as caught:
         ModelSpec(path=str(tmp_path / "m")).cannot("score")
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("rope", "length"),
+    [
+        ({"rope_scaling": {"type": "longrope"}, "original_max_position_embeddings": 4096}, 4096),
+        ({"rope_scaling": {"type": "su"}, "original_max_position_embeddings": 4096}, 4096),
+        ({"rope_parameters": {"rope_type": "longrope", "original_max_position_embeddings": 4096}}, 4096),
+        (
+            {"rope_parameters": {"full_attention": {"rope_type": "longrope", "original_max_position_embeddings": 64}}},
+            64,
+        ),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, 131072),
+        ({"rope_scaling": {"rope_type": "dynamic", "original_max_position_embeddings": 2048}}, 2048),
+        ({"rope_scaling": {"rope_type": "yarn", "original_max_position_embeddings": 2048}}, 131072),
+    ],
+)
+def test_rotary_embeddings_that_change_with_the_length_end_at_their_original_context(rope, length, tmp_path):
+    config = {"model_type": "phi3", "max_position_embeddings": 131072, **rope}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert ModelSpec(path=str(tmp_path)).context_length() == length

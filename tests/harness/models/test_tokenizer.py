@@ -17,18 +17,19 @@ from openended.harness.decoders.sampling import Ancestral, Greedy
 from openended.harness.generation.generate import Prompt, generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.score import embed_and_score, token_nll
+from openended.harness.models.score import compute_token_nll, embed_and_score
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import (
-    continuation_ids,
-    continuation_text,
-    lead_before,
+    decode_continuation,
+    get_bos_prefix,
     load_tokenizer,
-    pair_ids,
+    tokenize_continuation,
+    tokenize_pairs,
     tokenizer_digest,
 )
+from openended.harness.models.transformers import load_model
 from openended.harness.run.artifact_files import human_row
-from tests.helpers import embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
+from tests.helpers import copy_without, embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
 
 BOS = 1
 WORDS = "the cat sat on a mat and the hat was on the cat while a rat looked at that mat in the hall".split()
@@ -79,13 +80,13 @@ PAIRS = [("the cat", " sat on a mat"), ("the c", "at sat"), ("the cat ", "sat on
 def test_a_continuation_has_no_mark_of_its_own_beginning(spec, prompt, text):
     tokenizer = load_tokenizer(spec)
     before = tokenizer.encode(prompt)
-    ids = continuation_ids(tokenizer, prompt, before, text)
-    assert continuation_text(tokenizer, before, ids) == text
+    ids = tokenize_continuation(tokenizer, prompt, before, text)
+    assert decode_continuation(tokenizer, before, ids) == text
     if not prompt:
         assert ids == tokenizer.encode(text)
     else:
         assert "▁" not in pieces(tokenizer, ids)
-    rows = pair_ids(tokenizer, [prompt, prompt], [text, text])
+    rows = tokenize_pairs(tokenizer, [prompt, prompt], [text, text])
     assert [r.tolist() for r in rows[0]] == [before] * 2
     assert [r.tolist() for r in rows[1]] == [ids] * 2
 
@@ -97,16 +98,16 @@ def test_the_human_side_has_the_tokens_that_a_model_would_write(spec):
     row = human_row(Example("a", "the cat", " sat on a mat"), tokenizer, 2)
     ids = row.generation.token_ids
     assert list(ids) == tokenizer.encode("the cat sat on a mat")[len(row.prompt_ids) :][:2]
-    assert row.generation.text == continuation_text(tokenizer, row.prompt_ids, ids)
+    assert row.generation.text == decode_continuation(tokenizer, row.prompt_ids, ids)
     assert row.generation.text.startswith(" ")
 
 
 def test_byte_level_tokens_stay_what_they_were(tmp_path):
     tokenizer = load_tokenizer(ModelSpec(path="bundled:docs-s"))
     for prompt, text in PAIRS:
-        assert continuation_ids(tokenizer, prompt, tokenizer.encode(prompt), text) == tokenizer.encode(text)
-    assert tokenizer.lead == ()
-    assert load_tokenizer(ModelSpec(path=str(tiny_model(tmp_path / "tiny")))).lead == ()
+        assert tokenize_continuation(tokenizer, prompt, tokenizer.encode(prompt), text) == tokenizer.encode(text)
+    assert tokenizer.bos_prefix == ()
+    assert load_tokenizer(ModelSpec(path=str(tiny_model(tmp_path / "tiny")))).bos_prefix == ()
 
 
 def copied(spec: ModelSpec, tmp_path: Path, *, bos: bool = True, config: Any = None, **options: Any) -> ModelSpec:
@@ -130,14 +131,14 @@ def copied(spec: ModelSpec, tmp_path: Path, *, bos: bool = True, config: Any = N
 def test_the_begin_token_is_an_option_whose_default_is_the_tokenizers(spec, tmp_path, does, config, option, lead):
     made = copied(spec, tmp_path, bos=does, config=config)
     chosen = ModelSpec(path=made.path, bos=option)
-    assert load_tokenizer(chosen).lead == lead
+    assert load_tokenizer(chosen).bos_prefix == lead
     assert tokenizer_digest(chosen) == tokenizer_digest(made)  # the rows' ids are the same
     assert (chosen.identity() == made.identity()) == (option is None)
 
 
 def test_the_begin_token_stands_once():
     for ids in ((2, 3), (1, 2, 3)):
-        assert (*lead_before((1,), ids), *ids) == (1, 2, 3)
+        assert (*get_bos_prefix((1,), ids), *ids) == (1, 2, 3)
 
 
 def test_no_begin_token_is_an_error(spec, tmp_path):
@@ -159,15 +160,17 @@ def plain(backend: TransformersBackend) -> Any:
     """The same model without a begin token."""
     import dataclasses
 
-    return dataclasses.replace(backend, tokenizer=dataclasses.replace(backend.tokenizer, lead=()))
+    return dataclasses.replace(backend, tokenizer=dataclasses.replace(backend.tokenizer, bos_prefix=()))
 
 
 def test_the_model_reads_the_begin_token_first_everywhere(backend):
     bare = plain(backend)
-    want = token_nll(bare, scoring(led(ROWS[0]), ROWS[1], batch_size=2))
-    assert token_nll(backend, scoring(*ROWS, batch_size=2)).values == pytest.approx(want.values)
-    assert token_nll(backend, scoring(led(ROWS[0]), ROWS[1], batch_size=2)).values == pytest.approx(want.values)  # once
-    whole = token_nll(backend, scoring(*ROWS, include_prompt=True, batch_size=2))
+    want = compute_token_nll(bare, scoring(led(ROWS[0]), ROWS[1], batch_size=2))
+    assert compute_token_nll(backend, scoring(*ROWS, batch_size=2)).values == pytest.approx(want.values)
+    assert compute_token_nll(backend, scoring(led(ROWS[0]), ROWS[1], batch_size=2)).values == pytest.approx(
+        want.values
+    )  # once
+    whole = compute_token_nll(backend, scoring(*ROWS, include_prompt=True, batch_size=2))
     assert whole.lengths.tolist() == [5, 3, 2]  # the first token has a prediction now
     stats = compute_q_statistics(backend, q_request(*ROWS, [Ancestral()], batch_size=2))[0]
     assert -np.log(stats.gold_prob) == pytest.approx(want.values, abs=1e-5)
@@ -175,10 +178,10 @@ def test_the_model_reads_the_begin_token_first_everywhere(backend):
     embedder = EmbedderSpec(path="x")
     vectors = embed_one(backend, embedder, *ROWS, batch_size=2).vectors
     np.testing.assert_allclose(
-        vectors, embed_one(bare, embedder, led(ROWS[0]), ROWS[1], batch_size=2).vectors, atol=1e-6
+        vectors, embed_one(bare, embedder, led(ROWS[0]), ROWS[1], batch_size=2).vectors, rtol=1e-5, atol=1e-6
     )
     np.testing.assert_allclose(
-        vectors, embed_and_score(backend, embedding(*ROWS, embedder, batch_size=2))[0].vectors, atol=1e-6
+        vectors, embed_and_score(backend, embedding(*ROWS, embedder, batch_size=2))[0].vectors, rtol=1e-5, atol=1e-6
     )
 
 
@@ -192,3 +195,33 @@ def test_texts_are_those_after_the_begin_token(backend):
 
     assert made(backend, (5, 9)).token_ids == made(plain(backend), (BOS, 5, 9)).token_ids
     assert made(backend, (BOS, 5, 9)).token_ids == made(backend, (5, 9)).token_ids
+
+
+def with_description(spec: ModelSpec, tmp_path: Path, **changed: Any) -> ModelSpec:
+    """Return the model of a copy of a folder whose tokenizer.json has other parts."""
+    other = copy_without(Path(spec.path), tmp_path)
+    path = Path(other.path) / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    return other
+
+
+def test_a_normalizer_that_makes_texts_endless_is_refused(spec, tmp_path):
+    double = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    bomb = with_description(spec, tmp_path, normalizer={"type": "Sequence", "normalizers": [double] * 64})
+    with pytest.raises(DataError, match=r"its tokenizer\.json (takes more than|makes|cannot)") as caught:
+        load_tokenizer(bomb)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_normalizer_that_makes_a_text_a_little_longer_is_accepted(spec):
+    assert load_tokenizer(spec).encode("the cat")
+
+
+def test_ids_beyond_the_models_embeddings_are_refused_at_load(spec, tmp_path):
+    description = json.loads((Path(spec.path) / "tokenizer.json").read_text())
+    first = description["added_tokens"][0]
+    size = len(description["model"]["vocab"])
+    more = [{**first, "id": size + i, "content": f"<beyond {i}>"} for i in range(2000)]
+    other = with_description(spec, tmp_path, added_tokens=[*description["added_tokens"], *more])
+    with pytest.raises(DataError, match=r"tokenizer has the id \d+ \('.*'\), its weights have \d+ embeddings"):
+        load_model(other)

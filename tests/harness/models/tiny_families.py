@@ -106,7 +106,7 @@ def tiny_family(kind: str) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from openended.harness.models.families import attention
+    from openended.harness.models.families import choose_attention
     from tests.harness.generation.models import wrap
 
     config = tiny_config(kind)
@@ -118,7 +118,7 @@ def tiny_family(kind: str) -> Any:
         raise ValueError(f"its smallest config here has {size / 1e6:.0f} M parameters")
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(config, attn_implementation=attention(cls))
+        model = AutoModelForCausalLM.from_config(config, attn_implementation=choose_attention(cls))
         for p in model.parameters():
             if p.dim() >= 2:
                 p.data.mul_(3.0)
@@ -128,10 +128,10 @@ def tiny_family(kind: str) -> Any:
 def how(kind: str) -> str:
     """How the family is run: `fixed`, `reread`, or why not."""
     from openended.harness.core.errors import first_line
-    from openended.harness.generation.kv_cache.choose import runner
-    from openended.harness.models.families import refusal
+    from openended.harness.generation.kv_cache.choose import make_runner
+    from openended.harness.models.families import find_refusal
 
-    reason = refusal({"model_type": kind})
+    reason = find_refusal({"model_type": kind})
     if reason:
         return f"refused: {reason}"
     try:
@@ -139,7 +139,7 @@ def how(kind: str) -> str:
     except Exception as err:
         return f"not tried: {first_line(err)[:80]}"
     try:
-        runner(lm, 1, 16)
+        make_runner(lm, 1, 16)
     except Exception as err:
         return f"refused: {first_line(err).removeprefix('model gpt2: ')}"
     return str(lm.memo["cache"])

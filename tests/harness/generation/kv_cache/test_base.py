@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from openended.harness.generation.kv_cache.base import filled, prompt_parts
-from openended.harness.generation.kv_cache.choose import runner
+from openended.harness.generation.kv_cache.base import round_up_to_tiles, split_prompts
+from openended.harness.generation.kv_cache.choose import make_runner
 from tests.harness.generation.families import FAMILIES, family
 from tests.harness.generation.models import prompt_rows
 
@@ -19,7 +19,7 @@ def ragged(vocab_size: int = 300) -> list[tuple[int, ...]]:
 
 def all_logits(lm, rows: list[int], prompts: list[tuple[int, ...]], tails: torch.Tensor, *, padded: bool = False):
     """Logits after the prompts and after each of the tails' tokens (rows, steps)."""
-    run = runner(lm, max(rows) + 1, 40)
+    run = make_runner(lm, max(rows) + 1, 40)
     if padded:
         run.keys.padded = True  # what a GPU does
     made = [torch.stack([run.logits(s[-1:])[0] for s in run.start(rows, prompts)])]
@@ -40,7 +40,7 @@ def test_rows_of_any_lengths_equal_transformers(name, padded):
     lm, prompts = family(name), ragged()
     tails = torch.tensor(prompt_rows(len(prompts), 12, 300, seed=50))
     got = all_logits(lm, [4, 0, 1, 2, 6, 3, 5], prompts, tails, padded=padded)
-    assert runner(lm, 1, 4).ragged
+    assert make_runner(lm, 1, 4).ragged
     for i, prompt in enumerate(prompts):
         want = lm.model(torch.tensor([[*prompt, *tails[i].tolist()]])).logits[0, len(prompt) - 1 :]
         torch.testing.assert_close(got[i], want, atol=3e-4, rtol=1e-3)  # float32, other kernels, logits of tens
@@ -59,7 +59,7 @@ def test_a_row_is_the_same_bit_for_bit_in_any_company(name):
 
 def test_models_with_attention_of_their_own_run_rows_of_one_length():
     lm = family("falcon")
-    run = runner(lm, 3, 20)
+    run = make_runner(lm, 3, 20)
     assert not run.ragged
     ids = torch.tensor(prompt_rows(3, 9, 300))
     want = lm.model(ids).logits
@@ -73,7 +73,7 @@ def test_models_with_attention_of_their_own_run_rows_of_one_length():
 def test_a_copied_row_goes_on_as_its_source(name):
     lm = family(name)
     ids = torch.tensor(prompt_rows(2, 9, 300))
-    run = runner(lm, 3, 20)
+    run = make_runner(lm, 3, 20)
     run.start([0, 1], ids[:, :6].tolist())
     run.extend(ids[:, 6], [0, 1])
     run.copy([1], [0])
@@ -84,15 +84,15 @@ def test_a_copied_row_goes_on_as_its_source(name):
 
 
 def test_prompts_go_through_in_parts():
-    assert filled(5, 4) == 8
-    parts = list(prompt_parts([(0,) * n for n in (10, 1000, 30, 2000)], "cpu"))
+    assert round_up_to_tiles(5, 4) == 8
+    parts = list(split_prompts([(0,) * n for n in (10, 1000, 30, 2000)], "cpu"))
     assert parts == [[3], [1], [2, 0]]
-    assert list(prompt_parts([(0,) * n for n in (10, 1000, 30)], "cuda")) == [[1, 2, 0]]
+    assert list(split_prompts([(0,) * n for n in (10, 1000, 30)], "cuda")) == [[1, 2, 0]]
 
 
 def test_the_last_position_alone_is_that_of_all():
     lm, prompts = family("gpt2"), ragged()
-    run = runner(lm, len(prompts), 17)
+    run = make_runner(lm, len(prompts), 17)
     whole = run.start(range(len(prompts)), prompts)
     alone = run.start(range(len(prompts)), prompts, every=False)
     assert all(torch.equal(a[-1], b[-1]) for a, b in zip(whole, alone, strict=True))
@@ -102,7 +102,7 @@ def test_the_last_position_alone_is_that_of_all():
 def test_once_keeps_nothing():
     for name in ("gpt2", "llama"):
         lm, prompts = family(name), ragged()
-        run = runner(lm, len(prompts), 17, once=True)
+        run = make_runner(lm, len(prompts), 17, once=True)
         states = run.start(range(len(prompts)), prompts)
         assert [len(s) for s in states] == list(LENGTHS)
         for prompt, state in zip(prompts, states, strict=True):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from openended.harness.generation.kv_cache.batches import prompt_pass
+from openended.harness.generation.kv_cache.batches import plan_prompt_pass
 from openended.harness.generation.kv_cache.buffers import KeyValues
 
 LENGTHS = (5, 5, 3, 1)
@@ -23,7 +23,7 @@ def test_a_prompt_sees_its_own_positions_and_nothing_else(padded, window):
     torch.manual_seed(0)
     total = sum(LENGTHS)
     q, k, v = (torch.randn(total, 2, 4) for _ in range(3))
-    now = prompt_pass(range(4), [tuple(range(n)) for n in LENGTHS], total, torch.device("cpu"))
+    now = plan_prompt_pass(range(4), [tuple(range(n)) for n in LENGTHS], total, torch.device("cpu"))
     made = KeyValues(1, 4, 8, padded=padded).attend(0, q, k, v, now, kernel, window)
     first = 0
     for length in LENGTHS:

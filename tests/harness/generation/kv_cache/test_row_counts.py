@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from openended.harness.generation.kv_cache.row_counts import SAFE, Products
+from openended.harness.generation.kv_cache.row_counts import SAFE, RowSplitter
 
 
 def test_parts_are_whole_tiles_and_give_one_result():
-    products, generator = Products(), torch.Generator().manual_seed(1)
+    products, generator = RowSplitter(), torch.Generator().manual_seed(1)
     weight = torch.randn(768, 96, generator=generator)
     x = torch.randn(700, 768, generator=generator)
     want = torch.cat([torch.mm(part, weight) for part in x.split(4)])
@@ -21,7 +21,7 @@ def test_parts_are_whole_tiles_and_give_one_result():
 
 
 def test_large_parts_only_where_a_trial_gives_the_same_bits(monkeypatch):
-    products, weight = Products(), torch.randn(8, 8)
+    products, weight = RowSplitter(), torch.randn(8, 8)
     assert products.parts(1000, weight)[:3] == [256, 256, 256]
     real = torch.mm
 
@@ -29,5 +29,5 @@ def test_large_parts_only_where_a_trial_gives_the_same_bits(monkeypatch):
         return real(a, b) + (1e-7 if len(a) > SAFE else 0)
 
     monkeypatch.setattr(torch, "mm", split_sums)
-    assert max(Products().parts(1000, weight)) <= SAFE
-    assert Products().parts(68, weight) == [36, 32]
+    assert max(RowSplitter().parts(1000, weight)) <= SAFE
+    assert RowSplitter().parts(68, weight) == [36, 32]

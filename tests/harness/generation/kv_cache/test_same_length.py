@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from openended.harness.generation.kv_cache.same_length import EqualRunner
+from openended.harness.generation.kv_cache.same_length import SameLengthRunner
 from tests.harness.generation.families import family
 from tests.harness.generation.models import prompt_rows
 
@@ -12,7 +12,7 @@ from tests.harness.generation.models import prompt_rows
 def test_steps_on_the_models_own_cache_equal_its_pass():
     lm = family("falcon")
     ids = torch.tensor(prompt_rows(3, 8, 300))
-    run = EqualRunner(lm, 3, 12)
+    run = SameLengthRunner(lm, 3, 12)
     assert not run.ragged
     with torch.inference_mode():
         want = lm.model(ids).logits

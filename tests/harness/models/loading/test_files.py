@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.models.loading.files import INDEX, digests, model_files, sentence_files, tokenizer_files
+from openended.harness.models.loading.files import INDEX, digest_files, model_files, sentence_files, tokenizer_files
 
 TOKENIZER = {"tokenizer.json", "merges.txt", "tokenizer_config.json"}
 CONFIGS = {"config.json", "generation_config.json"}
@@ -75,4 +75,4 @@ def test_a_digest_is_of_the_bytes_and_follows_a_change_of_equal_size(tmp_path: P
     for second, text in enumerate(("one", "two")):
         path.write_text(text)
         os.utime(path, (second, second))  # so that the clock's grain does not decide
-        assert digests(tmp_path, [path]) == {"sub/x.json": hashlib.sha256(text.encode()).hexdigest()}
+        assert digest_files(tmp_path, [path]) == {"sub/x.json": hashlib.sha256(text.encode()).hexdigest()}

@@ -18,7 +18,7 @@ from openended.harness.decoders.base import Decoder
 from openended.harness.generation.generate import Prompt, generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.loading.placement import gather, is_spread
+from openended.harness.models.loading.placement import gather_outputs, has_many_devices
 from openended.harness.models.score import embed_and_score
 from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.models.transformers import LanguageModel, load_model
@@ -50,8 +50,8 @@ def spread(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     }
     folder = str(tmp_path_factory.mktemp("offloaded"))
     model = accelerate.dispatch_model(lm.model, device_map=places, offload_dir=folder, main_device="cpu")
-    assert is_spread(model)
-    return dataclasses.replace(lm, model=model, device=gather(model), memo={})
+    assert has_many_devices(model)
+    return dataclasses.replace(lm, model=model, device=gather_outputs(model), memo={})
 
 
 def texts(lm: LanguageModel) -> tuple[Ragged, Ragged]:
@@ -103,7 +103,7 @@ def test_a_spread_model_scores_and_embeds_the_same(whole: LanguageModel, spread:
 def test_auto_on_one_device_is_that_device(tmp_path: Path, whole: LanguageModel) -> None:
     session = Session(Store(tmp_path))
     lm = session.model(SPEC, Runtime(device_map="auto"))
-    assert not is_spread(lm.model)
+    assert not has_many_devices(lm.model)
     greedy: Any = build("decoder", {"_target_": _target("greedy")}, "decoder")
     if lm.device == whole.device:
         assert generated(lm, greedy) == generated(whole, greedy)

@@ -1,4 +1,4 @@
-"""Models that stay loaded: in the process of a run, and in each worker of one that is spread."""
+"""A cache of loaded models, in the process of a run and in each of its workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class LoadedModels:
+class ModelCache:
     """Keeps the last used models loaded."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class LoadedModels:
         def load(device: str) -> Any:  # noqa: ANN401
             return spec.load(device=device, device_map=spread)
 
-        reached = {name: canonical(getattr(spec, name)) for name in sorted(spec.carried)}
+        reached = {name: canonical(getattr(spec, name)) for name in sorted(spec.connection_fields)}
         named: list[Any] = [spec.identity(), spread, *([reached] if reached else [])]
         backend: Backend = self._load(named, spec.title, runtime, load)
         return backend
@@ -80,7 +80,7 @@ def pick_device(name: str) -> str:
 
 
 def set_threads(threads: int | None) -> None:
-    """Bound the CPU threads of torch; None leaves them as they are."""
+    """Set the number of CPU threads of torch; None leaves it unchanged."""
     if threads is not None:
         import torch
 

@@ -1,4 +1,4 @@
-"""Rows of logits in descending order, and which part of that order a truncation keeps."""
+"""Logits in descending order, and the part of that order that a truncation keeps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SORT_ALL = 8192
 
 
 @dataclass(slots=True)
-class View:
+class DescendingLogits:
     """Rows in descending order, whole or only their head."""
 
     z: Tensor
@@ -29,7 +29,7 @@ class View:
     state: Tensor | None = None
     """State of decoders that have one, shape (n, s), float64."""
     memo: dict[str, Tensor] = field(default_factory=dict)
-    """What rules derive from the rows, made once."""
+    """Values that rules derive from the rows, computed once."""
 
     @property
     def complete(self) -> bool:
@@ -52,7 +52,7 @@ class View:
     def squares_above(self) -> Tensor:
         """Sum of p squared strictly before each position, shape (n, k + 1)."""
         if "squares_above" not in self.memo:
-            self.memo["squares_above"] = mass_before(self.p * self.p)
+            self.memo["squares_above"] = sum_before(self.p * self.p)
         return self.memo["squares_above"]
 
     def entropy(self) -> Tensor:
@@ -76,7 +76,7 @@ class View:
         return self.memo["collision"]
 
     def lowest(self) -> Tensor:
-        """The smallest finite logit of the full row, shape (n, 1), float64."""
+        """Return the smallest finite logit of the full row, shape (n, 1), float64."""
         finite = self.logits.masked_fill(~self.logits.isfinite(), float("inf"))
         return finite.amin(-1, keepdim=True).double()
 
@@ -90,7 +90,7 @@ class View:
         spread = ((logits - mean) ** 2).masked_fill(~finite, 0.0).sum(-1, keepdim=True)
         return (spread / (count - 1).clamp_min(1)).sqrt()
 
-    def within(self, limit: Tensor) -> Tensor:
+    def count_within(self, limit: Tensor) -> Tensor:
         """Number of positions with surprisal <= limit (n, 1); shape (n,); k means `perhaps more`."""
         import torch
 
@@ -102,27 +102,27 @@ class View:
 
 
 @dataclass(slots=True)
-class Cut:
-    """What Q keeps of each row's descending order."""
+class Truncation:
+    """The part of each row's descending order that Q keeps."""
 
     lo: Tensor | None
     """First position kept, shape (n,), int64; None: 0."""
     hi: Tensor | None
     """First position after it, shape (n,), int64; None: the whole vocabulary."""
     weights: Tensor | None = None
-    """Unnormalised Q of the first positions, shape (n, w), where it is not the softmax's; without `hi`, Q itself."""
+    """Unnormalized Q of the first positions, shape (n, w), where it is not the softmax's; without `hi`, Q itself."""
     peak: Tensor | None = None
     """First position of the largest weight, shape (n,), int64; None: `lo`."""
 
 
-def look(
+def sort_logits(
     logits: Tensor,
     head: int | None,
     state: Tensor | None = None,
     ordered: Tensor | None = None,
     log_z: Tensor | None = None,
-) -> View:
-    """Order rows after penalties and temperature.
+) -> DescendingLogits:
+    """Sort rows of logits after penalties and temperature.
 
     Args:
         logits: Shape (n, V), float32.
@@ -134,22 +134,22 @@ def look(
     import torch
 
     k = logits.shape[1] if head is None else min(head, logits.shape[1])
-    z = (descending(logits, k) if ordered is None else ordered).double()
+    z = (take_largest(logits, k) if ordered is None else ordered).double()
     if log_z is None:
         p = torch.softmax(logits, dim=-1)
         # Over 50,000 columns softmax's own sum is off by some 1e-6; what its result sums to says by how much.
         log_z = z[:, :1] - (p.amax(-1, keepdim=True).double() / p.sum(-1, keepdim=True).double()).log()
-    return view_of(z, log_z, logits, state)
+    return build_descending_logits(z, log_z, logits, state)
 
 
-def view_of(z: Tensor, log_z: Tensor, logits: Tensor, state: Tensor | None = None) -> View:
-    """Build a view from descending logits and the log-sum-exp of the row."""
+def build_descending_logits(z: Tensor, log_z: Tensor, logits: Tensor, state: Tensor | None = None) -> DescendingLogits:
+    """Build a ranked from descending logits and the log-sum-exp of the row."""
     p = (z - log_z).exp_()
-    return View(z, log_z, p, mass_before(p), logits, state)
+    return DescendingLogits(z, log_z, p, sum_before(p), logits, state)
 
 
-def descending(logits: Tensor, k: int) -> Tensor:
-    """The k largest values of each row, descending; on CPU by NumPy, whose vectorised sorts are far faster."""
+def take_largest(logits: Tensor, k: int) -> Tensor:
+    """Return the k largest values of each row, descending; on CPU by NumPy, whose vectorized sorts are far faster."""
     import numpy as np
     import torch
 
@@ -164,7 +164,7 @@ def descending(logits: Tensor, k: int) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(ordered[:, ::-1]))
 
 
-def argmax(logits: Tensor) -> Tensor:
+def find_argmax(logits: Tensor) -> Tensor:
     """Lowest id of the largest logit of each row, shape (n,); on CPU by NumPy, which is far faster."""
     import torch
 
@@ -173,7 +173,7 @@ def argmax(logits: Tensor) -> Tensor:
     return torch.from_numpy(logits.numpy().argmax(-1))
 
 
-def mass_before(weights: Tensor) -> Tensor:
+def sum_before(weights: Tensor) -> Tensor:
     """Sum of weights (n, w) strictly before each position, shape (n, w + 1), float64."""
     import torch
 
