@@ -1,4 +1,4 @@
-"""Tasks: where prompts and human continuations come from, one file a source."""
+"""Tasks: sources of prompts and human continuations, one file per source."""
 
 if __name__ != "openended.tasks":
     raise ImportError(f"import openended.tasks, not {__name__}: under two names every module would be loaded twice")

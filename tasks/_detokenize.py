@@ -1,4 +1,4 @@
-"""Undoes the tokenisation of the WritingPrompts files: line breaks, quotes, clitics, spaces around punctuation.
+"""Undo the tokenization of the WritingPrompts files: line breaks, quotes, clitics, spaces around punctuation.
 
 Not every space can be known again (`can not`, nested quotes); what is uncertain stays as it is.
 """

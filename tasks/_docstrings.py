@@ -6,7 +6,7 @@ Source files of the Python standard library and of the installed scientific pack
 passage is one line, so that a prompt may be cut from it anywhere.
 
 A split is a function of the package and module path alone. Every paragraph is kept once in the whole
-corpus, after normalising case, spaces and punctuation; the first one in canonical order (packages as
+corpus, after normalizing case, spaces and punctuation; the first one in canonical order (packages as
 listed, modules by name, line in the file) wins. So no paragraph of one split occurs in another.
 
 The corpus depends on the installed versions: `fingerprint` names it, `package_versions` explains it.
@@ -215,10 +215,10 @@ def _extract(path: Path) -> tuple[_Docstring, ...]:
     if b'"""' not in data and b"'''" not in data:
         return ()
     tree = _parse(data)
-    found = [
+    docstrings = [
         _Docstring(name, tuple(prose_paragraphs(text))) for name, text in (_docstrings(tree, prefix="") if tree else ())
     ]
-    return tuple(docstring for docstring in found if docstring.paragraphs)
+    return tuple(docstring for docstring in docstrings if docstring.paragraphs)
 
 
 def _parse(data: bytes) -> ast.Module | None:

@@ -1,4 +1,4 @@
-"""Base of the tasks that read public files: which ones, where they lie, how they are fetched."""
+"""Base class of the tasks that read public files."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class FileTask(Task):
     def remotes(self) -> list[Remote]:
         """Return the public files that the task reads."""
 
-    def places(self) -> list[Path]:
-        """Return where the files lie or belong."""
-        return [Path(self.path)] if self.path else [r.place(self.cache_dir) for r in self.remotes()]
+    def data_paths(self) -> list[Path]:
+        """Return the paths of the data files."""
+        return [Path(self.path)] if self.path else [r.cache_path(self.cache_dir) for r in self.remotes()]
 
     def files(self) -> list[SourceFile]:
-        """Return the files, present or not."""
+        """Return the data files, present or not."""
         if self.path:
             return [SourceFile(Path(self.path).name, "", Path(self.path))]
-        return [SourceFile(Path(r.path).name, r.url, r.place(self.cache_dir)) for r in self.remotes()]
+        return [SourceFile(Path(r.path).name, r.url, r.cache_path(self.cache_dir)) for r in self.remotes()]
 
     def fetch(self) -> None:
         """Download what is missing and verify all."""
@@ -45,15 +45,15 @@ class FileTask(Task):
             DataError: If one is missing; says from where, and where to put it.
         """
         if self.path is not None:
-            return own_digest(Path(self.path), f"task {self.name}", "task.path")
+            return digest_user_file(Path(self.path), f"task {self.name}", "task.path")
         for remote in self.remotes():
-            if not remote.place(self.cache_dir).is_file():
-                refuse_missing(remote, remote.place(self.cache_dir), offline=self.offline, planning=True)
-        found = [verify(remote, cache_dir=self.cache_dir, quick=True) for remote in self.remotes()]
-        return found[0] if len(found) == 1 else digest(found)
+            if not remote.cache_path(self.cache_dir).is_file():
+                refuse_missing(remote, remote.cache_path(self.cache_dir), offline=self.offline, planning=True)
+        digests = [verify(remote, cache_dir=self.cache_dir, quick=True) for remote in self.remotes()]
+        return digests[0] if len(digests) == 1 else digest(digests)
 
 
-def own_digest(path: Path, who: str, option: str) -> str:
+def digest_user_file(path: Path, who: str, option: str) -> str:
     """SHA-256 of a user's file.
 
     Raises:

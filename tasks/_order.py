@@ -1,4 +1,4 @@
-"""The order of a task's examples that makes the first N of them a fair sample."""
+"""Order of a task's examples in which the first N are a fair sample."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def by_hash(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
-    """Sort by the SHA-256 of each item's key: the place of one does not depend on which others are there."""
+def sort_by_hash(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
+    """Sort by the SHA-256 of each item's key, so that the order of two items does not depend on the others."""
     return sorted(items, key=lambda item: hashlib.sha256(key(item).encode()).digest())

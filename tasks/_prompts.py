@@ -1,4 +1,4 @@
-"""Cuts a document into prompt and human continuation, so that prompt + continuation is the document's own beginning."""
+"""Split a document into prompt and human continuation, so that both together are the start of the document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORD = re.compile(r"\S+")
 _PIECE = re.compile(r"\s*\S+|\s+$")
 # A character of UTF-8 has at most four bytes, so at most three tokens too many hold a part of one.
 _PARTIAL_TOKENS = 3
-# English tokens stand for about four characters: documents are tokenised up to here first, then further if needed.
+# English tokens stand for about four characters: documents are tokenized up to here first, then further if needed.
 _CHARS_PER_TOKEN = 6
 # Pieces whose number of tokens is remembered: bounds the memory of a long file.
 _REMEMBERED = 300_000
@@ -37,8 +37,8 @@ class CutDocument(NamedTuple):
 class Cutter:
     """Cuts documents after `length` tokens or words; both parts together hold at most `max_length` of them.
 
-    Tokenising whole documents only to see that they are short enough would take most of the time of loading them, so
-    the tokens of pieces are counted, each piece once, and only what may be too long is tokenised as a whole.
+    Tokenizing whole documents only to see that they are short enough would take most of the time of loading them, so
+    the tokens of pieces are counted, each piece once, and only what may be too long is tokenized as a whole.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Checks of one record of a file: fields that are text, ids that are used once."""
+"""Check the records of a file: text fields and unique ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from openended.harness.core import DataError, read_jsonl, suggest
 
 
-def text_field(row: Mapping[str, Any], field: str, where: str) -> str:
+def read_text_field(row: Mapping[str, Any], field: str, where: str) -> str:
     """Return a field that must be text that can be written as UTF-8.
 
     Raises:
@@ -29,7 +29,7 @@ def text_field(row: Mapping[str, Any], field: str, where: str) -> str:
 
 
 def is_clean(text: str) -> bool:
-    """Say whether a text can be written as UTF-8 (JSON can hold halves of surrogate pairs)."""
+    """Return true if a text can be written as UTF-8 (JSON can hold halves of surrogate pairs)."""
     if text.isascii():
         return True
     try:
@@ -42,12 +42,12 @@ def is_clean(text: str) -> bool:
 ID_FIELDS = ("id", "example_id")
 
 
-def id_field_of(row: Mapping[str, Any], asked: str | None) -> str | None:
+def choose_id_field(row: Mapping[str, Any], field: str | None) -> str | None:
     """Return the field that holds a record's id: the one asked for; with `auto` the first of `ID_FIELDS` it has."""
-    return asked if asked != "auto" else next((name for name in ID_FIELDS if row.get(name) is not None), None)
+    return field if field != "auto" else next((name for name in ID_FIELDS if row.get(name) is not None), None)
 
 
-class Ids:
+class UniqueIds:
     """The ids of a file's lines, each used once.
 
     Keeps eight bytes an id, so that a file of a million lines streams in bounded memory; a second meeting of the same
@@ -58,14 +58,14 @@ class Ids:
         self._path, self._field = path, field or ""
         self._seen: set[int] = set()
 
-    def of(self, row: Mapping[str, Any], number: int) -> str:
+    def read(self, row: Mapping[str, Any], number: int) -> str:
         """Return the id of a line.
 
         Raises:
             DataError: If it is missing, neither text nor a whole number, or was used on an earlier line.
         """
         where = f"{self._path}:{number}"
-        identity = id_field(row, self._field, where)
+        identity = read_id(row, self._field, where)
         short = int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest(), "little")
         if short in self._seen:
             earlier = self._first(identity, number)
@@ -83,7 +83,7 @@ class Ids:
         return None
 
 
-def id_field(row: Mapping[str, Any], field: str, where: str) -> str:
+def read_id(row: Mapping[str, Any], field: str, where: str) -> str:
     """Return an id: text or a whole number.
 
     Raises:
@@ -99,7 +99,7 @@ def id_field(row: Mapping[str, Any], field: str, where: str) -> str:
     return identity
 
 
-def usable_text(row: Mapping[str, Any], field: str, where: str, skipped: Counter[str]) -> str | None:
+def read_usable_text(row: Mapping[str, Any], field: str, where: str, skipped: Counter[str]) -> str | None:
     """Return the text of a record of a published file, or None, counted, where it is null, empty or broken.
 
     Raises:
@@ -112,7 +112,7 @@ def usable_text(row: Mapping[str, Any], field: str, where: str, skipped: Counter
     if isinstance(value, str) and not is_clean(value):
         skipped[f"{field} is not valid Unicode"] += 1
         return None
-    text = text_field(row, field, where)
+    text = read_text_field(row, field, where)
     if not text.strip():
         skipped[f"{field} is empty"] += 1
         return None

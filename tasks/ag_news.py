@@ -1,4 +1,4 @@
-"""A diagnostic of precision and recall that needs no model: news of two topics against other sets of topics.
+"""Diagnostic task for precision and recall without a model: news of two topics against other sets of topics.
 
 The reference holds news of two topics (Le Bronnec et al. 2024, section on known distributions); a system is news of
 other topics, of the other split. A subset of the topics must have high precision and low recall, a superset high
@@ -23,7 +23,7 @@ from typing import ClassVar, Literal, cast
 
 from openended.harness.core import DataError, Example, Tokenizer, register
 from openended.tasks._files import FileTask
-from openended.tasks._order import by_hash
+from openended.tasks._order import sort_by_hash
 from openended.tasks.download import Remote
 
 ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv"
@@ -64,7 +64,7 @@ class AgNews(FileTask):
         del tokenizer
         yield from self._news(self.topics, skipped, system=False)
 
-    def own_system(self, name: str) -> Callable[[], list[str]] | None:
+    def read_named_system(self, name: str) -> Callable[[], list[str]] | None:
         """Return the reader of `topics:world+business`: news of these topics as a system.
 
         Raises:
@@ -86,12 +86,14 @@ class AgNews(FileTask):
         return [example.human for example in self._news(topics, counts, system=True)]
 
     def _news(self, topics: Sequence[Topic], skipped: Counter[str], *, system: bool) -> list[Example]:
-        path = self.places()[0]
-        wanted = (e for e in self._read(path, skipped) if e.meta["topic"] in topics and _half(e.id) == system)
-        found = by_hash(wanted, lambda e: e.id)
-        if not found:
+        path = self.data_paths()[0]
+        candidates = (
+            e for e in self._read(path, skipped) if e.meta["topic"] in topics and _is_system_half(e.id) == system
+        )
+        examples = sort_by_hash(candidates, lambda e: e.id)
+        if not examples:
             raise DataError(f"{path}: holds no news of {', '.join(topics)}")
-        return found
+        return examples
 
     def _read(self, path: Path, skipped: Counter[str]) -> Iterator[Example]:
         try:
@@ -114,6 +116,6 @@ class AgNews(FileTask):
             raise DataError(f"{path}: not a CSV file in UTF-8 ({err})") from err
 
 
-def _half(example_id: str) -> bool:
-    """Say whether a text belongs to the half that systems are made of."""
+def _is_system_half(example_id: str) -> bool:
+    """Return true if a text belongs to the half that systems are made of."""
     return hashlib.sha256(b"system" + example_id.encode()).digest()[0] % 2 == 0

@@ -21,9 +21,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from openended.harness.core import DataError, Example, SourceFile, Task, Tokenizer, read_jsonl, register, stream
-from openended.tasks._files import own_digest
-from openended.tasks._order import by_hash
-from openended.tasks._records import usable_text
+from openended.tasks._files import digest_user_file
+from openended.tasks._order import sort_by_hash
+from openended.tasks._records import read_usable_text
 
 
 class _Biography(NamedTuple):
@@ -67,8 +67,8 @@ class Biographies(Task):
 
     def files(self) -> list[SourceFile]:
         """Return the one file."""
-        place = Path(self.path or "biographies.jsonl")
-        return [SourceFile(place.name, "" if self.path else self.source, place)]
+        path = Path(self.path or "biographies.jsonl")
+        return [SourceFile(path.name, "" if self.path else self.source, path)]
 
     def fingerprint(self) -> str:
         """SHA-256 of the file.
@@ -76,49 +76,51 @@ class Biographies(Task):
         Raises:
             DataError: If there is none; says how it is made.
         """
-        return own_digest(self._place(), "task biographies", "task.path")
+        return digest_user_file(self._require_path(), "task biographies", "task.path")
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield biographies by a hash of their line; those of another length are counted."""
         del tokenizer
-        found = list(self._read(skipped))
-        if len(found) <= self.num_in_context:
+        biographies = list(self._read(skipped))
+        if len(biographies) <= self.num_in_context:
             needed = self.num_in_context + 1
             raise DataError(
-                f"{self.path}: holds {len(found)} biographies of the asked length, expected {needed} or more"
+                f"{self.path}: holds {len(biographies)} biographies of the asked length, expected {needed} or more"
             )
-        # The order does not depend on which lines were passed over.
-        for at in by_hash(range(len(found)), lambda i: str(found[i].number)):
-            one = found[at]
-            user, assistant = self._prompt([found[i] for i in self._drawn(at, one.number, len(found))])
-            human = f" {one.title}:\n\n{one.content}"
+        # The order does not depend on which lines were skipped.
+        for at in sort_by_hash(range(len(biographies)), lambda i: str(biographies[i].number)):
+            biography = biographies[at]
+            user, assistant = self._prompt(
+                [biographies[i] for i in self._draw_examples(at, biography.number, len(biographies))]
+            )
+            human = f" {biography.title}:\n\n{biography.content}"
             meta = {"user": user, "assistant": assistant}
-            yield Example(f"biographies/{one.number:06d}", f"{user}\n\n{assistant}", human, meta)
+            yield Example(f"biographies/{biography.number:06d}", f"{user}\n\n{assistant}", human, meta)
 
-    def _place(self) -> Path:
+    def _require_path(self) -> Path:
         if self.path is None:
             raise DataError(f"task biographies: the set is not distributed ({self.source}); set task.path to yours")
         return Path(self.path)
 
-    def _drawn(self, at: int, number: int, count: int) -> list[int]:
+    def _draw_examples(self, at: int, number: int, count: int) -> list[int]:
         """Return the places of the examples in a prompt: others than the one at `at`, each once."""
         generator: np.random.Generator = stream(self.seed, "biographies", number)
         chosen = generator.choice(count - 1, size=self.num_in_context, replace=False)
         return [int(i) + (int(i) >= at) for i in chosen]
 
-    def _prompt(self, shown: list[_Biography]) -> tuple[str, str]:
+    def _prompt(self, shots: list[_Biography]) -> tuple[str, str]:
         parts = [self.header.strip()] if self.header.strip() else []
-        for one in shown:
-            title = " ".join(one.title.split()[: self.max_title_words])
-            parts.append(f"{self.instruction} {title}:\n\n{one.content}")
+        for biography in shots:
+            title = " ".join(biography.title.split()[: self.max_title_words])
+            parts.append(f"{self.instruction} {title}:\n\n{biography.content}")
         return "\n\n".join(parts), self.instruction
 
     def _read(self, skipped: Counter[str]) -> Iterator[_Biography]:
-        path = self._place()
+        path = self._require_path()
         for number, row in read_jsonl(path):
             where = f"{path}:{number}"
-            title = usable_text(row, self.title_field, where, skipped)
-            content = usable_text(row, self.content_field, where, skipped)
+            title = read_usable_text(row, self.title_field, where, skipped)
+            content = read_usable_text(row, self.content_field, where, skipped)
             if title is None or content is None:
                 continue
             if not self.min_words <= len(content.split()) <= self.max_words:

@@ -39,8 +39,8 @@ from openended.harness.core import (
     stream,
 )
 from openended.harness.storage import Rows, read_record
-from openended.tasks._files import own_digest
-from openended.tasks._records import text_field
+from openended.tasks._files import digest_user_file
+from openended.tasks._records import read_text_field
 
 _TEXTS = ("text", "generation", "human")
 
@@ -80,9 +80,13 @@ class Creative(Task):
 
     def fingerprint(self) -> str:
         """Digest of instructions and reference."""
-        parts = [own_digest(Path(self.path), "task creative", "task.path") if self.path else digest_bytes(_builtin())]
+        parts = [
+            digest_user_file(Path(self.path), "task creative", "task.path")
+            if self.path
+            else digest_bytes(_read_builtin())
+        ]
         if self.reference is not None:
-            parts.append(own_digest(_texts_of(Path(self.reference)), "task creative", "task.reference"))
+            parts.append(digest_user_file(_find_texts(Path(self.reference)), "task creative", "task.reference"))
         return digest(parts)
 
     def remarks(self) -> tuple[str, ...]:
@@ -92,7 +96,7 @@ class Creative(Task):
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield draws in order; the human side is the reference's text for the same draw, or empty without one.
 
-        With a reference, draws for which it has no text, or an empty one, are passed over and counted; the last draw
+        With a reference, draws for which it has no text, or an empty one, are skipped and counted; the last draw
         is that of its last text.
 
         Raises:
@@ -133,7 +137,7 @@ class Creative(Task):
 
     def _instructions(self) -> list[str]:
         if self.path is None:
-            lines = _builtin().decode().splitlines()
+            lines = _read_builtin().decode().splitlines()
         else:
             try:
                 with open_text(Path(self.path)) as handle:
@@ -142,25 +146,25 @@ class Creative(Task):
                 raise DataError(f"{self.path}: not UTF-8 ({err.reason})") from err
             except (EOFError, zlib.error, OSError) as err:
                 raise DataError(f"{self.path}: cannot be read to its end ({err})") from err
-        found = [line.strip() for line in lines if line.strip()]
-        if not found:
+        instructions = [line.strip() for line in lines if line.strip()]
+        if not instructions:
             raise DataError(f"{self.path}: holds no instruction")
-        return found
+        return instructions
 
-    def _references(self) -> dict[str, list[_Text]] | None:
+    def _references(self) -> dict[str, list[_ReferenceText]] | None:
         """Return the reference's texts by id, or by prompt where lines have no id."""
         if self.reference is None:
             return None
-        found: dict[str, list[_Text]] = defaultdict(list)
-        path = _texts_of(Path(self.reference))
-        for one in _run_texts(path) if path.suffix == ".arrow" else _lines(path):
-            found[one.key].append(one)
-        if not found:
+        texts: dict[str, list[_ReferenceText]] = defaultdict(list)
+        path = _find_texts(Path(self.reference))
+        for text in _read_run_texts(path) if path.suffix == ".arrow" else _read_lines(path):
+            texts[text.key].append(text)
+        if not texts:
             raise DataError(f"{self.reference}: holds no text")
-        return found
+        return texts
 
 
-class _Text(NamedTuple):
+class _ReferenceText(NamedTuple):
     """One text of a reference."""
 
     where: str
@@ -170,7 +174,7 @@ class _Text(NamedTuple):
     text: str
 
 
-def _texts_of(reference: Path) -> Path:
+def _find_texts(reference: Path) -> Path:
     """Return the file that holds the texts: the reference itself, or the generations of a run folder.
 
     Raises:
@@ -185,24 +189,26 @@ def _texts_of(reference: Path) -> Path:
     return reference / record.store / names[0] / "data.arrow"
 
 
-def _run_texts(path: Path) -> Iterator[_Text]:
+def _read_run_texts(path: Path) -> Iterator[_ReferenceText]:
     """Yield the first sample of each draw."""
     rows = Rows(path)
     for key, sample, prompt, text in zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True):
         if sample == 0:
-            yield _Text(f"{path}, {key}", key, prompt, text)
+            yield _ReferenceText(f"{path}, {key}", key, prompt, text)
 
 
-def _lines(path: Path) -> Iterator[_Text]:
+def _read_lines(path: Path) -> Iterator[_ReferenceText]:
     for number, row in read_jsonl(path):
         where = f"{path}:{number}"
         field = next((name for name in _TEXTS if name in row), _TEXTS[0])
         identity = row.get("id", row.get("example_id"))
-        prompt = text_field(row, "prompt", where) if identity is None or row.get("prompt") is not None else None
-        yield _Text(where, str(prompt if identity is None else identity), prompt, text_field(row, field, where))
+        prompt = read_text_field(row, "prompt", where) if identity is None or row.get("prompt") is not None else None
+        yield _ReferenceText(
+            where, str(prompt if identity is None else identity), prompt, read_text_field(row, field, where)
+        )
 
 
-def _take(references: dict[str, list[_Text]], *keys: str) -> _Text | None:
+def _take(references: dict[str, list[_ReferenceText]], *keys: str) -> _ReferenceText | None:
     """Take the next text of a draw out of the references."""
     for key in keys:
         if key in references:
@@ -213,5 +219,5 @@ def _take(references: dict[str, list[_Text]], *keys: str) -> _Text | None:
     return None
 
 
-def _builtin() -> bytes:
+def _read_builtin() -> bytes:
     return package_files("openended.tasks").joinpath("data/creative.txt").read_bytes()

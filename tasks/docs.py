@@ -1,4 +1,4 @@
-"""Human prose that is on every machine: passages of the docstrings of Python and of the installed packages.
+"""Passages of the docstrings of Python and the installed packages: human prose that needs no download.
 
 Prompt: the first tokens of a passage; human: the rest of it, its leading space kept. The passages, their clean-up and
 the split by module are made in `openended.tasks._docstrings`; the bundled models have seen the train split alone.
@@ -23,11 +23,19 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from openended.harness.core import DataError, Example, StoreError, Task, Tokenizer, digest, register, write_text
-from openended.tasks import _docstrings, _prompts, _prose
-from openended.tasks._order import by_hash
-from openended.tasks.download import cache_root
+from openended.tasks import _docstrings, _prompts
+from openended.tasks._order import sort_by_hash
+from openended.tasks.download import find_cache_root
 
 log = logging.getLogger(__name__)
+
+# Version of the extraction, as part of the task's fingerprint. The values are the digests of the two modules when the
+# version was set; they stay as they are while the same files give the same passages (tests/tasks/test_docs.py), and
+# change when the passages change.
+EXTRACTION = {
+    "openended.tasks._docstrings": "b9b187ee7a92d2a17ff0edf626bb5ada89cdc0d05292d845d9d90c8ccd05f93d",
+    "openended.tasks._prose": "847b724dfca9fafa2c9fa055d5f8e552a1c4ecf2a7e5848fd1243d20da266bef",
+}
 
 
 @register("task")
@@ -57,7 +65,7 @@ class Docs(Task):
         return self.prompt_unit == "tokens"
 
     def fingerprint(self) -> str:
-        """Digest of what decides the corpus: the installed files as their RECORDs state them, and the extraction code.
+        """Digest of what decides the corpus: the installed files by their RECORDs, and the extraction's version.
 
         Parsing takes half a minute and planning must not, so the passages themselves are not read here.
 
@@ -65,11 +73,10 @@ class Docs(Task):
             DataError: If a package of the corpus is not installed.
         """
         try:
-            installed = {package: _installed(package) for package in _docstrings.DEFAULT_PACKAGES}
+            installed = {package: _describe_installed(package) for package in _docstrings.DEFAULT_PACKAGES}
         except importlib.metadata.PackageNotFoundError as err:
             raise DataError(f"task docs: package {err.name} is not installed; the corpus is made of its texts") from err
-        code = {m.__name__: _source_digest(Path(str(m.__file__))) for m in (_docstrings, _prose)}
-        return digest({"installed": installed, "code": code})
+        return digest({"installed": installed, "code": EXTRACTION})
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield passages of the split; the shorter ones are counted in `skipped`."""
@@ -85,20 +92,20 @@ class Docs(Task):
         yield from ((number, passage.text) for number, passage in enumerate(self._passages(skipped)))
 
     def _passages(self, skipped: Counter[str]) -> Iterator[_docstrings.Passage]:
-        passages = (p for p in _corpus(self.fingerprint()) if p.split == self.split)
-        for passage in by_hash(passages, lambda p: p.id):
+        passages = (p for p in _load_corpus(self.fingerprint()) if p.split == self.split)
+        for passage in sort_by_hash(passages, lambda p: p.id):
             if len(passage.text.split()) < self.min_words:
                 skipped[f"shorter than {self.min_words} words"] += 1
             else:
                 yield passage
 
 
-def _corpus(fingerprint: str) -> list[_docstrings.Passage]:
+def _load_corpus(fingerprint: str) -> list[_docstrings.Passage]:
     """Return all passages: kept in the cache folder, since parsing the packages takes half a minute."""
-    place = cache_root() / "docs" / f"{fingerprint[:16]}.jsonl"
-    kept = _read_corpus(place)
-    if kept is not None:
-        return kept
+    path = find_cache_root() / "docs" / f"{fingerprint[:16]}.jsonl"
+    cached = _read_corpus(path)
+    if cached is not None:
+        return cached
     try:
         passages = _docstrings.load_passages(workers=min(2, os.cpu_count() or 1))
     except ModuleNotFoundError as err:
@@ -106,16 +113,16 @@ def _corpus(fingerprint: str) -> list[_docstrings.Passage]:
     lines = [[p.id, p.package, p.module, p.text, p.split] for p in passages]
     head = {"passages": _docstrings.fingerprint(passages)}
     try:
-        write_text(place, "".join(json.dumps(line) + "\n" for line in [head, *lines]))
+        write_text(path, "".join(json.dumps(line) + "\n" for line in [head, *lines]))
     except StoreError as err:
-        log.debug("the passages are not kept: %s", err)
+        log.debug("the passages are not cached: %s", err)
     return passages
 
 
-def _read_corpus(place: Path) -> list[_docstrings.Passage] | None:
+def _read_corpus(path: Path) -> list[_docstrings.Passage] | None:
     """Return kept passages, or None where there are none or they are not what was written."""
     try:
-        head, *lines = map(json.loads, place.read_text(encoding="utf-8").splitlines())
+        head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         passages = [_docstrings.Passage(*line) for line in lines]
         whole = _docstrings.fingerprint(passages) == head["passages"]
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -123,7 +130,7 @@ def _read_corpus(place: Path) -> list[_docstrings.Passage] | None:
     return passages if whole else None
 
 
-def _installed(package: str) -> str:
+def _describe_installed(package: str) -> str:
     """Name the installed files of a package: version, and digest of the Python files' hashes in its RECORD."""
     if package == _docstrings.STDLIB:
         return f"{platform.python_implementation()} {platform.python_version()}"
@@ -131,7 +138,3 @@ def _installed(package: str) -> str:
     record = distribution.read_text("RECORD") or ""
     lines = sorted(re.findall(r"^[^,\n]+\.py,.*$", record, flags=re.MULTILINE))
     return f"{distribution.version} {hashlib.sha256(chr(10).join(lines).encode()).hexdigest()}"
-
-
-def _source_digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()

@@ -1,4 +1,4 @@
-"""Public files, fetched once: resumed, checked, and kept where every task finds them.
+"""Download public files once into a shared cache folder, with resume and checksums.
 
 A file is written beside its place as `.part` and takes its name only when it is whole and its checksum agrees: the one
 that the source states, else the one recorded when the file was first seen (`ledger.json` in the cache folder), else it
@@ -49,7 +49,7 @@ class Remote:
     by_hand: str = ""
     """How to get it where no program can; then it is never fetched."""
 
-    def place(self, cache_dir: str | None = None) -> Path:
+    def cache_path(self, cache_dir: str | None = None) -> Path:
         """Return where the file belongs.
 
         Raises:
@@ -57,21 +57,21 @@ class Remote:
         """
         if Path(self.path).is_absolute() or ".." in Path(self.path).parts:
             raise SpecError(f"expected the name of a public file, got {self.path!r:.80}, outside the cache folder")
-        return cache_root(cache_dir) / self.path
+        return find_cache_root(cache_dir) / self.path
 
 
-def cache_root(cache_dir: str | None = None) -> Path:
+def find_cache_root(cache_dir: str | None = None) -> Path:
     """Return the cache folder; it need not exist."""
     if cache_dir:
         return Path(cache_dir).expanduser()
-    if own := os.environ.get("OPENENDED_CACHE"):
-        return Path(own).expanduser()
+    if folder := os.environ.get("OPENENDED_CACHE"):
+        return Path(folder).expanduser()
     home = os.environ.get("HF_HOME") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(home).expanduser() / "openended"
 
 
 def is_offline(*, offline: bool = False) -> bool:
-    """Say whether nothing may be fetched."""
+    """Return true if nothing may be downloaded."""
     return offline or switched_off(OURS)
 
 
@@ -83,28 +83,28 @@ def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False
     """
     from filelock import FileLock
 
-    place = remote.place(cache_dir)
-    if not place.is_file():
-        refuse_missing(remote, place, offline=offline)
+    path = remote.cache_path(cache_dir)
+    if not path.is_file():
+        refuse_missing(remote, path, offline=offline)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         # One lock a file: a second process waits, and finds the file there.
-        with FileLock(f"{place}.lock"):
-            if not place.is_file():
-                _download(remote, place, progress=progress)
+        with FileLock(f"{path}.lock"):
+            if not path.is_file():
+                _download(remote, path, progress=progress)
             verify(remote, cache_dir=cache_dir)
     except OSError as err:
-        raise DataError(f"cannot write {place}: {err.strerror or err}; set another cache folder") from err
-    return place
+        raise DataError(f"cannot write {path}: {err.strerror or err}; set another cache folder") from err
+    return path
 
 
-def refuse_missing(remote: Remote, place: Path, *, offline: bool = False, planning: bool = False) -> None:
+def refuse_missing(remote: Remote, path: Path, *, offline: bool = False, planning: bool = False) -> None:
     """Raise `MissingFileError` if a missing file cannot be fetched: which one, from where, and where to put it."""
     off = is_offline(offline=offline)
     how = remote.by_hand or f"get it from {remote.url}"
     if remote.by_hand or off or planning:
         why = " (offline)" if off and not remote.by_hand else ""
-        message = f"missing file{why}: {place.name}; {how} and put it at {place}"
+        message = f"missing file{why}: {path.name}; {how} and put it at {path}"
         raise MissingFileError(message, "" if remote.by_hand else remote.url)
 
 
@@ -120,32 +120,32 @@ def verify(remote: Remote, *, cache_dir: str | None = None, quick: bool = False)
     Raises:
         DataError: If it is missing, or is not the file that the source or the ledger states.
     """
-    place = remote.place(cache_dir)
+    path = remote.cache_path(cache_dir)
     try:
-        stat = place.stat()
+        stat = path.stat()
     except FileNotFoundError as err:
-        message = f"missing file: {place.name}; get it from {remote.url} and put it at {place}"
+        message = f"missing file: {path.name}; get it from {remote.url} and put it at {path}"
         raise MissingFileError(message, remote.url) from err
     stamp = [stat.st_size, stat.st_mtime_ns]
-    ledger = cache_root(cache_dir) / LEDGER
-    held = read_ledger(ledger).get(remote.path, {})
-    if quick and held.get("stamp") == stamp:
-        return str(held["sha256"])
+    ledger = find_cache_root(cache_dir) / LEDGER
+    recorded = read_ledger(ledger).get(remote.path, {})
+    if quick and recorded.get("stamp") == stamp:
+        return str(recorded["sha256"])
     stated = (remote.checksum or "").partition(":")
     kinds = {"sha256", stated[0]} - {""}
-    found = _digests(place, kinds)
-    if stated[0] and found[stated[0]] != stated[2]:
-        raise DataError(_mismatch(place, stated[0], stated[2], found[stated[0]], "the source states"))
-    if not stated[0] and held and held["sha256"] != found["sha256"]:
-        raise DataError(_mismatch(place, "sha256", held["sha256"], found["sha256"], "was recorded"))
-    if held.get("stamp") != stamp and not quick:
-        with editing_ledger(ledger) as entries:
-            entries[remote.path] = {"url": remote.url, "sha256": found["sha256"], "stamp": stamp}
-    return found["sha256"]
+    digests = _compute_digests(path, kinds)
+    if stated[0] and digests[stated[0]] != stated[2]:
+        raise DataError(_describe_mismatch(path, stated[0], stated[2], digests[stated[0]], "the source states"))
+    if not stated[0] and recorded and recorded["sha256"] != digests["sha256"]:
+        raise DataError(_describe_mismatch(path, "sha256", recorded["sha256"], digests["sha256"], "was recorded"))
+    if recorded.get("stamp") != stamp and not quick:
+        with edit_ledger(ledger) as entries:
+            entries[remote.path] = {"url": remote.url, "sha256": digests["sha256"], "stamp": stamp}
+    return digests["sha256"]
 
 
-def _mismatch(place: Path, kind: str, wanted: str, got: str, who: str) -> str:
-    return f"{place}: its {kind} is {got}, {who} {wanted}; remove the file to fetch it again"
+def _describe_mismatch(path: Path, kind: str, expected: str, got: str, who: str) -> str:
+    return f"{path}: its {kind} is {got}, {who} {expected}; remove the file to fetch it again"
 
 
 def read_ledger(path: Path) -> dict[str, Any]:
@@ -159,8 +159,8 @@ def read_ledger(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def editing_ledger(path: Path) -> Iterator[dict[str, Any]]:
-    """Give the entries of a ledger to be changed, and write them; other processes wait."""
+def edit_ledger(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a ledger for changes and write them back, under a lock."""
     from filelock import FileLock
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -170,18 +170,18 @@ def editing_ledger(path: Path) -> Iterator[dict[str, Any]]:
         write_json(path, entries)
 
 
-def _digests(path: Path, kinds: set[str]) -> dict[str, str]:
-    made = {kind: hashlib.new(kind, usedforsecurity=False) for kind in kinds}
+def _compute_digests(path: Path, kinds: set[str]) -> dict[str, str]:
+    hashes = {kind: hashlib.new(kind, usedforsecurity=False) for kind in kinds}
     with path.open("rb") as handle:
         while block := handle.read(_CHUNK):
-            for one in made.values():
-                one.update(block)
-    return {kind: one.hexdigest() for kind, one in made.items()}
+            for hasher in hashes.values():
+                hasher.update(block)
+    return {kind: hasher.hexdigest() for kind, hasher in hashes.items()}
 
 
-def _download(remote: Remote, place: Path, *, progress: bool) -> None:
+def _download(remote: Remote, path: Path, *, progress: bool) -> None:
     """Fetch into `.part`, going on where an earlier attempt stopped, then rename."""
-    part = place.with_name(place.name + ".part")
+    part = path.with_name(path.name + ".part")
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             _attempt(remote.url, part, progress=progress)
@@ -190,21 +190,23 @@ def _download(remote: Remote, place: Path, *, progress: bool) -> None:
             if err.code == 416:
                 part.unlink(missing_ok=True)
             elif err.code < 500:
-                raise DataError(f"{remote.url}: HTTP {err.code} {err.reason}; put the file at {place}") from err
+                raise DataError(f"{remote.url}: HTTP {err.code} {err.reason}; put the file at {path}") from err
             reason: Exception = err
         except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as err:
             reason = err
         else:
-            part.replace(place)
-            _meta(part).unlink(missing_ok=True)
+            part.replace(path)
+            _metadata_path(part).unlink(missing_ok=True)
             return
         log.warning("%s: attempt %d of %d failed (%s)", remote.url, attempt, _ATTEMPTS, reason)
         if attempt < _ATTEMPTS:
             time.sleep(min(8.0, 0.25 * 2**attempt))
-    raise DataError(f"{remote.url}: no luck in {_ATTEMPTS} attempts; get it otherwise and put it at {place}")
+    raise DataError(
+        f"{remote.url}: download failed {_ATTEMPTS} times; fetch it yourself with `curl -L -o {path} {remote.url}`"
+    )
 
 
-def _meta(part: Path) -> Path:
+def _metadata_path(part: Path) -> Path:
     return part.with_name(part.name + ".json")
 
 
@@ -212,7 +214,7 @@ def _attempt(url: str, part: Path, *, progress: bool) -> None:
     if urlsplit(url).scheme not in ("http", "https"):
         raise DataError(f"{url}: only http and https addresses are fetched")
     begun = part.stat().st_size if part.is_file() else 0
-    tag = read_json(_meta(part)).get("tag") if begun and _meta(part).is_file() else None
+    tag = read_json(_metadata_path(part)).get("tag") if begun and _metadata_path(part).is_file() else None
     request = urllib.request.Request(url, headers={"User-Agent": "openended"})  # noqa: S310 - checked above
     if begun and tag:
         request.add_header("Range", f"bytes={begun}-")
@@ -226,8 +228,11 @@ def _attempt(url: str, part: Path, *, progress: bool) -> None:
         _check_space(part, total - begun if total is not None else 0)
         strong = response.headers.get("ETag", "")
         tag = strong if strong and not strong.startswith("W/") else response.headers.get("Last-Modified")
-        write_json(_meta(part), {"url": url, "tag": tag})
-        with part.open("ab" if resumed else "wb") as handle, _bar(part.stem, total, shown=progress) as advance:
+        write_json(_metadata_path(part), {"url": url, "tag": tag})
+        with (
+            part.open("ab" if resumed else "wb") as handle,
+            _show_progress(part.stem, total, visible=progress) as advance,
+        ):
             advance(begun)
             _copy(response, handle.write, advance)
     got = part.stat().st_size
@@ -251,9 +256,9 @@ def _check_space(part: Path, needed: int) -> None:
 
 
 @contextmanager
-def _bar(label: str, total: int | None, *, shown: bool) -> Iterator[Callable[[int], None]]:
+def _show_progress(label: str, total: int | None, *, visible: bool) -> Iterator[Callable[[int], None]]:
     """Show bytes, speed and time left while the block runs."""
-    if not shown:
+    if not visible:
         yield lambda _: None
         return
     from rich.console import Console

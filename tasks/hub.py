@@ -1,4 +1,4 @@
-"""Any dataset of the Hugging Face hub, or a local folder in a form that `datasets` reads.
+"""Datasets of the Hugging Face hub, or local folders in a format that `datasets` reads.
 
 A revision that is no commit is resolved at the first use, recorded in the cache folder's ledger, and kept: the same
 option means the same data ever after. No code of a dataset is run. Licence: the dataset's own.
@@ -26,10 +26,10 @@ from openended.harness.core import (
     register,
     suggest,
 )
-from openended.tasks._order import by_hash
+from openended.tasks._order import sort_by_hash
 from openended.tasks._prompts import Cutter, PromptUnit, check_lengths
-from openended.tasks._records import id_field, id_field_of, usable_text
-from openended.tasks.download import LEDGER, cache_root, editing_ledger, is_offline, read_ledger
+from openended.tasks._records import choose_id_field, read_id, read_usable_text
+from openended.tasks.download import LEDGER, edit_ledger, find_cache_root, is_offline, read_ledger
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -95,27 +95,27 @@ class Hub(Task):
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield rows as examples; what has no text is counted."""
         rows = self._load(None if self._folder else self._commit(ask=False))
-        id_column = id_field_of(dict.fromkeys(rows.column_names, True), self.id_field)
-        wanted = [f for f in (self.text_field, self.prompt_field, self.human_field, id_column) if f]
-        for field in wanted:
+        id_column = choose_id_field(dict.fromkeys(rows.column_names, True), self.id_field)
+        fields = [f for f in (self.text_field, self.prompt_field, self.human_field, id_column) if f]
+        for field in fields:
             if field not in rows.column_names:
-                known = suggest(field, rows.column_names)
-                raise DataError(f"dataset {self.path}, split {self.split}: no field {field!r}{known}")
+                suggestion = suggest(field, rows.column_names)
+                raise DataError(f"dataset {self.path}, split {self.split}: no field {field!r}{suggestion}")
         cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer) if self.text_field else None
         numbers: Any = range(len(rows))
         if self.order == "hash":
-            numbers = by_hash(numbers, str)
+            numbers = sort_by_hash(numbers, str)
         for number in numbers:
-            made = self._example(rows[number], number, id_column, cutter, skipped)
-            if made is not None:
-                yield made
+            example = self._example(rows[number], number, id_column, cutter, skipped)
+            if example is not None:
+                yield example
 
     def _example(
         self, row: dict[str, Any], number: int, id_column: str | None, cutter: Cutter | None, skipped: Counter[str]
     ) -> Example | None:
         where = f"dataset {self.path}, split {self.split}, row {number}"
-        identity = id_field(row, id_column, where) if id_column else f"{number:06d}"
-        text = usable_text(row, self.text_field or str(self.human_field), where, skipped)
+        identity = read_id(row, id_column, where) if id_column else f"{number:06d}"
+        text = read_usable_text(row, self.text_field or str(self.human_field), where, skipped)
         if text is None:
             return None
         if cutter is None:
@@ -124,11 +124,11 @@ class Hub(Task):
                 skipped[f"{self.prompt_field} is no text"] += 1
                 return None
             return Example(f"hub/{identity}", prompt, text)
-        made = cutter.cut(text)
-        if made is None:
+        parts = cutter.cut(text)
+        if parts is None:
             skipped[f"no longer than {self.prompt_length} {self.prompt_unit}"] += 1
             return None
-        return Example(f"hub/{identity}", made.prompt, made.human)
+        return Example(f"hub/{identity}", parts.prompt, parts.human)
 
     @property
     def _folder(self) -> bool:
@@ -138,10 +138,10 @@ class Hub(Task):
         if self.revision is not None and _COMMIT.fullmatch(self.revision):
             return self.revision
         key = f"hub/{self.path}@{self.revision or 'default'}"
-        ledger = cache_root(self.cache_dir) / LEDGER
-        held = read_ledger(ledger).get(key)
-        if held is not None:
-            return str(held["commit"])
+        ledger = find_cache_root(self.cache_dir) / LEDGER
+        recorded = read_ledger(ledger).get(key)
+        if recorded is not None:
+            return str(recorded["commit"])
         url = f"https://huggingface.co/datasets/{self.path}"
         if not ask or is_offline(offline=self.offline):
             raise DataError(f"missing dataset: {self.path} was never fetched here; run once with a network ({url})")
@@ -153,7 +153,7 @@ class Hub(Task):
             raise DataError(f"dataset {self.path}: the hub does not answer for it ({first_line(err)}); {url}") from err
         if not commit:
             raise DataError(f"dataset {self.path}: the hub names no commit; set task.revision")
-        with editing_ledger(ledger) as entries:
+        with edit_ledger(ledger) as entries:
             entries.setdefault(key, {"commit": commit})
             return str(entries[key]["commit"])
 

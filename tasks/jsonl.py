@@ -1,4 +1,4 @@
-"""A user's own prompts and human continuations: one JSON object a line.
+"""A user's own prompts and human continuations as JSON lines.
 
     {"id": "a-1", "prompt": "Once upon a time", "human": " there was a house."}
 
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from openended.harness.core import DataError, Example, SourceFile, Task, Tokenizer, read_jsonl, register
-from openended.tasks._files import own_digest
-from openended.tasks._records import Ids, id_field_of, text_field
+from openended.tasks._files import digest_user_file
+from openended.tasks._records import UniqueIds, choose_id_field, read_text_field
 
 
 @register("task")
@@ -55,7 +55,7 @@ class JsonLines(Task):
         Raises:
             DataError: If there is no such file.
         """
-        return own_digest(Path(self.path), "task jsonl", "task.path")
+        return digest_user_file(Path(self.path), "task jsonl", "task.path")
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield the lines as examples.
@@ -65,20 +65,20 @@ class JsonLines(Task):
         """
         del tokenizer, skipped
         path = Path(self.path)
-        ids: Ids | None = None
+        ids: UniqueIds | None = None
         count = 0
         for number, row in read_jsonl(path):
             where = f"{path}:{number}"
-            field = id_field_of(row, self.id_field)
+            field = choose_id_field(row, self.id_field)
             if not count and field:
-                ids = Ids(path, field)
+                ids = UniqueIds(path, field)
             elif field and ids is None:
                 raise DataError(f"{where}: has an id ({field!r}), the first line has none; set task.id_field=null")
             count += 1
-            identity = ids.of(row, number) if ids else f"{number - 1:06d}"
-            human = text_field(row, self.human_field, where)
+            identity = ids.read(row, number) if ids else f"{number - 1:06d}"
+            human = read_text_field(row, self.human_field, where)
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({self.human_field!r})")
-            yield Example(f"jsonl/{identity}", text_field(row, self.prompt_field, where), human)
+            yield Example(f"jsonl/{identity}", read_text_field(row, self.prompt_field, where), human)
         if not count:
             raise DataError(f"{path}: holds no example")

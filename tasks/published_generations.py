@@ -1,4 +1,4 @@
-"""Public files of generations that have a name: GPT-2's output dataset and Grover's."""
+"""Named public files of generations: the GPT-2 output dataset and Grover's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from openended.tasks import download
 from openended.tasks.realnews import RealNews
-from openended.tasks.webtext import gpt2_output
+from openended.tasks.webtext import make_gpt2_remote
 
 
 def find_generations(generations: str, *, fetch: bool) -> Path:
@@ -24,7 +24,7 @@ def find_generations(generations: str, *, fetch: bool) -> Path:
     """
     kind, _, name = generations.partition(":")
     if kind == "gpt2-output" and name:
-        remote = gpt2_output(name)
+        remote = make_gpt2_remote(name)
     elif kind == "grover" and name:
         model, _, decoder = name.partition("-")
         remote = RealNews(file=f"generator={model}~dataset={decoder}.jsonl").remotes()[0]
@@ -32,6 +32,6 @@ def find_generations(generations: str, *, fetch: bool) -> Path:
         return Path(generations)
     if fetch:
         return download.fetch(remote)
-    if not remote.place().is_file():
-        download.refuse_missing(remote, remote.place(), planning=True)
-    return remote.place()
+    if not remote.cache_path().is_file():
+        download.refuse_missing(remote, remote.cache_path(), planning=True)
+    return remote.cache_path()

@@ -20,8 +20,8 @@ from typing import Any, ClassVar, Literal
 
 from openended.harness.core import DataError, Example, Tokenizer, read_jsonl, register
 from openended.tasks._files import FileTask
-from openended.tasks._order import by_hash
-from openended.tasks._records import usable_text
+from openended.tasks._order import sort_by_hash
+from openended.tasks._records import read_usable_text
 from openended.tasks.download import Remote
 
 ADDRESS = "https://storage.googleapis.com/grover-models/generation_examples"
@@ -54,13 +54,13 @@ class RealNews(FileTask):
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield human articles; machine articles and unpaired training articles are another system's."""
         del tokenizer
-        path = self.places()[0]
+        path = self.data_paths()[0]
         rows = (self._example(row, path, number, skipped) for number, row in read_jsonl(path))
-        found: Iterator[Example] = (example for example in rows if example is not None)
+        examples: Iterator[Example] = (example for example in rows if example is not None)
         if self.order == "hash":
-            found = iter(by_hash(found, lambda e: e.id))
+            examples = iter(sort_by_hash(examples, lambda e: e.id))
         count = 0
-        for example in found:
+        for example in examples:
             count += 1
             yield example
         if not count:
@@ -72,7 +72,7 @@ class RealNews(FileTask):
         if not chosen or not paired or row.get("label", "human") != "human":
             return None
         where = f"{path}:{number}"
-        text = usable_text(row, "article" if "article" in row else "text", where, skipped)
+        text = read_usable_text(row, "article" if "article" in row else "text", where, skipped)
         if text is None:
             return None
         prompt = metadata_prompt(row)

@@ -1,7 +1,7 @@
 """A user's own human texts, without prompts: JSON lines, CSV, Parquet, plain text, or a folder of them.
 
-What a system generated stands beside them as a whole, however many texts it has: nothing is paired. The field with the
-text is told by its name, or by being the only one that can hold it. Every record counts: one that does not fit is an
+Systems are compared with them as a whole, whatever the number of texts; nothing is paired. The field with the
+text is found by its name, or as the only one that can hold it. Every record counts: one that does not fit is an
 error that names file and line.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from openended.harness.core import DataError, Example, SourceFile, Task, Tokenizer, register
-from openended.harness.imported import HUMAN_TEXTS, files_digest, guess, read_records
-from openended.tasks._records import text_field
+from openended.harness.imported import HUMAN_TEXTS, choose_text_field, digest_files, read_records
+from openended.tasks._records import read_text_field
 
 
 @register("task")
@@ -51,7 +51,7 @@ class Texts(Task):
         Raises:
             DataError: If there is no such file, or no file of texts in the folder.
         """
-        return files_digest(Path(self.path))
+        return digest_files(Path(self.path))
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield the texts as examples without a prompt.
@@ -61,9 +61,9 @@ class Texts(Task):
         """
         del tokenizer, skipped
         path = Path(self.path)
-        field = guess(path, HUMAN_TEXTS, self.field)
+        field = choose_text_field(path, HUMAN_TEXTS, self.field)
         for record in read_records(path):
-            text = text_field(record.cells, field, record.where)
+            text = read_text_field(record.cells, field, record.where)
             if not text.strip():
                 raise DataError(f"{record.where}: the text ({field!r}) is empty")
             yield Example(f"texts/{record.line:06d}", "", text)

@@ -2,7 +2,7 @@
 
 MAUVE (Pillutla et al. 2021): the first 35 tokens of each line of the test split, in file order, 5,000 texts of at most
 1,024 tokens, prompt included. Precision and recall (Le Bronnec et al. 2024): the first 10 words. A document that is no
-longer than its prompt has no human side and is passed over, counted; the MAUVE authors fill its prompt with newlines
+longer than its prompt has no human side and is skipped and counted; the MAUVE authors fill its prompt with newlines
 for generation.
 
 Source: gpt-2-output-dataset, https://github.com/openai/gpt-2-output-dataset, MIT licence. Radford et al. 2019.
@@ -18,7 +18,7 @@ from typing import ClassVar, Literal
 from openended.harness.core import DataError, Example, Tokenizer, read_jsonl, register
 from openended.tasks._files import FileTask
 from openended.tasks._prompts import Cutter, PromptUnit, check_lengths
-from openended.tasks._records import usable_text
+from openended.tasks._records import read_usable_text
 from openended.tasks.download import Remote
 
 ADDRESS = "https://openaipublic.blob.core.windows.net/gpt-2/output-dataset/v1"
@@ -47,7 +47,7 @@ class WebText(FileTask):
 
     def remotes(self) -> list[Remote]:
         """Return the split's file."""
-        return [gpt2_output(f"webtext.{self.split}")]
+        return [make_gpt2_remote(f"webtext.{self.split}")]
 
     def needs_tokenizer(self) -> bool:
         """Return true for prompts counted in tokens."""
@@ -59,23 +59,25 @@ class WebText(FileTask):
         Raises:
             DataError: If a line is not what the source's are.
         """
-        path = self.places()[0]
+        path = self.data_paths()[0]
         cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer)
         count = 0
         for number, row in read_jsonl(path):
             count += 1
-            text = usable_text(row, "text", f"{path}:{number}", skipped)
+            text = read_usable_text(row, "text", f"{path}:{number}", skipped)
             if text is None:
                 continue
-            made = cutter.cut(text)
-            if made is None:
+            parts = cutter.cut(text)
+            if parts is None:
                 skipped[f"no longer than {self.prompt_length} {self.prompt_unit}"] += 1
                 continue
-            yield Example(f"webtext/{number - 1:06d}", made.prompt, made.human, {"ended": bool(row.get("ended", True))})
+            yield Example(
+                f"webtext/{number - 1:06d}", parts.prompt, parts.human, {"ended": bool(row.get("ended", True))}
+            )
         if not count:
             raise DataError(f"{path}: holds no document")
 
 
-def gpt2_output(name: str) -> Remote:
+def make_gpt2_remote(name: str) -> Remote:
     """Return a file of the GPT-2 output dataset: `webtext.test`, `xl-1542M-k40.valid`."""
     return Remote(f"{ADDRESS}/{name}.jsonl", f"webtext/{name}.jsonl")

@@ -1,6 +1,6 @@
 """Stories that people wrote for situations that others made up (Fan et al. 2018, ACL).
 
-Line i of `<split>.wp_source` is the situation of the story in line i of `<split>.wp_target`. The text is tokenised in
+Line i of `<split>.wp_source` is the situation of the story in line i of `<split>.wp_target`. The text is tokenized in
 the files; here its markup is undone (`tasks._detokenize`). The document is the situation, an empty line and the story;
 prompt: its first 50 tokens (MAUVE, Table 2), so the situation and the start of the story; at most 512 tokens in all;
 5,000 random documents of the test split (here: by a hash of their number, so that any N are a fair sample).
@@ -24,8 +24,8 @@ from typing import IO, ClassVar, Literal
 
 from openended.harness.core import MAX_LINE, DataError, Example, Tokenizer, digest, register
 from openended.tasks._detokenize import detokenize, strip_tag
-from openended.tasks._files import FileTask, own_digest
-from openended.tasks._order import by_hash
+from openended.tasks._files import FileTask, digest_user_file
+from openended.tasks._order import sort_by_hash
 from openended.tasks._prompts import Cutter, PromptUnit, check_lengths
 from openended.tasks.download import Remote
 
@@ -68,7 +68,7 @@ class WritingPrompts(FileTask):
         """Digest of the archive, or of the split's two files in a folder."""
         if self.path is not None and Path(self.path).is_dir():
             parts = [Path(self.path) / f"{self.split}.{part}" for part in _PARTS]
-            return digest([own_digest(part, "task writing_prompts", "task.path") for part in parts])
+            return digest([digest_user_file(part, "task writing_prompts", "task.path") for part in parts])
         return super().fingerprint()
 
     def documents(self, skipped: Counter[str]) -> Iterator[tuple[int, str]]:
@@ -77,32 +77,34 @@ class WritingPrompts(FileTask):
         Raises:
             DataError: If a file is missing or unreadable, or the two are not equally long.
         """
-        place = self.places()[0]
+        path = self.data_paths()[0]
         with ExitStack() as stack:
             names = [f"{self.split}.{part}" for part in _PARTS]
-            sources, targets = (_lines(stack.enter_context(_open(place, name)), f"{place}: {name}") for name in names)
+            sources, targets = (
+                _read_lines(stack.enter_context(_open(path, name)), f"{path}: {name}") for name in names
+            )
             try:
                 for number, pair in enumerate(zip_longest(sources, targets)):
-                    text = self._document(pair, f"{place}: {self.split}, line {number + 1}", skipped)
+                    text = self._document(pair, f"{path}: {self.split}, line {number + 1}", skipped)
                     if text is not None:
                         yield number, text
             except (EOFError, OSError, tarfile.TarError, zlib.error) as err:
-                raise DataError(f"{place}: cannot be read to its end ({err})") from err
+                raise DataError(f"{path}: cannot be read to its end ({err})") from err
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield stories; the number in an id is the line, from 0."""
-        found: Iterator[tuple[str, str]] = (
+        pairs: Iterator[tuple[str, str]] = (
             (f"writing_prompts/{number:06d}", text) for number, text in self.documents(skipped)
         )
         if self.order == "hash":
-            found = iter(by_hash(found, lambda pair: pair[0]))
+            pairs = iter(sort_by_hash(pairs, lambda pair: pair[0]))
         cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer)
-        for identity, text in found:
-            made = cutter.cut(text)
-            if made is None:
+        for identity, text in pairs:
+            parts = cutter.cut(text)
+            if parts is None:
                 skipped[f"no longer than {self.prompt_length} {self.prompt_unit}"] += 1
                 continue
-            yield Example(identity, made.prompt, made.human)
+            yield Example(identity, parts.prompt, parts.human)
 
     def _document(self, pair: tuple[bytes | None, bytes | None], where: str, skipped: Counter[str]) -> str | None:
         source, target = pair
@@ -121,7 +123,7 @@ class WritingPrompts(FileTask):
         return f"{situation}\n\n{story}" if situation else story
 
 
-def _lines(handle: IO[bytes], where: str) -> Iterator[bytes]:
+def _read_lines(handle: IO[bytes], where: str) -> Iterator[bytes]:
     """Yield lines, a byte order mark dropped.
 
     Raises:
@@ -136,27 +138,27 @@ def _lines(handle: IO[bytes], where: str) -> Iterator[bytes]:
 
 
 @contextmanager
-def _open(place: Path, name: str) -> Iterator[IO[bytes]]:
+def _open(path: Path, name: str) -> Iterator[IO[bytes]]:
     """Open a file of the folder, or a member of the archive as a stream."""
-    if place.is_dir():
-        if not (place / name).is_file():
-            raise DataError(f"missing file: {place / name}; get {ADDRESS} and unpack it there")
-        with (place / name).open("rb") as handle:
+    if path.is_dir():
+        if not (path / name).is_file():
+            raise DataError(f"missing file: {path / name}; get {ADDRESS} and unpack it there")
+        with (path / name).open("rb") as handle:
             yield handle
         return
     try:
-        archive = tarfile.open(place, "r:*")  # noqa: SIM115 - closed below
+        archive = tarfile.open(path, "r:*")  # noqa: SIM115 - closed below
     except FileNotFoundError as err:
-        raise DataError(f"missing file: {place}; get it from {ADDRESS}") from err
+        raise DataError(f"missing file: {path}; get it from {ADDRESS}") from err
     except (OSError, EOFError, tarfile.TarError) as err:
-        raise DataError(f"{place}: not a readable archive ({err})") from err
+        raise DataError(f"{path}: not a readable archive ({err})") from err
     with archive:
         try:
             member = next((m for m in archive if m.isfile() and Path(m.name).name == name), None)
         except (OSError, EOFError, tarfile.TarError, zlib.error) as err:
-            raise DataError(f"{place}: cannot be read to its end ({err})") from err
+            raise DataError(f"{path}: cannot be read to its end ({err})") from err
         stream = archive.extractfile(member) if member is not None else None
         if stream is None:
-            raise DataError(f"{place}: holds no {name}")
+            raise DataError(f"{path}: holds no {name}")
         with stream:
             yield stream

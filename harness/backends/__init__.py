@@ -1,4 +1,4 @@
-"""What runs a model: transformers in this process, a server, or Ray workers.
+"""Backends that run a model: transformers in this process, a server, or Ray workers.
 
 What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
 """

@@ -5,23 +5,23 @@ from .openai.spec import (
     ServerSpec as ServerSpec,
 )
 from .ray.backend import (
-    spread as spread,
+    load_ray_backend as load_ray_backend,
 )
 from .ray.cluster import (
-    Actors as Actors,
+    ActorPool as ActorPool,
 )
 from .ray.cluster import (
     Cluster as Cluster,
 )
 from .ray.cluster import (
-    Dead as Dead,
+    WorkerDeath as WorkerDeath,
 )
 from .ray.cluster import (
-    join as join,
+    connect_to_ray as connect_to_ray,
 )
 from .ray.cluster import (
-    nodes_of as nodes_of,
+    list_nodes as list_nodes,
 )
 from .ray.cluster import (
-    say_room as say_room,
+    warn_if_full as warn_if_full,
 )

@@ -1,4 +1,4 @@
-"""The reference backend: a model of transformers in this process, every decoder, exact Q."""
+"""Reference backend: a transformers model in this process, with every decoder and exact Q."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from openended.harness.models import (
 
 @dataclass(frozen=True, eq=False)
 class TransformersBackend(LanguageModel):
-    """A `Backend`: a language model in memory that does what a run asks of it."""
+    """A language model in memory as a `Backend`."""
 
     def provenance(self) -> dict[str, Any]:
-        """Nothing: this process made it, which every manifest says."""
+        """Return an empty dict: manifests record this process already."""
         return {}
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
@@ -55,7 +55,7 @@ class TransformersBackend(LanguageModel):
 
 
 def load_backend(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> TransformersBackend:
-    """Load weights and tokenizer (`models.transformers.load_model`), and see that steps agree with one pass."""
+    """Load weights and tokenizer, and check that stepwise decoding agrees with one full pass."""
     lm = load_model(spec, device=device, device_map=device_map)
     check(lm)
     return TransformersBackend(**{f.name: getattr(lm, f.name) for f in dataclasses.fields(lm)})

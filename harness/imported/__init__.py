@@ -1,4 +1,4 @@
-"""Generations that others made: formats, files and how they are paired with examples.
+"""Imported generations: file formats, and pairing with the examples of a run.
 
 What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
 """

@@ -5,19 +5,19 @@ from .files import (
     TEXTS as TEXTS,
 )
 from .files import (
-    files_digest as files_digest,
+    choose_text_field as choose_text_field,
 )
 from .files import (
-    guess as guess,
+    detect_kind as detect_kind,
 )
 from .files import (
-    kind_of as kind_of,
+    digest_files as digest_files,
 )
 from .files import (
     read_records as read_records,
 )
 from .formats import (
-    PUBLISHED as PUBLISHED,
+    GROVER_FIELDS as GROVER_FIELDS,
 )
 from .formats import (
     split_member as split_member,
@@ -29,8 +29,8 @@ from .pairing import (
     import_texts as import_texts,
 )
 from .sources import (
-    file_fingerprint as file_fingerprint,
+    compute_fingerprint as compute_fingerprint,
 )
 from .unpaired import (
-    import_loose as import_loose,
+    import_unpaired as import_unpaired,
 )

@@ -1,4 +1,4 @@
-"""Files of texts: JSON lines, CSV, Parquet, plain text, and folders of them; a file's name says which.
+"""Read files of texts: JSON lines, CSV, Parquet, plain text, and folders of them, by file name.
 
 | name ends in | texts |
 | --- | --- |
@@ -37,13 +37,13 @@ class TextRecord:
     cells: Mapping[str, Any]
 
 
-def kind_of(path: Path) -> str:
-    """Return the end of a file's name that says its form, without `.gz`; JSON lines where it says none."""
+def detect_kind(path: Path) -> str:
+    """Return the format of a file as its suffix without `.gz`; `.jsonl` for an unknown suffix."""
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     return suffix if suffix in KINDS else ".jsonl"
 
 
-def files_of(path: Path) -> list[Path]:
+def list_files(path: Path) -> list[Path]:
     """Return the file, or the files of a folder that hold texts, by name.
 
     Raises:
@@ -53,22 +53,22 @@ def files_of(path: Path) -> list[Path]:
         if not path.is_file():
             raise DataError(f"no such file: {path}")
         return [path]
-    found = sorted(p for p in path.iterdir() if p.is_file() and p.name.removesuffix(".gz").endswith(KINDS))
-    plain = {kind_of(p) == ".txt" for p in found}
-    if not found:
+    paths = sorted(p for p in path.iterdir() if p.is_file() and p.name.removesuffix(".gz").endswith(KINDS))
+    plain = {detect_kind(p) == ".txt" for p in paths}
+    if not paths:
         raise DataError(f"{path}: no file of texts in this folder; expected {', '.join(KINDS)}")
     if len(plain) > 1:
         raise DataError(f"{path}: .txt beside other files of texts; give the folder one kind")
-    return found
+    return paths
 
 
-def files_digest(path: Path) -> str:
+def digest_files(path: Path) -> str:
     """SHA-256 that names the texts of a file or folder: their bytes, and in a folder their names.
 
     Raises:
         DataError: As `files_of`.
     """
-    files = files_of(path)
+    files = list_files(path)
     return digest([[p.name, file_digest(p)] for p in files]) if path.is_dir() else file_digest(path)
 
 
@@ -79,29 +79,29 @@ def read_records(path: Path) -> Iterator[TextRecord]:
         DataError: If a file cannot be read; names file and line.
     """
     count = 0
-    for file in files_of(path):
-        for number, cells in _rows(file, whole=path.is_dir()):
+    for file in list_files(path):
+        for number, cells in _read_file(file, whole=path.is_dir()):
             yield TextRecord(f"{file}:{number}", count, cells)
             count += 1
 
 
-def text_field(cells: Mapping[str, Any], names: Sequence[str], where: str) -> str:
+def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str) -> str:
     """Return the field that holds the text: the first of `names`, else the only one that can be a text.
 
     Raises:
         DataError: If there is none, or several; lists them.
     """
-    known = next((name for name in names if name in cells), None)
-    if known is not None:
-        return known
-    left = [name for name, value in cells.items() if isinstance(value, str) and name not in _NO_TEXTS]
-    if len(left) == 1:
-        return left[0]
-    found = ", ".join(cells)
-    raise DataError(f"{where}: no field with the text; expected one of {', '.join(names)}, got {found}; name it")
+    present = next((name for name in names if name in cells), None)
+    if present is not None:
+        return present
+    candidates = [name for name, value in cells.items() if isinstance(value, str) and name not in _NO_TEXTS]
+    if len(candidates) == 1:
+        return candidates[0]
+    fields = ", ".join(cells)
+    raise DataError(f"{where}: no field with the text; expected one of {', '.join(names)}, got {fields}; name it")
 
 
-def guess(path: Path, names: Sequence[str], field: str | None = None) -> str:
+def choose_text_field(path: Path, names: Sequence[str], field: str | None = None) -> str:
     """Return the field that holds the texts of a file, by its first record; a given one is only checked.
 
     Raises:
@@ -112,25 +112,25 @@ def guess(path: Path, names: Sequence[str], field: str | None = None) -> str:
     if first is None:
         raise DataError(f"{path}: holds no text")
     if field is None:
-        return text_field(first.cells, names, first.where)
+        return find_text_field(first.cells, names, first.where)
     if field not in first.cells:
         raise SpecError(f"{first.where}: no field {field!r}{suggest(field, map(str, first.cells))}")
     return field
 
 
-def _rows(file: Path, *, whole: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    kind = kind_of(file)
+def _read_file(file: Path, *, whole: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    kind = detect_kind(file)
     if kind in (".csv", ".tsv"):
         yield from read_csv(file)[1]
     elif kind == ".parquet":
-        yield from _parquet(file)
+        yield from _read_parquet(file)
     elif kind == ".txt":
-        yield from _plain(file, whole=whole)
+        yield from _read_plain(file, whole=whole)
     else:
         yield from read_jsonl(file, unwrap=True)
 
 
-def _plain(file: Path, *, whole: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _read_plain(file: Path, *, whole: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with open_text(file) as handle:
         try:
             if whole:
@@ -143,7 +143,7 @@ def _plain(file: Path, *, whole: bool) -> Iterator[tuple[int, Mapping[str, Any]]
             raise DataError(f"{file}: cannot be read to its end ({err})") from err
 
 
-def _parquet(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _read_parquet(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

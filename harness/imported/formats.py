@@ -1,4 +1,4 @@
-"""The forms in which generations were published; told by the file itself."""
+"""Formats of imported generations, detected from the file."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 
 from openended.harness.core import DataError, Stop
 from openended.harness.imported import pickles as _pickles
-from openended.harness.imported.files import IDS, TEXTS, read_records, text_field
+from openended.harness.imported.files import IDS, TEXTS, find_text_field, read_records
 
 _ENDS = {"eos": "eos", "stop": "eos", "length": "length"}
 _GPT2_END = 50256
 _GPT2_OUTPUT = {"ended", "length", "text"}
-PUBLISHED = {"article", "gens_article"}  # Grover's forms, whose texts are told by other fields too
+GROVER_FIELDS = {"article", "gens_article"}  # Grover's forms, whose texts are told by other fields too
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """One text of a published system."""
+class ImportedText:
+    """One imported text."""
 
     where: str
     """File and line, for errors."""
@@ -39,8 +39,8 @@ class Published:
     """False: the text answers no prompt."""
 
 
-def read_generations(path: Path, field: str | None = None) -> Iterator[Published]:
-    """Yield the texts of a published system in the order of the file; the form is told by the file.
+def read_generations(path: Path, field: str | None = None) -> Iterator[ImportedText]:
+    """Yield the texts of a file in its order; the format is detected from the file.
 
     Args:
         path: A file or a folder of them, see `published.files`; or a pickle of the MAUVE authors' archive.
@@ -51,12 +51,12 @@ def read_generations(path: Path, field: str | None = None) -> Iterator[Published
     """
     archive, member = split_member(path)
     if member is not None or path.suffix in (".p", ".pkl", ".pickle"):
-        yield from _mauve(archive, member)
+        yield from _read_mauve(archive, member)
         return
     for record in read_records(path):
-        if field is None and not PUBLISHED & set(record.cells):
-            field = text_field(record.cells, TEXTS, record.where)
-        yield from _records(record.cells, field, record.where, record.line)
+        if field is None and not GROVER_FIELDS & set(record.cells):
+            field = find_text_field(record.cells, TEXTS, record.where)
+        yield from _read_record(record.cells, field, record.where, record.line)
 
 
 def split_member(path: Path) -> tuple[Path, str | None]:
@@ -65,37 +65,39 @@ def split_member(path: Path) -> tuple[Path, str | None]:
     return (Path(archive), member) if mark and not path.exists() else (path, None)
 
 
-def _records(row: Mapping[str, Any], field: str | None, where: str, line: int) -> Iterator[Published]:
+def _read_record(row: Mapping[str, Any], field: str | None, where: str, line: int) -> Iterator[ImportedText]:
     if field is None and "article" in row and "label" in row:
         if row["label"] == "machine":
-            yield Published(where, line, _text(row, "article", where), identity=_identity(row.get("ind30k"), where))
+            yield ImportedText(
+                where, line, _read_text(row, "article", where), identity=_read_id(row.get("ind30k"), where)
+            )
         return
     if field is None and "gens_article" in row:
         texts = row["gens_article"]
         if not isinstance(texts, list):
             raise DataError(f"{where}: field 'gens_article': expected a list of texts")
-        identity = _identity(row.get("inst_index"), where) or str(line)
+        identity = _read_id(row.get("inst_index"), where) or str(line)
         for sample in range(len(texts)):
-            text = _text({"gens_article": texts[sample]}, "gens_article", where)
-            yield Published(where, line, text, identity=identity, sample=sample)
+            text = _read_text({"gens_article": texts[sample]}, "gens_article", where)
+            yield ImportedText(where, line, text, identity=identity, sample=sample)
         return
     if field is None or field not in row:
         raise DataError(f"{where}: no field {field or 'text'!r} with the text; it has {', '.join(row)}")
     unpaired = set(row) >= _GPT2_OUTPUT and "prompt" not in row
     key = None if unpaired else next((name for name in IDS if row.get(name) not in (None, "")), None)
-    yield Published(
+    yield ImportedText(
         where,
         line,
-        _text(row, field, where),
-        identity=_identity(row[key], where) if key else None,
-        prompt=_text(row, "prompt", where) if row.get("prompt") is not None else None,
-        sample=_sample(row.get("sample"), where),
-        stop=_stop(row, where),
+        _read_text(row, field, where),
+        identity=_read_id(row[key], where) if key else None,
+        prompt=_read_text(row, "prompt", where) if row.get("prompt") is not None else None,
+        sample=_read_sample(row.get("sample"), where),
+        stop=_read_stop(row, where),
         paired=not unpaired,
     )
 
 
-def _text(row: Mapping[str, Any], field: str, where: str) -> str:
+def _read_text(row: Mapping[str, Any], field: str, where: str) -> str:
     value = row[field]
     if not isinstance(value, str):
         got = "null" if value is None else type(value).__name__
@@ -107,7 +109,7 @@ def _text(row: Mapping[str, Any], field: str, where: str) -> str:
     return value
 
 
-def _identity(value: Any, where: str) -> str | None:  # noqa: ANN401
+def _read_id(value: Any, where: str) -> str | None:  # noqa: ANN401
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
@@ -115,7 +117,7 @@ def _identity(value: Any, where: str) -> str | None:  # noqa: ANN401
     return str(value)
 
 
-def _sample(value: Any, where: str) -> int | None:  # noqa: ANN401
+def _read_sample(value: Any, where: str) -> int | None:  # noqa: ANN401
     if isinstance(value, str) and value.isdecimal() and len(value) < 20:  # a CSV has nothing but text
         value = int(value)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31):
@@ -123,7 +125,7 @@ def _sample(value: Any, where: str) -> int | None:  # noqa: ANN401
     return value
 
 
-def _stop(row: Mapping[str, Any], where: str) -> Stop | None:
+def _read_stop(row: Mapping[str, Any], where: str) -> Stop | None:
     ended = row.get("ended")
     if isinstance(ended, str):  # of a CSV
         ended = {"true": True, "false": False, "": None}.get(ended.strip().lower(), ended)
@@ -139,8 +141,10 @@ def _stop(row: Mapping[str, Any], where: str) -> Stop | None:
     return "eos" if _ENDS[value] == "eos" else "length"
 
 
-def _mauve(path: Path, member: str | None) -> Iterator[Published]:
-    value = _pickles.read_plain_pickle(path) if member is None else _pickles.load_plain(_member(path, member), path)
+def _read_mauve(path: Path, member: str | None) -> Iterator[ImportedText]:
+    value = (
+        _pickles.read_plain_pickle(path) if member is None else _pickles.load_plain(_open_member(path, member), path)
+    )
     name = f"{path}#{member}" if member else str(path)
     rows = value[0] if isinstance(value, list) and value else None
     if not isinstance(rows, list):
@@ -151,16 +155,16 @@ def _mauve(path: Path, member: str | None) -> Iterator[Published]:
             raise DataError(f"{where}: expected a list of GPT-2 token ids")
         # The end token also fills up shorter texts: what follows the first one is no text.
         end = ids.index(_GPT2_END, 1) if _GPT2_END in ids[1:] else len(ids)
-        kept = tuple(i for i in ids[:end] if i != _GPT2_END)
-        yield Published(where, line, None, token_ids=kept, stop="eos" if end < len(ids) else "length")
+        token_ids = tuple(i for i in ids[:end] if i != _GPT2_END)
+        yield ImportedText(where, line, None, token_ids=token_ids, stop="eos" if end < len(ids) else "length")
 
 
-def _member(path: Path, member: str) -> io.BytesIO:
+def _open_member(path: Path, member: str) -> io.BytesIO:
     try:
         with tarfile.open(path, "r:*") as archive:
-            for one in archive:
-                if one.isfile() and (one.name == member or one.name.endswith("/" + member)):
-                    stream = archive.extractfile(one)
+            for entry in archive:
+                if entry.isfile() and (entry.name == member or entry.name.endswith("/" + member)):
+                    stream = archive.extractfile(entry)
                     return io.BytesIO(stream.read() if stream else b"")
     except (OSError, EOFError, tarfile.TarError) as err:
         raise DataError(f"{path}: not a readable archive ({err})") from err

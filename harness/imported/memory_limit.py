@@ -1,4 +1,4 @@
-"""Holding a file's texts, as many as there is memory for: how many are legitimate is not for a number to say."""
+"""Load a file's texts within the free memory, without a fixed limit on their number."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from openended.harness.core import DataError
-from openended.harness.imported.formats import Published
+from openended.harness.imported.formats import ImportedText
 
 MEMORY_SHARE = 4  # of the memory that is free, a file's texts may take so manieth a part: they are held several times
-A_TEXT = 1 << 10  # bytes that a text takes beside its letters
+TEXT_OVERHEAD = 1 << 10  # bytes that a text takes beside its letters
 
 
-def held(texts: Iterable[Published], path: Path) -> list[Published]:
-    """Return the texts, as many as the memory holds.
+def load_within_memory(texts: Iterable[ImportedText], path: Path) -> list[ImportedText]:
+    """Load all texts, if they fit into the free memory.
 
     Raises:
         DataError: If there are more.
     """
-    found: list[Published] = []
-    room = available() // MEMORY_SHARE
-    for one in texts:
-        room -= A_TEXT + 4 * len(one.text or "") + 36 * len(one.token_ids or ())
-        if room < 0:
+    loaded: list[ImportedText] = []
+    free = measure_free_memory() // MEMORY_SHARE
+    for text in texts:
+        free -= TEXT_OVERHEAD + 4 * len(text.text or "") + 36 * len(text.token_ids or ())
+        if free < 0:
             raise DataError(
-                f"{path}: its texts are more than the memory of this machine holds (stopped after {len(found):,}); "
+                f"{path}: its texts are more than the memory of this machine holds (stopped after {len(loaded):,}); "
                 "cut it to the examples of the run"
             )
-        found.append(one)
-    return found
+        loaded.append(text)
+    return loaded
 
 
-def available() -> int:
-    """Return the bytes of memory that are free; where the system does not say, a great many."""
+def measure_free_memory() -> int:
+    """Return the bytes of free memory; 1 TiB if the system does not report them."""
     try:
-        told = Path("/proc/meminfo").read_text(encoding="ascii")
-        return 1024 * int(told.partition("MemAvailable:")[2].split()[0])
+        meminfo = Path("/proc/meminfo").read_text(encoding="ascii")
+        return 1024 * int(meminfo.partition("MemAvailable:")[2].split()[0])
     except (OSError, ValueError, IndexError):
         return 1 << 40

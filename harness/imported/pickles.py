@@ -1,4 +1,4 @@
-"""Reads pickles of plain data and refuses every other: a pickle may run code, ours may not.
+"""Read pickles of plain data safely: anything that could run code is refused.
 
 The only names that a stream may look up are none: lists, tuples, dicts, numbers, booleans, strings and None need no
 look-up, so `find_class` refuses everything. What comes out is checked again, for the types that are left.

@@ -1,4 +1,4 @@
-"""Digests that name the texts of a file, or of a member of an archive."""
+"""Fingerprints of imported files and archive members."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import hashlib
 from pathlib import Path
 
 from openended.harness.core import DataError, digest
-from openended.harness.imported.files import files_digest
+from openended.harness.imported.files import digest_files
 from openended.harness.imported.formats import split_member
 
 MAUVE_MD5 = "63bae977e3ce5f3c86d9e35188c1b8e6"  # of mauve_generations.tgz, stated by its authors
 
 
-def file_fingerprint(path: Path) -> str:
-    """SHA-256 that names the texts of a file, or of an archive's member.
+def compute_fingerprint(path: Path) -> str:
+    """Compute the SHA-256 fingerprint of a file, or of an archive's member.
 
     Raises:
         DataError: If there is no such file, or an archive is not the one its authors published.
@@ -22,9 +22,9 @@ def file_fingerprint(path: Path) -> str:
     if not archive.is_file() and (member is not None or not archive.is_dir()):
         raise DataError(f"generations: no such file: {archive}")
     if member is None:
-        return files_digest(archive)
+        return digest_files(archive)
     with archive.open("rb") as handle:
-        found = hashlib.file_digest(handle, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if found != MAUVE_MD5:
-        raise DataError(f"{archive}: its MD5 is {found}, its authors state {MAUVE_MD5}; fetch it again")
-    return digest(["mauve archive", found, member])
+        md5 = hashlib.file_digest(handle, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if md5 != MAUVE_MD5:
+        raise DataError(f"{archive}: its MD5 is {md5}, its authors state {MAUVE_MD5}; fetch it again")
+    return digest(["mauve archive", md5, member])

@@ -99,7 +99,7 @@ def test_fingerprint_is_cheap_and_moves_with_the_installed_versions(monkeypatch:
     assert len(first) == 64
     from openended.tasks import docs
 
-    monkeypatch.setattr(docs, "_installed", lambda package: f"{package} 0.0.0")
+    monkeypatch.setattr(docs, "_describe_installed", lambda package: f"{package} 0.0.0")
     assert Docs().fingerprint() != first
 
 
@@ -138,3 +138,59 @@ def test_prompts_of_the_models_tokens_have_one_length() -> None:
     examples = list(Docs().examples(Letters(), Counter()))
     assert {len(Letters().encode(e.prompt)) for e in examples} == {20}
     assert all((e.prompt + e.human).endswith(LONG) for e in examples)
+
+
+# A small package whose passages are written out, so that a change of the extraction shows.
+SOURCE = '''"""Tools for the weather in the north.
+
+The measured values are read line by line, and ``nan`` stands for a missing value.
+
+Parameters
+----------
+path : str
+    Where the file is.
+
+Notes
+-----
+Every value is *rounded* to two digits before it is stored.
+The rest of the paragraph follows on the next line::
+
+    code here
+"""
+
+
+class Station:
+    """A place where values are measured every hour."""
+
+    def read(self, day):
+        """Return the values of one day.
+
+        >>> Station().read(1)
+        """
+
+    def write(self, day):
+        """A place where values are measured every hour."""
+'''
+PASSAGES = [
+    (
+        "docs/made_up/__doc__/0",
+        (
+            "Tools for the weather in the north. The measured values are read line by line, and nan stands for a "
+            "missing value. Every value is rounded to two digits before it is stored."
+        ),
+    ),
+    ("docs/made_up/Station/0", "A place where values are measured every hour."),
+    ("docs/made_up/Station.read/0", "Return the values of one day."),
+]
+
+
+def test_the_extraction_of_this_version_gives_these_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it gives others, `docs.EXTRACTION` must change, and with it the keys of all runs on the task."""
+    package = tmp_path / "made_up"
+    package.mkdir()
+    (package / "__init__.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    passages = _docstrings.load_passages(packages=("made_up",))
+    assert [(p.id, p.text) for p in passages] == PASSAGES
+    assert {p.split for p in passages} == {"test"}
+    assert _docstrings.fingerprint(passages)[:16] == "7fd026503a77a120"

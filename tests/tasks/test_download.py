@@ -15,7 +15,7 @@ import pytest
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.io import read_json, write_json
 from openended.tasks import download
-from openended.tasks.download import Remote, cache_root, fetch, verify
+from openended.tasks.download import Remote, fetch, find_cache_root, verify
 
 DATA = bytes(range(256)) * 5000
 
@@ -236,15 +236,15 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENENDED_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/home/u")
-    assert cache_root() == Path("/home/u/.cache/openended")
+    assert find_cache_root() == Path("/home/u/.cache/openended")
     for name, want in [("XDG_CACHE_HOME", "/x/openended"), ("HF_HOME", "/x/openended"), ("OPENENDED_CACHE", "/x")]:
         monkeypatch.setenv(name, "/x")
-        assert cache_root() == Path(want)
+        assert find_cache_root() == Path(want)
         monkeypatch.delenv(name)
-    assert cache_root("~/c") == Path("/home/u/c")
+    assert find_cache_root("~/c") == Path("/home/u/c")
 
 
 @pytest.mark.parametrize("path", ["webtext/../../x.jsonl", "../x", "/etc/passwd"])
 def test_no_name_leads_out_of_the_cache_folder(path: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="outside the cache folder"):
-        Remote("http://x", path).place(str(tmp_path))
+        Remote("http://x", path).cache_path(str(tmp_path))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from openended.harness.core.errors import DataError, SpecError
-from openended.tasks.webtext import WebText, gpt2_output
+from openended.tasks.webtext import WebText, make_gpt2_remote
 from tests.helpers import write_jsonl
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
@@ -102,7 +102,7 @@ def test_the_official_file_is_planned_offline(tmp_path: Path) -> None:
 
 
 def test_samples_of_the_models_are_next_to_it() -> None:
-    assert gpt2_output("xl-1542M-k40.test").url.endswith("/xl-1542M-k40.test.jsonl")
+    assert make_gpt2_remote("xl-1542M-k40.test").url.endswith("/xl-1542M-k40.test.jsonl")
 
 
 @pytest.mark.parametrize("options", [{"prompt_length": 0}, {"max_length": 35}, {"split": "dev"}, {"prompt_unit": "c"}])

@@ -1,1 +1,1 @@
-"""A server that speaks the OpenAI completions protocol."""
+"""Backend for servers with an OpenAI-compatible completions API."""

@@ -1,4 +1,4 @@
-"""Whether draws are of a distribution: exact binomial tests on the best tokens, at a stated rate of false alarms."""
+"""Exact binomial tests of draws against a distribution, with a fixed rate of false alarms."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NOISE = 0.02
 """Relative error that a server's own log-probabilities may have (half precision, another batch): no alarm within it."""
 
 
-def strange(hits: int, draws: int, low: float, high: float | None = None) -> bool:
-    """Say whether so many hits are too few or too many for a share; true for at most `FALSE_ALARMS / TESTS` of all.
+def is_implausible(hits: int, draws: int, low: float, high: float | None = None) -> bool:
+    """Test whether a number of hits is too low or too high for a probability, at level `FALSE_ALARMS / TESTS`.
 
     Args:
         hits: Draws that fell into a set of tokens.
@@ -37,22 +37,22 @@ def strange(hits: int, draws: int, low: float, high: float | None = None) -> boo
     return False
 
 
-def strangest(tokens: Sequence[Hashable], q: F64, drawn: Sequence[Hashable]) -> tuple[int, int, float] | None:
+def find_worst_mismatch(tokens: Sequence[Hashable], q: F64, draws: Sequence[Hashable]) -> tuple[int, int, float] | None:
     """Compare how often the best 1, 2, 3 … tokens were drawn with their probabilities.
 
     Args:
         tokens: The best tokens, the best first.
         q: Their probabilities; need not sum to 1.
-        drawn: Independent draws.
+        draws: Independent draws.
 
     Returns:
         (how many best tokens, how often drawn, their probability) where these disagree most; None where none does.
     """
-    counts, total = Counter(drawn), len(drawn)
+    counts, total = Counter(draws), len(draws)
     hits = np.cumsum([counts[token] for token in tokens])
     shares = np.minimum(np.cumsum(q), 1.0)
     apart = np.abs(hits / max(total, 1) - shares)
-    odd = [i for i in range(len(tokens)) if strange(int(hits[i]), total, float(shares[i]))]
+    odd = [i for i in range(len(tokens)) if is_implausible(int(hits[i]), total, float(shares[i]))]
     if not odd:
         return None
     worst = max(odd, key=lambda i: float(apart[i]))

@@ -1,6 +1,6 @@
-"""Requests to one server or to several: at once, again where that can help, elsewhere where one has died.
+"""HTTP client for one or several endpoints: concurrent requests, retries, and failover when an endpoint dies.
 
-No message holds a key: the body of an error is cut to its first line and the key is struck out of it.
+The key is removed from a reply's bytes before they are parsed, so that no message, text or record holds it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 import httpx
 
-from openended.harness.core import STRUCK, DataError, plain_line, redacted
+from openended.harness.backends.openai.bodies import MAX_REPLY, clean_line, read_body
+from openended.harness.core import DataError
 
 log = logging.getLogger(__name__)
 for _name in ("httpx", "httpcore"):  # a line for every request
@@ -29,8 +30,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before a request goes out agai
 PATIENCE = 900.0  # seconds that a server may ask to wait
 AWAY = 30.0  # seconds for which an endpoint that does not answer is passed over
 CONNECT = 10.0  # seconds that a connection may take
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
-KEPT = "what is finished is kept: the same command goes on from here"
+_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
+RESUME_HINT = "finished texts are kept; repeat the command to resume"
 
 
 class UnreachableError(DataError):
@@ -38,26 +39,26 @@ class UnreachableError(DataError):
 
 
 class _Failed(Exception):  # noqa: N818 - never leaves this module
-    """A try that another one may mend."""
+    """A failed attempt that a retry may fix."""
 
-    def __init__(self, said: str, *, wait: float | None = None, gone: bool = False, broken: bool = False) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, *, wait: float | None = None, gone: bool = False, broken: bool = False) -> None:
+        super().__init__(message)
         self.broken = broken
-        """It answers, with an error of its own."""
+        """The server answered with an internal error (500)."""
         self.wait = wait
-        """What the server asks for, seconds."""
+        """Seconds that the server asked to wait."""
         self.gone = gone
-        """The endpoint itself does not answer."""
+        """The endpoint did not answer at all."""
 
 
 @dataclass
 class Client:
-    """Talks to the endpoints of one served model; an asynchronous context.
+    """Client for the endpoints of one served model; an asynchronous context manager.
 
     Args:
         endpoints: Roots of the servers, without `/v1`.
         key_name: Environment variable with the key; None: none is sent.
-        timeout: Seconds that a reply may take.
+        timeout: Seconds that a request may take, from connecting to the last byte of the reply.
         retries: How often a request goes out again.
         concurrency: Requests under way at once, at each endpoint.
         transport: In place of the network, for tests.
@@ -69,16 +70,22 @@ class Client:
     retries: int = 8
     concurrency: int = 64
     transport: httpx.AsyncBaseTransport | None = None
-    _away: dict[int, float] = field(default_factory=dict)
+    key_required: bool = True
+    """Refuse to open without the key; false for plans."""
+    check_return: Callable[[int], Awaitable[None]] | None = None
+    """Called with an endpoint that was set aside before it is used again; raises if it is another server now."""
+    _key: str | None = None
+    _unavailable_until: dict[int, float] = field(default_factory=dict)
     _http: httpx.AsyncClient | None = None
 
     async def __aenter__(self) -> Client:
-        key = key_of(self.key_name)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._key = read_key(self.key_name, must=self.key_required)
+        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
         most = self.concurrency * len(self.endpoints)
         self._http = httpx.AsyncClient(
             headers=headers, transport=self.transport, follow_redirects=False,
-            verify=any(one.startswith("https") for one in self.endpoints),  # else certificates are read for nothing
+            # Without https no certificates are loaded.
+            verify=any(address.startswith("https") for address in self.endpoints),
             timeout=httpx.Timeout(self.timeout, connect=min(CONNECT, self.timeout), pool=None),
             limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
         )  # fmt: skip
@@ -88,94 +95,132 @@ class Client:
         if self._http is not None:
             await self._http.aclose()
 
-    async def get(self, place: int, path: str) -> Any:  # noqa: ANN401 - JSON
+    async def get(self, endpoint: int, path: str) -> Any:  # noqa: ANN401 - JSON
         """Return the JSON of an address, None where the server has none there.
 
         Raises:
             UnreachableError: If the endpoint does not answer.
         """
         try:
-            return await self._once(place, path, None)
+            return await self._send_once(endpoint, path, None, MAX_REPLY)
         except _Failed as err:
             if err.broken:
                 return None
-            raise UnreachableError(f"server {self.endpoints[place]}: {err}") from err
+            raise UnreachableError(f"server {self.endpoints[endpoint]}: {err}") from err
         except DataError:
             return None
 
-    async def post(self, path: str, body: dict[str, Any], places: Sequence[int]) -> Any:  # noqa: ANN401 - JSON
+    async def post(
+        self,
+        path: str,
+        body: dict[str, Any],
+        endpoints: Sequence[int],
+        *,
+        limit: int | None = None,
+        read: Callable[[Any], Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - JSON
         """Send a request to the first of these endpoints that answers.
 
+        Args:
+            path: Below the endpoint's root.
+            body: The request's JSON.
+            endpoints: Numbers of endpoints, in the order in which they are tried.
+            limit: Bytes of the reply at most; None: `MAX_REPLY`.
+            read: Makes the result of the reply; its errors get the endpoint in front. None: the JSON itself.
+
         Raises:
-            DataError: If the request is refused, or nobody answers after all retries.
+            DataError: If the request is refused, no endpoint answers after all retries, or a reply is not as requested.
         """
-        tries, left = 0, list(places)
+        tries, left = 0, list(endpoints)
         while True:
-            place = self._choose(left)
+            endpoint = self._choose(left)
             try:
-                made = await self._once(place, path, body)
+                await self._recheck(endpoint)
+                reply = await self._send_once(endpoint, path, body, limit or MAX_REPLY)
             except _Failed as err:
-                where = f"server {self.endpoints[place]}: {err}"
+                where = f"server {self.endpoints[endpoint]}: {err}"
                 if err.wait is not None and err.wait > PATIENCE:
-                    raise DataError(f"{where} (wait {err.wait:.0f} s); {KEPT}") from err
+                    raise DataError(f"{where} (wait {err.wait:.0f} s); {RESUME_HINT}") from err
                 if err.gone:
-                    self._leave(place, str(err))
-                    if self._choose(left) != place:
+                    self._set_aside(endpoint, str(err))
+                    if self._choose(left) != endpoint:
                         continue
                 tries += 1
                 if tries > self.retries:
-                    left.remove(place)
+                    left.remove(endpoint)
                     if not left:
-                        others = f"; nor does another of its {len(places)} endpoints" if len(places) > 1 else ""
-                        raise DataError(f"{where}{others}; {KEPT}") from err
-                    self._leave(place, str(err))
+                        others = f"; none of its {len(endpoints)} endpoints answers" if len(endpoints) > 1 else ""
+                        raise DataError(f"{where}{others}; {RESUME_HINT}") from err
+                    self._set_aside(endpoint, str(err))
                     tries = 0
                     continue
                 pause = min(FIRST_PAUSE * 2 ** (tries - 1), LONGEST_PAUSE)
                 await asyncio.sleep(pause if err.wait is None else err.wait)
             else:
-                self._away.pop(place, None)
-                return made
+                self._unavailable_until.pop(endpoint, None)
+                return self._read(endpoint, reply, read)
 
-    def _choose(self, places: Sequence[int]) -> int:
-        """The first endpoint that is not passed over; else the one that was left longest ago."""
+    def _read(self, endpoint: int, reply: Any, read: Callable[[Any], Any] | None) -> Any:  # noqa: ANN401 - JSON
+        try:
+            return reply if read is None else read(reply)
+        except DataError as err:
+            raise DataError(f"server {self.endpoints[endpoint]}: {err}") from err
+
+    async def _recheck(self, endpoint: int) -> None:
+        """Check the identity of an endpoint that was set aside: another server may run there now."""
+        if self.check_return is not None and endpoint in self._unavailable_until:
+            try:
+                await self.check_return(endpoint)
+            except UnreachableError as err:
+                raise _Failed("does not answer again", gone=True) from err
+
+    def _choose(self, endpoints: Sequence[int]) -> int:
+        """Return the first endpoint that is available, else the one that becomes available first."""
         now = time.monotonic()
-        away = {place: self._away.get(place, 0.0) for place in places}
-        return next((place for place in places if away[place] <= now), min(away, key=lambda place: away[place]))
+        away = {endpoint: self._unavailable_until.get(endpoint, 0.0) for endpoint in endpoints}
+        return next(
+            (endpoint for endpoint in endpoints if away[endpoint] <= now),
+            min(away, key=lambda endpoint: away[endpoint]),
+        )
 
-    def _leave(self, place: int, why: str) -> None:
-        if place not in self._away and len(self.endpoints) > 1:
-            log.warning("server %s: %s; the others take its texts", self.endpoints[place], why)
-        self._away[place] = time.monotonic() + AWAY
+    def _set_aside(self, endpoint: int, why: str) -> None:
+        if endpoint not in self._unavailable_until and len(self.endpoints) > 1:
+            log.warning("server %s: %s; its texts go to the other endpoints", self.endpoints[endpoint], why)
+        self._unavailable_until[endpoint] = time.monotonic() + AWAY
 
-    async def _once(self, place: int, path: str, body: dict[str, Any] | None) -> Any:  # noqa: ANN401
+    async def _send_once(self, endpoint: int, path: str, body: dict[str, Any] | None, limit: int) -> Any:  # noqa: ANN401
         if self._http is None:
             raise TypeError("the client is not open")
-        url = self.endpoints[place] + path
+        where = f"server {self.endpoints[endpoint]}"
+        request = self._http.build_request(
+            "GET" if body is None else "POST", self.endpoints[endpoint] + path, json=body
+        )
         try:
-            reply = await (self._http.get(url) if body is None else self._http.post(url, json=body))
-        except httpx.TimeoutException as err:
+            async with asyncio.timeout(self.timeout):  # of connecting, waiting and reading together
+                reply = await self._http.send(request, stream=True)
+                try:
+                    content = await read_body(reply, self._key, limit)
+                finally:
+                    await reply.aclose()
+        except (httpx.TimeoutException, TimeoutError) as err:
             raise _Failed(f"no answer in {self.timeout:g} s ({type(err).__name__})", gone=True) from err
         except httpx.HTTPError as err:
-            raise _Failed(f"does not answer ({type(err).__name__}: {self._safe(str(err))})", gone=True) from err
-        if reply.status_code in _PASSING:
-            told = f"answers {reply.status_code}: {self._safe(said(reply))}"
-            raise _Failed(told, wait=_asked_to_wait(reply), broken=reply.status_code == 500)
-        where = f"server {self.endpoints[place]}"
-        if not reply.is_success:
-            raise DataError(f"{where}: {reply.status_code} for {path}: {self._safe(said(reply))}")
+            reason = f"{type(err).__name__}: {clean_line(str(err), self._key)}"
+            raise _Failed(f"does not answer ({reason})", gone=True) from err
+        except DataError as err:
+            raise DataError(f"{where}: {path}: {err}") from err
+        if content.status in _TRANSIENT:
+            message = f"answers {content.status}: {content.error_line()}"
+            raise _Failed(message, wait=_parse_retry_after(content.headers), broken=content.status == 500)
+        if not 200 <= content.status < 300:
+            raise DataError(f"{where}: {content.status} for {path}: {content.error_line()}")
         try:
-            return reply.json()
-        except ValueError as err:
-            raise DataError(f"{where}: no JSON from {path}: {self._safe(reply.text[:80])}") from err
-
-    def _safe(self, text: str) -> str:
-        """One line without the key."""
-        key = key_of(self.key_name, must=False)
-        return plain_line(redacted(text.replace(key, STRUCK) if key else text))[:200]
+            return content.decode_json()
+        except DataError as err:
+            raise DataError(f"{where}: {path}: {err}") from err
 
 
-def key_of(name: str | None, *, must: bool = True) -> str | None:
+def read_key(name: str | None, *, must: bool = True) -> str | None:
     """Return the key that an environment variable holds.
 
     Raises:
@@ -183,51 +228,37 @@ def key_of(name: str | None, *, must: bool = True) -> str | None:
     """
     if name is None:
         return None
-    found = os.environ.get(name, "").strip()
-    if not found and must:
+    key = os.environ.get(name, "").strip()
+    if not key and must:
         raise DataError(f"api_key_env: no environment variable {name}; set it, or api_key_env=null for none")
-    if not (found.isascii() and found.isprintable()) or " " in found:
+    if not (key.isascii() and key.isprintable()) or " " in key:
         raise DataError(f"api_key_env: what the environment variable {name} holds is no key")
-    return found or None
+    return key or None
 
 
-def said(reply: httpx.Response) -> str:
-    """Return the first line of what a server says of an error."""
-    text = reply.text
-    try:
-        told = reply.json()
-        for name in ("error", "message", "detail"):
-            if isinstance(told, dict) and told.get(name):
-                told = told[name]
-        text = told if isinstance(told, str) else text
-    except ValueError:
-        pass
-    return next((line.strip() for line in text.splitlines() if line.strip()), reply.reason_phrase)
-
-
-def _asked_to_wait(reply: httpx.Response) -> float | None:
-    """Seconds by Retry-After, a number or a date; None where it says nothing."""
-    told = reply.headers.get("retry-after")
-    if not told:
+def _parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of a Retry-After header (a number or a date); None without one."""
+    value = headers.get("retry-after")
+    if not value:
         return None
     try:
-        return max(0.0, float(told))
+        return max(0.0, float(value))
     except ValueError:
         try:
-            return max(0.0, (parsedate_to_datetime(told) - datetime.now(UTC)).total_seconds())
+            return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
         except (ValueError, TypeError):
             return None
 
 
-async def at_once(jobs: Iterable[J], work: Callable[[J], Awaitable[None]], workers: int) -> None:
-    """Do jobs, so many at a time; the first that fails stops the others."""
+async def run_concurrently(jobs: Iterable[J], work: Callable[[J], Awaitable[None]], workers: int) -> None:
+    """Run jobs, at most `workers` at a time; the first failure cancels the others."""
     waiting = iter(jobs)
 
-    async def one() -> None:
+    async def run_jobs() -> None:
         for job in waiting:
             await work(job)
 
-    tasks = [asyncio.create_task(one()) for _ in range(max(1, workers))]
+    tasks = [asyncio.create_task(run_jobs()) for _ in range(max(1, workers))]
     try:
         await asyncio.gather(*tasks)
     finally:

@@ -1,4 +1,4 @@
-"""What each kind of server calls things, and what it has no word for: the table of the dialects.
+"""Table of server dialects: the parameters that each kind of server supports.
 
 Sources: the servers' own code and documentation as of vLLM 0.33, SGLang 0.5.23, llama.cpp's server, TGI (in
 maintenance), transformers serve 5.23 and the OpenAI reference.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from openended.harness.backends.openai.sampling import Sampling, decoders_with, sampling_of
+from openended.harness.backends.openai.sampling import Sampling, list_decoders, make_sampling
 from openended.harness.decoders import Decoder
 
 DialectName = Literal["vllm", "sglang", "llama_cpp", "tgi", "transformers", "openai"]
@@ -18,7 +18,7 @@ Shortest = Literal["any", "all", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """What one kind of server can be asked for."""
+    """Parameters that one kind of server supports."""
 
     name: DialectName
     truncations: frozenset[str]
@@ -38,6 +38,8 @@ class Dialect:
     """The list names tokens by their texts, which two tokens can share."""
     echoes: bool = False
     """Gives the log-probabilities of a given text."""
+    names_model: bool = False
+    """Its replies name the model as it was requested."""
     copies: bool = False
     """Several independent draws in one request."""
     serial: bool = False
@@ -53,17 +55,18 @@ _VLLM_HINT = (
 )
 
 DIALECTS: dict[str, Dialect] = {
-    one.name: one
-    for one in (
+    dialect.name: dialect
+    for dialect in (
         Dialect(
             name="vllm", truncations=frozenset({"top_k", "top_p", "min_p"}),
             penalties=frozenset({"repetition_penalty"}), sampler="penalties, temperature, min_p, top_k, top_p",
-            shortest="any", listed=10_000, echoes=True, copies=True, hint=_VLLM_HINT,
+            shortest="any", listed=10_000, echoes=True, copies=True, names_model=True,
+            hint=_VLLM_HINT,
         ),
         Dialect(
             name="sglang", truncations=frozenset({"top_k", "top_p", "min_p"}),
             sampler="temperature, top_k, top_p, min_p", shortest="any", listed=10_000,
-            keyed_by_text=True, echoes=True,
+            keyed_by_text=True, echoes=True, names_model=True,
             hint="start it with --sampling-defaults openai, and with --enable-deterministic-inference for seeds",
         ),
         Dialect(
@@ -93,33 +96,33 @@ DIALECTS: dict[str, Dialect] = {
 }  # fmt: skip
 
 
-def refusal(dialect: Dialect, decoder: Decoder) -> str | None:
+def explain_refusal(dialect: Dialect, decoder: Decoder) -> str | None:
     """Return why a dialect cannot express a decoder, with the decoders that it can; None where it can."""
-    made = sampling_of(decoder)
-    missing = _missing(dialect, made)
+    sampling = make_sampling(decoder)
+    missing = _find_missing_option(dialect, sampling)
     if not missing:
         return None
-    known = ", ".join(decoders_with(dialect.truncations))
-    return f"the dialect {dialect.name} cannot express {decoder.title}: {missing}; it can express {known}"
+    names = ", ".join(list_decoders(dialect.truncations))
+    return f"the dialect {dialect.name} cannot express {decoder.title}: {missing}; it can express {names}"
 
 
-def _missing(dialect: Dialect, made: Sampling | None) -> str:
-    if made is None:
-        return "servers have no word for it"
-    unknown = [name for name in made.cuts if name not in dialect.truncations]
+def _find_missing_option(dialect: Dialect, sampling: Sampling | None) -> str:
+    if sampling is None:
+        return "servers have no parameters for it"
+    unknown = [name for name in sampling.cuts if name not in dialect.truncations]
     if unknown:
         return f"it has no {unknown[0]}"
-    if made.order not in dialect.orders:
+    if sampling.order not in dialect.orders:
         return f"its temperature comes {next(iter(dialect.orders))} the truncation (temperature_order)"
     for name in ("repetition_penalty", "no_repeat_ngram_size"):
-        if getattr(made, name) != getattr(Sampling(), name) and name not in dialect.penalties:
+        if getattr(sampling, name) != getattr(Sampling(), name) and name not in dialect.penalties:
             return f"it has no {name}" if name != "repetition_penalty" else f"it has no {name} that counts the prompt"
     return ""
 
 
-def shortest_refusal(dialect: Dialect, least: int, most: int) -> str | None:
+def explain_min_tokens_refusal(dialect: Dialect, least: int, most: int) -> str | None:
     """Return why a dialect cannot forbid the end of text before `least` of `most` tokens; None where it can."""
     if least == 0 or dialect.shortest == "any" or (dialect.shortest == "all" and least == most):
         return None
-    known = "0, or max_new_tokens" if dialect.shortest == "all" else "0"
-    return f"the dialect {dialect.name} knows no min_new_tokens={least}; expected {known}"
+    accepted = "0, or max_new_tokens" if dialect.shortest == "all" else "0"
+    return f"the dialect {dialect.name} does not support min_new_tokens={least}; expected {accepted}"

@@ -1,4 +1,4 @@
-"""Who answers: what a server tells of itself, product and version, the model's id and how much fits its context."""
+"""Server information: product, version, model ids and context length, as the server reports them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import httpx
+from anyio.from_thread import start_blocking_portal
 
-from openended.harness.backends.openai.client import Client, key_of
+from openended.harness.backends.openai.bodies import clean_line
+from openended.harness.backends.openai.client import Client
 from openended.harness.core import DataError, Json
 
 # Dialect → where the server tells its version, under which name, and how the product is called.
-_TOLD = {
+_VERSION_SOURCES = {
     "vllm": ("/version", "version", "vllm"),
     "sglang": ("/get_server_info", "version", "sglang"),
     "llama_cpp": ("/props", "build_info", "llama.cpp"),
@@ -21,22 +22,24 @@ _TOLD = {
     "transformers": (None, "", "transformers serve"),
     "openai": (None, "", "openai"),
 }
-_QUICK = 3.0  # seconds that a plan waits for a server
+_NAME_LENGTH = 120  # characters of a name that a server reports
+_MAX_CONTEXT = 1 << 31
+_PLAN_TIMEOUT = 3.0  # seconds that a plan waits for a server
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What one endpoint tells of itself."""
+class ServerInfo:
+    """What one endpoint reports about itself."""
 
     product: str
     version: str | None
-    """None where it does not tell."""
+    """None if not reported."""
     models: tuple[str, ...]
-    """The ids that it serves; empty where it does not tell."""
+    """Ids of the served models; empty if not reported."""
     context: int | None
-    """Positions; None where it does not tell."""
+    """Context length in tokens; None if not reported."""
     dtype: str | None = None
-    """Precision, where it tells."""
+    """Precision, if reported."""
 
     @property
     def title(self) -> str:
@@ -48,66 +51,74 @@ class Facts:
         return {"product": self.product, "version": self.version, "context": self.context, "dtype": self.dtype}
 
 
-async def ask_facts(client: Client, place: int, dialect: str, model: str) -> Facts:
-    """Ask an endpoint who it is.
+async def fetch_info(client: Client, endpoint: int, dialect: str, model: str) -> ServerInfo:
+    """Fetch an endpoint's product, version, models and context length.
 
     Raises:
         DataError: If it does not answer, or does not serve the model.
     """
-    models = await client.get(place, "/v1/models")
-    path, name, product = _TOLD[dialect]
-    about = await client.get(place, path) if path is not None else None
-    made = _facts(models, about, name, product, model)
-    if made.models and model not in made.models:
+    info = await _fetch(client, endpoint, dialect, model)
+    if info.models and model not in info.models:
+        names = clean_line(", ".join(info.models[:5]), None)
         raise DataError(
-            f"server {client.endpoints[place]}: it serves {', '.join(made.models[:5])}, not {model!r}; set path to "
-            "what it calls the model"
+            f"server {client.endpoints[endpoint]}: it serves {names}, not {model!r}; "
+            "set path to what it calls the model"
         )
-    return made
+    return info
 
 
-def _facts(models: Any, about: Any, name: str, product: str, model: str) -> Facts:  # noqa: ANN401 - JSON
+def _read_info(models: Any, about: Any, name: str, product: str, model: str) -> ServerInfo:  # noqa: ANN401 - JSON
     cards = models.get("data") if isinstance(models, Mapping) else None
-    own = [card for card in cards or [] if isinstance(card, Mapping)] if isinstance(cards, list) else []
-    card = next((one for one in own if one.get("id") == model), {})
-    told = about if isinstance(about, Mapping) else {}
-    version = told.get(name)
-    meta, defaults = card.get("meta"), told.get("default_generation_settings")
+    model_cards = [card for card in cards or [] if isinstance(card, Mapping)] if isinstance(cards, list) else []
+    card = next((item for item in model_cards if item.get("id") == model), {})
+    fields = about if isinstance(about, Mapping) else {}
+    version = fields.get(name)
+    meta, defaults = card.get("meta"), fields.get("default_generation_settings")
     sizes = (
         card.get("max_model_len"),
         defaults.get("n_ctx") if isinstance(defaults, Mapping) else None,
-        told.get("max_total_tokens") or told.get("context_length"),
+        fields.get("max_total_tokens") or fields.get("context_length"),
         meta.get("n_ctx_train") if isinstance(meta, Mapping) else None,
     )
-    dtype = told.get("model_dtype") or told.get("dtype")
-    return Facts(
+    dtype = fields.get("model_dtype") or fields.get("dtype")
+    return ServerInfo(
         product,
-        str(version) if version else None,
-        tuple(str(one.get("id")) for one in own),
-        next((int(size) for size in sizes if isinstance(size, int) and size > 0), None),
-        str(dtype) if dtype else None,
+        _line(version),
+        tuple(item["id"] for item in model_cards if isinstance(item.get("id"), str)),
+        next((size for size in sizes if type(size) is int and 0 < size < _MAX_CONTEXT), None),
+        _line(dtype),
     )
 
 
 @lru_cache(maxsize=32)
-def quick_facts(endpoints: tuple[str, ...], key_name: str | None, dialect: str, model: str) -> Facts | None:
-    """Ask the first endpoint that answers at once who it is, for a plan; None if none does.
+def fetch_info_for_plan(
+    endpoints: tuple[str, ...], key_name: str | None, dialect: str, model: str
+) -> ServerInfo | None:
+    """Fetch the information of the first endpoint that answers quickly, for a plan; None if none does.
 
-    Asked once a process, whatever comes of it: the texts of an earlier run are found without any server.
+    The result is kept for the process. A plan needs no server: the texts of an earlier run are cached.
     """
-    key = key_of(key_name, must=False)
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    path, name, product = _TOLD[dialect]
-    with httpx.Client(headers=headers, timeout=_QUICK) as client:
-        for endpoint in endpoints:
-            try:
-                models = client.get(f"{endpoint}/v1/models")
-                about = client.get(endpoint + path) if path is not None else None
-                return _facts(_json(models), _json(about), name, product, model)
-            except (httpx.HTTPError, ValueError):
-                continue
-    return None
+
+    async def fetch() -> ServerInfo | None:
+        async with Client(endpoints, key_name, timeout=_PLAN_TIMEOUT, key_required=False) as client:
+            for endpoint in range(len(endpoints)):
+                try:
+                    return await _fetch(client, endpoint, dialect, model)
+                except DataError:
+                    continue
+        return None
+
+    with start_blocking_portal() as portal:  # the caller may have an event loop already
+        return portal.call(fetch)
 
 
-def _json(reply: httpx.Response | None) -> Any:  # noqa: ANN401
-    return reply.json() if reply is not None and reply.is_success else None
+async def _fetch(client: Client, endpoint: int, dialect: str, model: str) -> ServerInfo:
+    path, name, product = _VERSION_SOURCES[dialect]
+    models = await client.get(endpoint, "/v1/models")
+    about = await client.get(endpoint, path) if path is not None else None
+    return _read_info(models, about, name, product, model)
+
+
+def _line(value: Any) -> str | None:  # noqa: ANN401
+    """Return a name that a server reports as one short line; None if it reports none."""
+    return clean_line(str(value), None)[:_NAME_LENGTH] if isinstance(value, str | int | float) and value else None

@@ -1,4 +1,4 @@
-"""The probe: what a server does with a few requests whose answers are known, before any of its texts is believed."""
+"""Probe: a few requests with known answers that a server must pass before its texts are used."""
 
 from __future__ import annotations
 
@@ -7,40 +7,48 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from openended.harness.backends.openai.binomial import FALSE_ALARMS, strange, strangest
+from openended.harness.backends.openai.binomial import FALSE_ALARMS, find_worst_mismatch, is_implausible
+from openended.harness.backends.openai.listed_q import compute_listed_q
 from openended.harness.backends.openai.logprobs import read_echo
-from openended.harness.backends.openai.probe_prompts import AGAIN, BEGINNINGS, DRAWS, ProbePrompts
-from openended.harness.backends.openai.replies import Listing, finished
-from openended.harness.backends.openai.sampling import NEUTRAL, Sampling, sampling_of
-from openended.harness.backends.openai.session import Exchange
-from openended.harness.backends.openai.truncated_q import head_of
+from openended.harness.backends.openai.probe_prompts import (
+    BEGINNINGS,
+    DRAWS,
+    RAW,
+    REPETITIVE,
+    ProbePrompts,
+    median_difference,
+)
+from openended.harness.backends.openai.replies import Listing, read_completion
+from openended.harness.backends.openai.sampling import NEUTRAL, Sampling, make_sampling
+from openended.harness.backends.openai.session import ServerSession
 from openended.harness.core import DataError, Tokenizer
 from openended.harness.decoders import Decoder, QDecoder
 
-KNOWN = "The weather was fine in the morning, and the number of people in the streets was large."
+KNOWN_TEXT = "The weather was fine in the morning, and the number of people in the streets was large."
 FEW_DRAWS = 192
 """Draws where nothing is listed: more than 50 different tokens must be among them."""
 TOP = 50
 """A hidden top-k is one of 40 (llama.cpp) or 50 (transformers) as a rule."""
-RAW = 0.2
-"""Nats by which two readings of one log-probability may differ (half precision, another batch)."""
 LENGTH = 8
+UNSEEN_PENALTIES = "presence and frequency penalties (one-token draws cannot show them)"
 
 
 @dataclass(slots=True)
 class ProbeReport:
-    """What a probe found."""
+    """Result of a probe: checks passed, faults, and what could not be checked."""
 
     passed: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     """What is wrong, and what to set."""
     unseen: list[str] = field(default_factory=list)
     """What could not be checked."""
+    listings: dict[str, Listing] = field(default_factory=dict)
+    """Prompt → the most probable next tokens, for comparing endpoints."""
 
     def line(self) -> str:
-        """Return what was found, in one line."""
-        made = f"{len(self.passed)} checks passed ({', '.join(self.passed)}; false alarms below {FALSE_ALARMS:g})"
-        return made + (f"; not checked: {', '.join(self.unseen)}" if self.unseen else "")
+        """Summarize the probe in one line."""
+        summary = f"{len(self.passed)} checks passed ({', '.join(self.passed)}; false alarms below {FALSE_ALARMS:g})"
+        return summary + (f"; not checked: {', '.join(self.unseen)}" if self.unseen else "")
 
 
 @dataclass
@@ -56,7 +64,7 @@ class Probe:
         salt: Names the draws.
     """
 
-    server: Exchange
+    server: ServerSession
     tokenizer: Tokenizer | None
     vocab_size: int
     decoder: Decoder | None
@@ -69,28 +77,31 @@ class Probe:
         self.prompts = ProbePrompts(self.server, self.salt)
 
     async def run(self) -> ProbeReport:
-        """Make all checks that the dialect allows."""
-        made = sampling_of(self.decoder) if self.decoder is not None else None
-        drawing = self.decoder is not None and self.decoder.stochastic
+        """Run all checks that the dialect allows."""
+        sampling = make_sampling(self.decoder) if self.decoder is not None else None
+        stochastic = self.decoder is not None and self.decoder.stochastic
         await self._check("prompt", self._prompt)
         if self.report.faults:  # what comes of another prompt says nothing
             return self.report
         if self.server.dialect.listed:
-            await self._check("listing", self._list)
+            await self._check("listing", self._check_listing)
+        self.report.listings = dict(self.prompts.listings)
         if self.prompts.listings:
-            await self._check("raw log-probabilities", self._raw)
+            await self._check("raw log-probabilities", self._check_raw)
         if self.decoder is not None and self.prompts.listings:
-            await self._check("hidden sampling parameters", self._hidden)
-            if drawing and made is not None and made != NEUTRAL:
-                await self._check(f"draws of {self.decoder.title if self.decoder else ''}", self._of_decoder)
-        elif drawing:
+            await self._check("hidden sampling parameters", self._check_hidden_parameters)
+            if stochastic and sampling is not None and sampling != NEUTRAL:
+                await self._check(f"draws of {self.decoder.title if self.decoder else ''}", self._check_decoder)
+        elif stochastic:
             self.report.unseen.append("draws against log-probabilities (it lists none)")
-            await self._check(f"more than {TOP} different tokens", self._different)
-        if self.decoder is not None and not drawing:
-            await self._check("the most probable token", self._greedy)
-        if drawing and self.server.speech.seeded:
-            await self._check("seeds", self._seeds)
-        await self._echo()
+            await self._check(f"more than {TOP} different tokens", self._check_diversity)
+        if self.decoder is not None and not stochastic:
+            await self._check("the most probable token", self._check_greedy)
+        if stochastic:
+            self.report.unseen.append(UNSEEN_PENALTIES)
+        if stochastic and self.server.builder.seeded:
+            await self._check("seeds", self._check_seeds)
+        await self._check_echo()
         return self.report
 
     async def _check(self, name: str, check: Callable[[], Awaitable[str | None]]) -> None:
@@ -105,79 +116,82 @@ class Probe:
 
     async def _prompt(self) -> str | None:
         """A prompt of some length, and a text of the length that was asked for."""
-        text = " ".join([KNOWN] * 8)
+        text = " ".join([KNOWN_TEXT] * 8)
         if self.tokenizer is not None and self.context is not None:
             most = max(self.context - 2 * LENGTH, 1)
             text = self.tokenizer.decode(self.tokenizer.encode(text)[:most])
-        for words in (text, KNOWN):
+        for words in (text, KNOWN_TEXT):
             ask = self.prompts.ask(words, max_tokens=LENGTH)
-            finished(await self.server.send(ask), self.server.speech, ask, self.tokenizer, words)
+            read_completion(await self.server.send(ask), self.server.builder, ask, self.tokenizer, words)
         return None
 
-    async def _list(self) -> str | None:
+    async def _check_listing(self) -> str | None:
         """The best tokens after each prompt."""
-        if not await self.prompts.look():
+        if not await self.prompts.fetch_listings():
             self.report.unseen.append("log-probabilities (it lists none)")
             return ""
         return None
 
-    async def _raw(self) -> str | None:
+    async def _check_raw(self) -> str | None:
         """At another temperature the same log-probabilities are listed."""
-        text = self.prompts.flat
+        text = self.prompts.flattest_prompt
         first = self.prompts.listings[text]
         second = await self.server.top(self.prompts.ask(text, sampling=Sampling(temperature=2.0)))
-        if second is None or _apart(first, second) > RAW:
+        if second is None or median_difference(first, second) > RAW:
             return (
                 "its log-probabilities change with the temperature, so they are those after sampling; "
                 f"{self.server.dialect.hint}"
             )
         return None
 
-    async def _hidden(self) -> str | None:
+    async def _check_hidden_parameters(self) -> str | None:
         """Draws with neutral parameters are as the server's own log-probabilities say."""
         faults = []
-        for text, count in self.prompts.chosen():
+        for text, count in self.prompts.select_prompts():
             listing = self.prompts.listings[text]
-            drawn = await self.server.draw(self.prompts.ask(text), count, self.prompts.seeds("neutral", text))
-            odd = strangest(listing.tokens, np.exp(listing.log_probs), drawn)
+            draws = await self.server.draw(self.prompts.ask(text), count, self.prompts.seeds("neutral", text))
+            odd = find_worst_mismatch(listing.tokens, np.exp(listing.log_probs), draws)
             if odd is not None:
                 best, hits, share = odd
-                faults.append((text in AGAIN, hits / len(drawn), share, best, len(drawn)))
+                faults.append((text in REPETITIVE, hits / len(draws), share, best, len(draws)))
         if not faults:
             return None
         only_again = all(again for again, *_ in faults)
         _, had, share, best, count = faults[0]
-        guess = "a hidden repetition penalty" if only_again else "a hidden top-k, top-p, min-p or temperature"
+        causes = "temperature, top-k, top-p or min-p"
+        causes = f"repetition penalty, {causes}" if only_again else f"{causes}, or repetition penalty"
         return (
             f"with neutral parameters the {best} most probable tokens came in {had:.1%} of {count} draws, by its own "
-            f"log-probabilities {share:.1%}: {guess}; {self.server.dialect.hint}"
+            f"log-probabilities {share:.1%}; possible causes: a hidden {causes}; {self.server.dialect.hint}"
         )
 
-    async def _of_decoder(self) -> str | None:
+    async def _check_decoder(self) -> str | None:
         """Draws with the decoder's parameters are of its Q, as far as the list tells it."""
         decoder = self.decoder
-        known = isinstance(decoder, QDecoder) and (decoder.untruncated or (decoder.certifiable and not decoder.one_hot))
-        if not isinstance(decoder, QDecoder) or decoder.penalises or not known:
+        comparable = isinstance(decoder, QDecoder) and (
+            decoder.untruncated or (decoder.certifiable and not decoder.one_hot)
+        )
+        if not isinstance(decoder, QDecoder) or decoder.penalises or not comparable:
             self.report.unseen.append(f"draws of {decoder.title if decoder else ''} against its Q")
             return ""
-        sampling = sampling_of(decoder) or NEUTRAL
-        for text, _ in self.prompts.chosen()[:2]:
-            head = head_of(decoder, self.prompts.listings[text], self.vocab_size)
-            drawn = await self.server.draw(
+        sampling = make_sampling(decoder) or NEUTRAL
+        for text, _ in self.prompts.select_prompts()[:2]:
+            head = compute_listed_q(decoder, self.prompts.listings[text], self.vocab_size)
+            draws = await self.server.draw(
                 self.prompts.ask(text, sampling=sampling), DRAWS, self.prompts.seeds("own", text)
             )
             allowed = {*head.tokens, head.next}
-            beyond = [token for token in drawn if token not in allowed]
+            beyond = [token for token in draws if token not in allowed]
             if head.decided and beyond:
-                return f"{len(beyond)} of {len(drawn)} draws are cut off by it: it is ignored"
-            inside = [token for token in drawn if token in set(head.tokens)]
-            if strange(len(inside), len(drawn), *head.share) and not head.decided:
+                return f"{len(beyond)} of {len(draws)} draws are cut off by it: it is ignored"
+            inside = [token for token in draws if token in set(head.tokens)]
+            if is_implausible(len(inside), len(draws), *head.share) and not head.decided:
                 low, high = head.share
                 return (
-                    f"{len(inside) / len(drawn):.1%} of the draws are of the {len(head.tokens)} most probable tokens, "
+                    f"{len(inside) / len(draws):.1%} of the draws are of the {len(head.tokens)} most probable tokens, "
                     f"by its Q {low:.1%} to {high:.1%}: the server samples otherwise; {self.server.dialect.hint}"
                 )
-            odd = strangest(head.tokens, head.q, inside)
+            odd = find_worst_mismatch(head.tokens, head.q, inside)
             if odd is not None:
                 best, hits, share = odd
                 return (
@@ -186,12 +200,12 @@ class Probe:
                 )
         return None
 
-    async def _different(self) -> str | None:
+    async def _check_diversity(self) -> str | None:
         """More different tokens than a hidden top-k lets through, where no listing says how many there must be."""
         most = 0
         for text in BEGINNINGS[:2]:
-            drawn = await self.server.draw(self.prompts.ask(text), FEW_DRAWS, self.prompts.seeds("neutral", text))
-            most = max(most, len(set(drawn)))
+            draws = await self.server.draw(self.prompts.ask(text), FEW_DRAWS, self.prompts.seeds("neutral", text))
+            most = max(most, len(set(draws)))
             if most > TOP:
                 return None
         return (
@@ -199,30 +213,32 @@ class Probe:
             f"at all; {self.server.dialect.hint}"
         )
 
-    async def _greedy(self) -> str | None:
+    async def _check_greedy(self) -> str | None:
         """Without drawing, the most probable token comes, whatever the seed."""
-        sampling = (sampling_of(self.decoder) if self.decoder is not None else None) or NEUTRAL
+        sampling = (make_sampling(self.decoder) if self.decoder is not None else None) or NEUTRAL
         plain = sampling.repetition_penalty == 1 and not sampling.no_repeat_ngram_size
-        for text in (*BEGINNINGS[:4], *AGAIN):
-            drawn = set(
+        for text in (*BEGINNINGS[:4], *REPETITIVE):
+            draws = set(
                 await self.server.draw(self.prompts.ask(text, sampling=sampling), 2, self.prompts.seeds("greedy", text))
             )
-            if len(drawn) > 1:
+            if len(draws) > 1:
                 return f"two seeds gave two tokens: the server draws where it must not; {self.server.dialect.hint}"
-            known = self.prompts.listings.get(text)
-            if known is None or not plain:
+            listing = self.prompts.listings.get(text)
+            if listing is None or not plain:
                 continue
-            close = {t for t, p in zip(known.tokens, known.log_probs, strict=True) if p > known.log_probs[0] - RAW}
-            if not drawn <= close:
+            close = {
+                t for t, p in zip(listing.tokens, listing.log_probs, strict=True) if p > listing.log_probs[0] - RAW
+            }
+            if not draws <= close:
                 return (
-                    f"it chose {next(iter(drawn))!r}, not its own most probable token {known.tokens[0]!r}: a hidden "
+                    f"it chose {next(iter(draws))!r}, not its own most probable token {listing.tokens[0]!r}: a hidden "
                     f"penalty; {self.server.dialect.hint}"
                 )
         return None
 
-    async def _seeds(self) -> str | None:
+    async def _check_seeds(self) -> str | None:
         """The same seed gives the same text, another seed another one; one of three pairs may differ by rounding."""
-        text = self.prompts.flat
+        text = self.prompts.flattest_prompt
         same = other = 0
         for number in range(3):
             first, again, second = [
@@ -240,10 +256,10 @@ class Probe:
             )
         return None if other else "two seeds gave one text, three times: its seed is fixed, or it does not draw"
 
-    async def _echo(self) -> None:
+    async def _check_echo(self) -> None:
         """The log-probabilities of a known text: one a token, finite, and those of the listing."""
         scores = self.decoder is None
-        if not self.server.dialect.echoes or self.server.speech.chat or self.tokenizer is None:
+        if not self.server.dialect.echoes or self.server.builder.chat or self.tokenizer is None:
             if scores:
                 self.report.faults.append("echo: the dialect gives no log-probabilities of a given text")
             return
@@ -263,27 +279,20 @@ class Probe:
     async def _compare_echo(self) -> str | None:
         read = {}
         for temperature in (1.0, 0.5):
-            ask = self.server.echo(self.prompts.ask(KNOWN, sampling=Sampling(temperature=temperature)))
-            read[temperature] = read_echo(await self.server.send(ask), self.server.speech, ask).log_probs[1:]
+            ask = self.server.echo(self.prompts.ask(KNOWN_TEXT, sampling=Sampling(temperature=temperature)))
+            read[temperature] = read_echo(await self.server.send(ask), self.server.builder, ask).log_probs[1:]
         if float(np.median(np.abs(read[1.0] - read[0.5]))) > RAW:
             return f"log-probabilities of a given text change with the temperature; {self.server.dialect.hint}"
         if not self.prompts.listings or self.server.dialect.keyed_by_text:
             return None
-        text = self.prompts.flat
+        text = self.prompts.flattest_prompt
         best = int(self.prompts.listings[text].tokens[0])
         ask = self.server.echo(self.prompts.ask(text), (best,))
-        found = float(read_echo(await self.server.send(ask), self.server.speech, ask).log_probs[-1])
+        echoed = float(read_echo(await self.server.send(ask), self.server.builder, ask).log_probs[-1])
         listed = float(self.prompts.listings[text].log_probs[0])
-        if abs(found - listed) > RAW:
+        if abs(echoed - listed) > RAW:
             return (
-                f"a token has log-probability {found:.2f} in a given text and {listed:.2f} when it is to be "
+                f"a token has log-probability {echoed:.2f} in a given text and {listed:.2f} when it is to be "
                 f"drawn: the latter is after sampling parameters; {self.server.dialect.hint}"
             )
         return None
-
-
-def _apart(one: Listing, other: Listing) -> float:
-    """Median difference of the log-probabilities that two listings share, in nats."""
-    second = dict(zip(other.tokens, other.log_probs, strict=True))
-    shared = [abs(p - second[t]) for t, p in zip(one.tokens, one.log_probs, strict=True) if t in second]
-    return float(np.median(shared)) if len(shared) * 2 > len(one.tokens) else float("inf")

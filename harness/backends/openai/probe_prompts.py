@@ -1,27 +1,29 @@
-"""The prompts of the probe, and what the server itself says of the tokens that can follow them."""
+"""Prompts of the probe, with the server's own list of the most probable next tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from openended.harness.backends.openai.replies import Listing
-from openended.harness.backends.openai.requests import Ask
+from openended.harness.backends.openai.requests import CompletionRequest
 from openended.harness.backends.openai.sampling import NEUTRAL, Sampling
-from openended.harness.backends.openai.session import Exchange
+from openended.harness.backends.openai.session import ServerSession
 from openended.harness.core import derive_seed
 
 # Beginnings after which many words can come; ones that repeat themselves, so that a penalty shows.
 BEGINNINGS = ("The", "In the", "She said that the", "We use a", "Return the", "This is one of the")
-AGAIN = (
+REPETITIVE = (
     "red blue green red blue green red blue green red blue",
     "the name and the name and the name and the",
     "a list of a list of a list of a",
 )
 DRAWS, MANY_DRAWS = 512, 1024
-ALONG = 32
+RAW = 0.2
+"""Nats by which two readings of one log-probability may differ (half precision, another batch)."""
+PATH_LENGTH = 32
 """Tokens of the texts along which few tokens can come somewhere."""
 FULL = 0.97
 """Listed mass at which a hidden top-p of 0.9 to 0.95 shows best: what it cuts off is not in the list."""
@@ -36,15 +38,15 @@ class ProbePrompts:
         salt: Names the draws.
     """
 
-    server: Exchange
+    server: ServerSession
     salt: int = 0
     listings: dict[str, Listing] = field(default_factory=dict)
     """Prompt → the most probable next tokens, by the server."""
 
-    def ask(self, text: str, *, max_tokens: int = 1, sampling: Sampling = NEUTRAL) -> Ask:
+    def ask(self, text: str, *, max_tokens: int = 1, sampling: Sampling = NEUTRAL) -> CompletionRequest:
         """Return what asks for a continuation of a prompt."""
         ids = self.server.read(text)
-        return Ask(ids=ids, text=text, max_tokens=max_tokens, sampling=sampling, seed=self.seed(text))
+        return CompletionRequest(ids=ids, text=text, max_tokens=max_tokens, sampling=sampling, seed=self.seed(text))
 
     def seed(self, *names: str | int) -> int:
         """Return the seed of these names."""
@@ -54,33 +56,47 @@ class ProbePrompts:
         """Return the seeds of a series of draws."""
         return lambda number: self.seed(*names, number)
 
-    async def look(self) -> bool:
+    async def fetch_listings(self) -> bool:
         """Ask for the most probable tokens after each prompt; false where the server lists none."""
-        made = {}
-        for text in (*BEGINNINGS, *AGAIN):
-            found = await self.server.top(self.ask(text))
-            if found is None:
+        listings = {}
+        for text in (*BEGINNINGS, *REPETITIVE):
+            listing = await self.server.top(self.ask(text))
+            if listing is None:
                 return False
-            made[text] = found
-        self.listings = made
-        if self.server.speech.chat:
+            listings[text] = listing
+        self.listings = listings
+        if self.server.builder.chat:
             return True
-        places: list[tuple[str, Listing]] = []
-        for start in AGAIN:  # along the most probable text there are places where few tokens can come
-            ask = self.ask(start, max_tokens=ALONG, sampling=Sampling(temperature=0.0))
-            places += [(start + more, found) for more, found in await self.server.along(ask)]
-        for text, _ in sorted(places, key=lambda place: abs(place[1].mass - FULL))[:1]:
-            found = await self.server.top(self.ask(text))
-            self.listings |= {text: found} if found is not None else {}
+        candidates: list[tuple[str, Listing]] = []
+        for start in REPETITIVE:  # along the most probable text there are places where few tokens can come
+            ask = self.ask(start, max_tokens=PATH_LENGTH, sampling=Sampling(temperature=0.0))
+            candidates += [(start + more, listing) for more, listing in await self.server.list_along_text(ask)]
+        for text, _ in sorted(candidates, key=lambda candidate: abs(candidate[1].mass - FULL))[:1]:
+            listing = await self.server.top(self.ask(text))
+            self.listings |= {text: listing} if listing is not None else {}
         return True
 
     @property
-    def flat(self) -> str:
+    def flattest_prompt(self) -> str:
         """The prompt after which most can come, as far as is known."""
         return min(BEGINNINGS, key=lambda text: self.listings[text].mass if self.listings else 0.0)
 
-    def chosen(self) -> list[tuple[str, int]]:
+    def select_prompts(self) -> list[tuple[str, int]]:
         """Prompts with many likely tokens, with few, and ones that repeat themselves; and how often to draw."""
         near = min(self.listings, key=lambda text: abs(self.listings[text].mass - FULL))
-        again = sorted(AGAIN, key=lambda text: abs(float(np.exp(self.listings[text].log_probs[0])) - 0.6))[:2]
-        return [*dict([(self.flat, DRAWS), (near, MANY_DRAWS), *((text, DRAWS) for text in again)]).items()]
+        again = sorted(REPETITIVE, key=lambda text: abs(float(np.exp(self.listings[text].log_probs[0])) - 0.6))[:2]
+        return [*dict([(self.flattest_prompt, DRAWS), (near, MANY_DRAWS), *((text, DRAWS) for text in again)]).items()]
+
+
+def are_same_model(first: Mapping[str, Listing], second: Mapping[str, Listing]) -> bool | None:
+    """Compare the log-probabilities that two endpoints list for the same prompts; None if one lists none."""
+    shared = first.keys() & second.keys()
+    differences = [median_difference(first[text], second[text]) for text in shared]
+    return float(np.median(differences)) <= RAW if differences else None
+
+
+def median_difference(first: Listing, other: Listing) -> float:
+    """Median difference of the log-probabilities that two listings share, in nats."""
+    second = dict(zip(other.tokens, other.log_probs, strict=True))
+    shared = [abs(p - second[t]) for t, p in zip(first.tokens, first.log_probs, strict=True) if t in second]
+    return float(np.median(shared)) if len(shared) * 2 > len(first.tokens) else float("inf")

@@ -1,4 +1,4 @@
-"""Requests in each dialect's words: every parameter is sent, neutral ones too, so that no server's default counts."""
+"""Build requests in each dialect; every parameter is sent, neutral ones too, so that server defaults never apply."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from openended.harness.backends.openai.bodies import MAX_REPLY
 from openended.harness.backends.openai.dialects import Dialect
 from openended.harness.backends.openai.sampling import NEUTRAL, Sampling
 
 Body = dict[str, Any]
+_ENTRY = 256  # bytes of one listed token in a reply, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """One thing to ask a server for."""
+class CompletionRequest:
+    """A completion to request, independent of the dialect."""
 
     ids: tuple[int, ...]
     """The prompt's tokens, the beginning-of-text token included; empty where there is no tokenizer."""
@@ -31,10 +33,16 @@ class Ask:
     echo: bool = False
     """Give the log-probabilities of the prompt's own tokens."""
 
+    @property
+    def max_reply(self) -> int:
+        """Bytes that a reply may have."""
+        positions = self.copies * self.max_tokens + (len(self.ids) if self.echo else 0)
+        return MAX_REPLY + _ENTRY * positions * (self.listed + 1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Speech:
-    """How to talk to one served model."""
+class RequestBuilder:
+    """Builds the requests for one served model in its dialect."""
 
     dialect: Dialect
     model: str
@@ -47,19 +55,21 @@ class Speech:
     """Prompts go as texts even where the server takes ids."""
     end_ids: tuple[int, ...] = ()
     """The tokens that end a text."""
+    vocab_size: int = 0
+    """Number of token ids that a reply may hold; 0: unknown."""
 
     @property
     def sends_ids(self) -> bool:
         """Prompts go as token ids."""
         return self.dialect.takes_ids and not self.as_text and not self.chat
 
-    def path(self, ask: Ask) -> str:
+    def path(self, ask: CompletionRequest) -> str:
         """Return where a request goes, below the server's root."""
         if ask.echo and self.dialect.name == "sglang":
             return "/generate"
         return "/v1/chat/completions" if self.chat else "/v1/completions"
 
-    def body(self, ask: Ask) -> Body:
+    def body(self, ask: CompletionRequest) -> Body:
         """Return a request."""
         if ask.echo and self.dialect.name == "sglang":
             return _sglang_scores(ask)
@@ -70,13 +80,13 @@ class Speech:
             body |= self._listed(ask)
         return body
 
-    def _prompt(self, ask: Ask) -> Body:
+    def _prompt(self, ask: CompletionRequest) -> Body:
         if self.chat:
             before = [{"role": "system", "content": self.instruction}] if self.instruction else []
             return {"messages": [*before, {"role": "user", "content": ask.text}]}
         return {"prompt": list(ask.ids) if self.sends_ids else ask.text}
 
-    def _listed(self, ask: Ask) -> Body:
+    def _listed(self, ask: CompletionRequest) -> Body:
         if self.chat:
             return {"logprobs": True, "top_logprobs": ask.listed}
         if self.dialect.name == "vllm":
@@ -94,28 +104,28 @@ def _penalties() -> Body:
     return {"presence_penalty": 0.0, "frequency_penalty": 0.0}
 
 
-def _vllm(speech: Speech, ask: Ask) -> Body:
+def _vllm(builder: RequestBuilder, ask: CompletionRequest) -> Body:
     s = ask.sampling
     return {
         "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k, "min_p": s.min_p,
         "repetition_penalty": s.repetition_penalty, **_penalties(), "max_tokens": ask.max_tokens,
-        "min_tokens": ask.min_tokens, "n": ask.copies, "stop": [], "stop_token_ids": list(speech.end_ids),
+        "min_tokens": ask.min_tokens, "n": ask.copies, "stop": [], "stop_token_ids": list(builder.end_ids),
         "ignore_eos": False, "skip_special_tokens": False, "return_token_ids": True, "stream": False,
-        **({} if speech.chat else {"add_special_tokens": not speech.sends_ids, "echo": False}),
+        **({} if builder.chat else {"add_special_tokens": not builder.sends_ids, "echo": False}),
     }  # fmt: skip
 
 
-def _sglang(speech: Speech, ask: Ask) -> Body:
+def _sglang(builder: RequestBuilder, ask: CompletionRequest) -> Body:
     s = ask.sampling
     return {
         "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k or -1, "min_p": s.min_p,
         "repetition_penalty": 1.0, **_penalties(), "max_tokens": ask.max_tokens, "min_tokens": ask.min_tokens, "n": 1,
-        "stop": [], "stop_token_ids": list(speech.end_ids), "ignore_eos": False, "skip_special_tokens": False,
+        "stop": [], "stop_token_ids": list(builder.end_ids), "ignore_eos": False, "skip_special_tokens": False,
         "return_token_ids": True, "stream": False,
     }  # fmt: skip
 
 
-def _sglang_scores(ask: Ask) -> Body:
+def _sglang_scores(ask: CompletionRequest) -> Body:
     """SGLang scores a given text at its own address alone."""
     return {
         "input_ids": list(ask.ids), "return_logprob": True, "logprob_start_len": 0, "top_logprobs_num": ask.listed,
@@ -123,7 +133,7 @@ def _sglang_scores(ask: Ask) -> Body:
     }  # fmt: skip
 
 
-def _llama_cpp(speech: Speech, ask: Ask) -> Body:  # noqa: ARG001 - all dialects are called alike
+def _llama_cpp(builder: RequestBuilder, ask: CompletionRequest) -> Body:  # noqa: ARG001 - all dialects are called alike
     s = ask.sampling
     penalised = s.repetition_penalty != 1
     cut = [_LLAMA[name] for name in s.cuts]
@@ -141,14 +151,14 @@ def _llama_cpp(speech: Speech, ask: Ask) -> Body:  # noqa: ARG001 - all dialects
 _LLAMA = {"top_k": "top_k", "top_p": "top_p", "min_p": "min_p", "typical_p": "typ_p", "n_sigma": "top_n_sigma"}
 
 
-def _tgi(speech: Speech, ask: Ask) -> Body:  # noqa: ARG001
+def _tgi(builder: RequestBuilder, ask: CompletionRequest) -> Body:  # noqa: ARG001
     s = ask.sampling
     # TGI refuses the neutral top_p, 1.0, and a frequency penalty of none is its default.
     cut = {"top_p": s.top_p} if s.top_p < 1 else {}
     return {"temperature": s.temperature, **cut, "max_tokens": ask.max_tokens, "stream": False}
 
 
-def _transformers(speech: Speech, ask: Ask) -> Body:
+def _transformers(builder: RequestBuilder, ask: CompletionRequest) -> Body:
     s = ask.sampling
     config: Body = {
         "do_sample": not s.greedy, "temperature": s.temperature or 1.0, "top_k": s.top_k, "top_p": s.top_p,
@@ -156,23 +166,23 @@ def _transformers(speech: Speech, ask: Ask) -> Body:
         "repetition_penalty": s.repetition_penalty, "no_repeat_ngram_size": s.no_repeat_ngram_size, "num_beams": 1,
         "max_new_tokens": ask.max_tokens, "min_new_tokens": ask.min_tokens or None, "use_cache": True,
     }  # fmt: skip
-    if speech.end_ids:
-        config |= {"eos_token_id": list(speech.end_ids), "pad_token_id": speech.end_ids[0]}
+    if builder.end_ids:
+        config |= {"eos_token_id": list(builder.end_ids), "pad_token_id": builder.end_ids[0]}
     # What a request leaves out is the model's own generation_config, its top-k of 50 included: all goes in here.
     return {"generation_config": json.dumps(config), "max_tokens": ask.max_tokens, "stream": False}
 
 
-def _openai(speech: Speech, ask: Ask) -> Body:
+def _openai(builder: RequestBuilder, ask: CompletionRequest) -> Body:
     s = ask.sampling
-    length = "max_completion_tokens" if speech.chat else "max_tokens"
-    plain = {} if speech.chat else {"echo": False, "best_of": ask.copies}
+    length = "max_completion_tokens" if builder.chat else "max_tokens"
+    plain = {} if builder.chat else {"echo": False, "best_of": ask.copies}
     return {
         "temperature": s.temperature, "top_p": s.top_p, **_penalties(), length: ask.max_tokens, "n": ask.copies,
         "stream": False, **plain,
     }  # fmt: skip
 
 
-_WORDS: dict[str, Callable[[Speech, Ask], Body]] = {
+_WORDS: dict[str, Callable[[RequestBuilder, CompletionRequest], Body]] = {
     "vllm": _vllm, "sglang": _sglang, "llama_cpp": _llama_cpp, "tgi": _tgi, "transformers": _transformers,
     "openai": _openai,
 }  # fmt: skip

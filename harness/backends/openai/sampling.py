@@ -1,4 +1,4 @@
-"""What a decoder asks of somebody else's sampler: every parameter, neutral ones too."""
+"""Sampling parameters of a decoder, for a server's sampler."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ TRUNCATIONS = ("top_k", "top_p", "min_p", "typical_p", "epsilon", "eta", "n_sigm
 NEUTRAL = Sampling()
 
 
-def sampling_of(decoder: Decoder) -> Sampling | None:
-    """Return what a decoder asks for; None where it is nothing that samplers have a word for."""
+def make_sampling(decoder: Decoder) -> Sampling | None:
+    """Return a decoder's sampling parameters; None if servers have no parameters for it."""
     options = _server_options(type(decoder))
     if options is None or not isinstance(decoder, QDecoder):
         return None
-    made = Sampling(
+    sampling = Sampling(
         temperature=0.0 if decoder.one_hot else decoder.heat()[0],
         repetition_penalty=decoder.repetition_penalty,
         no_repeat_ngram_size=decoder.no_repeat_ngram_size,
         **{parameter: getattr(decoder, option) for parameter, option in options.items()},
     )
     if isinstance(decoder, SamplingDecoder) and not decoder.untruncated and decoder.temperature != 1:
-        made = dataclasses.replace(made, order=decoder.temperature_order)
-    return made
+        sampling = dataclasses.replace(sampling, order=decoder.temperature_order)
+    return sampling
 
 
-def decoders_with(truncations: frozenset[str]) -> list[str]:
+def list_decoders(truncations: frozenset[str]) -> list[str]:
     """Return the names of the decoders that need no other truncation than these."""
     options = {name: _server_options(cls) for name, cls in members("decoder").items()}
     return sorted(name for name, needed in options.items() if needed is not None and truncations >= needed.keys())

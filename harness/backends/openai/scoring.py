@@ -1,4 +1,4 @@
-"""What a server gave the tokens of given texts: their losses, and the statistics of Q that its lists certify."""
+"""Score given texts with a server: token losses, and statistics of Q that its lists determine."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.backends.openai.client import at_once
-from openended.harness.backends.openai.logprobs import Read, read_echo
+from openended.harness.backends.openai.client import run_concurrently
+from openended.harness.backends.openai.listed_q import compute_listed_q
+from openended.harness.backends.openai.logprobs import PromptLogProbs, read_echo
 from openended.harness.backends.openai.replies import Listing
-from openended.harness.backends.openai.requests import Ask
-from openended.harness.backends.openai.session import Exchange
-from openended.harness.backends.openai.truncated_q import head_of
+from openended.harness.backends.openai.requests import CompletionRequest
+from openended.harness.backends.openai.session import ServerSession
 from openended.harness.core import F64, I64, DataError, UndefinedMetric
 from openended.harness.decoders import QDecoder, QTable
 from openended.harness.models import ForwardRow
@@ -20,15 +20,15 @@ from openended.harness.models import ForwardRow
 if TYPE_CHECKING:
     from openended.harness.core import Tokenizer
 
-Places = Callable[[int], Sequence[int]]
+EndpointOrder = Callable[[int], Sequence[int]]
 """Number of a row → the endpoints that it may go to, its own first."""
 
 
 async def read_rows(
-    server: Exchange,
+    server: ServerSession,
     rows: Sequence[tuple[int, ...]],
-    places: Places,
-    done: Callable[[int, Read], None],
+    endpoints: EndpointOrder,
+    record: Callable[[int, PromptLogProbs], None],
     listed: int = 0,
 ) -> None:
     """Ask for the log-probabilities of every token of each row.
@@ -36,8 +36,8 @@ async def read_rows(
     Args:
         server: Whom to ask.
         rows: Token ids, the beginning-of-text token included.
-        places: Which endpoint answers for a row.
-        done: Called with a row's number and what was read.
+        endpoints: Which endpoint answers for a row.
+        record: Called with a row's number and what was read.
         listed: Most probable tokens to list at each position.
 
     Raises:
@@ -45,32 +45,34 @@ async def read_rows(
     """
     tokenizer: Tokenizer | None = server.tokenizer
 
-    async def one(number: int) -> None:
+    async def read_row(number: int) -> None:
         ids = rows[number]
         inside = ids[len(server.lead) :] if ids[: len(server.lead)] == server.lead else ids
-        text = tokenizer.decode(inside) if tokenizer is not None and not server.speech.sends_ids else ""
-        ask = Ask(ids=ids, text=text, max_tokens=1, echo=True, listed=listed)
+        text = tokenizer.decode(inside) if tokenizer is not None and not server.builder.sends_ids else ""
+        ask = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True, listed=listed)
         try:
-            done(number, read_echo(await server.send(ask, places(number)), server.speech, ask))
+            record(
+                number, await server.send(ask, endpoints(number), lambda reply: read_echo(reply, server.builder, ask))
+            )
         except DataError as err:
             raise DataError(f"text {number} of {len(rows)}: {err}") from err
 
-    work: Callable[[int], Awaitable[None]] = one
-    await at_once(range(len(rows)), work, server.workers)
+    work: Callable[[int], Awaitable[None]] = read_row
+    await run_concurrently(range(len(rows)), work, server.workers)
 
 
-def put_losses(jobs: Sequence[ForwardRow], out: F64) -> Callable[[int, Read], None]:
+def make_loss_writer(jobs: Sequence[ForwardRow], out: F64) -> Callable[[int, PromptLogProbs], None]:
     """Return what writes the losses of a row's scored tokens into the flat array `out`, nats."""
 
-    def done(number: int, read: Read) -> None:
+    def write(number: int, read: PromptLogProbs) -> None:
         job = jobs[number]
         scored = -read.log_probs[job.first :]
         out[job.out : job.out + len(scored)] = scored
 
-    return done
+    return write
 
 
-class Certified:
+class CertifiedQ:
     """Statistics of one decoder's Q, filled as rows come in.
 
     Args:
@@ -91,13 +93,13 @@ class Certified:
     def add(self, at: int, step: int, gold: int, log_prob: float, top: Listing | None) -> None:
         """Take one position: its place in the table, its step in the text, the true token and what is listed."""
         banned = self.end_ids if step < self.least else frozenset[int]()
-        made = self._made(gold, log_prob, top, banned) if top is not None else None
-        if made is None:
+        statistics = self._compute(gold, log_prob, top, banned) if top is not None else None
+        if statistics is None:
             self.missing += 1
             return
-        self.table.gold_prob[at], self.table.sum_sq[at], self.table.support[at], self.table.argmax[at] = made
+        self.table.gold_prob[at], self.table.sum_sq[at], self.table.support[at], self.table.argmax[at] = statistics
 
-    def _made(
+    def _compute(
         self, gold: int, log_prob: float, top: Listing, banned: frozenset[int]
     ) -> tuple[float, float, int, int] | None:
         decoder = self.decoder
@@ -105,13 +107,13 @@ class Certified:
         if best is None:
             return None
         if decoder.untruncated and not decoder.one_hot:
-            shown = banned <= set(top.tokens)
-            if decoder.heat()[0] != 1 or not shown:
+            all_listed = banned <= set(top.tokens)
+            if decoder.heat()[0] != 1 or not all_listed:
                 return None
-            gone = sum(float(np.exp(p)) for t, p in zip(top.tokens, top.log_probs, strict=True) if t in banned)
-            kept = 0.0 if gold in banned else float(np.exp(log_prob)) / (1.0 - gone)
-            return kept, np.nan, self.vocab_size - len(banned), best  # the squares of the tail are not listed
-        head = head_of(decoder, top, self.vocab_size, banned)
+            banned_mass = sum(float(np.exp(p)) for t, p in zip(top.tokens, top.log_probs, strict=True) if t in banned)
+            gold_prob = 0.0 if gold in banned else float(np.exp(log_prob)) / (1.0 - banned_mass)
+            return gold_prob, np.nan, self.vocab_size - len(banned), best  # the squares of the tail are not listed
+        head = compute_listed_q(decoder, top, self.vocab_size, banned)
         if not head.decided:
             return None
         inside = {token: float(q) for token, q in zip(head.tokens, head.q, strict=True)}
@@ -133,15 +135,15 @@ class Certified:
         return self.table
 
 
-def listed_for(decoders: Sequence[QDecoder], most: int, spare: int = 0) -> int:
+def count_listed_tokens(decoders: Sequence[QDecoder], most: int, spare: int = 0) -> int:
     """Return how many tokens to ask for at each position; `spare` of them may be forbidden."""
-    wanted = [1 if d.one_hot or d.untruncated else getattr(d, "k", most) for d in decoders]
-    return max(1, min(most, max(wanted, default=1) + spare))
+    needed = [1 if d.one_hot or d.untruncated else getattr(d, "k", most) for d in decoders]
+    return max(1, min(most, max(needed, default=1) + spare))
 
 
-def put_certified(
-    tables: Sequence[Certified], starts: I64, firsts: Sequence[int], rows: Sequence[tuple[int, ...]]
-) -> Callable[[int, Read], None]:
+def make_certified_writer(
+    tables: Sequence[CertifiedQ], starts: I64, firsts: Sequence[int], rows: Sequence[tuple[int, ...]]
+) -> Callable[[int, PromptLogProbs], None]:
     """Return what reads a row's positions into each decoder's statistics.
 
     Args:
@@ -151,11 +153,11 @@ def put_certified(
         rows: The rows.
     """
 
-    def done(number: int, read: Read) -> None:
+    def write(number: int, read: PromptLogProbs) -> None:
         ids, first = rows[number], firsts[number]
-        for step, place in enumerate(range(first, len(ids))):
+        for step, position in enumerate(range(first, len(ids))):
             for table in tables:
                 at = int(starts[number]) + step
-                table.add(at, step, ids[place], float(read.log_probs[place]), read.tops[place])
+                table.add(at, step, ids[position], float(read.log_probs[position]), read.tops[position])
 
-    return done
+    return write

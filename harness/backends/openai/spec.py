@@ -1,7 +1,6 @@
-"""A model behind the completions protocol: vLLM, SGLang, llama.cpp, TGI, transformers serve, or whoever speaks it.
+"""Spec of a model behind a completions API: vLLM, SGLang, llama.cpp, TGI, transformers serve, or a compatible server.
 
-What is sent, in which words, and what must hold before a server is believed is in `models.servers`. Planning asks no
-server for anything it needs: the texts of an earlier run are found when the server is long gone.
+Planning needs no server: the texts of an earlier run stay cached after the server is gone.
 """
 
 from __future__ import annotations
@@ -12,13 +11,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-from openended.harness.backends.openai.dialects import DIALECTS, Dialect, DialectName, refusal, shortest_refusal
+from openended.harness.backends.openai.dialects import (
+    DIALECTS,
+    Dialect,
+    DialectName,
+    explain_min_tokens_refusal,
+    explain_refusal,
+)
 from openended.harness.core import Json, SpecError, register
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import Ability, BackendSpec, ModelService, ModelSpec, tokenizer_digest
 
 if TYPE_CHECKING:
-    from openended.harness.backends.openai.identity import Facts
+    from openended.harness.backends.openai.identity import ServerInfo
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -26,7 +31,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 @register("model")
 @dataclass(frozen=True, kw_only=True)
 class ServerSpec(BackendSpec):
-    """A model that a server runs, by its address and by the id that the server has for it."""
+    """A model in a server, given by the server's address and the model's id there."""
 
     name: ClassVar[str] = "openai"
     loader: ClassVar[str] = "openended.harness.backends.openai.backend:load_server"
@@ -58,7 +63,7 @@ class ServerSpec(BackendSpec):
     seeded: bool = True
     """Send a seed for each text; false for servers that ignore it."""
     probe: bool = True
-    """Check the server before it is believed."""
+    """Probe the server before its texts are used."""
     logprobs: int = 20
     """Tokens that the server may list at a position (vLLM: --max-logprobs)."""
     api_key_env: str | None = None
@@ -124,9 +129,9 @@ class ServerSpec(BackendSpec):
 
     @property
     def mark(self) -> str:
-        """What the signature must say of it."""
-        said = ("chat" if self.chat else "", "" if self.probe else "not probed", "" if self.seeded else "no seeds")
-        return ", ".join(filter(None, said))
+        """Remark in the signature."""
+        marks = ("chat" if self.chat else "", "" if self.probe else "not probed", "" if self.seeded else "no seeds")
+        return ", ".join(filter(None, marks))
 
     @property
     def chat_template(self) -> bool:
@@ -142,8 +147,8 @@ class ServerSpec(BackendSpec):
         """Whose tokenizer cuts the texts."""
         if self.tokenizer is None:
             return None
-        made = ModelSpec(path=self.tokenizer)
-        return made if made.folder is not None else dataclasses.replace(made, revision=self.revision)
+        spec = ModelSpec(path=self.tokenizer)
+        return spec if spec.folder is not None else dataclasses.replace(spec, revision=self.revision)
 
     def identity(self) -> dict[str, Json]:
         """What can change a text and is known before any server is asked; never an address."""
@@ -162,21 +167,21 @@ class ServerSpec(BackendSpec):
             "probe": self.probe,
         }
 
-    def told(self) -> Facts | None:
+    def fetch_info(self) -> ServerInfo | None:
         """What the server tells of itself, where it answers at once; asked once a process."""
-        from openended.harness.backends.openai.identity import quick_facts
+        from openended.harness.backends.openai.identity import fetch_info_for_plan
 
-        return quick_facts(self.roots, self.api_key_env, self.dialect, self.path)
+        return fetch_info_for_plan(self.roots, self.api_key_env, self.dialect, self.path)
 
     def describe_service(self) -> ModelService:
         """Return the servers and who answers there."""
-        told = self.told()
-        return ModelService(self.dialect, self.roots, told.title if told is not None else None)
+        info = self.fetch_info()
+        return ModelService(self.dialect, self.roots, info.title if info is not None else None)
 
     def context_length(self) -> int | None:
         """Positions, where a server answers and tells; else None."""
-        told = self.told()
-        return told.context if told is not None else None
+        info = self.fetch_info()
+        return info.context if info is not None else None
 
     def check_ready(self) -> None:
         """Raise `DataError` if the tokenizer is missing; whether the server answers is asked when it is needed."""
@@ -200,7 +205,7 @@ class ServerSpec(BackendSpec):
                 return f"the Q of {decoder.title} needs the whole distribution; a server lists its best tokens alone"
             if decoder.penalises:
                 return "penalties need the whole distribution; a server lists its best tokens alone"
-        return super().cannot(ability) or (refusal(self.speaks, decoder) if ability == "generate" else None)
+        return super().cannot(ability) or (explain_refusal(self.speaks, decoder) if ability == "generate" else None)
 
     def check_lengths(self, decoder: Decoder, *, max_new_tokens: int, min_new_tokens: int) -> None:
         """Refuse, at planning, lengths that the dialect has no word for.
@@ -209,5 +214,5 @@ class ServerSpec(BackendSpec):
             SpecError: Names the option.
         """
         del decoder
-        if reason := shortest_refusal(self.speaks, min_new_tokens, max_new_tokens):
+        if reason := explain_min_tokens_refusal(self.speaks, min_new_tokens, max_new_tokens):
             raise SpecError(f"{self.error_name} {self.title}: {reason}")

@@ -1,4 +1,4 @@
-"""Which endpoints are believed, and why: who they say they are, and what the probe found, asked once a process.
+"""Check each endpoint's identity and sampling once per process.
 
 A server may be started anew with other flags at any time, so nothing is remembered for longer than a process.
 """
@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from openended.harness.backends.openai.client import FIRST_PAUSE, LONGEST_PAUSE, Client, UnreachableError
-from openended.harness.backends.openai.identity import Facts, ask_facts
+from openended.harness.backends.openai.identity import ServerInfo, fetch_info
 from openended.harness.backends.openai.probe import Probe, ProbeReport
-from openended.harness.backends.openai.requests import Speech
-from openended.harness.backends.openai.session import Exchange
+from openended.harness.backends.openai.probe_prompts import are_same_model
+from openended.harness.backends.openai.requests import RequestBuilder
+from openended.harness.backends.openai.session import ServerSession
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core import DataError, Tokenizer, canonical, digest
 from openended.harness.decoders import Decoder
@@ -24,8 +27,8 @@ log = logging.getLogger(__name__)
 _SCORES = "scores"  # in place of a decoder
 
 
-class Belief:
-    """What is known of the endpoints of one served model.
+class EndpointTrust:
+    """Identity and probe results of the endpoints of one served model.
 
     Args:
         spec: Which model.
@@ -38,7 +41,7 @@ class Belief:
         self.tokenizer: Tokenizer | None = tokenizer
         self.lead = tokenizer.lead if tokenizer is not None else ()
         """What the model reads before every text."""
-        self.facts: dict[int, Facts] = {}
+        self.infos: dict[int, ServerInfo] = {}
         """Number of an endpoint → what it told of itself."""
         self._reports: dict[str, ProbeReport] = {}
         self._last = ""
@@ -46,55 +49,60 @@ class Belief:
     @property
     def context(self) -> int | None:
         """Positions of the model; None where no endpoint tells."""
-        return min((f.context for f in self.facts.values() if f.context is not None), default=None)
+        return min((f.context for f in self.infos.values() if f.context is not None), default=None)
 
-    async def of(self, client: Client, speech: Speech, decoder: Decoder | None) -> list[int]:
+    async def check_endpoints(self, client: Client, builder: RequestBuilder, decoder: Decoder | None) -> list[int]:
         """Return the endpoints that answer and do what they are asked with this decoder.
 
         Args:
             client: Open.
-            speech: How to talk to them.
+            builder: Builds the requests.
             decoder: What is to be run; None: they score.
 
         Raises:
             DataError: If none answers, two are not the same, or one does otherwise than asked: what, and what to set.
         """
-        if not self.facts:
-            self.facts = await self._asked(client)
+        if not self.infos:
+            self.infos = await self._fetch_infos(client)
             self._compare()
-        places = sorted(self.facts)
+        client.check_return = partial(self._check_return, client)
+        endpoints = sorted(self.infos)
         name = self._last = digest(canonical(decoder)) if decoder is not None else _SCORES
         if self.spec.probe and name not in self._reports:
-            reports = await asyncio.gather(*(self._probe(client, speech, place, decoder) for place in places))
-            for place, report in zip(places, reports, strict=True):
+            reports = await asyncio.gather(*(self._probe(client, builder, endpoint, decoder) for endpoint in endpoints))
+            for endpoint, report in zip(endpoints, reports, strict=True):
                 if report.faults:
                     raise DataError(
-                        f"server {client.endpoints[place]} ({self.facts[place].title}) is not believed: "
-                        f"{'; '.join(report.faults)} (model.probe=false skips the probe, and the signature says so)"
+                        f"server {client.endpoints[endpoint]} ({self.infos[endpoint].title}) "
+                        f"failed the sampling check: {'; '.join(report.faults)} (model.probe=false skips the probe, "
+                        "and the signature says so)"
                     )
+            self._compare_models(client, endpoints, reports)
             self._reports[name] = reports[0]
             log.info("probed     %-34s %s", self.spec.title, reports[0].line())
-        return places
+        return endpoints
 
-    async def _probe(self, client: Client, speech: Speech, place: int, decoder: Decoder | None) -> ProbeReport:
-        server = Exchange(client, speech, [place], self.tokenizer, self.lead)
-        probe = Probe(server, self.tokenizer, self.vocab_size, decoder, self.facts[place].context)
+    async def _probe(
+        self, client: Client, builder: RequestBuilder, endpoint: int, decoder: Decoder | None
+    ) -> ProbeReport:
+        server = ServerSession(client, builder, [endpoint], self.tokenizer, self.lead)
+        probe = Probe(server, self.tokenizer, self.vocab_size, decoder, self.infos[endpoint].context)
         return await probe.run()
 
-    async def _asked(self, client: Client) -> dict[int, Facts]:
+    async def _fetch_infos(self, client: Client) -> dict[int, ServerInfo]:
         """Ask all endpoints who they are; waits for the first of them, as long as for any reply."""
         for attempt in range(self.spec.retries + 1):
-            jobs = [ask_facts(client, i, self.spec.dialect, self.spec.path) for i in range(len(client.endpoints))]
-            made = await asyncio.gather(*jobs, return_exceptions=True)
-            found = {i: one for i, one in enumerate(made) if isinstance(one, Facts)}
-            for one in made:
-                if isinstance(one, BaseException) and not isinstance(one, UnreachableError):
-                    raise one
-            gone = [one for one in made if isinstance(one, UnreachableError)]
-            if found:
-                for one in gone:
-                    log.warning("%s; the other endpoints take its texts", one)
-                return found
+            jobs = [fetch_info(client, i, self.spec.dialect, self.spec.path) for i in range(len(client.endpoints))]
+            replies = await asyncio.gather(*jobs, return_exceptions=True)
+            infos = {i: reply for i, reply in enumerate(replies) if isinstance(reply, ServerInfo)}
+            for reply in replies:
+                if isinstance(reply, BaseException) and not isinstance(reply, UnreachableError):
+                    raise reply
+            gone = [reply for reply in replies if isinstance(reply, UnreachableError)]
+            if infos:
+                for reply in gone:
+                    log.warning("%s; its texts go to the other endpoints", reply)
+                return infos
             if attempt == self.spec.retries:
                 raise gone[0]
             if not attempt:
@@ -102,9 +110,35 @@ class Belief:
             await asyncio.sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE))
         raise TypeError("retries is 0 or more")
 
+    async def _check_return(self, client: Client, endpoint: int) -> None:
+        """Refuse an endpoint that was away and is another server now."""
+        info = await fetch_info(client, endpoint, self.spec.dialect, self.spec.path)
+        if endpoint in self.infos and info.plain() != self.infos[endpoint].plain():
+            raise DataError(
+                f"server {client.endpoints[endpoint]}: {self.infos[endpoint].title} stopped answering, and another "
+                f"server answers now ({info.title}, context {info.context}); repeat the command to check it anew"
+            )
+
+    def _compare_models(self, client: Client, endpoints: Sequence[int], reports: Sequence[ProbeReport]) -> None:
+        """Refuse endpoints that serve different models under one name, by the log-probabilities that they list."""
+        first = client.endpoints[endpoints[0]]
+        for endpoint, report in zip(endpoints[1:], reports[1:], strict=True):
+            same = are_same_model(reports[0].listings, report.listings)
+            if same is None:
+                reports[0].unseen.append("whether the endpoints serve one model (no log-probabilities listed)")
+                return
+            if not same:
+                raise DataError(
+                    f"model {self.spec.title}: servers {first} and {client.endpoints[endpoint]} list different "
+                    f"log-probabilities for the same prompts: they serve different models under the name "
+                    f"{self.spec.path!r}; list endpoints of one model"
+                )
+        if len(endpoints) > 1:
+            reports[0].passed.append("one model at all endpoints")
+
     def _compare(self) -> None:
         """Refuse endpoints of two products or versions: their texts would be those of two systems."""
-        titles = sorted({facts.title for facts in self.facts.values()})
+        titles = sorted({facts.title for facts in self.infos.values()})
         if len(titles) > 1:
             raise DataError(f"model {self.spec.title}: its endpoints are not one system: {' and '.join(titles)}")
         if self.spec.server is not None and titles != [self.spec.server]:
@@ -116,14 +150,14 @@ class Belief:
         Args:
             encoded: How many texts came without token ids.
         """
-        if not self.facts:
+        if not self.infos:
             return {}
-        s, facts = self.spec, self.facts[min(self.facts)]
-        addresses = [s.roots[place] for place in sorted(self.facts)]
+        s, facts = self.spec, self.infos[min(self.infos)]
+        addresses = [s.roots[endpoint] for endpoint in sorted(self.infos)]
         report = self._reports.get(self._last)
         probed = report.line() if report is not None else "not probed"
-        asked = f"{s.title}: {facts.title} answered, asked in the dialect {s.dialect}"
-        notes = [f"{asked}; probe: {probed}; its texts are not reproducible bit for bit"]
+        header = f"{s.title}: {facts.title} answered, asked in the dialect {s.dialect}"
+        notes = [f"{header}; probe: {probed}; its texts are not reproducible bit for bit"]
         if encoded:
             notes.append(f"{s.title}: {encoded} texts came without token ids and were encoded again")
         served = {

@@ -1,1 +1,1 @@
-"""A backend that spreads the rows of one run over Ray workers."""
+"""Backend that distributes the rows of one run over Ray workers."""

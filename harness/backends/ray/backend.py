@@ -1,4 +1,4 @@
-"""A backend whose model lies in many workers: what it is asked for goes to them in chunks, and comes back in any order.
+"""Backend whose model is loaded by Ray workers: rows are sent in chunks, and results arrive in any order.
 
 The order of the rows, their batches and their windows are decided here as for a model in this process, so that the
 features are the same bytes.
@@ -13,8 +13,14 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from openended.harness.backends.ray.chunks import cut, gathered, in_waiting_order, picked, renumbered
-from openended.harness.backends.ray.worker import AnyModel, ModelElsewhere, Outline
+from openended.harness.backends.ray.chunks import (
+    cut_chunks,
+    gather_statistics,
+    renumber_rows,
+    select_rows,
+    sort_for_batching,
+)
+from openended.harness.backends.ray.worker import AnyModel, RemoteModelInfo, RemoteModelRef
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core import F64, Advance, NextToken, digest
 from openended.harness.decoders import Emit, GenerationRequest
@@ -30,12 +36,12 @@ from openended.harness.models import (
     vectors_for,
 )
 
-MOST_BATCHES = 4  # of generated texts in a chunk: long enough that a text which ends gives its place to another
-MOST_PASSES = 16  # batches of features in a chunk
+MAX_TEXT_BATCHES = 4  # of generated texts in a chunk: long enough that a text which ends gives its place to another
+MAX_FEATURE_BATCHES = 16  # batches of features in a chunk
 
 
-class Workers(Protocol):
-    """Who holds the models."""
+class WorkerPool(Protocol):
+    """Processes that hold the models."""
 
     @property
     def count(self) -> int:
@@ -48,31 +54,31 @@ class Workers(Protocol):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SpreadBackend(TransformersBackend):
-    """A `Backend` whose weights are elsewhere."""
+class RayBackend(TransformersBackend):
+    """A `Backend` whose weights are in worker processes."""
 
-    workers: Workers
-    outline: Outline
-    source: ModelElsewhere
+    workers: WorkerPool
+    info: RemoteModelInfo
+    source: RemoteModelRef
     """What workers load."""
 
     @property
     def start_id(self) -> int:
         """What stands before an empty prompt."""
-        return self.outline.start_id
+        return self.info.start_id
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """Continue every prompt; a worker makes a chunk of them, which is emitted whole."""
-        waiting = in_waiting_order(request.prompts)
+        waiting = sort_for_batching(request.prompts)
         unit = max(min(request.batch_size, -(-len(waiting) // self.workers.count)), 1)
-        others = {name: elsewhere(cast("ModelSpec", lm.spec)) for name, lm in request.companions.items()}
-        parts = cut(len(waiting), unit=unit, workers=self.workers.count, most=MOST_BATCHES)
+        others = {name: make_model_ref(cast("ModelSpec", lm.spec)) for name, lm in request.companions.items()}
+        parts = cut_chunks(len(waiting), unit=unit, workers=self.workers.count, most=MAX_TEXT_BATCHES)
         # The workers load the companions themselves.
         chunks = [(self.source, others, replace(request, prompts=waiting[part], companions={})) for part in parts]
-        for _, made in self.workers.map("generate", chunks):
-            emit(made)
+        for _, texts in self.workers.map("generate", chunks):
+            emit(texts)
             if advance is not None:
-                advance(sum(len(one.token_ids) for one in made))
+                advance(sum(len(text.token_ids) for text in texts))
 
     def forward(
         self,
@@ -86,21 +92,22 @@ class SpreadBackend(TransformersBackend):
     ) -> None:
         """Run the model over sequences, in the batches that one pass over all of them would have."""
         order = np.argsort(-np.array([len(job.ids) for job in jobs], dtype=np.int64), kind="stable")
-        parts = cut(len(jobs), unit=batch_size, workers=self.workers.count, most=MOST_PASSES)
-        numbered = [renumbered([jobs[i] for i in order[part]]) for part in parts]
+        parts = cut_chunks(len(jobs), unit=batch_size, workers=self.workers.count, most=MAX_FEATURE_BATCHES)
+        numbered = [renumber_rows([jobs[i] for i in order[part]]) for part in parts]
         empty = None if pool is None else replace(pool, vectors=[])  # it fills while chunks are still sent
         chunks = [
-            (self.source, part, empty, None if nll is None else len(places), batch_size) for part, _, places in numbered
+            (self.source, part, empty, None if nll is None else len(score_positions), batch_size)
+            for part, _, score_positions in numbered
         ]
         for number, (vectors, scores) in self.workers.map("forward", chunks):
-            part, targets, places = numbered[number]
+            part, targets, score_positions = numbered[number]
             if pool is not None and vectors:
                 if not pool.vectors:
                     pool.vectors.extend(vectors_for(rows, v.shape[1]) for v in vectors)
-                for whole, made in zip(pool.vectors, vectors, strict=True):
-                    whole[targets] = made
+                for whole, chunk in zip(pool.vectors, vectors, strict=True):
+                    whole[targets] = chunk
             if nll is not None:
-                nll[places] = scores
+                nll[score_positions] = scores
             if advance is not None:
                 advance(len(part))
 
@@ -110,48 +117,56 @@ class SpreadBackend(TransformersBackend):
         read = np.array([len(self.lead(row)) for row in prompts], dtype=np.int64) + prompts.lengths
         check_rows(self.context_length, read, continuations)
         batches = list(batches_of(read, continuations.lengths, request.batch_size))
-        groups = [batches[part] for part in cut(len(batches), unit=1, workers=self.workers.count, most=MOST_PASSES)]
+        groups = [
+            batches[part]
+            for part in cut_chunks(len(batches), unit=1, workers=self.workers.count, most=MAX_FEATURE_BATCHES)
+        ]
         rows = [[row for batch in group for row in batch] for group in groups] or [[]]
         chunks = [
-            (self.source, replace(request, prompts=picked(prompts, part), continuations=picked(continuations, part)))
+            (
+                self.source,
+                replace(request, prompts=select_rows(prompts, part), continuations=select_rows(continuations, part)),
+            )
             for part in rows
         ]
         answers: list[list[NextToken]] = [[] for _ in chunks]
-        for number, made in self.workers.map("q_statistics", chunks):
-            answers[number] = made
+        for number, statistics in self.workers.map("q_statistics", chunks):
+            answers[number] = statistics
             if advance is not None:
                 advance(int(continuations.lengths[rows[number]].sum()))
         return [
-            gathered([(part, made[i]) for part, made in zip(rows, answers, strict=True)], prompts, continuations)
+            gather_statistics(
+                [(part, statistics[i]) for part, statistics in zip(rows, answers, strict=True)], prompts, continuations
+            )
             for i in range(len(request.decoders))
         ]
 
 
-def elsewhere(source: AnyModel) -> ModelElsewhere:
-    """Return a model as a worker is asked for it, which may stand in another folder."""
+def make_model_ref(source: AnyModel) -> RemoteModelRef:
+    """Return the reference by which workers load a model, with an absolute path."""
     spec = source.model_spec() if isinstance(source, EmbedderSpec) else source
     folder = None if spec.path.startswith(BUNDLED) else spec.folder
     placed = replace(source, path=str(folder.resolve())) if folder is not None else source
-    return ModelElsewhere(placed, digest(source.identity()))
+    return RemoteModelRef(placed, digest(source.identity()))
 
 
-def spread(workers: Workers, source: AnyModel) -> SpreadBackend:
-    """Let a worker load a model, and return the backend that sends rows to it and to all others.
+def load_ray_backend(workers: WorkerPool, source: AnyModel) -> RayBackend:
+    """Load a model on a worker, and return the backend that sends rows to all workers.
 
     Raises:
         DataError: If the worker's files are not those that are here, or cannot be loaded.
     """
     import torch
 
-    model = elsewhere(source)
-    ((_, outline),) = workers.map("outline", [(model,)])
+    model = make_model_ref(source)
+    ((_, info),) = workers.map("describe_model", [(model,)])
     spec = source.model_spec() if isinstance(source, EmbedderSpec) else source
-    special = SimpleNamespace(openended_before=list(outline.before), openended_after=list(outline.after))
-    return SpreadBackend(
-        model=special, tokenizer=load_tokenizer(spec), device=torch.device(outline.device),
-        dtype=getattr(torch, outline.dtype), eos_ids=outline.eos_ids, vocab_size=outline.vocab_size,
-        context_length=outline.context_length, spec=spec, workers=workers, outline=outline, source=model,
+    special = SimpleNamespace(openended_before=list(info.before), openended_after=list(info.after))
+    return RayBackend(
+        model=special, tokenizer=load_tokenizer(spec), device=torch.device(info.device),
+        dtype=getattr(torch, info.dtype), eos_ids=info.eos_ids, vocab_size=info.vocab_size,
+        context_length=info.context_length, spec=spec, workers=workers, info=info, source=model,
     )  # fmt: skip
 
 
-__all__ = ["SpreadBackend", "Workers", "spread"]
+__all__ = ["RayBackend", "WorkerPool", "load_ray_backend"]

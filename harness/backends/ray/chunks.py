@@ -1,4 +1,4 @@
-"""How the rows of one step are cut into the chunks that workers take, and how their answers come together again.
+"""Split the rows of a stage into chunks for workers, and merge their results.
 
 No cut moves a byte: a generated text does not depend on its neighbours; a pass of a model over given texts rounds by
 the batch that a text stands in, so it is cut between whole batches of the order that it would have in one piece.
@@ -18,7 +18,7 @@ from openended.harness.models import ForwardRow
 ROUNDS = 4  # chunks a worker takes, where there are rows enough: the last one to end keeps the others waiting for less
 
 
-def cut(count: int, *, unit: int, workers: int, most: int) -> list[slice]:
+def cut_chunks(count: int, *, unit: int, workers: int, most: int) -> list[slice]:
     """Cut `count` rows into neighbouring chunks.
 
     Args:
@@ -32,7 +32,7 @@ def cut(count: int, *, unit: int, workers: int, most: int) -> list[slice]:
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def in_waiting_order(prompts: Sequence[Prompt]) -> list[Prompt]:
+def sort_for_batching(prompts: Sequence[Prompt]) -> list[Prompt]:
     """Put prompts into the order in which they are seated: longest first, the samples of one text side by side.
 
     Neighbours then have one length, so that a chunk fills its batches, and the chunks that take longest come first.
@@ -43,26 +43,26 @@ def in_waiting_order(prompts: Sequence[Prompt]) -> list[Prompt]:
     return sorted(prompts, key=lambda p: (-len(p.token_ids), seen[p.token_ids]))
 
 
-def renumbered(jobs: Sequence[ForwardRow]) -> tuple[list[ForwardRow], I64, I64]:
-    """Let sequences of a whole pass be a pass of their own.
+def renumber_rows(jobs: Sequence[ForwardRow]) -> tuple[list[ForwardRow], I64, I64]:
+    """Renumber the sequences of a chunk so that they form a pass of their own.
 
     Returns:
         The sequences, numbered anew; the rows of the whole pass whose vectors they give, in the new order; and the
         places of the whole pass's scores, in the new order.
     """
-    made, rows, places = list[ForwardRow](), list[int](), list[I64]()
+    renumbered, rows, score_positions = list[ForwardRow](), list[int](), list[I64]()
     out = 0
     for job in jobs:
         scored = max(len(job.ids) - job.first, 0)
-        made.append(dataclasses.replace(job, row=len(rows) if job.row >= 0 else -1, out=out))
+        renumbered.append(dataclasses.replace(job, row=len(rows) if job.row >= 0 else -1, out=out))
         if job.row >= 0:
             rows.append(job.row)
-        places.append(np.arange(job.out, job.out + scored, dtype=np.int64))
+        score_positions.append(np.arange(job.out, job.out + scored, dtype=np.int64))
         out += scored
-    return made, np.array(rows, dtype=np.int64), np.concatenate([np.zeros(0, dtype=np.int64), *places])
+    return renumbered, np.array(rows, dtype=np.int64), np.concatenate([np.zeros(0, dtype=np.int64), *score_positions])
 
 
-def picked(ragged: Ragged, rows: Sequence[int]) -> Ragged:
+def select_rows(ragged: Ragged, rows: Sequence[int]) -> Ragged:
     """Return some rows, in the order asked for."""
     return Ragged.from_rows((ragged[i] for i in rows), ragged.values.dtype)
 
@@ -70,8 +70,10 @@ def picked(ragged: Ragged, rows: Sequence[int]) -> Ragged:
 _FLAT = ("gold_prob", "sum_sq", "support", "argmax", "gold")
 
 
-def gathered(parts: Sequence[tuple[Sequence[int], NextToken]], prompts: Ragged, continuations: Ragged) -> NextToken:
-    """Put statistics of chunks of rows together.
+def gather_statistics(
+    parts: Sequence[tuple[Sequence[int], NextToken]], prompts: Ragged, continuations: Ragged
+) -> NextToken:
+    """Merge the statistics of chunks of rows.
 
     Args:
         parts: The rows of each chunk, and their statistics; no row twice. A row without tokens may be in none.
@@ -82,9 +84,9 @@ def gathered(parts: Sequence[tuple[Sequence[int], NextToken]], prompts: Ragged, 
     total = len(continuations.values)
     flat = {name: np.zeros(total, dtype=getattr(first, name).dtype) for name in _FLAT}
     offsets = continuations.offsets
-    for rows, made in parts:
+    for rows, statistics in parts:
         ranges = (np.arange(offsets[row], offsets[row + 1]) for row in rows)
-        places = np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
+        positions = np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
         for name, array in flat.items():
-            array[places] = getattr(made, name)
+            array[positions] = getattr(statistics, name)
     return NextToken(offsets=offsets, context=prompts, vocab_size=first.vocab_size, **flat)

@@ -1,4 +1,4 @@
-"""Workers as Ray actors: a cluster is joined or started, chunks go to actors, and those that a dead actor had go again.
+"""Workers as Ray actors: connect to or start a cluster, send chunks, and resend those of a dead actor.
 
 An actor's process that dies is started again by Ray, on another node if its own is gone; meanwhile the others go on.
 """
@@ -52,7 +52,7 @@ def load_ray() -> Any:  # noqa: ANN401 - the package
     return ray
 
 
-def join(address: str | None, option: str, *, cpus: int | None = None) -> Any:  # noqa: ANN401 - the package
+def connect_to_ray(address: str | None, option: str, *, cpus: int | None = None) -> Any:  # noqa: ANN401 - the package
     """Connect to a cluster, or start one in this machine's processes; returns Ray, ready.
 
     Args:
@@ -66,32 +66,32 @@ def join(address: str | None, option: str, *, cpus: int | None = None) -> Any:  
     ray = load_ray()
     if ray.is_initialized():  # an earlier job's, or whoever calls us from Python has one
         return ray
-    words: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
+    arguments: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     if address is None:
         most = max(os.cpu_count() or 1, cpus or 1)
         # `local`: without an address Ray joins what RAY_ADDRESS or the last cluster of this machine names.
-        words |= {"address": "local", "num_cpus": most, "include_dashboard": False, "object_store_memory": _STORE}
+        arguments |= {"address": "local", "num_cpus": most, "include_dashboard": False, "object_store_memory": _STORE}
     else:
-        words["address"] = address
-    ours = signal.getsignal(signal.SIGTERM)
+        arguments["address"] = address
+    previous_handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(**words)
+        ray.init(**arguments)
     except (ConnectionError, RuntimeError, ValueError, OSError) as err:
         raise DataError(f"{option}={address or 'null'}: no Ray cluster to work with ({first_line(err)})") from err
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, ours)  # Ray put its own there
+        signal.signal(signal.SIGTERM, previous_handler)  # Ray put its own there
     return ray
 
 
-class Dead(NamedTuple):
-    """In place of an answer: each worker that took the chunk died."""
+class WorkerDeath(NamedTuple):
+    """Result of a chunk whose workers all died."""
 
-    said: str
+    reason: str
     """What Ray said of the last one."""
 
 
-class Actors:
-    """Actors, each of which takes one call after the other; an actor has methods `ready` and `do`.
+class ActorPool:
+    """A pool of Ray actors that take one call at a time; an actor has methods `ready` and `do`.
 
     Args:
         ray: Ray, ready.
@@ -106,12 +106,14 @@ class Actors:
         self.coming = {self._call(who): who for who in range(len(actors))}
         """Answer that is waited for → the worker, of those that are started."""
 
-    def map(self, calls: Sequence[Sequence[Any]], lost: Callable[[int, int, str], None]) -> Iterator[tuple[int, Any]]:
-        """Let actors do the calls; yields (number of the call, answer or `Dead`) as they come, each once.
+    def map(
+        self, calls: Sequence[Sequence[Any]], report_death: Callable[[int, int, str], None]
+    ) -> Iterator[tuple[int, Any]]:
+        """Run the calls on the actors; yields (number of the call, answer or `WorkerDeath`) as they come, each once.
 
         Args:
             calls: Arguments of `do`.
-            lost: Told (actor, number of the call, why) when an actor died over a call.
+            report_death: Called with (actor, number of the call, why) when an actor died over a call.
 
         Raises:
             Exception: What an actor raised.
@@ -135,11 +137,11 @@ class Actors:
                     except self._ray.exceptions.RayError as err:
                         self.coming[self._call(who)] = who
                         deaths[number] += 1
-                        lost(who, number, _said(err))
+                        report_death(who, number, _summarize_error(err))
                         if deaths[number] < self._deaths:
                             waiting.appendleft(number)
                         else:
-                            yield number, Dead(_said(err))
+                            yield number, WorkerDeath(_summarize_error(err))
                     else:
                         self.idle.append(who)
                         yield number, answer
@@ -158,18 +160,18 @@ class Actors:
         while True:
             done = self._wait([*running, *self.coming])
             for ref in [ref for ref in done if ref in self.coming]:
-                self._arrived(self.coming.pop(ref), ref, others=bool(running))
+                self._receive_ready(self.coming.pop(ref), ref, others=bool(running))
             if done:
                 return [ref for ref in done if ref in running]
             if not running and not self.idle:
                 waited = time.monotonic() - since
                 log.warning("no worker for %.0f s: the cluster has no room for one, or is starting it", waited)
 
-    def _wait(self, asked: Sequence[Any]) -> list[Any]:
+    def _wait(self, references: Sequence[Any]) -> list[Any]:
         """Return what ended first; nothing after a while."""
         before = signal.getsignal(signal.SIGTERM)
         try:
-            done: list[Any] = self._ray.wait(asked, num_returns=1, timeout=PATIENCE)[0]
+            done: list[Any] = self._ray.wait(references, num_returns=1, timeout=PATIENCE)[0]
         except KeyboardInterrupt:
             # Ray makes one of whatever a signal's handler raised; ours of SIGTERM takes itself away.
             if signal.getsignal(signal.SIGTERM) is not before:
@@ -177,13 +179,13 @@ class Actors:
             raise
         return done
 
-    def _arrived(self, who: int, ref: Any, *, others: bool) -> None:  # noqa: ANN401
+    def _receive_ready(self, who: int, ref: Any, *, others: bool) -> None:  # noqa: ANN401
         try:
             self._ray.get(ref)
         except self._ray.exceptions.RayActorError as err:
             if not (others or self.coming or self.idle):
-                raise DataError(f"{self._option}: no worker can start ({_said(err)})") from err
-            log.warning("worker %d cannot start (%s); going on without it", who, _said(err))
+                raise DataError(f"{self._option}: no worker can start ({_summarize_error(err)})") from err
+            log.warning("worker %d cannot start (%s); going on without it", who, _summarize_error(err))
         else:
             self.idle.append(who)
 
@@ -204,21 +206,21 @@ class Cluster:
     """
 
     def __init__(self, runtime: Runtime) -> None:
-        wanted = (runtime.workers or 1) * (runtime.threads or 1)
-        ray = join(runtime.ray_address, "runtime.ray_address", cpus=wanted)
-        nodes = nodes_of(ray)
-        gpus, self.count, cpus = _shares(runtime, nodes)
+        min_cpus = (runtime.workers or 1) * (runtime.threads or 1)
+        ray = connect_to_ray(runtime.ray_address, "runtime.ray_address", cpus=min_cpus)
+        nodes = list_nodes(ray)
+        gpus, self.count, cpus = _allocate_resources(runtime, nodes)
         device = "cpu" if not gpus and runtime.device == "auto" else runtime.device
-        own = replace(
+        worker_runtime = replace(
             runtime, engine="local", workers=None, gpus_per_worker=None, ray_address=None, device=device, threads=cpus,
             progress=False,
         )  # fmt: skip
         actor = ray.remote(Worker).options(num_cpus=cpus, num_gpus=gpus, max_restarts=-1)
-        actors = [actor.remote(own) for _ in range(self.count)]
-        self.pool = Actors(ray, actors, deaths=DEATHS, option="runtime.engine=ray")
+        actors = [actor.remote(worker_runtime) for _ in range(self.count)]
+        self.pool = ActorPool(ray, actors, deaths=DEATHS, option="runtime.engine=ray")
         where = runtime.ray_address or "this machine"
         log.info("workers    %d of %d CPUs and %g GPUs on %s (%d nodes)", self.count, cpus, gpus, where, len(nodes))
-        say_room(nodes, self.count, {"CPU": cpus, "GPU": gpus})
+        warn_if_full(nodes, self.count, {"CPU": cpus, "GPU": gpus})
 
     def map(self, task: str, chunks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
         """Do `task` with each chunk's arguments; yields (number of the chunk, answer) as they come, each once.
@@ -228,41 +230,42 @@ class Cluster:
             DataError: If a chunk ends its worker again and again.
         """
 
-        def lost(who: int, _: int, said: str) -> None:
-            log.warning("worker %d died while it did %s (%s); its chunk is done again", who, task, said)
+        def report_death(who: int, _: int, reason: str) -> None:
+            log.warning("worker %d died while it did %s (%s); its chunk is done again", who, task, reason)
 
-        answer: WorkerAnswer | Dead
-        for number, answer in self.pool.map([(task, chunk) for chunk in chunks], lost):
-            if isinstance(answer, Dead):
+        answer: WorkerAnswer | WorkerDeath
+        for number, answer in self.pool.map([(task, chunk) for chunk in chunks], report_death):
+            if isinstance(answer, WorkerDeath):
                 raise DataError(
                     f"runtime.engine=ray: chunk {number} of {len(chunks)} ended its worker {DEATHS} times while it did "
-                    f"{task} ({answer.said}); out of memory? make runtime.batch_size smaller, or give each worker more"
+                    f"{task} ({answer.reason}); out of memory? use a smaller "
+                    "runtime.batch_size, or give each worker more memory"
                 )
-            _tell(answer)
+            _relay_answer(answer)
             yield number, answer.value
 
 
-def nodes_of(ray: Any) -> list[dict[str, float]]:  # noqa: ANN401
+def list_nodes(ray: Any) -> list[dict[str, float]]:  # noqa: ANN401
     """Resources of each node that lives: `CPU`, `GPU` and what the cluster calls its own."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
-def say_room(nodes: Sequence[Mapping[str, float]], count: int, needs: Mapping[str, float]) -> None:
-    """Say that some of `count` workers will wait, where the nodes that there are have no room for what all need."""
-    asked = {name: amount for name, amount in needs.items() if amount}
-    room = sum(min(_room(node.get(name, 0.0), amount) for name, amount in asked.items()) for node in nodes)
+def warn_if_full(nodes: Sequence[Mapping[str, float]], count: int, needs: Mapping[str, float]) -> None:
+    """Warn that some of `count` workers must wait if the nodes cannot hold all of them."""
+    resources = {name: amount for name, amount in needs.items() if amount}
+    room = sum(min(_count_fitting(node.get(name, 0.0), amount) for name, amount in resources.items()) for node in nodes)
     if room < count:
         log.warning("the cluster has room for %d of %d workers now; the others wait for more of it", room, count)
 
 
-def _room(have: float, amount: float) -> int:
+def _count_fitting(have: float, amount: float) -> int:
     """Return how many find room; a part of a GPU lies on one GPU, and 0.2 goes five times into it."""
     if amount < 1:
         return int(have) * int(1 / amount + 1e-9)
     return int(have / amount + 1e-9)
 
 
-def _shares(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> tuple[float, int, int]:
+def _allocate_resources(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> tuple[float, int, int]:
     """Return GPUs a worker, the number of workers, and CPUs a worker, for the nodes that there are."""
     gpus, cpus = (sum(node.get(kind, 0.0) for node in nodes) for kind in ("GPU", "CPU"))
     wants_cpu = runtime.device in ("cpu", "mps")
@@ -273,7 +276,9 @@ def _shares(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> tuple[float,
         raise SpecError(f"runtime.gpus_per_worker: expected at most the cluster's {gpus:g} GPUs, got {each:g}")
     if runtime.device == "cuda" and not each:
         raise SpecError("runtime.device=cuda: the workers have no GPU; set runtime.gpus_per_worker=1")
-    count = runtime.workers or (sum(_room(node.get("GPU", 0.0), each) for node in nodes) if each else len(nodes))
+    count = runtime.workers or (
+        sum(_count_fitting(node.get("GPU", 0.0), each) for node in nodes) if each else len(nodes)
+    )
     count = max(count, 1)
     if runtime.threads is not None or each:
         return each, count, runtime.threads or 1
@@ -284,8 +289,8 @@ def _shares(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> tuple[float,
     return each, count, fair
 
 
-def _tell(answer: WorkerAnswer) -> None:
-    """Say what a worker had to say; raises what it raised."""
+def _relay_answer(answer: WorkerAnswer) -> None:
+    """Log a worker's warnings; raises its error."""
     for remark in answer.remarks:
         log.warning("a worker says: %s", remark)
     if answer.error is not None:
@@ -293,8 +298,8 @@ def _tell(answer: WorkerAnswer) -> None:
         raise (HarnessError if name == "MissingExtra" else getattr(errors, name, HarnessError))(message)
 
 
-def _said(err: Exception) -> str:
-    """The words of Ray's that tell most: its message begins with what everybody knows."""
+def _summarize_error(err: Exception) -> str:
+    """Return the most specific line of Ray's message."""
     lines = [line.strip() for line in str(err).splitlines() if line.strip()]
-    told = [line for line in lines if "died" in line.lower() or "error" in line.lower() or "killed" in line.lower()]
-    return (told or lines or [type(err).__name__])[-1][:200]
+    relevant = [line for line in lines if "died" in line.lower() or "error" in line.lower() or "killed" in line.lower()]
+    return (relevant or lines or [type(err).__name__])[-1][:200]

@@ -1,4 +1,4 @@
-"""What a worker does: it holds models, and answers chunks of rows with what they make of them. Knows nothing of Ray."""
+"""Worker process: holds models and runs chunks of rows through them. Independent of Ray."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from openended.harness.models import EmbedderSpec, ForwardRow, LoadedModels, Mod
 AnyModel = ModelSpec | EmbedderSpec
 
 
-class ModelElsewhere(NamedTuple):
-    """A model that a worker is to use."""
+class RemoteModelRef(NamedTuple):
+    """Reference to a model that a worker loads."""
 
     spec: AnyModel
     """Of a model in a folder, with the folder's whole path."""
@@ -29,8 +29,8 @@ class ModelElsewhere(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
-    """What whoever cuts rows into chunks must know of a model that is loaded elsewhere."""
+class RemoteModelInfo:
+    """Properties of a model in a worker that are needed to split rows into chunks."""
 
     device: str
     dtype: str
@@ -44,7 +44,7 @@ class Outline:
 
 
 class WorkerAnswer(NamedTuple):
-    """What a worker gives back."""
+    """A worker's result, warnings and error."""
 
     value: Any
     remarks: tuple[str, ...]
@@ -63,7 +63,7 @@ class Worker:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._models = LoadedModels()
-        self._known: set[ModelElsewhere] = set()
+        self._verified: set[RemoteModelRef] = set()
 
     def ready(self) -> int:
         """Answer, with the number of this process, as soon as the worker can."""
@@ -71,76 +71,78 @@ class Worker:
 
     def do(self, task: str, arguments: Sequence[Any]) -> WorkerAnswer:
         """Do one of the tasks below."""
-        with _heard() as said:
+        with _collect_warnings() as remarks:
             try:
                 value = getattr(self, task)(*arguments)
             except HarnessError as err:
-                return WorkerAnswer(None, tuple(said), (type(err).__name__, str(err)))
-        return WorkerAnswer(value, tuple(said))
+                return WorkerAnswer(None, tuple(remarks), (type(err).__name__, str(err)))
+        return WorkerAnswer(value, tuple(remarks))
 
-    def outline(self, model: ModelElsewhere) -> Outline:
-        """Load a model, and say what must be known of it."""
-        lm = self._loaded(model)
+    def describe_model(self, model: RemoteModelRef) -> RemoteModelInfo:
+        """Load a model and return its properties."""
+        lm = self._load(model)
         before, after = (tuple(getattr(lm.model, f"openended_{side}", ())) for side in ("before", "after"))
         dtype = str(lm.dtype).removeprefix("torch.")
-        return Outline(str(lm.device), dtype, lm.eos_ids, lm.vocab_size, lm.context_length, lm.start_id, before, after)
+        return RemoteModelInfo(
+            str(lm.device), dtype, lm.eos_ids, lm.vocab_size, lm.context_length, lm.start_id, before, after
+        )
 
     def generate(
-        self, model: ModelElsewhere, companions: Mapping[str, ModelElsewhere], request: GenerationRequest
+        self, model: RemoteModelRef, companions: Mapping[str, RemoteModelRef], request: GenerationRequest
     ) -> list[Generation]:
         """Continue prompts; the request gets its companions here."""
-        made: list[Generation] = []
-        others = {name: self._loaded(one) for name, one in companions.items()}
-        self._loaded(model).generate(replace(request, companions=others), made.extend)
-        return made
+        texts: list[Generation] = []
+        others = {name: self._load(model_ref) for name, model_ref in companions.items()}
+        self._load(model).generate(replace(request, companions=others), texts.extend)
+        return texts
 
     def forward(
-        self, model: ModelElsewhere, jobs: Sequence[ForwardRow], pool: Pool | None, scored: int | None, batch_size: int
+        self, model: RemoteModelRef, jobs: Sequence[ForwardRow], pool: Pool | None, scored: int | None, batch_size: int
     ) -> tuple[list[Floats], F64 | None]:
         """Run a model over sequences; returns vectors, a row for each sequence that begins one, and scores."""
-        kept = None if pool is None else replace(pool, vectors=[])
+        worker_pool = None if pool is None else replace(pool, vectors=[])
         nll = None if scored is None else np.full(scored, np.nan)
         rows = sum(job.row >= 0 for job in jobs)
-        self._loaded(model).forward(jobs, rows=rows, pool=kept, nll=nll, batch_size=batch_size)
-        return ([] if kept is None else kept.vectors), nll
+        self._load(model).forward(jobs, rows=rows, pool=worker_pool, nll=nll, batch_size=batch_size)
+        return ([] if worker_pool is None else worker_pool.vectors), nll
 
-    def q_statistics(self, model: ModelElsewhere, request: QStatisticsRequest) -> list[NextToken]:
+    def q_statistics(self, model: RemoteModelRef, request: QStatisticsRequest) -> list[NextToken]:
         """Statistics of each decoder's Q on continuations."""
-        made: list[NextToken] = self._loaded(model).q_statistics(request)
-        return made
+        statistics: list[NextToken] = self._load(model).q_statistics(request)
+        return statistics
 
-    def _loaded(self, model: ModelElsewhere) -> Any:  # noqa: ANN401 - a language model, of either kind
-        if model not in self._known:
+    def _load(self, model: RemoteModelRef) -> Any:  # noqa: ANN401 - a language model, of either kind
+        if model not in self._verified:
             if digest(model.spec.identity()) != model.identity:
                 raise DataError(
                     f"model {model.spec.title}: the worker on {platform.node()} has other files than the run's own "
                     "machine; all need the same ones (a folder that all see, or a hub id with its revision)"
                 )
-            self._known.add(model)
+            self._verified.add(model)
         spec = model.spec
         if isinstance(spec, EmbedderSpec):
             return self._models.embedder(spec, self._runtime)
         return self._models.model(spec, self._runtime)
 
 
-class _Ear(logging.Handler):
+class _WarningCollector(logging.Handler):
     """Keeps the warnings of this package."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.said: list[str] = []
+        self.remarks: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep one."""
-        self.said.append(record.getMessage())
+        self.remarks.append(record.getMessage())
 
 
 @contextmanager
-def _heard() -> Iterator[list[str]]:
-    """Collect the warnings of this package: a worker's own terminal is nobody's."""
-    ear, logger = _Ear(), logging.getLogger("openended")
+def _collect_warnings() -> Iterator[list[str]]:
+    """Collect the warnings of this package, which a worker's own terminal would hide."""
+    ear, logger = _WarningCollector(), logging.getLogger("openended")
     logger.addHandler(ear)
     try:
-        yield ear.said
+        yield ear.remarks
     finally:
         logger.removeHandler(ear)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from openended.harness.core.errors import DataError, SpecError
-from openended.harness.imported.files import TEXTS, guess, read_records
+from openended.harness.imported.files import TEXTS, choose_text_field, read_records
 from openended.harness.imported.formats import read_generations
 
 ROWS = [{"id": "a", "text": 'one, "two"\nthree; four'}, {"id": "b", "text": "fünf"}]
@@ -64,16 +64,16 @@ def test_plain_text_is_a_line_a_text_and_in_a_folder_a_file_a_text(tmp_path):
 def test_the_field_is_a_usual_name_or_the_only_text(tmp_path, row, field):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(row))
-    assert guess(path, TEXTS) == field
+    assert choose_text_field(path, TEXTS) == field
 
 
 def test_what_cannot_be_guessed_is_asked_for(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"one": "x", "two": "y"}))
     with pytest.raises(DataError, match=r"a\.jsonl:1: no field with the text; .*got one, two"):
-        guess(path, TEXTS)
+        choose_text_field(path, TEXTS)
     with pytest.raises(SpecError, match="no field 'tow'; did you mean 'two'"):
-        guess(path, TEXTS, "tow")
+        choose_text_field(path, TEXTS, "tow")
 
 
 def test_broken_files_are_named(tmp_path):

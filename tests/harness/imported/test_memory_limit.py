@@ -8,23 +8,23 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.imported import memory_limit as module
-from openended.harness.imported.formats import Published
-from openended.harness.imported.memory_limit import available, held
+from openended.harness.imported.formats import ImportedText
+from openended.harness.imported.memory_limit import load_within_memory, measure_free_memory
 
 
 def texts(count: int):
-    return (Published(f"x:{i}", i, "a text") for i in range(count))
+    return (ImportedText(f"x:{i}", i, "a text") for i in range(count))
 
 
 def test_a_large_file_passes():
-    assert len(held(texts(600_000), Path("x.jsonl"))) == 600_000
+    assert len(load_within_memory(texts(600_000), Path("x.jsonl"))) == 600_000
 
 
 def test_what_the_memory_does_not_hold_is_refused_in_one_line(monkeypatch):
-    monkeypatch.setattr(module, "available", lambda: 1 << 20)
+    monkeypatch.setattr(module, "measure_free_memory", lambda: 1 << 20)
     with pytest.raises(DataError, match=r"x\.jsonl: its texts are more than the memory .* holds \(stopped after \d+\)"):
-        held(texts(10_000), Path("x.jsonl"))
+        load_within_memory(texts(10_000), Path("x.jsonl"))
 
 
 def test_some_memory_is_free():
-    assert available() > 1 << 20
+    assert measure_free_memory() > 1 << 20

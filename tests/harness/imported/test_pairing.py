@@ -69,7 +69,7 @@ def test_texts_are_paired_by_id(tmp_path: Path, prompts: Path, field: str) -> No
     assert [r.prompt for r in rows] == ["P0", "P1", "P2"]
     assert notes == [
         "its ids were taken for numbers of the task's records, counted from 0",
-        "the file does not say how texts ended: those not cut here count as ended",
+        "no stop reasons in the file; texts not truncated here count as complete",
     ]
 
 
@@ -225,10 +225,10 @@ def test_a_member_is_read_from_the_verified_archive(
         archive.add(inner, f"mauve_generations/webtext_gpt2/{inner.name}")
     path = Path(f"{packed}#webtext_gpt2/{inner.name}")
     with pytest.raises(DataError, match=r"its MD5 is .* its authors state 63bae977e3ce5f3c86d9e35188c1b8e6"):
-        sources.file_fingerprint(path)
+        sources.compute_fingerprint(path)
     md5 = hashlib.md5(packed.read_bytes()).hexdigest()
     monkeypatch.setattr(sources, "MAUVE_MD5", md5)
-    assert sources.file_fingerprint(path) != sources.file_fingerprint(Path(f"{packed}#other.p"))
+    assert sources.compute_fingerprint(path) != sources.compute_fingerprint(Path(f"{packed}#other.p"))
     assert texts(taken(path, prompts, Codes(), None)[0]) == ["ab", "cdef", ""]
     with pytest.raises(DataError, match=r"holds no other\.p"):
         taken(Path(f"{packed}#other.p"), prompts, Codes(), None)
@@ -394,9 +394,9 @@ def test_harmless_oddities(tmp_path: Path, prompts: Path, form: str, oddity: str
 
 def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
-        sources.file_fingerprint(tmp_path / "none.jsonl")
+        sources.compute_fingerprint(tmp_path / "none.jsonl")
     with pytest.raises(DataError, match="no file of texts in this folder"):
-        sources.file_fingerprint(tmp_path)
+        sources.compute_fingerprint(tmp_path)
     with pytest.raises(DataError, match="no such file"):
         read_plain_pickle(tmp_path / "none.p")
 

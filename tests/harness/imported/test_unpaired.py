@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.imported.unpaired import import_loose
+from openended.harness.imported.unpaired import import_unpaired
 from tests.helpers import write_jsonl
 
 NAME = "texts/{:06d}".format
@@ -17,7 +17,7 @@ def written(folder, *rows):
 
 
 def taken(*asked, **options):
-    made = import_loose(*asked, **options)
+    made = import_unpaired(*asked, **options)
     return list(made), made.notes
 
 

@@ -73,7 +73,7 @@ class Fake:
         self.answered = 0
         self.noise = 0
         self.stop: Callable[[], None] = lambda: None
-        self._known: dict[Any, tuple[np.ndarray, np.ndarray, np.ndarray | None]] = {}
+        self._verified: dict[Any, tuple[np.ndarray, np.ndarray, np.ndarray | None]] = {}
         routes = [
             Route("/v1/models", self.models),
             Route("/version", self.version),
@@ -169,13 +169,13 @@ class Fake:
         """Logits, those after penalties and temperature, and the CDF that is drawn from; kept for the next draws."""
         early = step < body.get("min_tokens", 0)
         key = (tuple(ids), early, *(body.get(name) for name in _SAMPLING))
-        if key not in self._known:
-            if len(self._known) > 500:
-                self._known.clear()
+        if key not in self._verified:
+            if len(self._verified) > 500:
+                self._verified.clear()
             raw = logits(ids)
             sampled, q = self.distribution(raw, ids, body, step)
-            self._known[key] = raw, sampled, None if q is None else np.cumsum(q)
-        return self._known[key]
+            self._verified[key] = raw, sampled, None if q is None else np.cumsum(q)
+        return self._verified[key]
 
     def distribution(
         self, raw: np.ndarray, seen: list[int], body: dict[str, Any], step: int

@@ -145,8 +145,12 @@ def test_a_fault_names_the_endpoint_what_it_means_and_what_to_set(local):
     with pytest.raises(DataError) as caught:
         write(server(Fake(Fault(top_k=40)), probe=True), prompts_of(local, 1), Nucleus(), 1)
     said = str(caught.value)
-    assert said.startswith("server http://fake (vllm 0.33.0) is not believed: hidden sampling parameters: ")
-    for word in ("a hidden top-k", "--generation-config vllm", "model.probe=false skips the probe"):
+    assert said.startswith("server http://fake (vllm 0.33.0) failed the sampling check: hidden sampling parameters: ")
+    for word in (
+        "possible causes: a hidden temperature, top-k",
+        "--generation-config vllm",
+        "model.probe=false skips the probe",
+    ):
         assert word in said
     assert "\n" not in said
 

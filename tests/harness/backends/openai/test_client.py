@@ -10,8 +10,8 @@ import pytest
 from openended.harness.backends.openai import client as module
 from openended.harness.backends.openai import trust
 from openended.harness.backends.openai.backend import ServerBackend
-from openended.harness.backends.openai.client import Client, key_of
-from openended.harness.backends.openai.identity import quick_facts
+from openended.harness.backends.openai.client import Client, read_key
+from openended.harness.backends.openai.identity import fetch_info_for_plan
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core.errors import DataError
 from openended.harness.core.types import Generation
@@ -55,12 +55,12 @@ def test_an_overload_is_waited_for(right):
 def test_a_date_and_a_long_pause_in_retry_after():
     stays = Fault(busy=1, retry_after="Wed, 21 Oct 2015 07:28:00 GMT")
     texts("http://fake", transport=within(Fake(stays)))
-    with pytest.raises(DataError, match=r"429: overloaded \(wait 7200 s\); what is finished is kept"):
+    with pytest.raises(DataError, match=r"429: overloaded \(wait 7200 s\); finished texts are kept"):
         texts("http://fake", transport=within(Fake(Fault(busy=1, retry_after="7200"))))
 
 
 def test_retries_end_with_what_to_do():
-    with pytest.raises(DataError, match=r"answers 500: overloaded; what is finished is kept: the same command goes on"):
+    with pytest.raises(DataError, match=r"answers 500: overloaded; finished texts are kept; repeat the command to"):
         texts("http://fake", transport=within(Fake(Fault(fail=99))), retries=2)
 
 
@@ -82,7 +82,7 @@ def test_one_of_three_endpoints_dies_in_the_middle(right, caplog):
         assert texts(*urls, timeout=5.0) == right
     assert fakes[1].answered == 1
     assert sum(f.answered for f in fakes) == len(PROMPTS)
-    assert "the others take its texts" in caplog.text
+    assert "its texts go to the other endpoints" in caplog.text
 
 
 def test_who_serves_whom_depends_on_no_order(right):
@@ -126,18 +126,18 @@ def test_no_message_holds_the_key(monkeypatch):
     assert KEY not in repr(caught.getrepr())
     monkeypatch.setenv("FAKE_API_KEY", f"{KEY}\nmore")
     with pytest.raises(DataError, match="holds is no key") as wrong:
-        key_of("FAKE_API_KEY")
+        read_key("FAKE_API_KEY")
     assert KEY not in str(wrong.value)
     with pytest.raises(DataError, match="no environment variable ABSENT_KEY"):
-        key_of("ABSENT_KEY")
+        read_key("ABSENT_KEY")
 
 
 def test_a_plan_asks_once_and_does_without_an_answer():
     with served(Fake(context=77)) as urls:
-        told = quick_facts(tuple(urls), None, "vllm", ID)
+        told = fetch_info_for_plan(tuple(urls), None, "vllm", ID)
         assert told is not None
         assert (told.title, told.context, told.models) == ("vllm 0.33.0", 77, (ID,))
-    assert quick_facts(("http://127.0.0.1:9",), None, "vllm", ID) is None
+    assert fetch_info_for_plan(("http://127.0.0.1:9",), None, "vllm", ID) is None
 
 
 def test_a_client_must_be_open():

@@ -1,4 +1,4 @@
-"""What is sent: every parameter, in each server's words; what a server has no word for is refused with what it can do."""
+"""What is sent: every parameter, in each server's words; what a server does not support is refused with what it can do."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from openended.harness.backends.openai.dialects import DIALECTS, refusal, shortest_refusal
-from openended.harness.backends.openai.requests import Ask, Speech
-from openended.harness.backends.openai.sampling import NEUTRAL, Sampling, decoders_with, sampling_of
+from openended.harness.backends.openai.dialects import DIALECTS, explain_min_tokens_refusal, explain_refusal
+from openended.harness.backends.openai.requests import CompletionRequest, RequestBuilder
+from openended.harness.backends.openai.sampling import NEUTRAL, Sampling, list_decoders, make_sampling
 from openended.harness.decoders.sampling import (
     Ancestral,
     Epsilon,
@@ -23,7 +23,7 @@ from openended.harness.decoders.sampling import (
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
 
-ASK = Ask(ids=(5, 6), text="of a", max_tokens=9, seed=2**62 + 7)
+ASK = CompletionRequest(ids=(5, 6), text="of a", max_tokens=9, seed=2**62 + 7)
 NEUTRALS = {
     "vllm": {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
              "frequency_penalty": 0.0, "min_tokens": 0, "n": 1, "stop": [], "add_special_tokens": False, "ignore_eos": False},
@@ -38,8 +38,8 @@ NEUTRALS = {
 
 
 def body(name: str, sampling: Sampling = NEUTRAL, **options):
-    ask = Ask(**{**{f: getattr(ASK, f) for f in ASK.__slots__}, "sampling": sampling, **options})
-    return Speech(dialect=DIALECTS[name], model="m", end_ids=(3,)).body(ask)
+    ask = CompletionRequest(**{**{f: getattr(ASK, f) for f in ASK.__slots__}, "sampling": sampling, **options})
+    return RequestBuilder(dialect=DIALECTS[name], model="m", end_ids=(3,)).body(ask)
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -75,29 +75,29 @@ def test_parameters_in_each_servers_words():
     assert body("tgi", Sampling(top_p=0.9))["top_p"] == 0.9
     assert "top_p" not in body("tgi")  # TGI refuses its neutral value
     assert body("sglang", Sampling(top_k=3))["sampling_seed"] == ASK.seed
-    speech = Speech(dialect=DIALECTS["openai"], model="m", chat=True, instruction="Go on.", seeded=False)
+    speech = RequestBuilder(dialect=DIALECTS["openai"], model="m", chat=True, instruction="Go on.", seeded=False)
     made = speech.body(ASK)
     assert [m["role"] for m in made["messages"]] == ["system", "user"]
     assert made["messages"][1]["content"] == "of a"
     assert made["max_completion_tokens"] == 9
     assert "seed" not in made
     assert speech.path(ASK) == "/v1/chat/completions"
-    echo = Ask(ids=(5, 6), text="", max_tokens=1, echo=True, listed=7)
-    assert Speech(dialect=DIALECTS["vllm"], model="m").body(echo)["prompt_logprobs"] == 7
-    sglang = Speech(dialect=DIALECTS["sglang"], model="m")
+    echo = CompletionRequest(ids=(5, 6), text="", max_tokens=1, echo=True, listed=7)
+    assert RequestBuilder(dialect=DIALECTS["vllm"], model="m").body(echo)["prompt_logprobs"] == 7
+    sglang = RequestBuilder(dialect=DIALECTS["sglang"], model="m")
     assert sglang.path(echo) == "/generate"
     assert sglang.body(echo)["top_logprobs_num"] == 7
-    assert Speech(dialect=DIALECTS["openai"], model="m").body(echo)["echo"] is True
+    assert RequestBuilder(dialect=DIALECTS["openai"], model="m").body(echo)["echo"] is True
 
 
 def test_decoders_as_parameters():
-    assert sampling_of(Nucleus(p=0.9, temperature=0.8)) == Sampling(temperature=0.8, top_p=0.9)
-    assert sampling_of(TopK(k=7, temperature=0.8, temperature_order="after")) == Sampling(0.8, "after", top_k=7)
-    assert sampling_of(Greedy()) == Sampling(temperature=0.0)
-    assert sampling_of(Ancestral()) == NEUTRAL
-    assert sampling_of(Temperature(temperature=0.5, temperature_order="after")) == Sampling(temperature=0.5)
-    assert sampling_of(Beam()) is sampling_of(ContrastiveSearch()) is None
-    assert decoders_with(frozenset({"min_p"})) == ["ancestral", "greedy", "min_p", "temperature"]
+    assert make_sampling(Nucleus(p=0.9, temperature=0.8)) == Sampling(temperature=0.8, top_p=0.9)
+    assert make_sampling(TopK(k=7, temperature=0.8, temperature_order="after")) == Sampling(0.8, "after", top_k=7)
+    assert make_sampling(Greedy()) == Sampling(temperature=0.0)
+    assert make_sampling(Ancestral()) == NEUTRAL
+    assert make_sampling(Temperature(temperature=0.5, temperature_order="after")) == Sampling(temperature=0.5)
+    assert make_sampling(Beam()) is make_sampling(ContrastiveSearch()) is None
+    assert list_decoders(frozenset({"min_p"})) == ["ancestral", "greedy", "min_p", "temperature"]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_decoders_as_parameters():
         (
             "vllm",
             Beam(),
-            "servers have no word for it; it can express ancestral, greedy, min_p, nucleus, temperature, top_k",
+            "servers have no parameters for it; it can express ancestral, greedy, min_p, nucleus, temperature, top_k",
         ),
         ("vllm", Typical(), "it has no typical_p"),
         ("vllm", Nucleus(temperature=0.8, temperature_order="after"), "its temperature comes before the truncation"),
@@ -118,7 +118,7 @@ def test_decoders_as_parameters():
     ],
 )
 def test_what_a_dialect_cannot_say_is_refused_with_what_it_can(name, decoder, why):
-    said = refusal(DIALECTS[name], decoder)
+    said = explain_refusal(DIALECTS[name], decoder)
     assert said is not None
     assert said.startswith(f"the dialect {name} cannot express {decoder.title}: ")
     assert why in said
@@ -129,11 +129,14 @@ def test_what_a_dialect_can_say_is_not_refused():
         ("vllm", Nucleus(repetition_penalty=1.2)), ("llama_cpp", TopNSigma()), ("transformers", Epsilon()),
         ("llama_cpp", MinP(temperature=0.5, temperature_order="after")), ("tgi", Nucleus()), ("sglang", TopK()),
     ):  # fmt: skip
-        assert refusal(DIALECTS[name], decoder) is None
+        assert explain_refusal(DIALECTS[name], decoder) is None
 
 
 def test_shortest_texts():
-    assert shortest_refusal(DIALECTS["vllm"], 3, 9) is None
-    assert shortest_refusal(DIALECTS["llama_cpp"], 9, 9) is None
-    assert "expected 0, or max_new_tokens" in str(shortest_refusal(DIALECTS["llama_cpp"], 3, 9))
-    assert shortest_refusal(DIALECTS["openai"], 9, 9) == "the dialect openai knows no min_new_tokens=9; expected 0"
+    assert explain_min_tokens_refusal(DIALECTS["vllm"], 3, 9) is None
+    assert explain_min_tokens_refusal(DIALECTS["llama_cpp"], 9, 9) is None
+    assert "expected 0, or max_new_tokens" in str(explain_min_tokens_refusal(DIALECTS["llama_cpp"], 3, 9))
+    assert (
+        explain_min_tokens_refusal(DIALECTS["openai"], 9, 9)
+        == "the dialect openai does not support min_new_tokens=9; expected 0"
+    )

@@ -7,8 +7,14 @@ import pytest
 
 from openended.harness.backends.openai.dialects import DIALECTS
 from openended.harness.backends.openai.logprobs import read_echo
-from openended.harness.backends.openai.replies import choices, drawn, finished, listings, prompt_fault
-from openended.harness.backends.openai.requests import Ask, Speech
+from openended.harness.backends.openai.replies import (
+    find_prompt_fault,
+    read_choices,
+    read_completion,
+    read_first_tokens,
+    read_listings,
+)
+from openended.harness.backends.openai.requests import CompletionRequest, RequestBuilder
 from openended.harness.core.errors import DataError
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import load_tokenizer
@@ -18,12 +24,12 @@ END = TOKENIZER.eos_ids[0]
 PROMPT = "Return the"
 IDS = tuple(TOKENIZER.encode(PROMPT))
 WORDS = tuple(TOKENIZER.encode(" number of rows"))
-VLLM = Speech(dialect=DIALECTS["vllm"], model="m", end_ids=(END,))
-TEXTS = Speech(dialect=DIALECTS["tgi"], model="m", end_ids=(END,))
+VLLM = RequestBuilder(dialect=DIALECTS["vllm"], model="m", end_ids=(END,))
+TEXTS = RequestBuilder(dialect=DIALECTS["tgi"], model="m", end_ids=(END,))
 
 
-def ask(most: int, least: int = 0) -> Ask:
-    return Ask(ids=IDS, text=PROMPT, max_tokens=most, min_tokens=least)
+def ask(most: int, least: int = 0) -> CompletionRequest:
+    return CompletionRequest(ids=IDS, text=PROMPT, max_tokens=most, min_tokens=least)
 
 
 def reply(ids, reason, **more):
@@ -35,7 +41,7 @@ def reply(ids, reason, **more):
 
 
 def read(told, asked, speech=VLLM):
-    return finished(told, speech, asked, TOKENIZER, PROMPT)
+    return read_completion(told, speech, asked, TOKENIZER, PROMPT)
 
 
 def test_a_text_and_its_end():
@@ -49,7 +55,7 @@ def test_a_text_without_ids_is_encoded_again_and_marked():
     del told["choices"][0]["token_ids"]
     made = read(told, ask(len(WORDS)), TEXTS)
     assert (made.ids, made.encoded) == (WORDS, True)
-    assert finished(told, TEXTS, ask(len(WORDS)), None, PROMPT).ids == ()
+    assert read_completion(told, TEXTS, ask(len(WORDS)), None, PROMPT).ids == ()
 
 
 @pytest.mark.parametrize(
@@ -74,22 +80,27 @@ def test_what_was_not_asked_for_is_an_error(told, asked, why):
 def test_lists_in_every_form():
     """vLLM with names of ids, OpenAI with texts, llama.cpp and chat endpoints with objects."""
     vllm = {"logprobs": {"top_logprobs": [{"token_id:7": -0.5, "token_id:9": -1.5, "token_id:1": -9.0}]}}
-    (one,) = listings(vllm, 2)
+    (one,) = read_listings(vllm, 2)
     assert one is not None
     assert one.tokens == (7, 9)
     assert one.mass == pytest.approx(np.exp(-0.5) + np.exp(-1.5))
     openai = {"logprobs": {"tokens": [" a"], "top_logprobs": [{" a": -0.5, "\ufffd": -0.6, "": -1.0}]}}
-    assert [x.tokens for x in listings(openai, 5) if x] == [(" a",)]
+    assert [x.tokens for x in read_listings(openai, 5) if x] == [(" a",)]
     content = {
         "logprobs": {"content": [{"token": "x", "id": 4, "top_logprobs": [{"token": "x", "id": 4, "logprob": -0.1}]}]}
     }
-    assert [x.tokens for x in listings(content, 5) if x] == [(4,)]
-    assert listings({"logprobs": None}, 5) == []
-    assert drawn({"choices": [openai, content, {"token_ids": [3, 2]}, {"text": " z"}]}) == [" a", 4, 3, " z"]
-    assert len(choices({"choices": [{}]})) == 1
+    assert [x.tokens for x in read_listings(content, 5) if x] == [(4,)]
+    assert read_listings({"logprobs": None}, 5) == []
+    assert read_first_tokens({"choices": [openai, content, {"token_ids": [3, 2]}, {"text": " z"}]}) == [
+        " a",
+        4,
+        3,
+        " z",
+    ]
+    assert len(read_choices({"choices": [{}]})) == 1
 
 
-ECHO = Ask(ids=(5, 6, 7), text="", max_tokens=1, echo=True, listed=2)
+ECHO = CompletionRequest(ids=(5, 6, 7), text="", max_tokens=1, echo=True, listed=2)
 
 
 def test_log_probabilities_of_a_text_in_every_form():
@@ -108,8 +119,11 @@ def test_log_probabilities_of_a_text_in_every_form():
             {"logprobs": {"token_logprobs": [None, -1.0, -2.0, -9.0], "top_logprobs": [None, {"a": -1.0}, {}, {}]}}
         ]
     }
-    assert read_echo(legacy, Speech(dialect=DIALECTS["openai"], model="m"), ECHO).log_probs[1:].tolist() == [-1.0, -2.0]
-    sglang = Speech(dialect=DIALECTS["sglang"], model="m")
+    assert read_echo(legacy, RequestBuilder(dialect=DIALECTS["openai"], model="m"), ECHO).log_probs[1:].tolist() == [
+        -1.0,
+        -2.0,
+    ]
+    sglang = RequestBuilder(dialect=DIALECTS["sglang"], model="m")
     meta = {"input_token_logprobs": [[None, 5, "a"], [-1.0, 6, "b"], [-2.0, 7, "c"]],
             "input_top_logprobs": [None, [[-0.5, 1, "x"], [-1.0, 6, "b"]], [[-0.1, 2, "y"]]]}  # fmt: skip
     told = read_echo({"meta_info": meta}, sglang, ECHO)
@@ -138,4 +152,7 @@ def test_log_probabilities_that_are_none_are_an_error(told, why):
 
 
 def test_nobody_can_tell_of_chats():
-    assert prompt_fault({"choices": [{}]}, Speech(dialect=DIALECTS["vllm"], model="m", chat=True), ask(3)) is None
+    assert (
+        find_prompt_fault({"choices": [{}]}, RequestBuilder(dialect=DIALECTS["vllm"], model="m", chat=True), ask(3))
+        is None
+    )

@@ -99,7 +99,9 @@ def test_what_no_list_can_decide_is_refused(rows):
 
 
 def test_a_server_that_cannot_score_is_told_at_once(rows):
-    with pytest.raises(DataError, match=r"is not believed: echo: it gives no log-probabilities of a given text"):
+    with pytest.raises(
+        DataError, match=r"failed the sampling check: echo: it gives no log-probabilities of a given text"
+    ):
         server(Fake(Fault(no_echo=True)), probe=True).score(scoring(*rows, batch_size=1))
     with pytest.raises(DataError, match=r"text \d of 4: it gives no log-probabilities"):
         server(Fake(Fault(no_echo=True))).score(scoring(*rows, batch_size=1))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.backends.ray.backend import SpreadBackend, elsewhere, spread
+from openended.harness.backends.ray.backend import RayBackend, load_ray_backend, make_model_ref
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core.errors import DataError
 from openended.harness.core.types import Ragged
@@ -45,8 +45,8 @@ def here() -> TransformersBackend:
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["one", "three"])
-def there(request: pytest.FixtureRequest) -> SpreadBackend:
-    return spread(Here(request.param), SPEC)
+def there(request: pytest.FixtureRequest) -> RayBackend:
+    return load_ray_backend(Here(request.param), SPEC)
 
 
 def test_what_is_known_of_a_model_without_its_weights(here, there):
@@ -72,7 +72,7 @@ def test_texts_of_a_decoder_that_needs_another_model(here, there):
     prompts = [Prompt(f"t/{i}", 0, tuple(here.encode(text))) for i, text in enumerate(["Return the", "If", "Raise an"])]
     made: list[list] = [[], []]
     ((name, spec),) = decoder.companions().items()
-    for lm, other, into in zip((here, there), (spec.load(), spread(there.workers, spec)), made, strict=True):
+    for lm, other, into in zip((here, there), (spec.load(), load_ray_backend(there.workers, spec)), made, strict=True):
         lm.generate(
             generation(prompts, decoder, seed=0, max_new_tokens=5, batch_size=1, companions={name: other}), into.extend
         )
@@ -83,7 +83,7 @@ def test_windows_of_long_texts_fall_into_batches_without_regard_to_whose_they_ar
     spec = ModelSpec(path=str(tiny_model(tmp_path)))
     texts = ragged([*TEXTS, *rows(11, 65, 300)])
     prompts = ragged([*PROMPTS, *rows(11, 0, 9)])
-    here, there = spec.load(), spread(Here(3), spec)
+    here, there = spec.load(), load_ray_backend(Here(3), spec)
     both = [lm.score(scoring(prompts, texts, include_prompt=True, batch_size=7)) for lm in (here, there)]
     assert np.array_equal(both[0].values, both[1].values)
     assert there.workers.asked[-1] > 3
@@ -149,7 +149,7 @@ def test_a_masked_model(tmp_path):
     texts = rows(30, 1, 40)
     none = ragged([[]] * 30)
     want = embed_one(load_embedder(spec), spec, none, texts, batch_size=4)
-    made = embed_one(spread(Here(2), spec), spec, none, texts, batch_size=4)
+    made = embed_one(load_ray_backend(Here(2), spec), spec, none, texts, batch_size=4)
     assert np.array_equal(made.vectors, want.vectors)
     assert made.truncated == want.truncated
 
@@ -157,6 +157,6 @@ def test_a_masked_model(tmp_path):
 def test_a_folder_is_sent_with_its_whole_path(tmp_path, monkeypatch):
     tiny_model(tmp_path / "m")
     monkeypatch.chdir(tmp_path)
-    sent = elsewhere(ModelSpec(path="./m"))
+    sent = make_model_ref(ModelSpec(path="./m"))
     assert Path(sent.spec.path) == tmp_path / "m"
-    assert elsewhere(SPEC).spec == SPEC
+    assert make_model_ref(SPEC).spec == SPEC

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openended.harness.backends.ray.chunks import cut, gathered, in_waiting_order, picked, renumbered
+from openended.harness.backends.ray.chunks import (
+    cut_chunks,
+    gather_statistics,
+    renumber_rows,
+    select_rows,
+    sort_for_batching,
+)
 from openended.harness.core.types import NextToken, Ragged
 from openended.harness.decoders.base import Prompt
 from openended.harness.models.forward import ForwardRow
@@ -24,14 +30,14 @@ from tests.helpers import ragged
     ],
 )
 def test_chunks_are_whole_units_and_shared_out_in_rounds(count, unit, workers, most, sizes):
-    parts = cut(count, unit=unit, workers=workers, most=most)
+    parts = cut_chunks(count, unit=unit, workers=workers, most=most)
     assert [part.stop - part.start for part in parts] == sizes
     assert [i for part in parts for i in range(count)[part]] == list(range(count))
 
 
 def test_prompts_wait_longest_first_and_samples_of_a_text_side_by_side():
     prompts = [Prompt("a", 0, (1,)), Prompt("b", 0, (1, 2)), Prompt("c", 0, (3, 4)), Prompt("d", 1, (1, 2))]
-    assert [p.example_id for p in in_waiting_order(prompts)] == ["b", "d", "c", "a"]
+    assert [p.example_id for p in sort_for_batching(prompts)] == ["b", "d", "c", "a"]
 
 
 def test_a_part_of_a_pass_is_a_pass_of_its_own():
@@ -43,7 +49,7 @@ def test_a_part_of_a_pass_is_a_pass_of_its_own():
         ForwardRow(2, ids[:2], 1, 5),
         ForwardRow(4, ids[:1], 1, 6),
     ]
-    made, rows, places = renumbered(jobs)
+    made, rows, places = renumber_rows(jobs)
     assert [(job.row, job.first, job.out) for job in made] == [(0, 1, 0), (-1, 3, 3), (1, 1, 4), (2, 1, 5)]
     assert rows.tolist() == [7, 2, 4]
     assert places.tolist() == [10, 11, 12, 13, 5]
@@ -54,13 +60,13 @@ def test_statistics_come_back_to_their_rows():
     prompts = ragged([[1], [2], [3], [4]])
 
     def stats(rows: list[int]) -> NextToken:
-        part = picked(continuations, rows)
+        part = select_rows(continuations, rows)
         value = part.values * 0.01
         return NextToken(
-            part.offsets, value, 2 * value, part.values, part.values, part.values, picked(prompts, rows), 99
+            part.offsets, value, 2 * value, part.values, part.values, part.values, select_rows(prompts, rows), 99
         )
 
-    whole = gathered([(rows, stats(rows)) for rows in ([3, 2], [0])], prompts, continuations)
+    whole = gather_statistics([(rows, stats(rows)) for rows in ([3, 2], [0])], prompts, continuations)
     assert whole.gold.tolist() == [5, 6, 7, 8, 9, 10]
     assert whole.sum_sq == pytest.approx(0.02 * np.array([5, 6, 7, 8, 9, 10]))
     assert (whole.offsets.tolist(), whole.vocab_size) == ([0, 2, 2, 3, 6], 99)
@@ -70,4 +76,4 @@ def test_statistics_come_back_to_their_rows():
 def test_no_row_at_all():
     nothing = Ragged.from_rows([], np.int64)
     empty = NextToken(nothing.offsets, *(np.zeros(0) for _ in range(5)), nothing, 3)
-    assert len(gathered([([], empty)], nothing, nothing).gold) == 0
+    assert len(gather_statistics([([], empty)], nothing, nothing).gold) == 0

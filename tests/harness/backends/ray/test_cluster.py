@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from openended.harness.backends.ray import cluster as engine
-from openended.harness.backends.ray.backend import spread
-from openended.harness.backends.ray.cluster import Cluster, _shares
+from openended.harness.backends.ray.backend import load_ray_backend
+from openended.harness.backends.ray.cluster import Cluster, _allocate_resources
 from openended.harness.core.errors import DataError, MissingExtra, SpecError
 from openended.harness.core.runtime import Runtime
 from openended.harness.decoders.base import Prompt
@@ -56,7 +56,7 @@ def session() -> Iterator[Session]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_STORE", 80 << 20)
         patch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # a cluster that somebody named is not the one of this machine alone
-        ray = engine.join(None, "runtime.ray_address", cpus=3)
+        ray = engine.connect_to_ray(None, "runtime.ray_address", cpus=3)
     yield Session(Store(Path(os.devnull)))
     ray.shutdown()
 
@@ -103,7 +103,7 @@ def teacher_forced(lm, then=None) -> list[bytes]:
 def test_any_number_of_workers_and_one_killed_in_the_middle(session, caplog):
     """All with the workers of the test before: to start one is what takes long."""
     cluster = cluster_of(session)
-    here, there = settings_model().load(), spread(cluster, settings_model())
+    here, there = settings_model().load(), load_ray_backend(cluster, settings_model())
     tasks = {"generate": generated, "forward": featurized, "q_statistics": teacher_forced}
     want = {name: task(here) for name, task in tasks.items()}
     cluster.pool.wait(3)
@@ -150,14 +150,14 @@ def test_a_driver_that_is_interrupted_goes_on_from_its_parts(local, session, tmp
 
 def test_what_a_worker_refuses_is_told_as_if_it_were_here(session):
     cluster = cluster_of(session)
-    lm = spread(cluster, settings_model())
+    lm = load_ray_backend(cluster, settings_model())
     with pytest.raises(SpecError, match="max_new_tokens"):
         lm.generate(
             generation([Prompt("a", 0, (5,))], Nucleus(p=0.9), seed=0, max_new_tokens=5000, batch_size=1), print
         )
     with pytest.raises(AttributeError, match="no_such_task"):
         list(cluster.map("no_such_task", [()]))
-    assert len(list(cluster.map("outline", [(lm.source,)] * 2))) == 2, "it goes on after both"
+    assert len(list(cluster.map("describe_model", [(lm.source,)] * 2))) == 2, "it goes on after both"
 
 
 def test_a_chunk_that_ends_its_worker_again_and_again_is_to_blame(session, monkeypatch):
@@ -165,7 +165,7 @@ def test_a_chunk_that_ends_its_worker_again_and_again_is_to_blame(session, monke
     monkeypatch.setattr(engine, "DEATHS", 1)
     monkeypatch.setattr(cluster.pool, "_deaths", 1)
     cluster.pool.wait(2)
-    lm = spread(cluster, settings_model())
+    lm = load_ray_backend(cluster, settings_model())
 
     def kill_all(_: object) -> None:
         for who in set(range(3)) - set(cluster.pool.idle) - set(cluster.pool.coming.values()):
@@ -201,7 +201,7 @@ def settings_model():
     ],
 )
 def test_what_each_worker_gets(options, nodes, want):
-    assert _shares(Runtime(engine="ray", **options), nodes) == want
+    assert _allocate_resources(Runtime(engine="ray", **options), nodes) == want
 
 
 @pytest.mark.parametrize(
@@ -209,16 +209,16 @@ def test_what_each_worker_gets(options, nodes, want):
     [(2, {"CPU": 1, "GPU": 1.0}, 2), (8, {"CPU": 1, "GPU": 1.0}, 3), (8, {"CPU": 1, "GPU": 0.5}, 6), (4, {"CPU": 4, "GPU": 0.0}, 3)],
 )  # fmt: skip
 def test_more_workers_than_the_cluster_has_room_for_are_told(count, needs, room, caplog):
-    engine.say_room([{"CPU": 8.0, "GPU": 2.0}, {"CPU": 4.0, "GPU": 1.0}, {}], count, needs)
+    engine.warn_if_full([{"CPU": 8.0, "GPU": 2.0}, {"CPU": 4.0, "GPU": 1.0}, {}], count, needs)
     said = f"room for {room} of {count} workers now" in caplog.text
     assert said == (room < count)
 
 
 def test_gpus_that_are_not_there():
     with pytest.raises(SpecError, match="expected at most the cluster's 0 GPUs, got 1"):
-        _shares(Runtime(engine="ray", gpus_per_worker=1.0), [{"CPU": 2.0}])
+        _allocate_resources(Runtime(engine="ray", gpus_per_worker=1.0), [{"CPU": 2.0}])
     with pytest.raises(SpecError, match=r"set runtime\.gpus_per_worker=1"):
-        _shares(Runtime(engine="ray", device="cuda"), [{"CPU": 2.0}])
+        _allocate_resources(Runtime(engine="ray", device="cuda"), [{"CPU": 2.0}])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Q from the most probable tokens that a server lists: exact where the list decides it, else nothing.
+"""Compute Q from the most probable tokens that a server lists: exact where the list determines it.
 
 Q is that of `decoding.distribution`, read off the listed head of a row. The list decides where no unlisted token can be
 in Q's support and none of them can move the cut: greedy; top-k with k listed tokens; nucleus where the listed mass
@@ -21,8 +21,8 @@ from openended.harness.decoders import Nucleus, QDecoder, TopK, view_of, weigh
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Head:
-    """What the listed tokens tell of Q."""
+class ListedQ:
+    """Q as far as the listed tokens determine it."""
 
     tokens: tuple[Token, ...]
     """The listed tokens that Q keeps, the best first."""
@@ -36,7 +36,7 @@ class Head:
     """Least and greatest probability that Q can give to `tokens` together."""
 
 
-def head_of(decoder: QDecoder, listing: Listing, vocab_size: int, banned: Collection[int] = ()) -> Head:
+def compute_listed_q(decoder: QDecoder, listing: Listing, vocab_size: int, banned: Collection[int] = ()) -> ListedQ:
     """Return Q as far as a listing tells it.
 
     Args:
@@ -45,26 +45,26 @@ def head_of(decoder: QDecoder, listing: Listing, vocab_size: int, banned: Collec
         vocab_size: Tokens that there are.
         banned: Tokens that must not come (the end of text).
     """
-    kept = [i for i, token in enumerate(listing.tokens) if token not in banned]
-    tokens = tuple(listing.tokens[i] for i in kept)
-    logs = listing.log_probs[kept]
+    allowed = [i for i, token in enumerate(listing.tokens) if token not in banned]
+    tokens = tuple(listing.tokens[i] for i in allowed)
+    logs = listing.log_probs[allowed]
     if decoder.one_hot and tokens:
-        return Head(tokens[:1], np.ones(1), True, tokens[1] if len(tokens) > 1 else None, (1.0, 1.0))
+        return ListedQ(tokens[:1], np.ones(1), True, tokens[1] if len(tokens) > 1 else None, (1.0, 1.0))
     if not tokens or decoder.untruncated:
         temperature = decoder.heat()[0]
         whole = float(np.exp(logs).sum()) if temperature == 1 and not banned else None
         share = (0.0, 1.0) if whole is None else (whole, whole)
-        return Head(tokens, _shares(logs / temperature), decided=False, share=share)
-    unseen = len(set(banned)) - (len(listing.tokens) - len(kept))
-    seen = np.delete(listing.log_probs, kept)
-    cuts = [_cut(decoder, logs, z, vocab_size) for z in _normalisers(decoder, logs, seen, unseen, vocab_size)]
-    (hi, shares, _), decided = cuts[0], all(one[2] for one in cuts) and len({one[0] for one in cuts}) == 1
+        return ListedQ(tokens, _normalize_shares(logs / temperature), decided=False, share=share)
+    unseen = len(set(banned)) - (len(listing.tokens) - len(allowed))
+    seen = np.delete(listing.log_probs, allowed)
+    cuts = [_cut(decoder, logs, z, vocab_size) for z in _bound_normalizers(decoder, logs, seen, unseen, vocab_size)]
+    (hi, shares, _), decided = cuts[0], all(cut[2] for cut in cuts) and len({cut[0] for cut in cuts}) == 1
     after = tokens[hi] if decided and hi < len(tokens) else None
-    share = (1.0, 1.0) if decided else _share(decoder, logs) if not banned else (0.0, 1.0)
-    return Head(tokens[:hi], shares, decided=decided, next=after, share=share)
+    share = (1.0, 1.0) if decided else _bound_share(decoder, logs) if not banned else (0.0, 1.0)
+    return ListedQ(tokens[:hi], shares, decided=decided, next=after, share=share)
 
 
-def _share(decoder: QDecoder, logs: F64) -> tuple[float, float]:
+def _bound_share(decoder: QDecoder, logs: F64) -> tuple[float, float]:
     """Bounds of what Q gives to all listed tokens, where it keeps them all and some that are not listed."""
     temperature, _ = decoder.heat()
     weights = np.exp((logs - logs[0]) / temperature)
@@ -76,14 +76,14 @@ def _share(decoder: QDecoder, logs: F64) -> tuple[float, float]:
     return 0.0, 1.0
 
 
-def _normalisers(decoder: QDecoder, logs: F64, banned: F64, unseen: int, vocab_size: int) -> set[float]:
+def _bound_normalizers(decoder: QDecoder, logs: F64, banned: F64, unseen: int, vocab_size: int) -> set[float]:
     """Least and greatest log of the row's sum of exponentials that the listing allows."""
     temperature, first = decoder.heat()
     last = float(logs[-1])
     if not first or temperature == 1:
-        gone = float(np.exp(banned).sum())
-        low = 1.0 - gone - unseen * math.exp(last)
-        return {math.log(max(low, 1e-12)), math.log(max(1.0 - gone, 1e-12))}
+        banned_mass = float(np.exp(banned).sum())
+        low = 1.0 - banned_mass - unseen * math.exp(last)
+        return {math.log(max(low, 1e-12)), math.log(max(1.0 - banned_mass, 1e-12))}
     listed = float(np.exp(logs / temperature).sum())
     rest = max(vocab_size - len(logs), 0) * math.exp(last / temperature)
     return {math.log(listed), math.log(listed + rest)}
@@ -96,18 +96,18 @@ def _cut(decoder: QDecoder, logs: F64, log_z: float, vocab_size: int) -> tuple[i
     temperature, first = decoder.heat()
     z = torch.from_numpy(logs / temperature if first else logs.copy())[None]
     row = torch.empty((1, max(vocab_size, len(logs) + 1)), device="meta")  # only its width is read
-    found = weigh(decoder, view_of(z, torch.tensor([[log_z]], dtype=torch.float64), row))
-    hi = min(int(found.hi), len(logs))
+    truncated = weigh(decoder, view_of(z, torch.tensor([[log_z]], dtype=torch.float64), row))
+    hi = min(int(truncated.hi), len(logs))
     if isinstance(decoder, TopK):
         decided = decoder.k <= len(logs)  # a tie beyond the list is not to be seen
     elif isinstance(decoder, Nucleus):
-        decided = float(found.view.p.sum()) >= decoder.p
+        decided = float(truncated.view.p.sum()) >= decoder.p
     else:
-        decided = not bool(found.undecided)
-    weights = found.weights[0, :hi].numpy()
+        decided = not bool(truncated.undecided)
+    weights = truncated.weights[0, :hi].numpy()
     return hi, weights / weights.sum(), decided
 
 
-def _shares(logs: F64) -> F64:
+def _normalize_shares(logs: F64) -> F64:
     weights: F64 = np.exp(logs - logs.max()) if len(logs) else logs
     return weights / weights.sum() if len(logs) else weights

@@ -1,0 +1,142 @@
+"""Hostile servers on loopback: replies with values of any kind, and connections that never end; one line, in bounded time.
+
+python -m tests.campaign.servers 150 0
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import sys
+import time
+from typing import Any
+
+import httpx
+
+from openended.harness.backends.openai import client as client_module
+from openended.harness.backends.openai import identity, trust
+from openended.harness.backends.openai.backend import ServerBackend
+from openended.harness.backends.openai.spec import ServerSpec
+from openended.harness.core.errors import HarnessError
+from openended.harness.core.types import Generation
+from openended.harness.decoders.base import Prompt
+from openended.harness.decoders.sampling import Greedy
+from tests.harness.backends.openai.fake import ID
+from tests.harness.backends.openai.hostile import ENDLESS, TOO_LARGE, listening
+from tests.helpers import generation
+
+NASTY: tuple[Any, ...] = (
+    None, True, -1, 2**63, 10**40, 1e308, float("nan"), float("-inf"), "", "x" * 5000, "\ud800", "\x1b[2J\n", [], {},
+    [[]], [None], {"a": None}, [True], [-1], [10**9], [0.5], [10] * 5000,
+)  # fmt: skip
+COMPLETION: dict[str, Any] = {
+    "model": ID,
+    "choices": [
+        {
+            "index": 0, "finish_reason": "length", "text": " a b", "token_ids": [10, 11, 12],
+            "prompt_token_ids": [10, 20, 30],
+            "logprobs": {"tokens": ["token_id:10"], "top_logprobs": [{"token_id:10": -0.1, "token_id:11": -3.0}]},
+        }
+    ],
+    "usage": {"prompt_tokens": 3, "completion_tokens": 3},
+}  # fmt: skip
+MODELS: dict[str, Any] = {"data": [{"id": ID, "max_model_len": 512, "meta": {"n_ctx_train": 512}}]}
+VERSION: dict[str, Any] = {"version": "0.33.0"}
+SECONDS = 20.0  # of one case, at most
+
+
+def list_paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place of a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(deeper for key, part in items for deeper in list_paths(part, (*path, key)))]
+
+
+def corrupt(value: Any, draw: random.Random) -> Any:
+    """Put a nasty value at one place."""
+    value, path = copy.deepcopy(value), draw.choice(list_paths(value))
+    nasty = draw.choice(NASTY)
+    if not path:
+        return nasty
+    holder = value
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = nasty
+    return value
+
+
+def corrupt_bytes(data: bytes, draw: random.Random) -> bytes:
+    """Cut, repeat, or nest the bytes of a reply, or give them another encoding."""
+    cut = draw.randrange(len(data))
+    return draw.choice(
+        [data[:cut], data[:cut] + bytes([draw.randrange(256)]) + data[cut:], data * 2, b"[" * 50_000,
+         b'{"a":' * 50_000, data.decode("utf-8", "replace").encode("utf-16"), b"", b"9" * 6000]
+    )  # fmt: skip
+
+
+def mock(draw: random.Random) -> httpx.MockTransport:
+    """Answer with one corrupted reply out of three."""
+    replies = {"/v1/completions": COMPLETION, "/v1/models": MODELS, "/version": VERSION}
+    target, in_bytes = draw.choice([*replies, "/v1/completions"]), draw.random() < 0.25
+    bodies = {path: json.dumps(corrupt(r, draw) if path == target else r).encode() for path, r in replies.items()}
+    if in_bytes:
+        bodies[target] = corrupt_bytes(json.dumps(replies[target]).encode(), draw)
+    charset = draw.choice(["application/json", "text/html; charset=utf-7", "application/json; charset=nope", ""])
+    status = draw.choice([200, 200, 200, 400, 500, 204])
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        return httpx.Response(
+            status if path == target else 200, content=bodies.get(path, b""), headers={"Content-Type": charset}
+        )
+
+    return httpx.MockTransport(answer)
+
+
+def generate(spec: ServerSpec, transport: httpx.AsyncBaseTransport | None) -> list[Generation]:
+    """Three tokens after one prompt."""
+    texts: list[Generation] = []
+    request = generation([Prompt("t/0", 0, (10, 20, 30))], Greedy(), seed=0, max_new_tokens=3, batch_size=1)
+    ServerBackend(spec, transport=transport).generate(request, texts.extend)
+    return texts
+
+
+def try_case(number: int, draw: random.Random) -> str | None:
+    """Return what went wrong, or None: right texts, or an error of one line, in time."""
+    sick = {**ENDLESS, **TOO_LARGE}
+    options: dict[str, Any] = {"path": ID, "tokenizer": f"bundled:{ID}", "probe": False, "retries": 0, "timeout": 0.3}
+    start, name = time.monotonic(), "reply"
+    try:
+        if number % 10 == 0:
+            name = draw.choice(list(sick))
+            with listening(sick[name]) as address:
+                spec = ServerSpec(base_url=address, **options)
+                spec.describe_service()
+                texts = generate(spec, None)
+        else:
+            texts = generate(ServerSpec(base_url="http://fake", **options), mock(draw))
+        for text in texts:
+            text.text.encode()
+            if len(text.token_ids) > 3 or not all(type(i) is int and i >= 0 for i in text.token_ids):
+                return f"case {number} ({name}): wrong tokens {text.token_ids[:9]}"
+    except HarnessError as err:
+        if "\n" in str(err) or "\x1b" in str(err):
+            return f"case {number} ({name}): more than a line: {err!r}"
+    except Exception as err:
+        return f"case {number} ({name}): {type(err).__name__}: {err}"[:300]
+    took = time.monotonic() - start
+    return f"case {number} ({name}): took {took:.0f} s" if took > SECONDS else None
+
+
+def main() -> int:
+    """Run so many cases with a seed; prints the tally as JSON."""
+    count, seed = int(sys.argv[1]), int(sys.argv[2])
+    client_module.FIRST_PAUSE = trust.FIRST_PAUSE = 0.01
+    client_module.MAX_REPLY, identity._PLAN_TIMEOUT = 1 << 20, 0.3
+    lost = [fault for i in range(count) if (fault := try_case(i, random.Random(f"{seed}/{i}"))) is not None]
+    print(json.dumps({"kind": "servers", "tried": count, "survived": count - len(lost), "lost": lost}))
+    return bool(lost)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
