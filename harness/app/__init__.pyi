@@ -8,12 +8,12 @@ from .hydra.launchers import (
     Submitit as Submitit,
 )
 from .hydra.plugins import (
-    OtherPackages as OtherPackages,
+    PluginPackages as PluginPackages,
 )
 from .hydra.ray_launcher import (
     Ray as Ray,
 )
-from .hydra.search.sweeper import (
+from .hydra.search.optuna_sweeper import (
     OptunaSweeper as OptunaSweeper,
 )
 from .hydra.sweeper import (

@@ -1,4 +1,4 @@
-"""Texts in, numbers out, from Python: the same runs as on the command line, without its configuration.
+"""The Python API: score texts with the same runs as on the command line, without configuration files.
 
     import openended as oe
 
@@ -94,24 +94,26 @@ def evaluate(
 
     outputs = Path(outputs_dir)
     check_writable(outputs)
-    scoring, embedding = _judges(judge, scorer, embedder)
+    scoring, embedding = _resolve_scoring(judge, scorer, embedder)
     _check_names(systems, features)
-    vectors = {name: str(_vectors_file(value, outputs)) for name, value in (features or {}).items()}
+    vectors = {name: str(_write_vectors(value, outputs)) for name, value in (features or {}).items()}
     shared = {
         "experiment": experiment or f"score-{datetime.now(UTC):%Y%m%dT%H%M%S}",
-        "task": Texts(path=str(_texts_file(human, outputs)), field=human_field),
+        "task": Texts(path=str(_write_texts(human, outputs)), field=human_field),
         "model": None, "decoder": None, "scorer": scoring, "embedder": embedding,
-        "metrics": _metrics(metrics, scoring=scoring is not None, embedding=bool(embedding or vectors)),
+        "metrics": _select_metrics(metrics, scoring=scoring is not None, embedding=bool(embedding or vectors)),
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
         "generations_field": generations_field, "judgments": None, "outputs_dir": outputs, "plan_only": False,
         "runtime": Runtime(device=device, feature_batch_size=batch_size),
     }  # fmt: skip
     outcomes = []
     for name, texts in systems.items():
-        own = {"human": vectors["human"], "model": vectors[name]} if vectors else {}
-        file = str(_texts_file(texts, outputs))
-        settings = Settings(**cast("dict[str, Any]", shared), system=name, generations=file, features=own)
-        outcomes.append(run(settings, _session(outputs.resolve())))
+        features_of_system = {"human": vectors["human"], "model": vectors[name]} if vectors else {}
+        file = str(_write_texts(texts, outputs))
+        settings = Settings(
+            **cast("dict[str, Any]", shared), system=name, generations=file, features=features_of_system
+        )
+        outcomes.append(run(settings, _get_session(outputs.resolve())))
     failed = dict.fromkeys(reason for outcome in outcomes for reason in outcome.failed)
     return Evaluation(tuple(outcome.folder for outcome in outcomes), tuple(systems), tuple(failed))
 
@@ -144,42 +146,44 @@ def measure(
     Raises:
         HarnessError: For everything that is about the input; one line.
     """
-    made = metric if isinstance(metric, Metric) else _metric(metric, options)
-    if human_texts is None and made.sides != "one":
-        raise SpecError(f"{made.name} compares two sides: give human_texts=… beside model_texts=…")
+    spec = metric if isinstance(metric, Metric) else _make_metric(metric, options)
+    if human_texts is None and spec.sides != "one":
+        raise SpecError(f"{spec.name} compares two sides: give human_texts=… beside model_texts=…")
     result = evaluate(
-        human=model_texts if human_texts is None else human_texts, systems={"model": model_texts}, metrics=[made],
+        human=model_texts if human_texts is None else human_texts, systems={"model": model_texts}, metrics=[spec],
         judge=judge, scorer=scorer, embedder=embedder, outputs_dir=outputs_dir, device=device,
     )  # fmt: skip
-    return result.results["model"][made.name]
+    return result.results["model"][spec.name]
 
 
-def _metric(name: str, options: Mapping[str, Any]) -> Metric:
-    (known,) = metric_names([name]) if name in members("metric") else (name,)
-    cls = members("metric").get(known)
+def _make_metric(name: str, options: Mapping[str, Any]) -> Metric:
+    (full_name,) = metric_names([name]) if name in members("metric") else (name,)
+    cls = members("metric").get(full_name)
     if cls is None:
         raise SpecError(f"no metric {name!r}; openended.metrics has {', '.join(members('metric'))}")
     return cast("Metric", construct(cls, options, f"metric.{name}"))
 
 
-def _metrics(asked: str | Sequence[str | Metric] | None, *, scoring: bool, embedding: bool) -> tuple[Metric, ...]:
+def _select_metrics(
+    requested: str | Sequence[str | Metric] | None, *, scoring: bool, embedding: bool
+) -> tuple[Metric, ...]:
     """Make the metrics; None are those that the judges that are there can feed."""
-    if asked is None:
-        made = [_metric(name, {}) for name in metric_names(["all"])]
+    if requested is None:
+        every_metric = [_make_metric(name, {}) for name in metric_names(["all"])]
         able = {"texts", "stops", *(["token_nll"] if scoring else []), *(["embeddings"] if embedding else [])}
-        fed = [m for m in made if {n.kind for n in m.needs()} <= {*able, "tokens"}]
-        wanted: list[str | Metric] = [m.name for m in fed if m.least_samples == 1]  # files have a text a prompt
+        fed = [m for m in every_metric if {n.kind for n in m.needs()} <= {*able, "tokens"}]
+        chosen: list[str | Metric] = [m.name for m in fed if m.least_samples == 1]  # files have a text a prompt
         if not scoring:
-            wanted = [name for name in wanted if name != "gen_ppl"]
+            chosen = [name for name in chosen if name != "gen_ppl"]
     else:
-        wanted = [asked] if isinstance(asked, str) else list(asked)
-    own = {m.name: m for m in wanted if isinstance(m, Metric)}
-    for name in metric_names([m for m in wanted if isinstance(m, str)]):
-        own.setdefault(name, _metric(name, {}))
-    return tuple(own[name] for name in sorted(own))
+        chosen = [requested] if isinstance(requested, str) else list(requested)
+    by_name = {m.name: m for m in chosen if isinstance(m, Metric)}
+    for name in metric_names([m for m in chosen if isinstance(m, str)]):
+        by_name.setdefault(name, _make_metric(name, {}))
+    return tuple(by_name[name] for name in sorted(by_name))
 
 
-def _judges(
+def _resolve_scoring(
     judge: str | None, scorer: str | BackendSpec | None, embedder: str | EmbedderSpec | None
 ) -> tuple[BackendSpec | None, EmbedderSpec | None]:
     """Return scorer and embedder; a name is that of a YAML, anything else a hub id or a folder."""
@@ -197,8 +201,8 @@ def _judges(
         scoring = require_model(first, "scorer")
     embedding: EmbedderSpec | None = second if isinstance(second, EmbedderSpec) else None
     if isinstance(second, str):
-        known = second in names_of("embedder")
-        if known:
+        is_named = second in names_of("embedder")
+        if is_named:
             embedding = construct(EmbedderSpec, node_of("embedder", second), "embedder")
         elif scoring is not None and second == judge:
             pick = {name: getattr(scoring, name) for name in ("path", "label", "revision", "dtype")}
@@ -217,7 +221,7 @@ def _check_names(systems: Mapping[str, TextsOf], features: Mapping[str, VectorsO
             raise SpecError(f"features: expected vectors of human and of every system; missing {', '.join(missing)}")
 
 
-def _texts_file(texts: TextsOf, outputs: Path) -> Path:
+def _write_texts(texts: TextsOf, outputs: Path) -> Path:
     """Return the file of some texts; a list is written down, under the digest of its texts."""
     if isinstance(texts, (str, Path)):
         return Path(texts)
@@ -230,7 +234,7 @@ def _texts_file(texts: TextsOf, outputs: Path) -> Path:
     return path
 
 
-def _vectors_file(vectors: VectorsOf, outputs: Path) -> Path:
+def _write_vectors(vectors: VectorsOf, outputs: Path) -> Path:
     if isinstance(vectors, (str, Path)):
         return Path(vectors)
     array = np.ascontiguousarray(vectors)
@@ -241,8 +245,8 @@ def _vectors_file(vectors: VectorsOf, outputs: Path) -> Path:
 
 
 @lru_cache(maxsize=1)
-def _session(outputs: Path) -> Session:
-    """Keep the last session, so that the next call finds its models loaded."""
+def _get_session(outputs: Path) -> Session:
+    """Return the last session of this folder, which keeps its models loaded."""
     from openended.harness.storage import Store
 
     return Session(Store(outputs / "store"))

@@ -27,8 +27,8 @@ def main() -> None:
     """
     words = sys.argv[1:]
     named = next((i for i, word in enumerate(words) if not word.startswith("-")), None)  # `-v score …` is one too
-    if named is not None and words[named] in commands():
-        module = importlib.import_module(commands()[words.pop(named)])
+    if named is not None and words[named] in list_commands():
+        module = importlib.import_module(list_commands()[words.pop(named)])
         raise SystemExit(module.main(words))
     if "--version" in words:
         from openended import __version__
@@ -36,14 +36,14 @@ def main() -> None:
         sys.stdout.write(f"openended {__version__}\n")
         return
     if {"--help", "-h"} & set(words):
-        sys.stdout.write(help_text())
+        sys.stdout.write(format_help())
         return
     from openended.harness.app.hydra.job import Job
 
-    start("openended", "config", Job(), words)
+    run_hydra("openended", "config", Job(), words)
 
 
-def start(command: str, config: str, job: Callable[[Any], None], words: Sequence[str]) -> None:
+def run_hydra(command: str, config: str, job: Callable[[Any], None], words: Sequence[str]) -> None:
     """Compose a configuration from a command line and run what it configures.
 
     Args:
@@ -62,36 +62,36 @@ def start(command: str, config: str, job: Callable[[Any], None], words: Sequence
     import hydra
 
     from openended.harness.app.hydra import trust
-    from openended.harness.app.hydra.command_line import hide_shared_files, hydra_words
-    from openended.harness.app.hydra.show import leave_with_code
+    from openended.harness.app.hydra.command_line import hide_shared_files, to_hydra_arguments
+    from openended.harness.app.hydra.job_output import leave_with_code
 
     os.environ[trust.TRUST] = str(int(_TRUST in words))
-    trust.guard()
+    trust.guard_composition()
     hide_shared_files()
 
     def work() -> None:
-        sys.argv[1:] = hydra_words([word for word in words if word != _TRUST], config)
+        sys.argv[1:] = to_hydra_arguments([word for word in words if word != _TRUST], config)
         hydra.main(version_base="1.3", config_path="pkg://openended.conf", config_name=config)(job)()
 
     leave_with_code(command, work)
 
 
-def commands() -> dict[str, str]:
+def list_commands() -> dict[str, str]:
     """Return command → its module; `import` is a word of Python, so its module has another name."""
-    own = pkgutil.iter_modules(importlib.import_module(_COMMANDS).__path__)
-    modules = {module.name.removesuffix("_"): f"{_COMMANDS}.{module.name}" for module in own}
+    found_modules = pkgutil.iter_modules(importlib.import_module(_COMMANDS).__path__)
+    modules = {module.name.removesuffix("_"): f"{_COMMANDS}.{module.name}" for module in found_modules}
     modules |= {name: f"openended.harness.{module}" for name, module in _OTHERS.items()}
     return dict(sorted(modules.items()))
 
 
-def help_text() -> str:
+def format_help() -> str:
     """Return what `openended --help` prints: commands, options, and the choices of every group."""
     from openended.harness.core import GROUPS, choices, list_options
 
     out = ["openended: a benchmark harness for open-ended text generation", "", *_EXAMPLES, "", "Commands:"]
     # Read, not imported: help must be quick.
     harness = resources.files("openended.harness")
-    for name, module in commands().items():
+    for name, module in list_commands().items():
         file = harness.joinpath(*module.split(".")[2:-1], f"{module.rpartition('.')[2]}.py")
         docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
         out.append(f"  {docstring.splitlines()[0] if docstring else name}")
@@ -104,7 +104,8 @@ def help_text() -> str:
     out += ["Options (option=value) and their defaults:", *(f"  {line}" for line in list_options())]
     for group in GROUPS:
         wide = max(map(len, choices(group)), default=0)
-        listed = "metric=[a,b]" if group == "metric" else f"{group}=…"
+        option = "scoring" if group == "judge" else group  # `judge=` is the old name of the option
+        listed = "metric=[a,b]" if group == "metric" else f"{option}=…"
         out += ["", f"{listed}", *(f"  {name:{wide}}  {line}".rstrip() for name, line in choices(group).items())]
     return "\n".join([*out, ""])
 

@@ -61,7 +61,7 @@ class Evaluation:
     def values(self) -> Mapping[str, Mapping[str, float]]:
         """System → metric → its first value; NaN where it has none."""
         return {
-            system: {name: one.values.get(one.primary, math.nan) for name, one in metrics.items()}
+            system: {name: result.values.get(result.primary, math.nan) for name, result in metrics.items()}
             for system, metrics in self.results.items()
         }
 

@@ -27,9 +27,9 @@ from hydra.core.hydra_config import HydraConfig
 from numpy.typing import NDArray
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness.app.cli import start
-from openended.harness.app.hydra.compose import plain
-from openended.harness.app.hydra.show import leave_with_code, set_detail
+from openended.harness.app.cli import run_hydra
+from openended.harness.app.hydra.compose import to_plain
+from openended.harness.app.hydra.job_output import leave_with_code, set_detail
 from openended.harness.core import (
     DataError,
     MissingExtra,
@@ -78,7 +78,7 @@ class FinetuneSpec(Spec):
         self.require(self.max_texts is None or self.max_texts >= 1, "max_texts", "1 or more, or null")
 
 
-def blocks(tokenizer: Tokenizer, texts: Iterable[str], *, end_id: int, size: int) -> NDArray[np.int32]:
+def cut_into_blocks(tokenizer: Tokenizer, texts: Iterable[str], *, end_id: int, size: int) -> NDArray[np.int32]:
     """Join documents by the end token and cut them into blocks.
 
     Returns:
@@ -87,8 +87,8 @@ def blocks(tokenizer: Tokenizer, texts: Iterable[str], *, end_id: int, size: int
     parts: list[NDArray[np.int32]] = []
     rest = np.zeros(0, dtype=np.int32)
     stream = iter(texts)
-    while some := list(islice(stream, _TEXTS)):
-        rows = [np.append(row, end_id).astype(np.int32) for row in token_ids(tokenizer, some)]
+    while batch := list(islice(stream, _TEXTS)):
+        rows = [np.append(row, end_id).astype(np.int32) for row in token_ids(tokenizer, batch)]
         joined = np.concatenate([rest, *rows])
         whole = len(joined) // size * size
         parts.append(joined[:whole].reshape(-1, size))
@@ -96,7 +96,7 @@ def blocks(tokenizer: Tokenizer, texts: Iterable[str], *, end_id: int, size: int
     return np.concatenate(parts) if parts else np.zeros((0, size), dtype=np.int32)
 
 
-def task_texts(task: Task, skipped: Counter[str]) -> Iterator[str]:
+def iterate_documents(task: Task, skipped: Counter[str]) -> Iterator[str]:
     """Yield whole documents of a task: its own where it has them, else prompt and human side."""
     documents = getattr(task, "documents", None)
     if documents is not None:
@@ -127,7 +127,7 @@ def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output:
         raise MissingExtra("accelerate", "finetune") from err
     lm = load_model(model, device=device)
     size = _block_size(lm, spec)
-    data = blocks(lm.tokenizer, texts, end_id=next(iter(lm.eos_ids), lm.start_id), size=size)
+    data = cut_into_blocks(lm.tokenizer, texts, end_id=next(iter(lm.eos_ids), lm.start_id), size=size)
     if not len(data):
         raise DataError(f"the texts do not fill one block of {size} tokens; set block_size")
     log.info("%d blocks of %d tokens", len(data), size)
@@ -193,7 +193,7 @@ def main(words: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: With one of `exit_codes`, unless all went well.
     """
-    start("openended finetune", "finetune", FinetuneJob(), sys.argv[1:] if words is None else words)
+    run_hydra("openended finetune", "finetune", FinetuneJob(), sys.argv[1:] if words is None else words)
 
 
 class FinetuneJob:
@@ -214,23 +214,23 @@ class FinetuneJob:
 def _run(cfg: DictConfig, words: Sequence[str], mode: str) -> None:
     if mode.endswith("MULTIRUN"):
         raise SpecError("one model a command, got a grid (-m)")
-    own = {f.name for f in dataclasses.fields(FinetuneSpec)}
-    spec = construct(FinetuneSpec, plain(OmegaConf.masked_copy(cfg, sorted(own))), "finetune")
-    output = plain(OmegaConf.masked_copy(cfg, ["output"]))["output"]
+    names = {f.name for f in dataclasses.fields(FinetuneSpec)}
+    spec = construct(FinetuneSpec, to_plain(OmegaConf.masked_copy(cfg, sorted(names))), "finetune")
+    output = to_plain(OmegaConf.masked_copy(cfg, ["output"]))["output"]
     if not isinstance(output, str):
         raise SpecError(f"output: expected the folder to write, got {output!r}")
-    node = plain(cfg.task)
+    node = to_plain(cfg.task)
     if "split" in node and not any(word.startswith("task.split=") for word in words):
         node["split"] = "train"  # a task's own default is the split that models are tested on
     task = build("task", node)
     if not isinstance(task, Task):
         raise SpecError(f"task: {node['_target_']} is no task")
-    model = construct(ModelSpec, plain(cfg.model), "model")
+    model = construct(ModelSpec, to_plain(cfg.model), "model")
     task.fetch()
     skipped: Counter[str] = Counter()
-    texts = islice(task_texts(task, skipped), spec.max_texts)
+    texts = islice(iterate_documents(task, skipped), spec.max_texts)
     folder = finetune(model, texts, spec, Path(output).expanduser(), device=pick_device(str(cfg.device)))
     for reason, count in sorted(skipped.items()):
-        log.info("passed over: %d texts, %s", count, reason)
+        log.info("%d texts skipped (%s)", count, reason)
     loss = read_json(folder / "finetune.json")["loss"]
     log.info("wrote %s (training loss %.3f); use it with model=folder model.path=%s", folder, loss, folder)

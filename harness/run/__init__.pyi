@@ -11,7 +11,7 @@ from .forecast import (
     read_rates as read_rates,
 )
 from .identity import (
-    system_name as system_name,
+    derive_system_name as derive_system_name,
 )
 from .pipeline import (
     Outcome as Outcome,
@@ -20,10 +20,7 @@ from .pipeline import (
     RunTexts as RunTexts,
 )
 from .pipeline import (
-    fed_by_file as fed_by_file,
-)
-from .pipeline import (
-    judged_alone as judged_alone,
+    is_judgments_only as is_judgments_only,
 )
 from .pipeline import (
     plan as plan,
@@ -37,6 +34,9 @@ from .pipeline import (
 from .pipeline import (
     run_judgments as run_judgments,
 )
+from .pipeline import (
+    select_metrics_for_file as select_metrics_for_file,
+)
 from .resolve import (
     resolve_run as resolve_run,
 )
@@ -47,5 +47,5 @@ from .settings import (
     Settings as Settings,
 )
 from .settings import (
-    settings_from as settings_from,
+    build_settings as build_settings,
 )

@@ -1,6 +1,6 @@
-"""What each stage makes: functions that write the files of one artefact into a folder and return its facts.
+"""Write and read the files of the artifacts of each stage.
 
-Nothing here knows keys or the store; the stages decide what has to be made.
+Keys and the store are handled by the stages.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from openended.harness.core import (
 )
 from openended.harness.decoders import Prompt
 from openended.harness.models import continuation_ids, cut_continuation, turns_of
-from openended.harness.run.part_files import Parts
+from openended.harness.run.part_files import PartFiles
 from openended.harness.storage import Row, Rows, read_examples, write_examples, write_in_order, write_rows
 
 if TYPE_CHECKING:
@@ -64,23 +64,23 @@ def make_examples(
     skipped: Counter[str] = Counter()
     most = None if count is None else count + more
     ids: list[str] = []
-    drawn = folder / _DRAWN
-    write_examples(drawn, _checked(islice(task.examples(tokenizer, skipped), most), task, ids))
+    unsorted = folder / _DRAWN
+    write_examples(unsorted, _check_examples(islice(task.examples(tokenizer, skipped), most), task, ids))
     count = max(len(ids), 1) if count is None else count
     if len(ids) < count:
-        lost = f" ({sum(skipped.values())} records were passed over: {dict(skipped)})" if skipped else ""
+        lost = f" ({sum(skipped.values()):,} records skipped: {dict(skipped)})" if skipped else ""
         raise SpecError(f"num_examples: task {task.name} holds {len(ids)} examples, got num_examples={count}{lost}")
     repeated = [name for name, times in Counter(ids).items() if times > 1] if len(set(ids)) < len(ids) else []
     if repeated:
         raise DataError(f"task {task.name}: example id {repeated[0]!r} comes more than once")
     for name, part in ((EXAMPLES, range(count)), (SPARE, range(count, len(ids)))):
-        write_in_order(folder / name, [drawn], sorted(part, key=ids.__getitem__))
-    drawn.unlink()
+        write_in_order(folder / name, [unsorted], sorted(part, key=ids.__getitem__))
+    unsorted.unlink()
     return {"n": count, "spare": len(ids) - count, "skipped": dict(sorted(skipped.items()))}
 
 
-def _checked(examples: Iterable[Example], task: Task, ids: list[str]) -> Iterator[Example]:
-    """Pass examples on and note their ids."""
+def _check_examples(examples: Iterable[Example], task: Task, ids: list[str]) -> Iterator[Example]:
+    """Yield checked examples and collect their ids."""
     for example in examples:
         if task.has_human() and not example.human.strip():
             raise DataError(f"task {task.name}: example {example.id} has an empty human continuation")
@@ -94,14 +94,14 @@ def make_human(
     """Write the prompts, and the human continuations cut to the length that the model may use."""
 
     def rows(file: Path) -> Iterator[Row]:
-        return (human_row(e, tokenizer, max_new_tokens) for e in read_examples(file))
+        return (build_human_row(e, tokenizer, max_new_tokens) for e in read_examples(file))
 
     count = write_rows(folder / HUMAN_ROWS, rows(examples / EXAMPLES))
     more = write_rows(folder / MORE, rows(examples / SPARE))
-    made = Rows(folder / HUMAN_ROWS)
-    write_rows(folder / PROMPTS, (_unanswered(row) for row in made))
-    longest = int(made.prompt_ids.lengths.max(initial=0))
-    return {"n": count, "cut": int(made.stops.sum()), "longest_prompt": longest, "more": more}
+    human_rows = Rows(folder / HUMAN_ROWS)
+    write_rows(folder / PROMPTS, (_unanswered(row) for row in human_rows))
+    longest = int(human_rows.prompt_ids.lengths.max(initial=0))
+    return {"n": count, "cut": int(human_rows.stops.sum()), "longest_prompt": longest, "more": more}
 
 
 def _unanswered(row: Row) -> Row:
@@ -112,16 +112,16 @@ def _unanswered(row: Row) -> Row:
 def make_chat(folder: Path, examples: Path, template: ChatTemplate, tokenizer: Tokenizer) -> Mapping[str, Any]:
     """Write what the model under test reads in place of each prompt: the chat template's text, and its token ids."""
     rows = []
-    drawn = list(read_examples(examples / EXAMPLES))
-    texts = template.render_all([turns_of(e.prompt, e.meta) for e in drawn])
-    for e, text in zip(drawn, texts, strict=True):
+    dataset_examples = list(read_examples(examples / EXAMPLES))
+    texts = template.render_all([turns_of(e.prompt, e.meta) for e in dataset_examples])
+    for e, text in zip(dataset_examples, texts, strict=True):
         nothing = Generation(e.id, 0, "", (), "length", float("nan"))
         rows.append(Row(text, tuple(tokenizer.encode(text)), nothing))
     write_rows(folder / CHAT, rows)
     return {"n": len(rows), "longest_prompt": max((len(r.prompt_ids) for r in rows), default=0)}
 
 
-def human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int | None) -> Row:
+def build_human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int | None) -> Row:
     """Tokenise an example's human side and cut it, by words without a tokenizer; `stop` says whether it was cut."""
     ids: tuple[int, ...] = ()
     prompt_ids: tuple[int, ...] = ()
@@ -152,27 +152,29 @@ def make_generations(
     reads the token ids of that file; the rows keep the plain prompts, which scorer and embedder read. A model without a
     tokenizer writes texts alone: `recode` makes their ids.
     """
-    asked = {row.generation.example_id: row for row in Rows(prompts)}
-    parts = Parts(folder, flush_seconds)
+    prompt_rows = {row.generation.example_id: row for row in Rows(prompts)}
+    parts = PartFiles(folder, flush_seconds)
     have = {(row.generation.example_id, row.generation.sample) for row in parts.read()}
     if have:
-        log.info("going on after %d of %d generations that an interrupted run left", len(have), len(asked) * samples)
+        log.info("resuming after %d of %d generations of an interrupted run", len(have), len(prompt_rows) * samples)
         advance(parts.count["tokens"])
     read = {row.generation.example_id: row.prompt_ids for row in Rows(chat)} if chat else {}
     todo = [
         Prompt(i, s, read[i] if chat else row.prompt_ids, row.prompt)
-        for i, row in asked.items()
+        for i, row in prompt_rows.items()
         for s in range(samples)
         if (i, s) not in have
     ]
 
-    def _with_ids(made: Generation, row: Row) -> Generation:
+    def _with_ids(generation: Generation, row: Row) -> Generation:
         if lm.tokenizer is not None or recode is None:
-            return made
-        return replace(made, token_ids=tuple(continuation_ids(recode, row.prompt, row.prompt_ids, made.text)))
+            return generation
+        return replace(
+            generation, token_ids=tuple(continuation_ids(recode, row.prompt, row.prompt_ids, generation.text))
+        )
 
     def emit(generations: list[Generation]) -> None:
-        prompts_of = ((asked[g.example_id], g) for g in generations)
+        prompts_of = ((prompt_rows[g.example_id], g) for g in generations)
         parts.add([Row(prompt.prompt, prompt.prompt_ids, _with_ids(g, prompt)) for prompt, g in prompts_of])
 
     lm.generate(replace(request, prompts=todo), emit, advance)
@@ -191,10 +193,10 @@ def load_ragged(folder: Path) -> Ragged:
     return Ragged(load_array(folder / "values.npy"), load_array(folder / "offsets.npy"))
 
 
-def save_embedded(folder: Path, made: Embedded) -> Mapping[str, Any]:
+def save_embedded(folder: Path, embedded: Embedded) -> Mapping[str, Any]:
     """Write vectors as a `.npy` file; returns their shape and how many texts were cut."""
-    save_array(folder / VECTORS, made.vectors)
-    return {"n": len(made.vectors), "d": int(made.vectors.shape[1]), "truncated": made.truncated}
+    save_array(folder / VECTORS, embedded.vectors)
+    return {"n": len(embedded.vectors), "d": int(embedded.vectors.shape[1]), "truncated": embedded.truncated}
 
 
 def save_array(path: Path, array: np.ndarray[Any, Any]) -> None:

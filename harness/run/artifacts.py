@@ -70,12 +70,12 @@ class ArtifactRequest:
 
     def recipe(self) -> Recipe | None:
         """Return what identifies it, or None while an input is not known."""
-        known = {name: value for name, value in self.inputs.items() if value is not None}
-        return Recipe(self.stage, STAGES[self.stage], self.spec, known) if len(known) == len(self.inputs) else None
+        digests = {name: value for name, value in self.inputs.items() if value is not None}
+        return Recipe(self.stage, STAGES[self.stage], self.spec, digests) if len(digests) == len(self.inputs) else None
 
 
 @dataclass(frozen=True, slots=True)
-class MissingInput:
+class UnavailableInput:
     """A file or model that a plan did not find."""
 
     reason: str
@@ -96,7 +96,7 @@ class ArtifactBuilder:
     """Every artifact of the run once, in the order in which it was asked for."""
     inputs: dict[str, str] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
-    missing: list[MissingInput] = field(default_factory=list)
+    missing: list[UnavailableInput] = field(default_factory=list)
     """What a plan found to be missing: files and models, with how to get them."""
     provenance: dict[str, Mapping[str, Json]] = field(default_factory=dict)
     """Name of an input that was found → what made it differently; of one that a server made, what it told of itself."""
@@ -104,8 +104,8 @@ class ArtifactBuilder:
     """Key → what was made, found or planned under it."""
 
     @property
-    def made(self) -> int:
-        """Number of artifacts built, not found."""
+    def num_computed(self) -> int:
+        """Number of artifacts computed, not cached."""
         return sum(line.state == "make" for line in self.plan)
 
     def try_or_note(self, load: Callable[[], T]) -> T | None:
@@ -121,7 +121,7 @@ class ArtifactBuilder:
                 raise
             if str(err) not in {missing.reason for missing in self.missing}:
                 url = err.url if isinstance(err, MissingFileError) else ""
-                self.missing.append(MissingInput(str(err), isinstance(err, MissingModelError), url))
+                self.missing.append(UnavailableInput(str(err), isinstance(err, MissingModelError), url))
             return None
 
     def defer(self, stage: str, what: str, work: Workload) -> None:
@@ -186,7 +186,7 @@ class ArtifactBuilder:
             self.provenance[name] = {**self.provenance.get(name, {}), "served": entry.meta["served"]}
         self.timings[stage] = round(self.timings.get(stage, 0.0) + seconds, 3)
         level = logging.INFO if entry.made or stage != "measure" else logging.DEBUG
-        state = "made" if entry.made else "found"
+        state = "computed" if entry.made else "cached"
         log.log(level, "%-10s %-34s %s  %s  %.1f s", stage, what, state, entry.key[:8], seconds)
 
 

@@ -52,15 +52,15 @@ class Dataset:
         count, length = self.data.num_planned, self.data.max_new_tokens or 0
         return TextRows(role, self.human, file, self.tokenizer, chat, num_texts=count, num_tokens=count * length)
 
-    def explain_no_ceiling(self, wanted: int) -> str:
+    def explain_no_ceiling(self, needed: int) -> str:
         """Say why there is no human ceiling beside a system of `wanted` texts; empty where there is one.
 
         A metric of two sides moves with their sizes, so that the ceiling is of as many texts as the system has.
         """
-        have = self.human.meta["more"] if self.human is not None else wanted
-        if have == wanted:
+        have = self.human.meta["more"] if self.human is not None else needed
+        if have == needed:
             return ""
-        return f"no human ceiling: it needs as many more human texts as a system has, {wanted}; {have} were to spare"
+        return f"no human ceiling: it needs as many more human texts as a system has, {needed}; {have} were to spare"
 
 
 def fetch_task(task: Task, builder: ArtifactBuilder) -> str | None:
@@ -94,7 +94,7 @@ def _build_examples(
         if data.tokenizer_spec is None:
             raise SpecError(
                 f"task {task.name} cuts prompts by tokens, and these texts come from a file: say whose tokens with "
-                "scorer=gpt2-large (or judge=gpt2-large: scorer and embedder)"
+                "scorer=gpt2-large (or scoring=gpt2-large: scorer and embedder)"
             )
         inputs["tokenizer"] = tokenizer
     cuts = data.tokenizer_spec if task.needs_tokenizer() else None

@@ -13,7 +13,7 @@ from openended.harness.decoders import Decoder, GenerationRequest
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
 from openended.harness.run.dataset import Dataset, load_tokenizer_of
-from openended.harness.run.resolve import GenerationPart, model_digest
+from openended.harness.run.resolve import GenerationPart, digest_model
 from openended.harness.storage import Entry, write_rows
 
 
@@ -55,7 +55,7 @@ def generate(
     }
     ready = dataset.human is not None and not decoder.needs_human_ppl
     prompts = dataset.human.files[stages.PROMPTS] if dataset.human is not None and ready else None
-    inputs = {"prompts": prompts, "model": builder.try_or_note(partial(model_digest, model))}
+    inputs = {"prompts": prompts, "model": builder.try_or_note(partial(digest_model, model))}
     inputs |= builder.try_or_note(decoder.inputs) or {}
     if part.chat_model is not None:
         inputs["chat"] = chat.content if chat is not None else None
@@ -86,27 +86,27 @@ def import_generations(part: GenerationPart, builder: ArtifactBuilder, dataset: 
 
     name, length, field = str(part.file), part.max_new_tokens, part.file_field
     task, count = dataset.data.task, dataset.data.num_examples
-    own = task.own_system(name)
-    found = None if own else builder.try_or_note(lambda: find_generations(name, fetch=not builder.plan_only))
-    path = found or Path(name)
-    if own is not None:
+    load_system = task.own_system(name)
+    source = None if load_system else builder.try_or_note(lambda: find_generations(name, fetch=not builder.plan_only))
+    path = source or Path(name)
+    if load_system is not None:
         file = digest([dataset.fingerprint, name]) if dataset.fingerprint else None
     else:
-        file = builder.try_or_note(lambda: file_fingerprint(path)) if found else None
+        file = builder.try_or_note(lambda: file_fingerprint(path)) if source else None
     human = dataset.human.content if dataset.human is not None else None
     most = None if count == "all" else count
-    loose = not task.paired and own is None
+    loose = not task.paired and load_system is None
 
     def write(folder: Path) -> Mapping[str, Any]:
         tokenizer = load_tokenizer_of(builder, dataset.data.tokenizer_spec)
-        if own is not None:
-            taken = import_texts(own(), name, dataset.prompts, tokenizer, length)
+        if load_system is not None:
+            imported = import_texts(load_system(), name, dataset.prompts, tokenizer, length)
         elif loose:
             numbered = f"{task.name}/{{:06d}}".format
-            taken = import_loose(path, numbered, tokenizer, length, count=most, field=field)
+            imported = import_loose(path, numbered, tokenizer, length, count=most, field=field)
         else:
-            taken = import_rows(path, dataset.prompts, tokenizer, length, field)
-        return {"n": write_rows(folder / stages.DATA, taken), "notes": taken.notes}
+            imported = import_rows(path, dataset.prompts, tokenizer, length, field)
+        return {"n": write_rows(folder / stages.DATA, imported), "notes": imported.notes}
 
     inputs = {"file": file, "tokenizer": dataset.tokenizer} | ({} if loose else {"human": human})
     spec: dict[str, Any] = {"max_new_tokens": length} | ({"field": field} if field else {})

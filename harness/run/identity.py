@@ -1,4 +1,4 @@
-"""Who is who: the facts of the data that identify a number, and the axes that tell one system from another.
+"""Identify numbers by signatures and systems by axes.
 
 A number is identified by its signature: the metric's options and the facts of the data that move it. A system is
 identified by its axes: every option of every spec and the digest of every file in which two runs can differ, flat. The
@@ -29,14 +29,14 @@ from openended.harness.models import BackendSpec, EmbedderSpec
 from openended.harness.run.artifact_files import HUMAN_ROWS
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.resolve import GenerationPart, MetricsPart, ResolvedRun
-from openended.harness.run.scoring_models import TOY, counts_tokens, describe_tokens, is_out_of_domain
+from openended.harness.run.scoring_models import OUT_OF_DOMAIN, counts_tokens, describe_tokens, is_out_of_domain
 from openended.harness.storage import Entry, Rows
 
 SHORT = 6  # hexadecimal digits of a digest in a signature, for people
 LONG = 12  # of a digest in an axis
 
 
-def facts(
+def collect_facts(
     run: ResolvedRun, metric: Metric, human: TextRows, model: TextRows, fingerprint: str | None
 ) -> dict[str, str]:
     """Facts of the data that identify a number beside the metric's options; same for all systems of a column.
@@ -57,11 +57,11 @@ def facts(
         out["embedder"] = f"own@{file_digest(scoring.user_embeddings.human)[:SHORT]}"
     elif "embeddings" in roles and scoring.embedder is not None:
         e = scoring.embedder
-        place = f"{e.pooling}/{e.layer}/{e.max_length or 'full'}"
-        out["embedder"] = f"{e.title}@{digest(e.identity())[:SHORT]}/{place}{_toy(e, run)}"
+        layer = f"{e.pooling}/{e.layer}/{e.max_length or 'full'}"
+        out["embedder"] = f"{e.title}@{digest(e.identity())[:SHORT]}/{layer}{_domain_mark(e, run)}"
     if "scorer" in roles and (scorer := scoring.scorer) is not None:
         mark = f" ({scorer.mark})" if scorer.mark else ""
-        out["scorer"] = f"{scorer.title}@{digest(scorer.identity())[:SHORT]}{_toy(scorer, run)}{mark}"
+        out["scorer"] = f"{scorer.title}@{digest(scorer.identity())[:SHORT]}{_domain_mark(scorer, run)}{mark}"
     elif counts_tokens(metric):
         out["tokens"] = describe_tokens(scoring.counter)
     n_human, n_model = _count(human), _count(model)
@@ -69,25 +69,25 @@ def facts(
     judgments = run.metrics.judgments
     if "judgments" in roles and judgments is not None and Path(judgments).is_file():
         out["judgments"] = f"{Path(judgments).name}@{file_digest(Path(judgments))[:SHORT]}"
-        out |= columns_fact(run.metrics)
+        out |= describe_columns(run.metrics)
     out["length"] = f"{run.data.max_new_tokens}{' words' if scoring.cut_by_words else ''}"
     if generation.model is not None and any(map(_reads_q, needs)):
         out["min_new_tokens"] = str(generation.min_new_tokens)  # Q gives the end of text no probability before
     if generation.model is not None and generation.model.mark:
         out["model"] = generation.model.mark  # what nobody checked does not stand beside what was
     out["task"] = f"{run.data.task.name}@{digest([canonical(run.data.task), fingerprint])[:SHORT]}"
-    out["texts"] = (texts_digest(human.entry) or "?")[:SHORT]
+    out["texts"] = (digest_texts(human.entry) or "?")[:SHORT]
     return out
 
 
-def columns_fact(metrics: MetricsPart) -> dict[str, str]:
+def describe_columns(metrics: MetricsPart) -> dict[str, str]:
     """How the columns of a file of judgments are read, where the user says it."""
     pairs = sorted(metrics.judgment_columns.items())
-    return {"columns": "+".join(f"{ours}={theirs}" for ours, theirs in pairs)} if pairs else {}
+    return {"columns": "+".join(f"{name}={column}" for name, column in pairs)} if pairs else {}
 
 
-def _toy(spec: BackendSpec | EmbedderSpec, run: ResolvedRun) -> str:
-    return f" ({TOY})" if is_out_of_domain(spec, run.data.task) else ""
+def _domain_mark(spec: BackendSpec | EmbedderSpec, run: ResolvedRun) -> str:
+    return f" ({OUT_OF_DOMAIN})" if is_out_of_domain(spec, run.data.task) else ""
 
 
 def _reads_q(need: Need) -> bool:
@@ -99,7 +99,7 @@ def _count(source: TextRows) -> str:
     return str(len(Rows(source.path))) if source.entry is not None else "?"
 
 
-def texts_digest(human: Entry | None) -> str | None:
+def digest_texts(human: Entry | None) -> str | None:
     """Digest of prompts and human continuations as they were cut; None while they are still to be made.
 
     Of texts, not of token ids: two tokenizers that cut alike give one human side, whatever they are called. GPT-2 small
@@ -114,7 +114,7 @@ def _texts_digest(path: Path, content: str) -> str:  # noqa: ARG001 - part of th
     return digest_of_columns(rows.each(name) for name in ("example_id", "prompt", "text"))
 
 
-def axes(
+def collect_axes(
     run: ResolvedRun, decoder: Decoder | None, *, fingerprint: str | None = None, human: Entry | None = None
 ) -> dict[str, Json]:
     """What tells this run from every other: all that can change a text or a number, flat.
@@ -135,7 +135,7 @@ def axes(
     if path is not None and judged:
         out["task"] = path.name
     else:
-        texts = texts_digest(human)
+        texts = digest_texts(human)
         out |= {**_options("task", task), "task.digest": _short(fingerprint), "task.texts": _short(texts)}
     out |= _system(generation, task, decoder, fingerprint)
     if judged:
@@ -158,7 +158,7 @@ def _system(
 ) -> dict[str, Json]:
     """The axes of who wrote the texts: a model with its decoder, or a file."""
     if generation.file is not None:
-        name = generation.system or system_name(Path(generation.file))
+        name = generation.system or derive_system_name(Path(generation.file))
         content = _generations(generation.file, task, fingerprint)
         return {"model": name, "decoder": "imported", "generations": _short(content)}
     out = _model("model", generation.model)
@@ -168,7 +168,7 @@ def _system(
     return out
 
 
-def system_name(path: Path) -> str:
+def derive_system_name(path: Path) -> str:
     """What tables call the system of a file or folder."""
     return Path(path.name.removesuffix(".gz")).stem if kind_of(path) in path.name else path.name.removesuffix(".gz")
 
@@ -178,15 +178,15 @@ def _model(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, Json
     if spec is None:
         return {role: None}
     options = _options(role, spec, without=("label", *spec.carried))  # the title says the label
-    own = {f.removeprefix(f"{role}.") for f in options}
-    content = {name: value for name, value in spec.identity().items() if name not in own}
+    option_names = {f.removeprefix(f"{role}.") for f in options}
+    content = {name: value for name, value in spec.identity().items() if name not in option_names}
     return {role: spec.title, **options, f"{role}.digest": digest(content)[:LONG]}
 
 
 def _options(role: str, spec: Spec, without: Iterable[str] = ()) -> dict[str, Json]:
     fields = canonical(spec)
-    given: Mapping[str, Json] = fields if isinstance(fields, dict) else {}
-    return {f"{role}.{name}": value for name, value in given.items() if name not in {*IDENTITY, *without}}
+    values: Mapping[str, Json] = fields if isinstance(fields, dict) else {}
+    return {f"{role}.{name}": value for name, value in values.items() if name not in {*IDENTITY, *without}}
 
 
 def _generations(name: str, task: Task, fingerprint: str | None) -> str:

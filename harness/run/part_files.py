@@ -1,7 +1,7 @@
-"""Finished rows of a generation that is still going on: small files that survive a kill, believed only when verified.
+"""Part files with the finished rows of a generation in progress; verified when an interrupted run resumes.
 
 A part's name ends in a digest of its bytes and of the artefact it belongs to, so that neither a flipped bit nor a part
-of another generation is ever opened.
+of another generation is opened.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WRITING = ".part.arrow"
 _MOST = 1 << 14  # rows that wait to be written
 
 
-class Parts:
+class PartFiles:
     """The part files in the folder of an artefact.
 
     Args:
@@ -66,8 +66,8 @@ class Parts:
         """Write all rows, those that were read too, by example id and sample; the parts are deleted then."""
         if self._waiting or not self._written:
             self._flush()
-        found = [Rows(part) for part in self._written]
-        keys = [key for rows in found for key in zip(rows.ids, rows.samples, strict=True)]
+        parts = [Rows(part) for part in self._written]
+        keys = [key for rows in parts for key in zip(rows.ids, rows.samples, strict=True)]
         write_in_order(path, self._written, sorted(range(len(keys)), key=keys.__getitem__))
         for part in self._folder.glob("part-*.arrow"):
             part.unlink()

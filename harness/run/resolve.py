@@ -125,7 +125,7 @@ class ResolvedRun:
     """Returns the settings as the run record states them."""
 
 
-def model_digest(spec: BackendSpec | EmbedderSpec) -> str:
+def digest_model(spec: BackendSpec | EmbedderSpec) -> str:
     """Return the digest of what makes two models the same one.
 
     Raises:
@@ -148,7 +148,7 @@ def resolve_run(settings: Settings) -> ResolvedRun:
     counter = counting.tokenizer_spec() if counting is not None else None
     num_examples = 0 if s.num_examples == "all" else s.num_examples  # all: not known before they are read
     vectors = {name: Path(path) for name, path in s.features.items() if path is not None}
-    own = UserEmbeddings(vectors["human"], vectors["model"], s.num_examples == "all") if vectors else None
+    user_embeddings = UserEmbeddings(vectors["human"], vectors["model"], s.num_examples == "all") if vectors else None
     return ResolvedRun(
         data=DataPart(
             task=s.task,
@@ -162,7 +162,9 @@ def resolve_run(settings: Settings) -> ResolvedRun:
             model, decoder, s.seed, s.samples, s.max_new_tokens, s.min_new_tokens or 0, chat_model,
             s.generations, s.generations_field, s.system,
         ),
-        scoring=ScoringPart(s.scorer, s.embedder, own, counter, counter is None and s.max_new_tokens is not None),
+        scoring=ScoringPart(
+            s.scorer, s.embedder, user_embeddings, counter, counter is None and s.max_new_tokens is not None
+        ),
         metrics=MetricsPart(s.metrics, s.intervals, s.judgments, s.judgment_columns),
         runtime=RuntimePart(s.runtime, s.outputs_dir, s.experiment),
         spec=s.spec,

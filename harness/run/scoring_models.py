@@ -1,6 +1,6 @@
-"""Scoring models of a run: whose tokens count without a scorer, and what is said of models outside their domain.
+"""Scoring models of a run: which tokens are counted, and warnings about models outside their domain.
 
-The bundled models were trained on the prose of the `docs` task and judge that alone, unless they are asked for by name.
+The bundled models were trained on the prose of the `docs` task. They score only that task, unless selected by name.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ from collections.abc import Iterable
 from openended.harness.core import DataError, Metric, Need, Task, file_digest
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run.resolve import ResolvedRun
-from openended.harness.run.settings import HOME
+from openended.harness.run.settings import HOME_TASK
 
-TOY = "toy judge, out of its domain"
-HINT = "set {role}=gpt2-large (or judge=gpt2-large: scorer and embedder); the bundled docs-m judges the task docs alone"
+OUT_OF_DOMAIN = "toy judge, out of its domain"
+HINT = (
+    "set {role}=gpt2-large (or scoring=gpt2-large: scorer and embedder); the bundled docs-m is for the task docs only"
+)
 # A human side that surprises the scorer this many times as much as its own validation text is of another domain.
 FAR = 2.0
 _CARD = re.compile(r"validation perplexity[\s|:]*(\d+(?:\.\d+)?)")
 
 
-def hint(role: str) -> str:
+def format_hint(role: str) -> str:
     """Return what to type where a metric finds no scorer or no embedder."""
     return f"no {role}: {HINT.format(role=role)}"
 
 
 def is_out_of_domain(spec: BackendSpec | EmbedderSpec, task: Task) -> bool:
     """Say whether a scoring model is a bundled one and the task is not the one that it was trained for."""
-    return spec.is_bundled and task.name != HOME
+    return spec.is_bundled and task.name != HOME_TASK
 
 
 def counts_tokens(metric: Metric) -> bool:
@@ -50,8 +52,8 @@ def describe_tokens(spec: ModelSpec | None) -> str:
         return "words"
     folder = spec.folder
     path = folder / "tokenizer.json" if folder is not None else spec.hub_file("tokenizer.json", optional=True)
-    found = file_digest(path) if path is not None and path.is_file() else tokenizer_digest(spec)
-    return f"model@{found[:6]}"
+    content = file_digest(path) if path is not None and path.is_file() else tokenizer_digest(spec)
+    return f"model@{content[:6]}"
 
 
 def list_remarks(run: ResolvedRun) -> list[str]:
@@ -60,7 +62,11 @@ def list_remarks(run: ResolvedRun) -> list[str]:
     roles: tuple[tuple[str, BackendSpec | EmbedderSpec | None], ...] = (("scorer", s.scorer), ("embedder", s.embedder))
     read = {need.by for metric in metrics for need in metric.needs()}
     used = [(role, spec) for role, spec in roles if spec and role in read]
-    out += [f"{role} {spec.title}: {TOY}" for role, spec in used if is_out_of_domain(spec, run.data.task)]
+    out += [
+        f"{role} {spec.title} was trained on docstrings only: do not trust its scores here"
+        for role, spec in used
+        if is_out_of_domain(spec, run.data.task)
+    ]
     if s.scorer is None and any(map(counts_tokens, metrics)):
         whose = f"tokens of {s.counter.title}, the model under test" if s.counter is not None else "whitespace words"
         out.append(f"text statistics count {whose}: no scorer is set")
@@ -76,16 +82,16 @@ def find_scorer_need(metrics: Iterable[Metric]) -> Need | None:
     return next((need for need in needs if (need.kind, need.by) == ("token_nll", "scorer")), None)
 
 
-def card_perplexity(spec: BackendSpec) -> float:
+def read_card_perplexity(spec: BackendSpec) -> float:
     """Validation perplexity by the model's card; NaN where there is no card, or none in it."""
     card = spec.folder / "README.md" if spec.folder is not None else None
     if card is None or not card.is_file():
         return math.nan
     try:
-        found = _CARD.search(card.read_text(encoding="utf-8"))
+        match = _CARD.search(card.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as err:
         raise DataError(f"model {spec.title}: cannot read its card {card} ({err})") from err
-    return float(found[1]) if found else math.nan
+    return float(match[1]) if match else math.nan
 
 
 def compare_with_card(spec: BackendSpec, human: float) -> str | None:
@@ -95,10 +101,10 @@ def compare_with_card(spec: BackendSpec, human: float) -> str | None:
         spec: The scorer.
         human: Perplexity of the human side under it.
     """
-    own = card_perplexity(spec)
-    if not human > FAR * own:
+    expected = read_card_perplexity(spec)
+    if not human > FAR * expected:
         return None
     return (
-        f"scorer {spec.title}: perplexity {human:.0f} on the human side, {own:.0f} on its own validation text: "
-        "these texts are not of its domain"
+        f"scorer {spec.title}: perplexity {human:.0f} on the human side, {expected:.0f} on its own validation text: "
+        "these texts are outside its domain"
     )

@@ -1,4 +1,4 @@
-"""What the jobs of one process share: the store, loaded models, and the features of the human side."""
+"""State shared by the jobs of one process: the store, loaded models and features of the human side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _LASTING = 32
 
 
-class Sides:
+class SideCache:
     """Finished sides by the contents of their features, so that what a metric derives from one is shared.
 
     The human ones are kept for the next runs, the last used of them; the others go when a run ends that used none.
@@ -45,10 +45,10 @@ class Sides:
         return self._sides[key][0]
 
     def end_run(self) -> None:
-        """Let go of what the run that ends did not use and the next ones will hardly."""
+        """Drop the sides that the finished run did not use, except recently used human ones."""
         lasting = [key for key, (_, lasts) in self._sides.items() if lasts]
-        kept = self._used.union(lasting[-_LASTING:])
-        self._sides = OrderedDict((key, value) for key, value in self._sides.items() if key in kept)
+        retained = self._used.union(lasting[-_LASTING:])
+        self._sides = OrderedDict((key, value) for key, value in self._sides.items() if key in retained)
         self._used = set()
 
 
@@ -59,7 +59,7 @@ class Session(LoadedModels):
         super().__init__()
         self.store = store
         self._tokenizers: dict[str, Tokenizer] = {}
-        self.sides = Sides()
+        self.sides = SideCache()
         self._said: set[str] = set()
         self._workers: tuple[Runtime, Cluster] | None = None
 
@@ -74,21 +74,21 @@ class Session(LoadedModels):
         if not runtime.spread:
             return super().model(spec, runtime)
         if spec.runs_in_process:
-            return self._spread(cast("ModelSpec", spec), runtime)
+            return self._load_on_workers(cast("ModelSpec", spec), runtime)
         self.warn_once(f"runtime.engine=ray: {spec.title} is a backend {spec.name}, which no worker holds")
         return super().model(spec, runtime)
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
         """Return what `features.embed` needs."""
         if runtime.spread and spec.kind == "masked":
-            return self._spread(spec, runtime)
+            return self._load_on_workers(spec, runtime)
         if runtime.spread and spec.kind == "sentence":
             self.warn_once(
                 f"embedder {spec.title}: a sentence encoder batches its texts itself and runs in one process"
             )
         return super().embedder(spec, runtime)
 
-    def _spread(self, spec: ModelSpec | EmbedderSpec, runtime: Runtime) -> Backend:
+    def _load_on_workers(self, spec: ModelSpec | EmbedderSpec, runtime: Runtime) -> Backend:
         from openended.harness.backends import Cluster, spread
 
         shape = replace(

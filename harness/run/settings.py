@@ -25,7 +25,7 @@ from openended.harness.decoders import Decoder
 from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, require_model
 
 AUTO = "auto"  # path of a judge that is chosen by the task
-HOME = "docs"  # the task that the bundled models were trained for, and judge
+HOME_TASK = "docs"  # the task that the bundled models were trained for, and judge
 _JUDGE = f"{BUNDLED}docs-m"
 # Config keys of the tree that are not settings of a run: Hydra's own composition.
 _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
@@ -87,11 +87,11 @@ class Settings(Spec):
                 self.require(getattr(self, option) is not None, option, "a value when the harness generates")
 
     def _check_features(self) -> None:
-        given = {name for name, path in self.features.items() if path is not None}
+        names = {name for name, path in self.features.items() if path is not None}
         self.require(set(self.features) <= {"human", "model"}, "features", "human=FILE.npy and model=FILE.npy")
-        self.require(given in (set(), {"human", "model"}), "features", "a file for human and one for model, or none")
+        self.require(names in (set(), {"human", "model"}), "features", "a file for human and one for model, or none")
         loose = not self.task.paired and self.generations is not None
-        self.require(not given or loose, "features", "none, or task=texts and generations=FILE: a row a text")
+        self.require(not names or loose, "features", "none, or task=texts and generations=FILE: a row a text")
 
     def spec(self) -> dict[str, Json]:
         """Everything that can change a number, as plain JSON."""
@@ -110,22 +110,22 @@ class Settings(Spec):
         for name in ("generations_field", "system", "judgment_columns"):
             if value := getattr(self, name):
                 out[name] = canonical(value)
-        given: dict[str, Json] = {name: str(Path(path)) for name, path in self.features.items() if path is not None}
-        if given:
-            out["features"] = given
+        features: dict[str, Json] = {name: str(Path(path)) for name, path in self.features.items() if path is not None}
+        if features:
+            out["features"] = features
         return out
 
 
-def settings_from(config: Mapping[str, Any]) -> Settings:
+def build_settings(config: Mapping[str, Any]) -> Settings:
     """Build the typed settings from the composed configuration (plain containers, interpolations resolved).
 
     Raises:
         SpecError: Names the option, its value and what is accepted.
     """
-    known = {*Settings.__dataclass_fields__, *_GROUPS, _NAME} - {"metrics"}
+    accepted = {*Settings.__dataclass_fields__, *_GROUPS, _NAME} - {"metrics"}
     for key in config:
-        if key not in known:
-            raise SpecError(f"no option {key!r}{suggest(key, known)}")
+        if key not in accepted:
+            raise SpecError(f"no option {key!r}{suggest(key, accepted)}")
     metrics = config.get("metric") or {}
     for name, node in (("metric", metrics), ("report", config.get("report") or {})):
         if not isinstance(node, Mapping):
@@ -135,44 +135,52 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
         raise SpecError(f"outputs_dir: expected the path of a folder, got {folder!r:.40}")
     values = {k: v for k, v in config.items() if k not in (*_GROUPS, _NAME)}
     task = build("task", config.get("task"), "task")
-    scorer, embedder = (_judge(config.get(role), task.name) for role in ("scorer", "embedder"))
+    scorer, embedder = (_resolve_auto(config.get(role), task.name) for role in ("scorer", "embedder"))
     values |= {
         "task": task,
-        "model": _model(config.get("model"), "model"),
+        "model": _build_model(config.get("model"), "model"),
         "decoder": build("decoder", config["decoder"], "decoder") if config.get("decoder") else None,
-        "scorer": _model(scorer, "scorer"),
+        "scorer": _build_model(scorer, "scorer"),
         "embedder": construct(EmbedderSpec, embedder, "embedder") if embedder else None,
         "metrics": tuple(build("metric", metrics[name], f"metric.{name}") for name in sorted(metrics)),
         "runtime": construct(Runtime, config.get("runtime"), "runtime"),
         "report": dict(config.get("report") or {}),
         "outputs_dir": Path(folder),
-        "judgments": _packaged(config.get("judgments")),
-        "judgment_columns": dict(config.get("judgment_columns") or {}),
-        "features": dict(config.get("features") or {}),
+        "judgments": _resolve_bundled(config.get("judgments")),
+        "judgment_columns": _read_mapping(config, "judgment_columns", "{ours: theirs}"),
+        "features": _read_mapping(config, "features", "{human: FILE.npy, model: FILE.npy}"),
     }
     return construct(Settings, values, "config")
 
 
-def _packaged(judgments: str | None) -> str | None:
+def _read_mapping(config: Mapping[str, Any], name: str, form: str) -> dict[str, Any]:
+    """Return an option that consists of names with text values."""
+    node = config.get(name) or {}
+    if not isinstance(node, Mapping) or not all(isinstance(value, str | None) for value in node.values()):
+        raise SpecError(f"{name}: expected {form}, got {node!r:.60}")
+    return {str(key): value for key, value in node.items()}
+
+
+def _resolve_bundled(judgments: str | None) -> str | None:
     """Return the path of `bundled:<name>`, a file of judgments that comes with the harness; other paths as they are."""
     if judgments is None or not str(judgments).startswith(BUNDLED):
         return judgments
     folder = Path(str(resources.files("openended.tasks"))) / "data"
-    known = sorted(path.name for path in folder.glob("*.csv"))
+    names = sorted(path.name for path in folder.glob("*.csv"))
     name = str(judgments).removeprefix(BUNDLED)
-    if name not in known:
-        raise SpecError(f"judgments: expected {BUNDLED} and one of {', '.join(known)}, got {judgments!r}")
+    if name not in names:
+        raise SpecError(f"judgments: expected {BUNDLED} and one of {', '.join(names)}, got {judgments!r}")
     return str(folder / name)
 
 
-def _judge(node: Mapping[str, Any] | None, task: str) -> Mapping[str, Any] | None:
+def _resolve_auto(node: Mapping[str, Any] | None, task: str) -> Mapping[str, Any] | None:
     """Return the node of a scorer or an embedder, the chosen one for `auto`: the bundled one at home, else none."""
     if not isinstance(node, Mapping) or node.get("path") != AUTO:
         return node
-    return {**node, "path": _JUDGE} if task == HOME else None
+    return {**node, "path": _JUDGE} if task == HOME_TASK else None
 
 
-def _model(node: Mapping[str, Any] | None, where: str) -> BackendSpec | None:
+def _build_model(node: Mapping[str, Any] | None, where: str) -> BackendSpec | None:
     if not node:
         return None
     return require_model(build("model", node, where), where)

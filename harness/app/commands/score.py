@@ -1,4 +1,4 @@
-"""`openended score`: texts that lie in files against human texts; no prompts, no generation."""
+"""`openended score`: score texts you already have against human texts; nothing is generated."""
 
 from __future__ import annotations
 
@@ -24,41 +24,45 @@ Examples:
 """
 
 
-def parser() -> CommandParser:
+def make_parser() -> CommandParser:
     """Return the command line's parser."""
-    made = CommandParser(
+    parser = CommandParser(
         prog=COMMAND,
-        description="Score texts that lie in files against human texts: one table, nothing is generated.",
+        description="Score texts you already have against human texts; nothing is generated.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("systems", nargs="+", metavar="[NAME=]FILE", help="the texts of a system, and its name in tables")
-    made.add_argument("--human", required=True, metavar="FILE", help="the human texts")
-    made.add_argument("--judge", metavar="MODEL", help="scores and embeds: gpt2-large, docs-m, a hub id or a folder")
-    made.add_argument("--scorer", metavar="MODEL", help="whose likelihood and tokens count, in place of the judge")
-    made.add_argument("--embedder", metavar="MODEL", help="whose vectors are compared, in place of the judge")
-    made.add_argument("--metrics", metavar="NAMES", help="metrics or sets (text, two_sample, paper, all)")
-    made.add_argument(
+    parser.add_argument(
+        "systems", nargs="+", metavar="[NAME=]FILE", help="the texts of a system, and its name in tables"
+    )
+    parser.add_argument("--human", required=True, metavar="FILE", help="the human texts")
+    parser.add_argument("--judge", metavar="MODEL", help="scores and embeds: gpt2-large, docs-m, a hub id or a folder")
+    parser.add_argument("--scorer", metavar="MODEL", help="whose likelihood and tokens count, in place of the judge")
+    parser.add_argument("--embedder", metavar="MODEL", help="whose vectors are compared, in place of the judge")
+    parser.add_argument("--metrics", metavar="NAMES", help="metrics or sets (text, two_sample, paper, all)")
+    parser.add_argument(
         "--field", metavar="NAME", help="field with the text in the systems' files; default: told by them"
     )
-    made.add_argument("--human-field", metavar="NAME", help="the same of the human file")
-    made.add_argument("--features", nargs="+", metavar="NPY", help="vectors of your own, one file a system, in order")
-    made.add_argument("--human-features", metavar="NPY", help="those of the human texts")
-    made.add_argument("--num-examples", default="all", metavar="N", help="the first N texts of each side; default: all")
-    made.add_argument(
+    parser.add_argument("--human-field", metavar="NAME", help="the same of the human file")
+    parser.add_argument("--features", nargs="+", metavar="NPY", help="vectors of your own, one file a system, in order")
+    parser.add_argument("--human-features", metavar="NPY", help="those of the human texts")
+    parser.add_argument(
+        "--num-examples", default="all", metavar="N", help="the first N texts of each side; default: all"
+    )
+    parser.add_argument(
         "--max-new-tokens", type=int, metavar="N", help="cut texts at N tokens of the scorer; default: no"
     )
-    made.add_argument("--name", metavar="NAME", help="of the runs and the report; default: score-TIME")
-    made.add_argument("--outputs-dir", default="outputs", metavar="DIR", help="where everything is kept")
-    made.add_argument("--device", default="auto", help="auto, cpu, cuda, …")
-    made.add_argument("-v", "--verbose", action="store_true", help="a line an artefact, and the signatures")
-    made.add_argument("-q", "--quiet", action="store_true", help="print the tables alone")
-    return made
+    parser.add_argument("--name", metavar="NAME", help="of the runs and the report; default: score-TIME")
+    parser.add_argument("--outputs-dir", default="outputs", metavar="DIR", help="where everything is kept")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, …")
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line an artefact, and the signatures")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print the tables alone")
+    return parser
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command; returns one of `exit_codes`: 1 where the code of a metric raised."""
-    args = parser().parse_args(words)
+    args = make_parser().parse_args(words)
     failed: list[str] = []
     code = code_of(COMMAND, lambda: failed.extend(_score(args)), kept="what is finished is kept, and found again")
     for reason in failed:
@@ -70,16 +74,16 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
     from openended.harness.app.api import evaluate
     from openended.harness.imported import HUMAN_TEXTS, TEXTS
 
-    _log(verbose=args.verbose, quiet=args.quiet)
-    systems = named(args.systems)
+    _configure_logging(verbose=args.verbose, quiet=args.quiet)
+    systems = parse_systems(args.systems)
     if not args.quiet:
-        _say("human", args.human, HUMAN_TEXTS, args.human_field)
+        _print_text_field("human", args.human, HUMAN_TEXTS, args.human_field)
         for name, path in systems.items():
-            _say(name, path, TEXTS, args.field)
+            _print_text_field(name, path, TEXTS, args.field)
     result = evaluate(
         human=args.human, systems=systems, metrics=args.metrics.split(",") if args.metrics else None,
         judge=args.judge, scorer=args.scorer, embedder=args.embedder, features=_features(args, list(systems)),
-        human_field=args.human_field, generations_field=args.field, num_examples=_count(args.num_examples),
+        human_field=args.human_field, generations_field=args.field, num_examples=_parse_count(args.num_examples),
         max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir, device=args.device,
     )  # fmt: skip
     folder = Path(args.outputs_dir) / "reports" / result.folders[0].parent.name
@@ -87,20 +91,20 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
     return result.failed
 
 
-def named(words: Sequence[str]) -> dict[str, str]:
+def parse_systems(words: Sequence[str]) -> dict[str, str]:
     """Return name → file of `FILE` and `NAME=FILE`; files of one name are told apart by their folders.
 
     Raises:
         SpecError: If a name comes twice, or is `human`.
     """
-    from openended.harness.run import system_name
+    from openended.harness.run import derive_system_name
 
     pairs = []
     for word in words:
         name, sign, path = word.partition("=")
-        given = bool(sign) and not Path(word).exists()
-        pairs.append((name if given else "", path if given else word))
-    short = [name or system_name(Path(path)) for name, path in pairs]
+        has_name = bool(sign) and not Path(word).exists()
+        pairs.append((name if has_name else "", path if has_name else word))
+    short = [name or derive_system_name(Path(path)) for name, path in pairs]
     times = Counter(short)
     names = [
         s if n or times[s] == 1 else f"{Path(p).resolve().parent.name}/{s}"
@@ -125,7 +129,7 @@ def _features(args: argparse.Namespace, names: Sequence[str]) -> dict[str, str] 
     return {"human": args.human_features, **dict(zip(names, args.features, strict=True))}
 
 
-def _count(text: str) -> int | Literal["all"]:
+def _parse_count(text: str) -> int | Literal["all"]:
     if text == "all":
         return "all"
     if text.isdecimal():
@@ -133,21 +137,21 @@ def _count(text: str) -> int | Literal["all"]:
     raise SpecError(f"--num-examples: expected 1 or more, or all, got {text!r}")
 
 
-def _say(name: str, path: str, names: Sequence[str], field: str | None) -> None:
+def _print_text_field(name: str, path: str, names: Sequence[str], field: str | None) -> None:
     """Say which field of a file holds its texts."""
     from openended.harness.imported import PUBLISHED, guess, kind_of, split_member
 
     if split_member(Path(path))[1] is not None or Path(path).suffix in (".p", ".pkl", ".pickle"):
         return
-    found = guess(Path(path), (*names, *PUBLISHED), field)
-    told = "" if kind_of(Path(path)) == ".txt" else f", field {found!r}{'' if field else ' (guessed)'}"
-    sys.stderr.write(f"{name:<10} {path}{told}\n")
+    text_field = guess(Path(path), (*names, *PUBLISHED), field)
+    suffix = "" if kind_of(Path(path)) == ".txt" else f", field {text_field!r}{'' if field else ' (guessed)'}"
+    sys.stderr.write(f"{name:<10} {path}{suffix}\n")
 
 
-def _log(*, verbose: bool, quiet: bool) -> None:
+def _configure_logging(*, verbose: bool, quiet: bool) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
-    ours = logging.getLogger("openended")
-    ours.handlers[:] = [handler]
-    ours.propagate = False
-    ours.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.WARNING)
+    logger = logging.getLogger("openended")
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.WARNING)

@@ -1,1 +1,1 @@
-"""The only rooms that know Hydra: jobs, grids, sweepers, launchers."""
+"""Hydra integration: jobs, grids, sweepers and launchers."""

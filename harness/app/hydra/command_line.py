@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from itertools import zip_longest
 
@@ -13,7 +14,7 @@ from openended.harness.core import GROUPS, SpecError, choices, is_shared, sugges
 _ALONE = ("-m", "--multirun", "-r", "--run", "--resolve", "-sc", "--shell-completion", "--hydra-help", "-h", "--help")
 _WITH_VALUE = ("-c", "--cfg", "-p", "--package", "-cp", "--config-path", "-cn", "--config-name", "-cd", "--config-dir",
                "--experimental-rerun", "--info", "-i")  # fmt: skip
-OURS = {
+OWN_FLAGS = {
     # Of our loggers alone: with `true` Hydra prints itself and its plug-ins first.
     **dict.fromkeys(("-v", "--verbose"), "hydra.verbose=[openended]"),
     **dict.fromkeys(("-q", "--quiet"), "hydra/job_logging=quiet"),
@@ -22,10 +23,11 @@ OURS = {
 # Options of a search, typed without the `hydra.sweeper.` where Hydra has them.
 _SEARCH = ("maximize", "minimize", "toward_human", "trials", "sampler", "sampler_options", "sampler_seed", "batch",
            "rungs", "reduction", "confirm_seeds", "spaces", "storage")  # fmt: skip
+SCORING, _SCORING_GROUP = "scoring", "judge"  # scorer and embedder together; keys and records keep the old name
 _SWEEPER, _OPTUNA = "hydra/sweeper", "optuna"
 
 
-def hydra_words(words: Sequence[str], config: str = "config") -> list[str]:
+def to_hydra_arguments(words: Sequence[str], config: str = "config") -> list[str]:
     """Return a command line as Hydra reads it: flags first, ours as options, values quoted that need it.
 
     Args:
@@ -37,32 +39,45 @@ def hydra_words(words: Sequence[str], config: str = "config") -> list[str]:
     """
     flags: list[str] = []
     options: list[str] = []
-    ours: dict[str, None] = {}
+    own_options: dict[str, None] = {}
     rest = iter(enumerate(words))
-    for place, word in rest:
-        if word in OURS:
-            ours[OURS[word]] = None
+    for position, word in rest:
+        if word in OWN_FLAGS:
+            own_options[OWN_FLAGS[word]] = None
         elif word in _ALONE or word.split("=", 1)[0] in _WITH_VALUE:
             flags.append(word)
-            if word in _WITH_VALUE and place + 1 < len(words):
+            if word in _WITH_VALUE and position + 1 < len(words):
                 flags.append(next(rest)[1])
         elif word.startswith("-"):
-            raise SpecError(_no_flag(word, words[place + 1 :]))
+            raise SpecError(_explain_unknown_flag(word, words[position + 1 :]))
         elif "=" not in word and not word.startswith("~"):
-            raise SpecError(_no_option(word))
+            raise SpecError(_explain_missing_equals(word))
         else:
             options.append(word)
-    options = apply_using(options)
-    wanted = next((key for key in map(_search_option, options) if key), None)
-    if wanted is not None:
-        others = [_readable(word) for word in options if not _search_option(word)]
-        if chosen_sweeper(config, others, _config_folder(flags)) != _OPTUNA:
-            raise SpecError(f"{wanted}= is an option of a search: add -m {_SWEEPER}={_OPTUNA}")
-        options = [_of_a_search(word) if _search_option(word) else word for word in options]
-    return [*flags, *map(_readable, options), *ours]
+    options = apply_using(list(map(_apply_scoring, options)))
+    search_key = next((key for key in map(_find_search_option, options) if key), None)
+    if search_key is not None:
+        others = [_quote_for_hydra(word) for word in options if not _find_search_option(word)]
+        if resolve_sweeper(config, others, _find_config_folder(flags)) != _OPTUNA:
+            raise SpecError(f"{search_key}= is an option of a search: add -m {_SWEEPER}={_OPTUNA}")
+        options = [_to_search_override(word) if _find_search_option(word) else word for word in options]
+    return [*flags, *map(_quote_for_hydra, options), *own_options]
 
 
-def chosen_sweeper(config: str, words: Sequence[str], folder: str | None = None) -> str | None:
+def _apply_scoring(word: str) -> str:
+    """Return `scoring=…` as the group that Hydra composes; its old name works too and prints what to type."""
+    key, sign, value = word.partition("=")
+    if key.strip() == _SCORING_GROUP and sign:
+        sys.stderr.write(f"openended: {word} is now {SCORING}={value.strip()}\n")
+    return f"{_SCORING_GROUP}={value}" if key.strip() == SCORING and sign else word
+
+
+def name_group(group: str) -> str:
+    """Return the option that chooses from a group."""
+    return SCORING if group == _SCORING_GROUP else group
+
+
+def resolve_sweeper(config: str, words: Sequence[str], folder: str | None = None) -> str | None:
     """Resolve the defaults list of a command and return its choice of `hydra/sweeper`.
 
     Args:
@@ -82,7 +97,7 @@ def chosen_sweeper(config: str, words: Sequence[str], folder: str | None = None)
     return choice
 
 
-def _config_folder(flags: Sequence[str]) -> str | None:
+def _find_config_folder(flags: Sequence[str]) -> str | None:
     """Return the value of `--config-dir`, typed as two words or with `=`."""
     for flag, after in zip_longest(flags, flags[1:]):
         name, sign, value = flag.partition("=")
@@ -91,13 +106,13 @@ def _config_folder(flags: Sequence[str]) -> str | None:
     return None
 
 
-def _search_option(word: str) -> str | None:
+def _find_search_option(word: str) -> str | None:
     """Return the option of a search that a word sets; None if it sets none."""
     key = word.partition("=")[0].split(".")[0].strip()
     return key if key in _SEARCH else None
 
 
-def _of_a_search(word: str) -> str:
+def _to_search_override(word: str) -> str:
     """Return `maximize=[mauve]` as Hydra reads it; the space of a choice is read by the search, not by Hydra."""
     key, _, value = word.partition("=")
     if key.startswith("spaces.") and not value.startswith(("'", '"')):
@@ -105,7 +120,7 @@ def _of_a_search(word: str) -> str:
     return f"{'++' if '.' in key else ''}hydra.sweeper.{key}={value}"
 
 
-def _no_flag(word: str, after: Sequence[str]) -> str:
+def _explain_unknown_flag(word: str, after: Sequence[str]) -> str:
     """Say what to type in place of `--decoder greedy`."""
     name, sign, value = word.lstrip("-").partition("=")
     name = name.replace("-", "_")
@@ -113,11 +128,11 @@ def _no_flag(word: str, after: Sequence[str]) -> str:
     return f"no flag {word!r}: options are given as {name}={value}; flags are -m, -v, -q, --json, --help, --version"
 
 
-def _no_option(word: str) -> str:
+def _explain_missing_equals(word: str) -> str:
     """Say what to type in place of a word without `=`."""
     groups = [group for group in GROUPS if word in choices(group)]
     if groups:
-        hint = f"did you mean {' or '.join(f'{g}={_listed(g, word)}' for g in groups)}?"
+        hint = f"did you mean {' or '.join(f'{name_group(g)}={_format_choice(g, word)}' for g in groups)}?"
     elif word.endswith((".jsonl", ".gz", ".csv", ".parquet")):
         hint = f"a file of texts is scored by generations={word}"
     else:
@@ -125,26 +140,26 @@ def _no_option(word: str) -> str:
     return f"expected option=value, got {word!r}; {hint}"
 
 
-def _listed(group: str, choice: str) -> str:
+def _format_choice(group: str, choice: str) -> str:
     return f"[{choice}]" if group == "metric" else choice
 
 
-def _readable(word: str) -> str:
+def _quote_for_hydra(word: str) -> str:
     """Return an override that Hydra's grammar reads: as it is, else with its value quoted."""
-    if _parses(word):
+    if _is_readable(word):
         return word
     key, _, value = (part.strip() for part in word.partition("="))
-    if _parses(f"{key}={value}"):
+    if _is_readable(f"{key}={value}"):
         return f"{key}={value}"
     if not value.startswith(("[", "{", "'", '"')):
         full = os.path.expanduser(value) if value.startswith("~/") else value
         quoted = "'" + full.replace("'", r"\'") + "'"
-        if _parses(f"{key}={quoted}"):
+        if _is_readable(f"{key}={quoted}"):
             return f"{key}={quoted}"
     raise SpecError(f"cannot read {word!r}: do its brackets and quotes match? a list is typed as '{key}=[a,b]'")
 
 
-def _parses(word: str) -> bool:
+def _is_readable(word: str) -> bool:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -167,8 +182,8 @@ def hide_shared_files() -> None:
     ConfigLoaderImpl.get_group_options = choosable
 
 
-def no_choice(file: str) -> str | None:
+def explain_missing_choice(file: str) -> str | None:
     """Say which options a group has, given the file of one that it has not; None if there is no such group."""
     group, _, choice = file.rpartition("/")
-    known = choices(group) if group in GROUPS else {}
-    return f"no {group} {choice!r}{suggest(choice, known)}" if known else None
+    accepted = choices(group) if group in GROUPS else {}
+    return f"no {name_group(group)} {choice!r}{suggest(choice, accepted)}" if accepted else None

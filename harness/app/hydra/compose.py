@@ -16,14 +16,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.core import GROUPS, SpecError
 from openended.harness.results import layout_of
-from openended.harness.run import Settings, settings_from
+from openended.harness.run import Settings, build_settings
 
 _NAME = re.compile(r"[\w][\w.+=-]*")
 _OF_HYDRA = re.compile(r"hydra\b")
 SINGLE = "default"  # the folder of single runs without a name: each has a folder and a report of its own there
 
 
-def name_of(cfg: DictConfig, hydra: DictConfig, grid: Path | None = None) -> str:
+def choose_name(cfg: DictConfig, hydra: DictConfig, grid: Path | None = None) -> str:
     """Return the name of runs and report: `name=…`, else the experiment's, else the grid's time.
 
     Args:
@@ -34,33 +34,33 @@ def name_of(cfg: DictConfig, hydra: DictConfig, grid: Path | None = None) -> str
     Raises:
         SpecError: If the given name does not fit a folder.
     """
-    given = str(cfg.get("name") or "")
-    if given and not _NAME.fullmatch(given):
-        raise SpecError(f"name: expected letters, digits and . _ - + = without blanks, got {given!r}")
+    typed = str(cfg.get("name") or "")
+    if typed and not _NAME.fullmatch(typed):
+        raise SpecError(f"name: expected letters, digits and . _ - + = without blanks, got {typed!r}")
     chosen = str(hydra.runtime.choices.get("experiment") or "").replace("/", "-")
-    return given or chosen or (grid.name if grid is not None else SINGLE)
+    return typed or chosen or (grid.name if grid is not None else SINGLE)
 
 
-def settings_of(cfg: DictConfig, name: str) -> Settings:
+def compose_settings(cfg: DictConfig, name: str) -> Settings:
     """Return the typed settings of a composed configuration; `name` is that of its runs."""
-    own = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
-    return _settings(plain(own), name)
+    node = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+    return _settings(to_plain(node), name)
 
 
 def _settings(config: dict[str, Any], name: str) -> Settings:
     planned = config.get("plan_only")
-    settings = settings_from({**config, "plan_only": True if planned == "json" else planned, "experiment": name})
+    settings = build_settings({**config, "plan_only": True if planned == "json" else planned, "experiment": name})
     layout_of(settings.report, "report")  # a report that cannot be made is told before the runs, not after them
     return settings
 
 
-def plain(node: DictConfig | None) -> dict[str, Any]:
+def to_plain(node: DictConfig | None) -> dict[str, Any]:
     """Plain containers of a configuration node, interpolations resolved; empty for none."""
     container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True) if node is not None else {}
     return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
 
 
-def settings_of_jobs(jobs: Sequence[Sequence[str]]) -> Iterator[Settings]:
+def iterate_settings(jobs: Sequence[Sequence[str]]) -> Iterator[Settings]:
     """Yield the settings of every job of a grid.
 
     Hydra composes once for each choice of options of the groups; values are then set in a copy, as Hydra sets them: a
@@ -70,13 +70,15 @@ def settings_of_jobs(jobs: Sequence[Sequence[str]]) -> Iterator[Settings]:
     composed: dict[tuple[str, ...], tuple[DictConfig, DictConfig]] = {}
     for words in jobs:
         parsed = parser.parse_overrides(list(words))
-        chosen = tuple(str(one.input_line) for one in parsed if not _is_value(one))
+        chosen = tuple(str(override.input_line) for override in parsed if not _is_value(override))
         if chosen not in composed:
             cfg = compose("config", overrides=list(chosen), return_hydra_config=True)
             composed[chosen] = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), cfg.hydra
-        own = copy.deepcopy(composed[chosen][0])
-        ConfigLoaderImpl._apply_overrides_to_config([one for one in parsed if _is_value(one)], own)
-        yield _settings(plain(own), name_of(own, composed[chosen][1]))
+        job_config = copy.deepcopy(composed[chosen][0])
+        ConfigLoaderImpl._apply_overrides_to_config(
+            [override for override in parsed if _is_value(override)], job_config
+        )
+        yield _settings(to_plain(job_config), choose_name(job_config, composed[chosen][1]))
 
 
 def _is_value(override: Override) -> bool:

@@ -1,7 +1,6 @@
 """The jobs of a grid as files: one small file each in the grid's folder.
 
-So the overview, `on_error` and the report at the end work for every launcher, and need nothing but a shared file
-system.
+Progress, `on_error` and the final report therefore work with every launcher, and need only a shared file system.
 """
 
 from __future__ import annotations
@@ -11,12 +10,13 @@ import logging
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, read_write
 
-from openended.harness.app.hydra.timeleft import time_left
+from openended.harness.app.hydra.time_left import estimate_time_left
 from openended.harness.core import DataError, digest, read_json, to_json, write_json
 from openended.harness.storage import GRID, new_folder
 
@@ -33,9 +33,9 @@ class JobFile:
         self.overrides = list(hydra.overrides.task)
         self.grid = Path(hydra.sweep.dir)
         self.path = self.grid / "jobs" / f"{int(hydra.job.num):05d}.json"
-        swept = grid_facts(self.grid).get("axes")
-        known = swept if isinstance(swept, dict) else {word.split("=", 1)[0] for word in self.overrides}
-        self.title = " ".join(word for word in self.overrides if word.split("=", 1)[0] in known)
+        swept = read_grid(self.grid).get("axes")
+        axes = swept if isinstance(swept, dict) else {word.split("=", 1)[0] for word in self.overrides}
+        self.title = " ".join(word for word in self.overrides if word.split("=", 1)[0] in axes)
         self._started = time.time()
 
     def write(self, state: str, **facts: Any) -> None:  # noqa: ANN401
@@ -52,15 +52,15 @@ class JobFile:
         """The state that was last written; None before the first."""
         return str(_read(self.path)["state"]) if self.path.exists() else None
 
-    def stopped(self, *, on_error: str) -> bool:
+    def should_stop(self, *, on_error: str) -> bool:
         """Return true if an earlier job failed and the grid is to stop then."""
         return on_error == "stop" and any(job["state"] == "failed" for job in read_jobs(self.grid))
 
 
-def own_folder(config: DictConfig) -> Path:
-    """Make the folder of a grid, which no other grid has, and let the configuration and all its jobs say so.
+def create_grid_folder(config: DictConfig) -> Path:
+    """Create a new folder for a grid and write its path into the configuration of the grid and its jobs.
 
-    Two grids that start in the same second want one name: the second gets `-2` after it. A plan writes nothing into
+    If two grids start in the same second, the second folder gets the suffix `-2`. A plan writes nothing into
     `outputs_dir`: its folder is a temporary one.
 
     Raises:
@@ -79,14 +79,34 @@ def own_folder(config: DictConfig) -> Path:
     return folder
 
 
-def grid_facts(grid: Path) -> dict[str, Any]:
-    """Return what was written of a grid at its start; empty, with a remark, if that is damaged."""
+def read_grid(grid: Path) -> dict[str, Any]:
+    """Read the facts written at a grid's start; empty, with a warning, if the file is damaged."""
     try:
         facts = read_json(grid / GRID)
     except DataError as err:
-        log.warning("%s; the jobs are run all the same", err)
+        log.warning("%s; the jobs run anyway", err)
         return {}
-    return facts if isinstance(facts, dict) else {}
+    if not isinstance(facts, dict):
+        log.warning("%s: expected names with values; the jobs run anyway", grid / GRID)
+        return {}
+    wrong = [name for name, is_valid in _FACTS.items() if facts.get(name) is not None and not is_valid(facts[name])]
+    for name in wrong:
+        log.warning("%s: %s has an unexpected value, %.40r; the jobs run anyway", grid / GRID, name, facts.pop(name))
+    return facts
+
+
+def _is_number(value: object) -> bool:
+    is_real = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_real and 0 <= value < float("inf")  # type: ignore[operator]
+
+
+# What the facts of a grid must be where they are read.
+_FACTS: dict[str, Callable[[object], bool]] = {
+    "total": lambda value: isinstance(value, int) and _is_number(value),
+    "started": _is_number,
+    "axes": lambda value: isinstance(value, dict),
+    "titles": lambda value: isinstance(value, list),
+}
 
 
 def read_jobs(grid: Path) -> list[dict[str, Any]]:
@@ -95,32 +115,32 @@ def read_jobs(grid: Path) -> list[dict[str, Any]]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return what a job wrote; of a damaged file its copy; where that is no better, a job that failed."""
+    """Read a job's file, or its copy if it is damaged; if both are damaged, return a failed job."""
     why = ""
-    for one in (path, _copy(path)):
+    for file in (path, _copy(path)):
         try:
-            row = read_json(one)
+            row = read_json(file)
             if isinstance(row, dict) and row.pop("digest", None) == digest(row):
                 return row
             why = why or "it does not agree with its digest"
         except (DataError, TypeError, ValueError) as err:
             why = why or str(err)
-    said = f"{path} is damaged ({why}); what the job made is kept, and found by the same command"
-    return {"job": path.stem, "state": "failed", "seconds": 0.0, "error": said}
+    error = f"{path} is damaged ({why}); its results are cached, run the same command again"
+    return {"job": path.stem, "state": "failed", "seconds": 0.0, "error": error}
 
 
 def _copy(path: Path) -> Path:
     return path.parent / COPIES / path.name
 
 
-def overview(grid: Path) -> str:
-    """Return how a grid stands: done, failed, running elsewhere, time left."""
+def format_progress(grid: Path) -> str:
+    """Format the progress of a grid: done, failed, running, time left."""
     jobs = read_jobs(grid)
-    facts = grid_facts(grid)
+    facts = read_grid(grid)
     total = int(facts.get("total") or len(jobs))
     count = {state: sum(job["state"] == state for job in jobs) for state in ("done", "running", "failed", "skipped")}
     words = [f"{count['done']} of {total} done"]
     words += [f"{count[state]} {state}" for state in ("failed", "skipped", "running") if count[state]]
-    if left := time_left(jobs, facts, time.time()):
+    if left := estimate_time_left(jobs, facts, time.time()):
         words.append(left)
     return ", ".join(words)

@@ -27,10 +27,11 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from openended.harness.app.hydra.jobfile import JobFile, overview
+from openended.harness.app.hydra.job_output import name_lines
+from openended.harness.app.hydra.jobfile import JobFile, format_progress
+from openended.harness.app.hydra.joblib_memory import claim_shared_memory
 from openended.harness.app.hydra.parent_watch import Parent, end_with, this_process
-from openended.harness.app.hydra.show import name_lines
-from openended.harness.app.hydra.trust import guard
+from openended.harness.app.hydra.trust import guard_composition
 from openended.harness.app.hydra.using import PLUGINS
 from openended.harness.core import MissingExtra, SpecError, clean_logs
 
@@ -39,33 +40,33 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK = 0.5  # seconds between two looks at the jobs of a cluster
-PATIENCE = 10.0  # seconds that cancelled processes get to end
+POLL_SECONDS = 0.5  # seconds between two looks at the jobs of a cluster
+CANCEL_SECONDS = 10.0  # seconds that cancelled processes get to end
 Jobs = Sequence[DictConfig]
-_kept: list[Job] = []  # of this worker process: its sessions hold the loaded models
+_worker_jobs: list[Job] = []  # of this worker process: its sessions hold the loaded models
 
 
-def work(configs: Sequence[DictConfig], parent: Parent) -> None:
+def run_jobs(configs: Sequence[DictConfig], parent: Parent) -> None:
     """Run jobs one after the other in a worker, which ends with its parent; how each went is in its `JobFile`."""
     from openended.harness.app.hydra.job import Job
 
     end_with(parent)
     clean_logs()
-    guard()
-    if not _kept:
-        _kept.append(Job())
+    guard_composition()
+    if not _worker_jobs:
+        _worker_jobs.append(Job())
     setup_globals()
     for config in configs:
         HydraConfig.instance().set_config(config)
         configure_log(config.hydra.job_logging, config.hydra.verbose)
         name_lines(JobFile(config.hydra).title)
-        _kept[0](config)
+        _worker_jobs[0](config)
 
 
-def work_quietly(configs: Sequence[DictConfig], parent: Parent) -> None:
+def run_jobs_ignoring_interrupt(configs: Sequence[DictConfig], parent: Parent) -> None:
     """Run jobs in a worker that shares the terminal: Ctrl-C is for the parent, which ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    work(configs, parent)
+    run_jobs(configs, parent)
 
 
 class GridLauncher(Launcher):  # type: ignore[misc]
@@ -135,7 +136,7 @@ class Joblib(GridLauncher):
                 self._pool(left)
                 left = []
             except TerminatedWorkerError:
-                left, killed = _after_a_kill(left)
+                left, killed = _split_after_kill(left)
                 again += killed
         # Alone, so that a job that only ran beside a greedy one is not lost with it.
         for config in again:
@@ -143,16 +144,17 @@ class Joblib(GridLauncher):
             try:
                 self._pool([config])
             except TerminatedWorkerError:
-                lose([config], "its process was killed twice (out of memory?)")
+                mark_lost([config], "its process was killed twice (out of memory?)")
 
     def _pool(self, configs: Sequence[DictConfig]) -> None:
         from joblib import Parallel, delayed
 
-        pool = Parallel(n_jobs=self.processes, backend="loky", batch_size=1)
-        pool(delayed(work_quietly)([config], this_process()) for config in configs)
+        with claim_shared_memory() as folder:
+            pool = Parallel(n_jobs=self.processes, backend="loky", batch_size=1, temp_folder=folder)
+            pool(delayed(run_jobs_ignoring_interrupt)([config], this_process()) for config in configs)
 
 
-def _after_a_kill(configs: Sequence[DictConfig]) -> tuple[list[DictConfig], list[DictConfig]]:
+def _split_after_kill(configs: Sequence[DictConfig]) -> tuple[list[DictConfig], list[DictConfig]]:
     """Return the jobs that had not begun, and those that ran when a worker was killed."""
     states = [(config, JobFile(config.hydra).state) for config in configs]
     running = [config for config, state in states if state == "running"]
@@ -183,6 +185,9 @@ class Submitit(GridLauncher):
         self.cluster = None if cluster == "auto" else cluster
         self.folder = folder
         self.parameters = {str(k): v for k, v in parameters.items() if v is not None}
+        for name, value in {"folder": folder, **self.parameters}.items():
+            if isinstance(value, str) and not value.isprintable():  # a line break would end a line of sbatch's script
+                raise SpecError(f"hydra.launcher {name}: expected a text without control characters, got {value!r}")
 
     def _run(self, configs: Sequence[DictConfig]) -> None:
         try:
@@ -194,17 +199,17 @@ class Submitit(GridLauncher):
             executor.update_parameters(**self.parameters)
         except (NameError, TypeError, ValueError) as err:
             raise SpecError(f"hydra.launcher.parameters: {err}") from err
-        left = self._round(executor, list(runs_of_neighbours(configs, self.processes)))
+        left = self._round(executor, list(split_into_neighbors(configs, self.processes)))
         if left:
             log.warning("%d processes were killed, or ran out of time; trying their jobs once more", len(left))
             left = self._round(executor, [part for part, _ in left])
-        for part, said in left:
-            lose(part, f"its process ended twice before it was done (killed, or out of time); see {said}")
+        for part, stderr_path in left:
+            mark_lost(part, f"its process ended twice before it was done (killed, or out of time); see {stderr_path}")
 
     def _round(self, executor: Any, parts: Sequence[Jobs]) -> list[tuple[Jobs, str]]:  # noqa: ANN401
         """Run parts as cluster jobs; returns what is left of each, the job that ran last, and its error file."""
-        with _errors_in(Path(self.folder) / "controllers.err", executor.cluster == "local"), executor.batch():
-            jobs = [executor.submit(Part(part, this_process())) for part in parts]
+        with _redirect_stderr(Path(self.folder) / "controllers.err", executor.cluster == "local"), executor.batch():
+            jobs = [executor.submit(ClusterJob(part, this_process())) for part in parts]
         log.info("submitted  %d jobs in %d processes; logs in %s", sum(map(len, parts)), len(parts), self.folder)
         try:
             self._watch(jobs)
@@ -223,19 +228,19 @@ class Submitit(GridLauncher):
         return unfinished
 
     def _watch(self, jobs: Sequence[Any]) -> None:
-        said = ""
+        last_line = ""
         while True:
             ended = all(job.done() for job in jobs)
-            line = overview(Path(self._config.hydra.sweep.dir))
-            if line != said:
+            line = format_progress(Path(self._config.hydra.sweep.dir))
+            if line != last_line:
                 log.info("grid       %s", line)
-                said = line
+                last_line = line
             if ended:
                 return
-            time.sleep(LOOK)
+            time.sleep(POLL_SECONDS)
 
 
-class Part:
+class ClusterJob:
     """The work of one cluster job; submitit asks for its checkpoint when the time is nearly over or it is preempted."""
 
     def __init__(self, configs: Sequence[DictConfig], parent: Parent) -> None:
@@ -243,7 +248,7 @@ class Part:
 
     def __call__(self) -> None:
         """Run the jobs."""
-        work(self.configs, self.parent)
+        run_jobs(self.configs, self.parent)
 
     def checkpoint(self) -> Any:  # noqa: ANN401
         """Return the same work: what is finished will be found in the store."""
@@ -252,21 +257,21 @@ class Part:
         return submitit.helpers.DelayedSubmission(self)
 
 
-def runs_of_neighbours(configs: Sequence[DictConfig], processes: int) -> Iterator[Sequence[DictConfig]]:
+def split_into_neighbors(configs: Sequence[DictConfig], processes: int) -> Iterator[Sequence[DictConfig]]:
     """Yield at most `processes` runs of neighbours, as even as can be: neighbours mostly share their model."""
     count = min(processes, len(configs))
     for part in range(count):
         yield configs[part * len(configs) // count : (part + 1) * len(configs) // count]
 
 
-def lose(configs: Sequence[DictConfig], reason: str) -> None:
+def mark_lost(configs: Sequence[DictConfig], reason: str) -> None:
     """Note that the processes of jobs died."""
     for config in configs:
         JobFile(config.hydra).write("failed", error=reason)
 
 
 @contextmanager
-def _errors_in(path: Path, here: bool) -> Iterator[None]:
+def _redirect_stderr(path: Path, here: bool) -> Iterator[None]:
     """Give processes that are started meanwhile a file for standard error.
 
     submitit's local controllers share the terminal, and each would answer Ctrl-C with a traceback.
@@ -290,6 +295,6 @@ def _cancel(jobs: Sequence[Any]) -> None:
     """Cancel what is queued or runs, and give it some time to end: its locks are free then."""
     for job in jobs:
         job.cancel(check=False)
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + CANCEL_SECONDS
     while time.monotonic() < until and not all(job.done() for job in jobs):
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Workers end with the command that started them, however it ended: also where it could say nothing any more."""
+"""End workers when the command that started them ends, even if it was killed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from openended.harness.core import temporary_files
 
-LOOK = 1.0  # seconds between two looks at the parent
+POLL_SECONDS = 1.0  # seconds between two looks at the parent
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _watching: set[Parent] = set()
 
 
 class Parent(NamedTuple):
-    """A process that others end with."""
+    """The identity of a parent process."""
 
     machine: str
     pid: int
@@ -33,7 +33,7 @@ def this_process() -> Parent:
 
 
 def end_with(parent: Parent) -> None:
-    """Let this process end when `parent` does; nothing where that is another machine's (a cluster's jobs go on)."""
+    """End this process when `parent` ends; does nothing if the parent is on another machine."""
     if parent in _watching or parent.machine != this_process().machine or parent.pid == os.getpid():
         return
     _watching.add(parent)
@@ -45,6 +45,6 @@ def end_with(parent: Parent) -> None:
 
 def _watch(parent: Parent) -> None:
     while temporary_files.running(parent.pid, parent.start):
-        time.sleep(LOOK)
+        time.sleep(POLL_SECONDS)
     # Not by an exception: the main thread may be deep in a library. What is half-made is swept at the next start.
     os.kill(os.getpid(), signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""`plan_only=true`: what a run or a whole grid would find, make and need, in one table; `--json` for programs."""
+"""`plan_only=true`: print what is cached, what would be computed and what is missing; `--json` for programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from openended.harness.app.hydra.compose import settings_of_jobs
+from openended.harness.app.hydra.compose import iterate_settings
 from openended.harness.core import duration, plain_line
 
 if TYPE_CHECKING:
@@ -20,21 +20,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SURE = {"measured": "by rates measured in this store", "scaled": "rough: from rates of other models or decoders"}
-_UNMEASURED = "not known: nothing alike was made in this store; try the command with num_examples=20 first"
+_UNMEASURED = "unknown: nothing similar was computed in this store; try the command with num_examples=20 first"
+
+
+_STATES = {"hit": "cached", "make": "to compute", "waits": "waiting"}
 
 
 def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool = False) -> None:
-    """Print the plan of jobs; loads no model and writes nothing.
+    """Print the plan of jobs without loading models or writing files.
 
     Args:
         config: The composed configuration of the command.
         jobs: The overrides of each job.
-        single: One run: its steps are listed too.
+        single: Whether this is a single run, whose steps are listed too.
     """
     from openended.harness.run import (
         Session,
         forecast_plans,
-        judged_alone,
+        is_judgments_only,
         plan,
         read_rates,
         resolve_run,
@@ -45,21 +48,21 @@ def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool
     store = Path(str(config.outputs_dir)) / "store"
     session = Session(Store(store))
     plans = []
-    for settings in settings_of_jobs(jobs):
-        planner = run_judgments if judged_alone(settings) else plan
+    for settings in iterate_settings(jobs):
+        planner = run_judgments if is_judgments_only(settings) else plan
         plans.append((resolve_run(settings), planner(settings, session)))
     total, rates = forecast_plans(plans), read_rates(store)
     if config.plan_only == "json":
-        sys.stdout.write(json.dumps(as_json(total, rates), indent=2) + "\n")
+        sys.stdout.write(json.dumps(plan_to_json(total, rates), indent=2) + "\n")
         return
     if single:
         (run, outcome) = plans[0]
         _show_steps(f"{run.runtime.experiment}: seed {run.generation.seed}", outcome)
-    for line in lines(total, rates):
+    for line in format_plan(total, rates):
         sys.stdout.write(f"{plain_line(line)}\n")
 
 
-def as_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
+def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
     """Return a plan as plain JSON; sizes in bytes, times in seconds."""
     seconds, sure = plan.time(rates)
     models = [
@@ -76,7 +79,7 @@ def as_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
     files = [{"name": f.name, "path": f.path, "url": f.url or None, "present": f.present} for f in plan.files.values()]
     return {
         "jobs": plan.jobs,
-        "steps": {"found": plan.found, "make": plan.make, "waits": plan.waits},
+        "steps": {"found": plan.num_cached, "make": plan.make, "waits": plan.waits},
         "models": models,
         "servers": served,
         "files": files,
@@ -93,7 +96,7 @@ def as_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
     }
 
 
-def lines(plan: Forecast, rates: Rates) -> list[str]:
+def format_plan(plan: Forecast, rates: Rates) -> list[str]:
     """Return a plan as lines for people."""
     seconds, sure = plan.time(rates)
     time = f"about {duration(seconds)} ({_SURE[sure]})" if seconds is not None else _UNMEASURED
@@ -101,26 +104,28 @@ def lines(plan: Forecast, rates: Rates) -> list[str]:
     forced = plan.read("next_token")
     reads = [f"{plan.read('embed'):,} texts to embed", f"{plan.read('score'):,} to score"]
     reads += [f"{forced:,} to teacher-force"] if forced else []
-    disk = f"about {_bytes(plan.disk)} in the store" + (f", {_bytes(fetch)} of models to fetch" if fetch else "")
+    disk = f"about {_format_bytes(plan.disk)} in the store" + (
+        f", {_format_bytes(fetch)} of models to fetch" if fetch else ""
+    )
     return [
         f"jobs       {plan.jobs:,}",
-        f"steps      {plan.found:,} found, {plan.make:,} can be made at once, {plan.waits:,} after others",
+        f"steps      {plan.num_cached:,} cached, {plan.make:,} to compute now, {plan.waits:,} after others",
         f"generate   {plan.texts:,} texts, at most {plan.tokens:,} tokens",
         f"read       {', '.join(reads)}",
         f"measure    {sum(plan.measures.values()):,} values of {len(plan.measures)} metrics",
         f"time       {time}",
         f"disk       {disk}",
-        *_models(plan),
-        *_files(plan),
-        *_missing(plan),
+        *_list_models(plan),
+        *_list_files(plan),
+        *_list_missing(plan),
     ]
 
 
-def _models(plan: Forecast) -> list[str]:
+def _list_models(plan: Forecast) -> list[str]:
     out = ["models"] if plan.models else []
     for spec, size in sorted(plan.sizes().items(), key=lambda pair: pair[1].parameters or 0):
         what = f"{size.parameters / 1e6:,.0f} M parameters" if size.parameters else "size not known"
-        memory = f", {_bytes(size.memory)} of memory in {spec.dtype}" if size.memory else ""
+        memory = f", {_format_bytes(size.memory)} of memory in {spec.dtype}" if size.memory else ""
         gate = {True: ", gated", False: ", not gated", None: ""}[size.gated]
         where = "here" if size.here else "missing"
         out.append(f"  {spec.path}: {' and '.join(sorted(plan.models[spec]))}; {what}{memory}{gate}; {where}")
@@ -132,32 +137,32 @@ def _models(plan: Forecast) -> list[str]:
     return out
 
 
-def _files(plan: Forecast) -> list[str]:
+def _list_files(plan: Forecast) -> list[str]:
     out = ["files"] if plan.files else []
     for file in plan.files.values():
         path = Path(file.path)
-        size = f", {_bytes(path.stat().st_size)}" if file.present else ", size not known"
+        size = f", {_format_bytes(path.stat().st_size)}" if file.present else ", size not known"
         state = "present" if file.present else "missing"
         out.append(f"  file {file.name}: {state} at {file.path}{size}")
     return out
 
 
-def _missing(plan: Forecast) -> list[str]:
-    """Say each thing that is missing once, with the command that gets it."""
+def _list_missing(plan: Forecast) -> list[str]:
+    """List each missing file or model once, with the command that fetches it."""
     get = [size.get for size in plan.sizes().values() if size.get]
     out = [f"  {command}" for command in get]
     for file in plan.files.values():
         if not file.present:
-            said = (
+            command_line = (
                 f"curl -fL --create-dirs -o {file.path} {file.url}" if file.url else f"put {file.name} at {file.path}"
             )
-            out.append(f"  {said}")
+            out.append(f"  {command_line}")
     out += [f"  missing: {reason}" for reason in plan.missing]
-    return ["missing; where there is a network, these get it", *out] if out else []
+    return ["missing; with network access, these commands fetch it", *out] if out else []
 
 
 def _show_steps(title: str, outcome: Outcome) -> None:
-    """Print the steps of one run: stage, what, hit or make, key."""
+    """Print the steps of one run: stage, what, state and key."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -167,12 +172,15 @@ def _show_steps(title: str, outcome: Outcome) -> None:
         table.add_column(name)
     for step in outcome.plan:
         table.add_row(
-            step.stage, Text(plain_line(step.what)), step.state, step.key[:16] if step.key else "after the above"
+            step.stage,
+            Text(plain_line(step.what)),
+            _STATES[step.state],
+            step.key[:16] if step.key else "after the above",
         )
     Console(width=110, soft_wrap=True, highlight=False).print(table)
 
 
-def _bytes(count: int) -> str:
+def _format_bytes(count: int) -> str:
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= size:
             return f"{count / size:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""What other packages bring, for Hydra: their names can be chosen as ours are, `metric=[avg_word_len]`.
+"""Make the classes and configurations of installed plugin packages available to Hydra.
 
 An entry point `openended.metrics` (`tasks`, `decoders`, `models`) names a class; its YAML is optional, for a class has
 defaults. An entry point `openended.conf` names a package with YAMLs of its own, in folders called as our groups.
@@ -20,13 +20,13 @@ from openended.harness.core import SpecError, defaults, plugins
 GROUPS = ("metric", "task", "decoder", "model")
 
 
-class OtherPackages(SearchPathPlugin):  # type: ignore[misc]
-    """Adds the YAMLs of other packages, and nodes made of defaults for classes without one."""
+class PluginPackages(SearchPathPlugin):  # type: ignore[misc]
+    """Add the YAMLs of plugin packages, and default nodes for classes without one."""
 
     __module__ = PLUGINS
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Put the folders of YAMLs behind ours; what has none gets a node made of its defaults.
+        """Append the YAML folders of plugins to the search path; classes without YAML get a node of their defaults.
 
         Raises:
             SpecError: If an entry point `openended.conf` names no package.

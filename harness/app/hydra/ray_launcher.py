@@ -14,8 +14,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from openended.harness.app.hydra.jobfile import JobFile, overview
-from openended.harness.app.hydra.launchers import GridLauncher, lose, work
+from openended.harness.app.hydra.jobfile import JobFile, format_progress
+from openended.harness.app.hydra.launchers import GridLauncher, mark_lost, run_jobs
 from openended.harness.app.hydra.parent_watch import Parent, this_process
 from openended.harness.app.hydra.trust import TRUST
 from openended.harness.app.hydra.using import PLUGINS
@@ -40,10 +40,10 @@ class GridWorker:
         DataError: If this machine does not see the folder.
     """
 
-    def __init__(self, folder: str, said: str, facts: Mapping[str, str], parent: Parent) -> None:
+    def __init__(self, folder: str, log_path: str, facts: Mapping[str, str], parent: Parent) -> None:
         try:
             os.chdir(folder)
-            handle = os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            handle = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         except OSError as err:
             raise DataError(f"{err.filename}: {err.strerror}; every machine needs it under this path") from err
         os.dup2(handle, 2)
@@ -52,12 +52,12 @@ class GridWorker:
         self._parent = parent
 
     def ready(self) -> int:
-        """Answer, with the number of this process, as soon as the worker can."""
+        """Return the process id once the worker has started."""
         return os.getpid()
 
     def do(self, config: DictConfig) -> None:
         """Run a job; how it went is in its file."""
-        work([config], self._parent)
+        run_jobs([config], self._parent)
 
 
 class Ray(GridLauncher):
@@ -95,18 +95,18 @@ class Ray(GridLauncher):
     def _run(self, configs: Sequence[DictConfig]) -> None:
         actors = self._actors()
 
-        def lost(who: int, number: int, said: str) -> None:
+        def report_death(who: int, number: int, error: str) -> None:
             title = JobFile(configs[number].hydra).title
-            log.warning("%s: its worker %d died (out of memory?); trying it once more: %s", title, who, said)
+            log.warning("%s: its worker %d died (out of memory?); trying it once more: %s", title, who, error)
 
-        told = ""
-        for number, answer in actors.map([(config,) for config in configs], lost):
+        last_line = ""
+        for number, answer in actors.map([(config,) for config in configs], report_death):
             if isinstance(answer, Dead):
-                lose([configs[number]], f"its process was killed twice (out of memory?): {answer.said}")
-            line = overview(Path(self._config.hydra.sweep.dir))
-            if line != told:
+                mark_lost([configs[number]], f"its process was killed twice (out of memory?): {answer.said}")
+            line = format_progress(Path(self._config.hydra.sweep.dir))
+            if line != last_line:
                 log.info("grid       %s", line)
-                told = line
+                last_line = line
 
     def _actors(self) -> Actors:
         ray = join(self.address, "hydra.launcher.address", cpus=self.processes * self.cpus)

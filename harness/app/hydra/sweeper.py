@@ -8,12 +8,15 @@ session, so that models and the features of the human side are shared. Options o
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from hydra.core.plugins import Plugins
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
@@ -22,12 +25,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.app.hydra.plan import plan_jobs
 from openended.harness.app.hydra.using import CHOICE, PLUGINS, join_name
+from openended.harness.core import SpecError
 
 NAME = "name"
+MOST_JOBS = 100_000  # of a grid
 Jobs = list[list[str]]
 
 
-class Launching(Sweeper):  # type: ignore[misc]
+class LaunchingSweeper(Sweeper):  # type: ignore[misc]
     """A sweeper that reads its options with the rest of the configuration, and has a launcher run jobs."""
 
     def __init__(self) -> None:
@@ -48,19 +53,19 @@ class Launching(Sweeper):  # type: ignore[misc]
         Raises:
             HydraException: If an experiment or an option of the command line does not exist.
         """
-        return all_jobs(config)
+        return list_jobs(config)
 
-    def launched(self, jobs: Jobs, first: int) -> Any:  # noqa: ANN401 - a sequence of Hydra's
+    def launch_jobs(self, jobs: Jobs, first: int) -> Any:  # noqa: ANN401 - a sequence of Hydra's
         """Run jobs, numbered from `first`; raises what a job raised."""
         if self._launcher is None:
             raise RuntimeError("sweep before setup")
         returns = self._launcher.launch(jobs, initial_job_idx=first)
-        for one in returns:
-            _ = one.return_value  # raises what the job raised
+        for job_return in returns:
+            _ = job_return.return_value  # raises what the job raised
         return returns
 
 
-class Union(Launching):
+class Union(LaunchingSweeper):
     """Runs several grids as one; Hydra makes it of `conf/hydra/sweeper/union.yaml`."""
 
     __module__ = PLUGINS
@@ -76,49 +81,51 @@ class Union(Launching):
             HydraException: As `all_jobs`.
         """
         if self._config.plan_only:
-            plan_jobs(self._config, all_jobs(self._config))
+            plan_jobs(self._config, list_jobs(self._config))
             return []
-        return [self.launched(all_jobs(self._config), 0)]
+        return [self.launch_jobs(list_jobs(self._config), 0)]
 
 
-def all_jobs(config: DictConfig) -> Jobs:
+def list_jobs(config: DictConfig) -> Jobs:
     """Return the overrides of every job of a multirun.
 
     Raises:
         HydraException: If an experiment or an option of the command line does not exist.
     """
     words = list(config.hydra.overrides.task)
-    series = members(config)
+    series = compose_series(config)
     if not series:
-        return _jobs(config, words)
-    own = [word for word in words if _key(word) not in (CHOICE, NAME)]
+        return _list_experiment_jobs(config, words)
+    typed = [word for word in words if _key(word) not in (CHOICE, NAME)]
     # An experiment without axes would take itself for a single run.
     return [
         job
-        for member, one in series.items()
-        for job in _jobs(one, [f"{CHOICE}={member}", "hydra.mode=MULTIRUN", *own, *_named(config, member)])
+        for member, experiment in series.items()
+        for job in _list_experiment_jobs(
+            experiment, [f"{CHOICE}={member}", "hydra.mode=MULTIRUN", *typed, *_name_override(config, member)]
+        )
     ]
 
 
-def axes_of(jobs: Jobs) -> dict[str, int]:
+def find_axes(jobs: Jobs) -> dict[str, int]:
     """Return option → number of values, for the options in which jobs differ."""
     values: dict[str, set[str]] = {}
     for word in (word for job in jobs for word in job):
         values.setdefault(_key(word), set()).add(word)
-    return {key: len(found) for key, found in values.items() if len(found) > 1}
+    return {key: len(words) for key, words in values.items() if len(words) > 1}
 
 
-def members(config: DictConfig) -> dict[str, DictConfig]:
+def compose_series(config: DictConfig) -> dict[str, DictConfig]:
     """Return the composed experiments of a series by their names; empty where there is no series."""
     names = config.hydra.sweeper.get("experiments") or ()
     parsed = OverridesParser.create().parse_overrides(list(config.hydra.overrides.task))
     words = [str(o.input_line) for o in parsed if not o.is_sweep_override() and o.key_or_group not in (CHOICE, NAME)]
     members = [join_name(str(name), config.hydra.sweeper.get("series_using")) for name in names]
-    return {name: _composed((f"{CHOICE}={name}", *words, *_named(config, name))) for name in members}
+    return {name: _compose_member((f"{CHOICE}={name}", *words, *_name_override(config, name))) for name in members}
 
 
 @lru_cache(maxsize=64)
-def _composed(words: tuple[str, ...]) -> DictConfig:
+def _compose_member(words: tuple[str, ...]) -> DictConfig:
     """Compose an experiment once: the grid's start, its jobs and its end ask for it."""
     from hydra import compose
 
@@ -126,12 +133,12 @@ def _composed(words: tuple[str, ...]) -> DictConfig:
     return composed
 
 
-def _named(config: DictConfig, member: str) -> list[str]:
+def _name_override(config: DictConfig, member: str) -> list[str]:
     """Return what gives the runs of an experiment a name of their own, where the series has one."""
     return [f"{NAME}={config.name}-{member}"] if config.get("name") else []
 
 
-def _jobs(config: DictConfig, words: Sequence[str]) -> Jobs:
+def _list_experiment_jobs(config: DictConfig, words: Sequence[str]) -> Jobs:
     """Return the jobs of one experiment; what the command line says wins over its own axes."""
     # Unresolved: an axis may speak of an option of the job, `${model.label}`.
     sweeper = OmegaConf.to_container(config.hydra.sweeper)
@@ -141,13 +148,35 @@ def _jobs(config: DictConfig, words: Sequence[str]) -> Jobs:
     for grid in node.get("grids") or [{}]:
         axes = {**(node.get("params") or {}), **grid}
         # Null takes an axis out: of an experiment that another one builds on.
-        own = [f"{key}={value}" for key, value in axes.items() if value is not None]
-        parsed = parser.parse_overrides([*own, *words])
+        swept = [f"{key}={value}" for key, value in axes.items() if value is not None]
+        parsed = parser.parse_overrides([*swept, *words])
+        check_grid_size(parsed)
         jobs += BasicSweeper.split_arguments(parsed, None)[0]
-    return by_model(jobs)
+    return group_by_model(jobs)
 
 
-def by_model(jobs: Jobs) -> Jobs:
+def check_grid_size(overrides: Sequence[Override]) -> None:
+    """Refuse a grid of too many jobs before it is expanded.
+
+    Raises:
+        SpecError: If there are more than `MOST_JOBS`, as of `range(0,1e9)`.
+    """
+    jobs = math.prod(count_values(override) for override in overrides if override.is_sweep_override())
+    if jobs > MOST_JOBS:
+        raise SpecError(f"the grid has {jobs:,} jobs; expected at most {MOST_JOBS:,}: shorten its axes")
+
+
+def count_values(override: Override) -> int:
+    """Count the values of a swept option without listing those of a range."""
+    value = override.value()
+    if isinstance(value, RangeSweep):
+        start, stop, step = (float(v) for v in (value.start or 0, value.stop or 0, value.step))
+        steps = (stop - start) / step if step else math.inf
+        return max(math.ceil(min(steps, sys.maxsize)), 0)
+    return len(value.list) if isinstance(value, ChoiceSweep) else 1
+
+
+def group_by_model(jobs: Jobs) -> Jobs:
     """Put the jobs of one model side by side, else in their order: a process then loads each model once."""
     seen: dict[tuple[str, ...], int] = {}
     models = [tuple(word for word in job if _key(word).split(".")[0] == "model") for job in jobs]

@@ -1,4 +1,4 @@
-"""What a configuration may make Hydra do: its own `hydra` node can name any class of any package, ours alone are made.
+"""Restrict what a configuration file can make Hydra import, call or read from the environment.
 
 Under `hydra` a configuration names classes that Hydra, or the logging of the standard library, imports and calls:
 callbacks, launcher, sweeper, handlers. So each composed configuration is checked before Hydra makes anything of it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -35,12 +35,25 @@ _ALLOWED = {
     "()": set[str](),
     "stream": {"ext://sys.stderr", "ext://sys.stdout"},
 }  # fmt: skip
+# What a file may set of `hydra.launcher.parameters`; others, such as `local_setup`, can run commands of a shell.
+_LAUNCHER_PARAMETERS = {
+    "name", "timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_node", "nodes", "mem_gb", "slurm_account",
+    "slurm_partition", "slurm_qos", "slurm_constraint", "slurm_array_parallelism",
+}  # fmt: skip
+# Options that only the command line may set, because they send keys or open a cluster that deserializes pickles.
+_TYPED_ONLY = {
+    "model.api_key_env": "would send a key from the environment",
+    "scorer.api_key_env": "would send a key from the environment",
+    "runtime.ray_address": "connects to a Ray cluster, whose data can run code",
+    "hydra.launcher.address": "connects to a Ray cluster, whose data can run code",
+}
+_OWN_CLUSTER = "auto"  # the Ray cluster that this machine is part of
 _LOADS = ("ext://", "cfg://")  # what the logging of the standard library imports
 
 
-def guard() -> None:
-    """Check, from now on, every configuration that this process composes; what cannot be composed is told as ours."""
-    OmegaConf.register_new_resolver("oc.env", _env, replace=True)
+def guard_composition() -> None:
+    """Check every configuration that this process composes from now on."""
+    OmegaConf.register_new_resolver("oc.env", _read_environment, replace=True)
     original = ConfigLoaderImpl.load_configuration
     if hasattr(original, "__wrapped__"):
         return
@@ -53,77 +66,115 @@ def guard() -> None:
             raise  # `show.composing` has words for them
         except Exception as err:
             raise SpecError(f"the configuration cannot be composed: {type(err).__name__}: {first_line(err)}") from err
-        check(composed)
+        overrides = options.get("overrides", args[1] if len(args) > 1 else ())
+        check_config(composed, overrides)
         return composed
 
     ConfigLoaderImpl.load_configuration = load
 
 
-def check(config: DictConfig) -> None:
-    """Refuse what would run somebody's code.
+def check_config(config: DictConfig, overrides: Sequence[str]) -> None:
+    """Refuse a configuration that could run code or take keys.
+
+    Args:
+        config: The composed configuration.
+        overrides: What the command sets, in place of files.
 
     Raises:
         SpecError: Names the option and its value.
     """
-    if trusted():
+    if is_config_trusted():
         return
     raw = OmegaConf.to_container(config.hydra, resolve=False)
     node: dict[str, Any] = {str(k): v for k, v in raw.items()} if isinstance(raw, dict) else {}
     for part in _CALLED:
-        for place, key, value in _texts(node.get(part), f"hydra.{part}"):
+        for option, key, value in _iterate_texts(node.get(part), f"hydra.{part}"):
             wrong = key in _ALLOWED and value not in _ALLOWED[key]
             wrong = wrong or (value.startswith(_LOADS) and value not in _ALLOWED["stream"])
-            if wrong or (value.startswith("${") and value.endswith("}") and _is_node(config, place, part)):
-                _refuse(place, value, "is none of ours")
-    typed = {str(word).partition("=")[0].lstrip("+") for word in (node.get("overrides") or {}).get("task") or ()}
-    for role in ("model", "scorer"):  # a file could send anybody's key anywhere
-        own = config.get(role)
-        named = own.get("api_key_env") if isinstance(own, DictConfig) else None
-        if named is not None and f"{role}.api_key_env" not in typed:
-            _refuse(f"{role}.api_key_env", str(named), "would send a key from the environment: name it in the command")
+            if wrong or (value.startswith("${") and value.endswith("}") and _is_node(config, option, part)):
+                _refuse(option, value, "is not part of openended")
+    _check_typed_options(config, node, overrides)
     for name in ("env_set", "env_copy"):
-        if given := node.get("job", {}).get(name):
-            _refuse(f"hydra.job.{name}", given, "changes the environment of workers")
+        if changes := node.get("job", {}).get(name):
+            _refuse(f"hydra.job.{name}", changes, "changes the environment of workers")
 
 
-def trusted() -> bool:
-    """Say whether the command was given `--trust-config`."""
+def _check_typed_options(config: DictConfig, node: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Refuse files that set an option that only the command line may set."""
+    for kind, words in (node.get("overrides") or {}).items():
+        for word in words or ():
+            if word not in overrides:  # Hydra appends what is typed to what a file has there
+                _refuse(f"hydra.overrides.{kind}", word, "is not part of the command")
+    typed = {word.partition("=")[0].lstrip("+~") for word in overrides}
+    for option, reason in _TYPED_ONLY.items():
+        value = OmegaConf.select(config, option)
+        if value not in (None, _OWN_CLUSTER) and not _is_typed(option, typed):
+            _refuse(option, value, f"{reason}: name it in the command")
+    for name, value in ((node.get("launcher") or {}).get("parameters") or {}).items():
+        option = f"hydra.launcher.parameters.{name}"
+        if value is not None and name not in _LAUNCHER_PARAMETERS and not _is_typed(option, typed):
+            _refuse(option, value, "could run commands: name it in the command")
+    for key in _iterate_keys(node.get("sweeper")):
+        if key.startswith("hydra") or key.endswith(("api_key_env", "ray_address")) or key == "runtime":
+            _refuse("hydra.sweeper", key, "is an axis that only the command may set")
+
+
+def _is_typed(option: str, typed: Collection[str]) -> bool:
+    """Check whether the command sets an option or a node that contains it."""
+    return any(option == key or option.startswith(f"{key}.") for key in typed)
+
+
+def _iterate_keys(value: object) -> Iterator[str]:
+    """Yield all keys of nested mappings and lists, without the signs of Hydra's overrides."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield str(key).lstrip("+~")
+            yield from _iterate_keys(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _iterate_keys(item)
+
+
+def is_config_trusted() -> bool:
+    """Check whether the command has `--trust-config`."""
     return os.environ.get(TRUST) == "1"
 
 
-def _texts(value: Any, place: str, key: str = "") -> Iterator[tuple[str, str, str]]:  # noqa: ANN401
+def _iterate_texts(value: Any, option: str, key: str = "") -> Iterator[tuple[str, str, str]]:  # noqa: ANN401
     """Yield (place, key, text) of every text in a node; a text that is a key stands for itself."""
     if isinstance(value, dict):
         for name, item in value.items():
-            yield from _texts("" if name == "()" and not isinstance(item, str) else item, f"{place}.{name}", str(name))
+            yield from _iterate_texts(
+                "" if name == "()" and not isinstance(item, str) else item, f"{option}.{name}", str(name)
+            )
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            yield from _texts(item, f"{place}[{number}]", key)
+            yield from _iterate_texts(item, f"{option}[{number}]", key)
     elif isinstance(value, str) or key in ("_target_", "class", "()"):
-        yield place, key, str(value)
+        yield option, key, str(value)
 
 
-def _is_node(config: DictConfig, place: str, part: str) -> bool:
+def _is_node(config: DictConfig, option: str, part: str) -> bool:
     """Say whether an interpolation may stand for a whole node; of a sweeper's axes only where it does now."""
     if part != "sweeper":
         return True
     try:
-        return isinstance(OmegaConf.select(config, place), Container)
+        return isinstance(OmegaConf.select(config, option), Container)
     except OmegaConfBaseException:
         return False
 
 
-def _env(*words: str) -> str:
-    if not trusted():
+def _read_environment(*words: str) -> str:
+    if not is_config_trusted():
         _refuse("${oc.env:…}", ", ".join(map(str, words)), "reads the environment, where keys are")
-    found = os.environ.get(words[0], *words[1:2])
-    if found is None:
+    value = os.environ.get(words[0], *words[1:2])
+    if value is None:
         raise SpecError(f"${{oc.env:{words[0]}}}: no such environment variable")
-    return found
+    return value
 
 
-def _refuse(place: str, value: object, why: str) -> NoReturn:
+def _refuse(option: str, value: object, why: str) -> NoReturn:
     raise SpecError(
-        f"{place}: {str(value)[:100]!r} {why}: a configuration from somebody else could run code or take keys with it; "
+        f"{option}: {str(value)[:100]!r} {why}: a configuration from somebody else could run code or take keys; "
         "if it is yours, add --trust-config"
     )

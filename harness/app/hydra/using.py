@@ -54,16 +54,16 @@ def apply_using(words: Sequence[str]) -> list[str]:
     options = {key: value.split(",") for key, sign, value in (word.partition("=") for word in words) if sign}
     experiments, using = options.get(CHOICE, []), options.get(GROUP, [])
     _name_the_new_form(experiments)
-    wanted = {option for option in using if option != PAPER}
-    lacking = [name for name in experiments if wanted - set(sections(split_name(name)[0]))]
-    if not wanted or len(lacking) == len(experiments):
+    requested = {option for option in using if option != PAPER}
+    lacking = [name for name in experiments if requested - set(sections(split_name(name)[0]))]
+    if not requested or len(lacking) == len(experiments):
         return list(words)
     if lacking:
         raise SpecError(f"{GROUP}={','.join(using)}: {', '.join(lacking)} has no such section: run it by itself")
     names = [join_name(name, option) for name in experiments for option in using]
     chosen = f"{CHOICE}={','.join(names)}"
-    kept = [word for word in words if not word.startswith(f"{GROUP}=")]
-    return [chosen if word.startswith(f"{CHOICE}=") else word for word in kept]
+    others = [word for word in words if not word.startswith(f"{GROUP}=")]
+    return [chosen if word.startswith(f"{CHOICE}=") else word for word in others]
 
 
 def _name_the_new_form(experiments: Sequence[str]) -> None:

@@ -31,10 +31,10 @@ from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
-from openended.harness.run.features.passes import Passes, own_tokens, texts_of
+from openended.harness.run.features.passes import ModelPasses, load_row_tokens, load_texts
 from openended.harness.run.features.user_embeddings import find_user_embeddings
-from openended.harness.run.resolve import GenerationPart, ScoringPart, model_digest
-from openended.harness.run.scoring_models import hint
+from openended.harness.run.resolve import GenerationPart, ScoringPart, digest_model
+from openended.harness.run.scoring_models import format_hint
 from openended.harness.storage import Entry, Rows
 
 WHOLE: Scope = "prompt_and_continuation"
@@ -43,7 +43,7 @@ FOR_DECODER = Need("token_nll", by="decoder")
 
 
 @dataclass(frozen=True)
-class Feature:
+class FeatureHandle:
     """One feature of one source."""
 
     content: str | None
@@ -74,8 +74,8 @@ class Featurizer:
         self.scoring = scoring
         self.generation = generation
         self.builder = builder
-        self.passes = Passes(runtime, builder.session)
-        self._made: dict[tuple[object, Need], Feature] = {}
+        self.passes = ModelPasses(runtime, builder.session)
+        self._made: dict[tuple[object, Need], FeatureHandle] = {}
 
     def digests(self, source: TextRows, needs: Iterable[Need]) -> dict[str, str | None]:
         """Return need → digest.
@@ -90,13 +90,13 @@ class Featurizer:
 
         Sides are kept by the contents of their features, so that what a metric derives from one is shared.
         """
-        made = {need: self._feature(source, need) for need in needs}
-        contents = sorted([_label(need), str(feature.content)] for need, feature in made.items())
+        features = {need: self._feature(source, need) for need in needs}
+        contents = sorted([_label(need), str(feature.content)] for need, feature in features.items())
 
         key = digest([source.role, source.digest, contents])
 
         def load() -> Side:
-            return Side(source.role, Rows(source.path).ids, {need: feature.value for need, feature in made.items()})
+            return Side(source.role, Rows(source.path).ids, {need: feature.value for need, feature in features.items()})
 
         return self.builder.session.sides.get(key, load, lasting=source.role == HUMAN)
 
@@ -105,43 +105,43 @@ class Featurizer:
         feature = self._feature(source, need)
         return feature.value if feature.content is not None else None
 
-    def make(self, wanted: Sequence[tuple[TextRows, Sequence[Need]]], decoder: Decoder | None) -> None:
+    def make(self, requests: Sequence[tuple[TextRows, Sequence[Need]]], decoder: Decoder | None) -> None:
         """Make (or plan) the union of what is needed of each source; what is there already is not asked for again.
 
         Args:
-            wanted: What is needed of each source; a source may come several times, under several names.
+            requests: What is needed of each source; a source may come several times, under several names.
             decoder: Resolved; the features of Q are about it.
         """
-        asked: dict[object, dict[Need, TextRows]] = defaultdict(dict)
-        for source, needs in wanted:
+        missing: dict[object, dict[Need, TextRows]] = defaultdict(dict)
+        for source, needs in requests:
             for need in needs:
                 if (source.identity, need) not in self._made:
-                    asked[source.identity].setdefault(need, source)
+                    missing[source.identity].setdefault(need, source)
         # One stage after the other, so that a model is loaded once for all sources.
         for kinds in (("texts", "stops", "tokens"), ("next_token", "own"), ("token_nll",), ("embeddings",)):
-            for needs_of in asked.values():
+            for needs_of in missing.values():
                 for need, source in needs_of.items():
                     kind = "own" if need.kind == "token_nll" and need.by == "model" else need.kind
                     if kind in kinds and (source.identity, need) not in self._made:
                         self._make(source, need, tuple(needs_of), decoder)
 
-    def _make(self, source: TextRows, need: Need, beside: Sequence[Need], decoder: Decoder | None) -> None:
+    def _make(self, source: TextRows, need: Need, needs: Sequence[Need], decoder: Decoder | None) -> None:
         try:
             if need.kind in ("texts", "stops", "tokens"):
                 self._set(source, need, *self._read(source, need))
             elif need.kind == "embeddings":
                 self._embeddings(source, need)
             elif need.kind == "token_nll" and need.by != "model":
-                self._scores(source, need, beside)
+                self._scores(source, need, needs)
             else:
                 self._q(source, need, decoder)
         except UndefinedMetric as err:
-            self._made[source.identity, need] = Feature(None, dict, str(err))
+            self._made[source.identity, need] = FeatureHandle(None, dict, str(err))
 
     def _set(self, source: TextRows, need: Need, content: str | None, load: Callable[[], Any]) -> None:
-        self._made[source.identity, need] = Feature(content, load)
+        self._made[source.identity, need] = FeatureHandle(content, load)
 
-    def _feature(self, source: TextRows, need: Need) -> Feature:
+    def _feature(self, source: TextRows, need: Need) -> FeatureHandle:
         feature = self._made[source.identity, need]
         if feature.reason:
             raise UndefinedMetric(feature.reason)
@@ -150,7 +150,7 @@ class Featurizer:
     def _read(self, source: TextRows, need: Need) -> tuple[str | None, Callable[[], Any]]:
         """What is read off the rows, and tokens under another tokenizer than that of the rows."""
         if need.kind == "texts":
-            return source.digest, partial(texts_of, source, need.scope)
+            return source.digest, partial(load_texts, source, need.scope)
         if need.kind == "stops":
             return source.digest, lambda: Rows(source.path).stops
         spec = self._counter(need)
@@ -158,7 +158,7 @@ class Featurizer:
             return source.digest, partial(self.passes.words, source, need.scope)
         tokenizer = self.builder.try_or_note(lambda: tokenizer_digest(spec))
         if tokenizer is not None and source.tokenizer == tokenizer:
-            return source.digest, partial(own_tokens, source, need.scope)
+            return source.digest, partial(load_row_tokens, source, need.scope)
 
         def write(folder: Path) -> Mapping[str, Any]:
             stages.save_ragged(folder, self.passes.tokens(spec, source, need.scope))
@@ -170,7 +170,7 @@ class Featurizer:
         entry = self.builder.build(request, write)
         return _content(entry), lambda: stages.load_ragged(_path(entry))
 
-    def _scores(self, source: TextRows, need: Need, beside: Sequence[Need]) -> None:
+    def _scores(self, source: TextRows, need: Need, needs: Sequence[Need]) -> None:
         """Token NLL under a language model's full distribution; in the same pass vectors, if both are one model's."""
         spec = self._model(need)
         self.builder.try_or_note(partial(spec.demand, "score"))
@@ -179,9 +179,9 @@ class Featurizer:
         bos = bool(options.pop("bos", False))
         if options:
             raise SpecError(f"token_nll has the option bos alone, got {', '.join(options)}")
-        wants = vectors in beside and not bos and not self.scoring.user_embeddings
+        wants = vectors in needs and not bos and not self.scoring.user_embeddings
         embedder = self.scoring.embedder if wants else None
-        if (source.identity, vectors) in self._made or embedder is None or not self._one_model(embedder, spec):
+        if (source.identity, vectors) in self._made or embedder is None or not self._share_one_pass(embedder, spec):
             embedder = None
         requests = [self._score_of(source, need, spec, bos=bos)]
         if embedder is not None:
@@ -192,7 +192,7 @@ class Featurizer:
         for entry in embedded:
             self._keep_vectors(source, vectors, entry)
 
-    def _one_model(self, embedder: EmbedderSpec, scorer: BackendSpec) -> bool:
+    def _share_one_pass(self, embedder: EmbedderSpec, scorer: BackendSpec) -> bool:
         """True where one pass of the scorer can make the embedder's vectors too."""
         if embedder.kind != "causal" or embedder.lengths:
             return False
@@ -201,15 +201,15 @@ class Featurizer:
 
     def _embeddings(self, source: TextRows, need: Need) -> None:
         """Vectors at the maximum length, and in the same pass at the others that the embedder lists."""
-        if (own := self.scoring.user_embeddings) is not None:
-            self._set(source, need, *find_user_embeddings(own, source, self.builder))
+        if (files := self.scoring.user_embeddings) is not None:
+            self._set(source, need, *find_user_embeddings(files, source, self.builder))
             return
         spec = self.scoring.embedder
         if spec is None:
-            raise UndefinedMetric(hint("embedder"))
+            raise UndefinedMetric(format_hint("embedder"))
         others = [n for n in spec.lengths if n != spec.max_length]
         specs = [spec, *(replace(spec, max_length=n) for n in others)]
-        requests = [self._vectors_of(source, need, one) for one in specs]
+        requests = [self._vectors_of(source, need, embedder) for embedder in specs]
         for i, n in enumerate(others, start=1):
             requests[i] = replace(requests[i], what=f"{requests[i].what} cut to {n}")
         compute = partial(self.passes.embed, specs, source, need.scope)
@@ -270,12 +270,14 @@ class Featurizer:
         role = "model" if need.by in ("model", "decoder") else "scorer"
         spec = self.generation.model if role == "model" else self.scoring.scorer
         if spec is None:
-            raise UndefinedMetric(hint(role) if role == "scorer" else f"needs {need.kind} by the model: set model=…")
+            raise UndefinedMetric(
+                format_hint(role) if role == "scorer" else f"needs {need.kind} by the model: set model=…"
+            )
         return spec
 
     def _id(self, spec: BackendSpec | EmbedderSpec | None) -> str | None:
         """Digest of what makes two models the same one; None if there is none or a plan finds it missing."""
-        return self.builder.try_or_note(partial(model_digest, spec)) if spec is not None else None
+        return self.builder.try_or_note(partial(digest_model, spec)) if spec is not None else None
 
 
 def _chat(source: TextRows, spec: BackendSpec) -> dict[str, str | None]:

@@ -1,6 +1,6 @@
-"""What featurize does with models: each function passes one model over one source.
+"""Run one model over one source of texts.
 
-Nothing here knows keys or the store; `Featurizer` decides what has to be made.
+Keys and the store are handled by `Featurizer`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 CPU_ROWS = 64
 
 
-class Passes:
+class ModelPasses:
     """Passes the models of a run over its sources."""
 
     def __init__(self, runtime: Runtime, session: Session) -> None:
@@ -52,14 +52,14 @@ class Passes:
 
     def words(self, source: TextRows, scope: Scope) -> Ragged:
         """Return ids of whitespace words."""
-        return word_ids(each_text(source, scope))
+        return word_ids(iterate_texts(source, scope))
 
     def tokens(self, spec: ModelSpec, source: TextRows, scope: Scope) -> Ragged:
         """Return token ids under a model's tokenizer."""
         tokenizer = self.session.tokenizer(spec)
         if scope == "continuation":
             return pair_ids(tokenizer, Rows(source.path).prompts, Rows(source.path).each("text"))[1]
-        return token_ids(tokenizer, each_text(source, scope))
+        return token_ids(tokenizer, iterate_texts(source, scope))
 
     def score_and_embed(
         self,
@@ -67,19 +67,19 @@ class Passes:
         embedder: EmbedderSpec | None,
         source: TextRows,
         scope: Scope,
-        places: Sequence[int],
+        indices: Sequence[int],
         *,
         bos: bool,
     ) -> list[Build]:
         """Score (place 0) and, if `embedder` is the same model, embed (place 1): what is asked for, in one pass."""
-        if embedder is not None and 0 not in places:
+        if embedder is not None and 0 not in indices:
             return self.embed([embedder], source, "prompt_and_continuation", [0])
         lm = self.session.model(spec, self.runtime)
         prompts, texts = self._ids(source, spec)
         whole, batch = scope == "prompt_and_continuation", self._rows_at_once(lm)
         vectors = None
         with self._progress(f"score {source.title}", len(texts)) as advance:
-            if embedder is not None and 1 in places:
+            if embedder is not None and 1 in indices:
                 both = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=embedder, batch_size=batch)
                 vectors, nll = lm.embed_and_score(both, include_prompt=whole, advance=advance)
             else:
@@ -95,7 +95,7 @@ class Passes:
         return [save] if vectors is None else [save, _saver(vectors, lm)]
 
     def embed(
-        self, specs: Sequence[EmbedderSpec], source: TextRows, scope: Scope, places: Sequence[int]
+        self, specs: Sequence[EmbedderSpec], source: TextRows, scope: Scope, indices: Sequence[int]
     ) -> list[Build]:
         """Embed at the maximum lengths of `specs`, which differ in nothing else; in one pass where the model can."""
         spec = specs[0]
@@ -103,13 +103,13 @@ class Passes:
         batch = self._rows_at_once(model)
         with self._progress(f"embed {source.title}", len(Rows(source.path))) as advance:
             if spec.kind == "sentence":
-                return [_saver(embed_texts(model, spec, texts_of(source, scope), batch_size=batch), model)]
+                return [_saver(embed_texts(model, spec, load_texts(source, scope), batch_size=batch), model)]
             prompts, texts = self._ids(source, spec.model_spec())
             if scope == "continuation":
                 prompts = Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
             request = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
-            made = embed(model, request, advance)
-        return [_saver(made[specs[i].max_length], model) for i in places]
+            embedded = embed(model, request, advance)
+        return [_saver(embedded[specs[i].max_length], model) for i in indices]
 
     def read_q(
         self, folder: Path, spec: BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int
@@ -141,12 +141,12 @@ class Passes:
         return show_progress(title, total, unit="texts", enabled=self.runtime.progress)
 
 
-def texts_of(source: TextRows, scope: Scope) -> list[str]:
+def load_texts(source: TextRows, scope: Scope) -> list[str]:
     """Return a source's texts, with their prompts if the scope says so."""
-    return list(each_text(source, scope))
+    return list(iterate_texts(source, scope))
 
 
-def each_text(source: TextRows, scope: Scope) -> Iterator[str]:
+def iterate_texts(source: TextRows, scope: Scope) -> Iterator[str]:
     """Yield what `texts_of` holds, a bounded number of texts in memory."""
     rows = Rows(source.path)
     if scope == "continuation":
@@ -154,7 +154,7 @@ def each_text(source: TextRows, scope: Scope) -> Iterator[str]:
     return (a + b for a, b in zip(rows.each("prompt"), rows.each("text"), strict=True))
 
 
-def own_tokens(source: TextRows, scope: Scope) -> Ragged:
+def load_row_tokens(source: TextRows, scope: Scope) -> Ragged:
     """Return the token ids that a source's rows hold."""
     rows = Rows(source.path)
     return rows.token_ids if scope == "continuation" else join_ragged(rows.prompt_ids, rows.token_ids)
@@ -172,9 +172,9 @@ def _prompts(source: TextRows, spec: BackendSpec) -> Ragged:
     return Ragged.from_rows((ids[example] for example in rows.ids), np.int64)
 
 
-def _saver(made: Embedded, model: LanguageModel | Backend) -> Build:
-    return partial(_save, made=made, device=str(model.device))
+def _saver(embedded: Embedded, model: LanguageModel | Backend) -> Build:
+    return partial(_save, embedded=embedded, device=str(model.device))
 
 
-def _save(folder: Path, made: Embedded, device: str) -> Mapping[str, Any]:
-    return {**stages.save_embedded(folder, made), "device": device}
+def _save(folder: Path, embedded: Embedded, device: str) -> Mapping[str, Any]:
+    return {**stages.save_embedded(folder, embedded), "device": device}

@@ -26,12 +26,12 @@ def find_user_embeddings(
         DataError: If the file is missing, is no array of numbers with two axes, or has not a row for each text.
     """
     path = files.model if source.role == "model" else files.human
-    found = builder.try_or_note(partial(_digest, path))
-    if found is None or source.entry is None:
+    content = builder.try_or_note(partial(_digest, path))
+    if content is None or source.entry is None:
         return None, dict
     whole = files.whole and source.file != MORE
     vectors = _rows(path, [int(name.rpartition("/")[2]) for name in Rows(source.path).ids], whole=whole)
-    return digest(["own vectors", found, source.digest]), lambda: vectors
+    return digest(["own vectors", content, source.digest]), lambda: vectors
 
 
 def _digest(path: Path) -> str:
@@ -49,13 +49,13 @@ def _rows(path: Path, numbers: list[int], *, whole: bool) -> NDArray[np.float32]
         raise DataError(
             f"features: {path}: expected floats of shape (texts, dimensions), got {array.dtype} {array.shape}"
         )
-    wanted = max(numbers, default=-1) + 1
-    if len(array) < wanted or (whole and len(array) != wanted):
+    needed = max(numbers, default=-1) + 1
+    if len(array) < needed or (whole and len(array) != needed):
         raise DataError(
-            f"features: {path}: {len(array)} rows for {wanted} texts; expected a row a text, in their order"
+            f"features: {path}: {len(array)} rows for {needed} texts; expected a row a text, in their order"
         )
     rows = np.asarray(numbers, dtype=np.int64)
     # The texts of a file as they stand: then the vectors are read from the disk as they are needed.
-    taken = array[: len(rows)] if bool((rows == np.arange(len(rows))).all()) else array[rows]
-    made: NDArray[np.float32] = np.asarray(taken, dtype=np.float32)
-    return made
+    selected = array[: len(rows)] if bool((rows == np.arange(len(rows))).all()) else array[rows]
+    vectors: NDArray[np.float32] = np.asarray(selected, dtype=np.float32)
+    return vectors

@@ -10,7 +10,7 @@ from typing import cast
 from openended.harness.core import canonical, digest
 from openended.harness.models import BackendSpec, ModelSize
 from openended.harness.run.artifacts import PlannedArtifact
-from openended.harness.run.forecast.rates import Rates, Sure
+from openended.harness.run.forecast.rates import Certainty, Rates
 from openended.harness.run.pipeline import Outcome
 from openended.harness.run.resolve import ResolvedRun
 
@@ -35,7 +35,7 @@ class Forecast:
     """The plan of a grid in numbers."""
 
     jobs: int = 0
-    found: int = 0
+    num_cached: int = 0
     make: int = 0
     """Steps that can begin at once."""
     waits: int = 0
@@ -66,7 +66,7 @@ class Forecast:
                 continue
             self._steps.add(key)
             if line.state == "hit":
-                self.found += 1
+                self.num_cached += 1
                 continue
             self.make += line.state == "make"
             self.waits += line.state == "waits"
@@ -125,19 +125,23 @@ class Forecast:
         """Return model of this machine → what is known of it."""
         return {spec: size for spec in self.models if (size := spec.describe_size()) is not None}
 
-    def time(self, rates: Rates) -> tuple[float | None, Sure]:
+    def time(self, rates: Rates) -> tuple[float | None, Certainty]:
         """Return seconds and how sure they are; None where a model's rate is not known.
 
         Where scorer and embedder are one model, one pass makes both.
         """
-        found = [(*rates.of_generating(m, d), tokens) for m, d, _, tokens in self.generate.values() if m is not None]
+        rates_and_tokens = [
+            (*rates.find_generation_rate(m, d), tokens) for m, d, _, tokens in self.generate.values() if m is not None
+        ]
         passes = {(rows, spec): tokens for (_, rows, spec), (_, tokens) in self.reads.items()}
-        found += [(*rates.of_passing(spec), tokens) for (_, spec), tokens in passes.items()]
-        if any(rate is None for rate, _, _ in found):
+        rates_and_tokens += [(*rates.find_pass_rate(spec), tokens) for (_, spec), tokens in passes.items()]
+        if any(rate is None for rate, _, _ in rates_and_tokens):
             return None, "unknown"
-        seconds = sum(tokens / rate for rate, _, tokens in found if rate)
+        seconds = sum(tokens / rate for rate, _, tokens in rates_and_tokens if rate)
         seconds += sum(rates.measures.get(name, 0.0) * count for name, count in self.measures.items())
-        exact = all(sure == "measured" for _, sure, _ in found) and self.measures.keys() <= rates.measures.keys()
+        exact = (
+            all(sure == "measured" for _, sure, _ in rates_and_tokens) and self.measures.keys() <= rates.measures.keys()
+        )
         return seconds, "measured" if exact else "scaled"
 
 

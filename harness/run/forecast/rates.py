@@ -1,4 +1,4 @@
-"""How fast this machine was: tokens a second of each model, by what lies in the store."""
+"""Measured speed of this machine: tokens per second of each model, from the store's manifests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from openended.harness.core import DataError, HarnessError, digest, read_json
 from openended.harness.models import BUNDLED, BackendSpec, ModelSpec, bundled_models
 from openended.harness.storage import MANIFEST
 
-Sure = Literal["measured", "scaled", "unknown"]
+Certainty = Literal["measured", "scaled", "unknown"]
 MOST = 2000  # entries of a stage that are read
 
 
@@ -28,29 +28,29 @@ class Rates:
     measures: dict[str, float] = field(default_factory=dict)
     """Metric → median seconds."""
 
-    def of_generating(self, spec: BackendSpec, decoder: str) -> tuple[float | None, Sure]:
+    def find_generation_rate(self, spec: BackendSpec, decoder: str) -> tuple[float | None, Certainty]:
         """Return tokens a second of a model under a decoder."""
-        own = {model: rate for (model, name), rate in self.generate.items() if name == decoder}
-        every = {model: rate for (model, _), rate in self.generate.items()}
-        found, sure = self._rate(spec, own)
-        if found is None:
-            found, sure = self._rate(spec, every)
+        same_decoder = {model: speed for (model, name), speed in self.generate.items() if name == decoder}
+        every = {model: speed for (model, _), speed in self.generate.items()}
+        rate, sure = self._rate(spec, same_decoder)
+        if rate is None:
+            rate, sure = self._rate(spec, every)
             sure = "scaled" if sure == "measured" else sure
-        return found, sure
+        return rate, sure
 
-    def of_passing(self, spec: BackendSpec) -> tuple[float | None, Sure]:
+    def find_pass_rate(self, spec: BackendSpec) -> tuple[float | None, Certainty]:
         """Return tokens a second of one pass."""
         return self._rate(spec, self.passes)
 
-    def _rate(self, spec: BackendSpec, rates: Mapping[str, float]) -> tuple[float | None, Sure]:
-        own = _digest(spec)
-        if own is not None and own in rates:
-            return rates[own], "measured"
+    def _rate(self, spec: BackendSpec, rates: Mapping[str, float]) -> tuple[float | None, Certainty]:
+        model = _digest(spec)
+        if model is not None and model in rates:
+            return rates[model], "measured"
         size = spec.describe_size()
         if size is None or not size.parameters:
             return None, "unknown"
-        known = [(one.describe_size().parameters, rates.get(_digest(one) or "")) for one in _bundled()]
-        scaled = [rate * count / size.parameters for count, rate in known if rate and count]
+        bundled = [(other.describe_size().parameters, rates.get(_digest(other) or "")) for other in _bundled()]
+        scaled = [rate * count / size.parameters for count, rate in bundled if rate and count]
         return (min(scaled), "scaled") if scaled else (None, "unknown")
 
 
@@ -66,8 +66,8 @@ def read_rates(store: Path) -> Rates:
                 seconds[str(meta.get("metric"))].append(took)
             elif took > 0 and (tokens := int(meta.get("tokens") or 0)):
                 inputs, spec = recipe["inputs"], recipe["spec"]
-                made = (str(inputs.get("model")), str(spec.get("decoder", {}).get("name")))
-                key: object = made if stage == "generate" else str(inputs.get("scorer"))
+                pair = (str(inputs.get("model")), str(spec.get("decoder", {}).get("name")))
+                key: object = pair if stage == "generate" else str(inputs.get("scorer"))
                 # The more tokens, the less of the time went into loading.
                 best[key] = max(best.get(key, (0, 0.0)), (tokens, tokens / took))
     rates.generate = {key: rate for key, (_, rate) in best.items() if isinstance(key, tuple)}

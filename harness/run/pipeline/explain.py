@@ -1,4 +1,4 @@
-"""Why a score is low: the texts behind it, by their ids, in `explain.jsonl` of the run's folder.
+"""Write the ids of the texts behind a low score to `explain.jsonl` in the run folder.
 
 A line is a cell that one side fills more than the other (`kind: cell`, with both shares and the texts nearest to its
 centre), the texts that no ball of k-NN precision and recall holds (`kind: missed`, all counted, the first of them
@@ -18,7 +18,7 @@ import numpy as np
 from openended.harness.core import Json, write_text
 from openended.harness.run.artifact_files import load_result_arrays
 from openended.harness.run.artifacts import TextRows
-from openended.harness.run.pipeline.measure import Measured
+from openended.harness.run.pipeline.measure import SystemResult
 from openended.harness.storage import EXPLAIN, Rows
 
 _NAMED = 20  # texts of a line
@@ -28,7 +28,7 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
 def write_explanations(
-    folder: Path, store: Path, measured: Sequence[Measured], human: TextRows, model: TextRows
+    folder: Path, store: Path, measured: Sequence[SystemResult], human: TextRows, model: TextRows
 ) -> None:
     """Write what the metrics of the system under test left; nothing where none did.
 
@@ -41,14 +41,14 @@ def write_explanations(
     """
     lines: list[Mapping[str, Json]] = []
     names: Names = {}
-    for one in measured:
-        if one.system != "model" or one.artefact is None:
+    for result in measured:
+        if result.system != "model" or result.artefact is None:
             continue
-        arrays = load_result_arrays(store / one.artefact)
+        arrays = load_result_arrays(store / result.artefact)
         if not any(name.endswith("_rows") for name in arrays):
             continue
         names = names or {"human": _names(human), "model": _names(model)}
-        head = {"metric": one.result.metric, "signature": one.result.signature}
+        head = {"metric": result.result.metric, "signature": result.result.signature}
         lines += [{**head, **line} for line in _lines(arrays, names)]
     if lines:
         write_text(folder / EXPLAIN, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
@@ -62,19 +62,19 @@ def _names(source: TextRows) -> list[str]:
 
 def _lines(arrays: Arrays, names: Names) -> Iterator[Mapping[str, Json]]:
     if "cell" in arrays:
-        for place, cell in enumerate(arrays["cell"]):
-            shares = arrays["cell_shares"][place]
+        for index, cell in enumerate(arrays["cell"]):
+            shares = arrays["cell_shares"][index]
             yield {
                 "kind": "cell", "cell": int(cell), "human_share": float(shares[0]), "model_share": float(shares[1]),
-                **{side: _named(arrays[f"cell_{side}_rows"][place], names[side]) for side in ("human", "model")},
+                **{side: _list_texts(arrays[f"cell_{side}_rows"][index], names[side]) for side in ("human", "model")},
             }  # fmt: skip
     for side in ("human", "model"):
         if (rows := arrays.get(f"missed_{side}_rows")) is not None:
-            yield {"kind": "missed", "side": side, "count": len(rows), "texts": _named(rows, names[side])}
+            yield {"kind": "missed", "side": side, "count": len(rows), "texts": _list_texts(rows, names[side])}
         if (rows := arrays.get(f"ratio_{side}_rows")) is not None:
             scores: list[Json] = [round(float(v), 4) for v in arrays[f"ratio_{side}"][:_NAMED]]
-            yield {"kind": "ratio", "side": side, "texts": _named(rows, names[side]), "log_ratio": scores}
+            yield {"kind": "ratio", "side": side, "texts": _list_texts(rows, names[side]), "log_ratio": scores}
 
 
-def _named(rows: np.ndarray[Any, Any], names: Sequence[str]) -> list[Json]:
+def _list_texts(rows: np.ndarray[Any, Any], names: Sequence[str]) -> list[Json]:
     return [names[row] for row in rows[:_NAMED] if row >= 0]

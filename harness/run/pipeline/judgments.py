@@ -10,8 +10,8 @@ from typing import Any
 from openended.harness.core import DataError, UndefinedMetric, canonical, members
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, Workload
-from openended.harness.run.identity import columns_fact
-from openended.harness.run.pipeline.measure import Measured, judgments_digest
+from openended.harness.run.identity import describe_columns
+from openended.harness.run.pipeline.measure import SystemResult, digest_judgments
 from openended.harness.run.pipeline.run_record import Outcome, write_record
 from openended.harness.run.resolve import resolve_run
 from openended.harness.run.session import Session
@@ -19,7 +19,7 @@ from openended.harness.run.settings import Settings
 from openended.metrics.judgments import SIMULATED, JudgmentMetric, read_rows
 
 
-def fed_by_file(settings: Settings, overrides: Sequence[str]) -> Settings:
+def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Settings:
     """Return settings with the metrics that the file of judgments can feed, where it is all that the user names.
 
     Args:
@@ -47,7 +47,7 @@ def fed_by_file(settings: Settings, overrides: Sequence[str]) -> Settings:
     return replace(settings, metrics=fed)
 
 
-def judged_alone(settings: Settings, overrides: Sequence[str] = ()) -> bool:
+def is_judgments_only(settings: Settings, overrides: Sequence[str] = ()) -> bool:
     """Return true if the judgments are all that is asked about: every metric reads nothing but them.
 
     A file that lacks what a metric asks for beside them (log-probabilities) is of a run, where the user names one, or
@@ -59,13 +59,13 @@ def judged_alone(settings: Settings, overrides: Sequence[str] = ()) -> bool:
     if len(judged) < len(settings.metrics):
         return False
     path = Path(settings.judgments)
-    if not _named(overrides) or not path.is_file():
+    if not _names_a_run(overrides) or not path.is_file():
         return True
     columns, _ = read_rows(path, settings.judgment_columns)
     return all(metric.scores_alone(columns) for metric in judged)
 
 
-def _named(overrides: Sequence[str]) -> bool:
+def _names_a_run(overrides: Sequence[str]) -> bool:
     chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
     return bool(chosen & {"metric", "experiment", "task", "model", "decoder"})
 
@@ -83,7 +83,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
     builder = ArtifactBuilder(session, plan_only=settings.plan_only)
     run = resolve_run(replace(settings, model=None, decoder=None, scorer=None, embedder=None))
     columns = run.metrics.judgment_columns
-    sha = judgments_digest(path, columns)
+    sha = digest_judgments(path, columns)
     measured = []
     for metric in run.metrics.specs:
         if not isinstance(metric, JudgmentMetric):
@@ -92,16 +92,16 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
 
         def write(folder: Path, used: JudgmentMetric = used) -> Mapping[str, Any]:
             scored, features = used.from_file(path, columns)
-            told = replace(features, facts={**features.facts, **columns_fact(run.metrics)})
-            return stages.save_result(folder, scored.compute(told))
+            with_columns = replace(features, facts={**features.facts, **describe_columns(run.metrics)})
+            return stages.save_result(folder, scored.compute(with_columns))
 
         spec = {"metric": canonical(metric), "system": "judgments", "file": path.name}
         work = Workload(role="model", metric=metric.name)
         request = ArtifactRequest("measure", f"{metric.name} {path.name}", spec, {"judgments": sha}, work)
         entry = builder.build(request, write)
         if entry is not None:
-            measured.append(Measured("model", metric, stages.load_result(entry.path), entry.name))
+            measured.append(SystemResult("model", metric, stages.load_result(entry.path), entry.name))
     if settings.plan_only:
         return Outcome(settings.outputs_dir, 0, tuple(builder.plan))
     folder = write_record(run, builder, measured, decoder=None, human=None, task=sha, notes=(), overrides=overrides)
-    return Outcome(folder, builder.made, tuple(builder.plan))
+    return Outcome(folder, builder.num_computed, tuple(builder.plan))

@@ -33,7 +33,7 @@ from openended.harness.core import (
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactRequest, TextRows, Workload
 from openended.harness.run.features import Featurizer
-from openended.harness.run.identity import facts
+from openended.harness.run.identity import collect_facts
 from openended.harness.run.resolve import ResolvedRun
 from openended.harness.storage import ResultRow, Rows
 from openended.metrics.families import TwoSample
@@ -46,7 +46,7 @@ RESAMPLING_VERSION = 2  # raised when draws are made differently; enters the key
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class SystemResult:
     """One metric of one system, and where its arrays are."""
 
     system: System
@@ -63,11 +63,11 @@ class Measured:
 MANY = 200_000
 
 
-class _BrokenMetric(Exception):  # noqa: N818 - a mistake in its code, which must not take the others with it
+class _MetricCodeError(Exception):
     """Raised out of a metric's artefact, so that none is kept."""
 
 
-class Measure:
+class MetricRunner:
     """Computes metrics from finished sides through the store.
 
     Args:
@@ -87,76 +87,76 @@ class Measure:
         self.others = tuple(others)
         self.plan = Plan(run.metrics.intervals)
 
-    def measure(self, metric: Metric, system: System, human: TextRows, model: TextRows) -> Measured | None:
+    def measure(self, metric: Metric, system: System, human: TextRows, model: TextRows) -> SystemResult | None:
         """Return the metric's result for a system; None while planning what is not made yet."""
-        known = self.builder.try_or_note(lambda: self._facts(metric, human, model))
-        if known is None:
+        facts = self.builder.try_or_note(lambda: self._facts(metric, human, model))
+        if facts is None:
             self.builder.defer("measure", f"{metric.name} {system}", Workload(role=system, metric=metric.name))
             return None
         try:
             inputs = self._inputs(metric, human, model)
         except UndefinedMetric as err:
-            return Measured(system, metric, _undefined(metric, known, human, model, err), None)
+            return SystemResult(system, metric, _undefined(metric, facts, human, model, err), None)
 
         def write(folder: Path) -> Mapping[str, Any]:
-            features, notes = _within_reach(metric, self._features(metric, human, model, known))
+            features, notes = _limit_texts(metric, self._features(metric, human, model, facts))
             prepared: dict[str, Any] = {}
             try:
                 prepared = _prepare(metric, features)
                 result = metric.compute(features, **prepared)
             except UndefinedMetric as err:
-                result = _undefined(metric, known, human, model, err)
+                result = _undefined(metric, facts, human, model, err)
             except HarnessError:
                 raise
             except Exception as err:
-                raise _BrokenMetric(f"failed with {type(err).__name__}: {first_line(err)}") from err
-            result = with_intervals(metric, features, result, self.plan, prepared)
-            _let_go(features)
+                raise _MetricCodeError(f"failed with {type(err).__name__}: {first_line(err)}") from err
+            result = add_intervals(metric, features, result, self.plan, prepared)
+            _free_memory(features)
             return stages.save_result(folder, replace(result, notes=(*result.notes, *notes)))
 
-        spec = {"metric": canonical(metric), "facts": dict(known), "system": "model" if system == HUMAN else system}
+        spec = {"metric": canonical(metric), "facts": dict(facts), "system": "model" if system == HUMAN else system}
         if self.plan.count:
             spec["intervals"] = [self.plan.count, RESAMPLING_VERSION]
         try:
             work = Workload(role=system, metric=metric.name)
             request = ArtifactRequest("measure", f"{metric.name} {system}", spec, inputs, work)
             entry = self.builder.build(request, write)
-        except _BrokenMetric as err:
+        except _MetricCodeError as err:
             log.error("metric %s of %s %s", metric.name, model.title, err)
             log.debug("%s", "".join(traceback.format_exception(err)))
-            failed = replace(_undefined(metric, known, human, model, UndefinedMetric(str(err))), status="failed")
-            return Measured(system, metric, failed, None)
+            failed = replace(_undefined(metric, facts, human, model, UndefinedMetric(str(err))), status="failed")
+            return SystemResult(system, metric, failed, None)
         if entry is None:
             return None
-        return Measured(system, metric, stages.load_result(entry.path), entry.name)
+        return SystemResult(system, metric, stages.load_result(entry.path), entry.name)
 
-    def undefined(self, metric: Metric, system: System, human: TextRows, model: TextRows, reason: str) -> Measured:
+    def undefined(self, metric: Metric, system: System, human: TextRows, model: TextRows, reason: str) -> SystemResult:
         """Return the "–" of a metric that has no value here."""
-        known = self.builder.try_or_note(lambda: self._facts(metric, human, model)) or {}
-        return Measured(system, metric, _undefined(metric, known, human, model, UndefinedMetric(reason)), None)
+        facts = self.builder.try_or_note(lambda: self._facts(metric, human, model)) or {}
+        return SystemResult(system, metric, _undefined(metric, facts, human, model, UndefinedMetric(reason)), None)
 
     def _facts(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str]:
-        return facts(self.run, metric, human, model, self.fingerprint)
+        return collect_facts(self.run, metric, human, model, self.fingerprint)
 
     def _inputs(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str | None]:
-        needs = needs_of_texts(metric)
+        needs = list_text_needs(metric)
         inputs: dict[str, str | None] = {}
         if len(needs) < len(metric.needs()):
-            inputs["judgments"] = judgments_digest(self._judgments(), self.run.metrics.judgment_columns)
+            inputs["judgments"] = digest_judgments(self._judgments(), self.run.metrics.judgment_columns)
         if metric.sides != "one":
             inputs |= {f"human {k}": v for k, v in self.sides.digests(human, needs).items()}
         if metric.sides != "human":
             inputs |= {f"model {k}": v for k, v in self.sides.digests(model, needs).items()}
-        for number, other in enumerate(self._others(metric)):
+        for number, other in enumerate(self._grid_systems(metric)):
             inputs |= {f"other {number} {k}": v for k, v in self.sides.digests(other, needs).items()}
         return inputs
 
     def _features(self, metric: Metric, human: TextRows, model: TextRows, facts: Mapping[str, str]) -> Features:
-        needs = needs_of_texts(metric)
-        theirs = self.sides.side(model, needs) if metric.sides != "human" else None
-        ours = self.sides.side(human, needs) if metric.sides != "one" else None
-        human_side = ours or theirs
-        model_side = theirs or ours
+        needs = list_text_needs(metric)
+        loaded_model = self.sides.side(model, needs) if metric.sides != "human" else None
+        loaded_human = self.sides.side(human, needs) if metric.sides != "one" else None
+        human_side = loaded_human or loaded_model
+        model_side = loaded_model or loaded_human
         if human_side is None or model_side is None:
             raise UndefinedMetric(f"{metric.name} reads neither side")
         if isinstance(metric, ReadsFile):
@@ -167,10 +167,10 @@ class Measure:
             human_side = replace(human_side, data={**human_side.data, **judged})
             model_side = replace(model_side, data={**model_side.data, **judged})
         return Features(
-            human_side, model_side, facts, tuple(self.sides.side(other, needs) for other in self._others(metric))
+            human_side, model_side, facts, tuple(self.sides.side(other, needs) for other in self._grid_systems(metric))
         )
 
-    def _others(self, metric: Metric) -> tuple[TextRows, ...]:
+    def _grid_systems(self, metric: Metric) -> tuple[TextRows, ...]:
         return self.others if metric.reads_grid else ()
 
     def _judgments(self) -> Path:
@@ -184,12 +184,12 @@ class Measure:
         return Path(path)
 
 
-def _within_reach(metric: Metric, features: Features) -> tuple[Features, list[str]]:
+def _limit_texts(metric: Metric, features: Features) -> tuple[Features, list[str]]:
     """Return what a metric compares of very many texts, and the note that says so."""
     return metric.within_reach(features) if isinstance(metric, TwoSample) else (features, [])
 
 
-def _let_go(features: Features) -> None:
+def _free_memory(features: Features) -> None:
     """Forget what a metric derived of very many texts."""
     for side in (features.human, features.model):
         if len(side) >= MANY:
@@ -202,7 +202,7 @@ def _prepare(metric: Metric, features: Features) -> dict[str, Any]:
     return {} if prepared is None else {"prepared": prepared}
 
 
-def with_intervals(
+def add_intervals(
     metric: Metric, features: Features, result: MetricResult, plan: Plan, prepared: Mapping[str, Any] | None = None
 ) -> MetricResult:
     """Add draws of the values and their intervals; what stands in the way becomes a note, and a line of the log."""
@@ -211,21 +211,27 @@ def with_intervals(
     if max(len(features.human), len(features.model)) > MOST:
         return replace(result, notes=(*result.notes, f"no interval: more than {MOST:,} texts"))
     try:
-        made = metric.replicates(features, result, plan, **(prepared or {})) if plan.enough(features.model.ids) else {}
+        replicates = (
+            metric.replicates(features, result, plan, **(prepared or {})) if plan.enough(features.model.ids) else {}
+        )
     except Exception as err:
-        said = f"no interval: {type(err).__name__}: {first_line(err)}"
-        log.warning("metric %s: %s", metric.name, said)
+        note = f"no interval: {type(err).__name__}: {first_line(err)}"
+        log.warning("metric %s: %s", metric.name, note)
         log.debug("%s", "".join(traceback.format_exception(err)))
-        return replace(result, notes=(*result.notes, said))
-    drawn = _drawn(metric, result.values, made)
-    without = [k for k in made if math.isfinite(result.values.get(k, math.nan)) and k not in drawn["intervals"]]
+        return replace(result, notes=(*result.notes, note))
+    fields = _collect_replicates(metric, result.values, replicates)
+    without = [k for k in replicates if math.isfinite(result.values.get(k, math.nan)) and k not in fields["intervals"]]
     notes = [f"no interval of {', '.join(without)}: a draw of so few texts has no value"] if without else []
-    return replace(result, **drawn, notes=(*result.notes, *notes))
+    return replace(result, **fields, notes=(*result.notes, *notes))
 
 
-def _drawn(metric: Metric, values: Mapping[str, float], made: Mapping[str, Replicates]) -> dict[str, Any]:
+def _collect_replicates(
+    metric: Metric, values: Mapping[str, float], replicates: Mapping[str, Replicates]
+) -> dict[str, Any]:
     """Return the fields of a result that hold the draws and the intervals of the values that have them."""
-    sound = {k: r for k, r in made.items() if math.isfinite(values.get(k, math.nan)) and np.isfinite(r.draws).all()}
+    sound = {
+        k: r for k, r in replicates.items() if math.isfinite(values.get(k, math.nan)) and np.isfinite(r.draws).all()
+    }
     draws = {k: r.draws for k, r in sound.items()}
     draws |= {f"repeats/{k}": r.repeats for k, r in sound.items() if len(r.repeats) > 1}
     draws |= {f"share/{k}": np.array([r.share]) for k, r in sound.items() if r.share < 1}
@@ -244,11 +250,11 @@ def _undefined(
     )  # fmt: skip
 
 
-def judgments_digest(path: Path, columns: Mapping[str, str]) -> str:
+def digest_judgments(path: Path, columns: Mapping[str, str]) -> str:
     """Digest of a file of judgments and of how its columns are read."""
     return digest([file_digest(path), dict(columns)]) if columns else file_digest(path)
 
 
-def needs_of_texts(metric: Metric) -> tuple[Need, ...]:
+def list_text_needs(metric: Metric) -> tuple[Need, ...]:
     """Return the needs that are made of texts; judgments come from their file."""
     return tuple(need for need in metric.needs() if need.kind != "judgments")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from openended.harness.core import Metric, Need
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.pipeline.explain import write_explanations
-from openended.harness.run.pipeline.measure import Measure, Measured, System, needs_of_texts
+from openended.harness.run.pipeline.measure import MetricRunner, System, SystemResult, list_text_needs
 from openended.harness.run.pipeline.run_record import Outcome, write_record
 from openended.harness.run.pipeline.texts import RunTexts, make_texts, perplexity
 from openended.harness.run.resolve import resolve_run
@@ -19,7 +19,7 @@ from openended.harness.run.settings import Settings
 from openended.harness.storage import Rows
 
 
-class Measurement(NamedTuple):
+class MetricJob(NamedTuple):
     """One metric of one system."""
 
     metric: Metric
@@ -62,7 +62,7 @@ def run(
     write_explanations(folder, session.store.root, measured, texts.human_rows, texts.model_rows)
     broken = [m.result for m in measured if m.result.status == "failed"]
     failed = dict.fromkeys(f"metric {result.metric} {'; '.join(result.notes)}" for result in broken)
-    return Outcome(folder, builder.made, tuple(builder.plan), failed=tuple(failed))
+    return Outcome(folder, builder.num_computed, tuple(builder.plan), failed=tuple(failed))
 
 
 def prepare(settings: Settings, session: Session) -> RunTexts:
@@ -70,17 +70,17 @@ def prepare(settings: Settings, session: Session) -> RunTexts:
     return make_texts(resolve_run(settings), ArtifactBuilder(session, plan_only=False))
 
 
-def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[Measured]:
+def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[SystemResult]:
     """Make the features of all metrics, then every metric: of the system under test, the human row, the ceiling."""
     metrics, task = texts.run.metrics.specs, texts.run.data.task
     others = [replace(source, label=f"system {number} of the grid") for number, source in enumerate(others)]
     jobs = _list_measurements(texts)
-    wanted: list[tuple[TextRows, Sequence[Need]]] = []
+    requests: list[tuple[TextRows, Sequence[Need]]] = []
     for job in jobs:
-        wanted += [(source, needs_of_texts(job.metric)) for source in _read_by(job)]
-    wanted += [(source, needs_of_texts(m)) for m in metrics if m.reads_grid for source in others]
-    texts.featurizer.make(wanted, texts.decoder)
-    measure = Measure(texts.run, texts.featurizer, texts.dataset.fingerprint, others)
+        requests += [(source, list_text_needs(job.metric)) for source in _list_sources_read(job)]
+    requests += [(source, list_text_needs(m)) for m in metrics if m.reads_grid for source in others]
+    texts.featurizer.make(requests, texts.decoder)
+    measure = MetricRunner(texts.run, texts.featurizer, texts.dataset.fingerprint, others)
     out = [measure.measure(*job) for job in jobs]
     sides = (texts.human_rows, texts.model_rows)
     if not task.has_human():
@@ -91,20 +91,20 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[Measur
     return [m for m in out if m is not None]
 
 
-def _list_measurements(texts: RunTexts) -> list[Measurement]:
+def _list_measurements(texts: RunTexts) -> list[MetricJob]:
     """Return every metric of every system, in the order of the record."""
     human, model = texts.human_rows, texts.model_rows
     metrics = texts.run.metrics.specs
     if not texts.run.data.task.has_human():
-        return [Measurement(metric, "model", human, model) for metric in metrics if metric.sides == "one"]
+        return [MetricJob(metric, "model", human, model) for metric in metrics if metric.sides == "one"]
     jobs = []
     with_ceiling = not texts.explain_no_ceiling()
     for metric in metrics:
         if metric.sides == "one":
-            jobs.append(Measurement(metric, "human", human, human))
+            jobs.append(MetricJob(metric, "human", human, human))
         if has_ceiling(metric) and with_ceiling:
-            jobs.append(Measurement(metric, "ceiling", human, texts.dataset.spare_rows))
-        jobs.append(Measurement(metric, "model", human, model))
+            jobs.append(MetricJob(metric, "ceiling", human, texts.dataset.spare_rows))
+        jobs.append(MetricJob(metric, "model", human, model))
     return jobs
 
 
@@ -113,7 +113,7 @@ def has_ceiling(metric: Metric) -> bool:
     return metric.sides == "two" and metric.ceiling
 
 
-def _read_by(job: Measurement) -> list[TextRows]:
+def _list_sources_read(job: MetricJob) -> list[TextRows]:
     """The sides that a metric reads."""
     return [s for s, unread in ((job.human, "one"), (job.model, "human")) if job.metric.sides != unread]
 
@@ -141,7 +141,7 @@ def _list_notes(texts: RunTexts) -> list[str]:
         notes.append(f"{title} read its prompts through its chat template; scorer and embedder read them plain")
     if texts.dataset.examples is not None:
         skipped: Mapping[str, int] = texts.dataset.examples.meta["skipped"]
-        notes += [f"{count} records of the task passed over: {reason}" for reason, count in skipped.items()]
+        notes += [f"{count:,} records skipped ({reason})" for reason, count in skipped.items()]
     entry = texts.model_rows.entry
     if entry is not None:
         notes += list(entry.meta.get("notes", ()))
@@ -149,5 +149,6 @@ def _list_notes(texts: RunTexts) -> list[str]:
     if not task.paired and len(set(sizes)) > 1:
         notes.append(f"{sizes[1]} texts beside {sizes[0]} human ones: where the number matters, compare equal ones")
     if generation.min_new_tokens and generation.file is None:
-        notes.append(f"no generated text ends before {generation.min_new_tokens} tokens (min_new_tokens)")
+        least = generation.min_new_tokens
+        notes.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
     return notes

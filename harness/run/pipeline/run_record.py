@@ -11,23 +11,23 @@ from typing import cast
 
 from openended.harness.core import DataError, Json, canonical, digest, shareable, to_json
 from openended.harness.decoders import Decoder
-from openended.harness.run.artifacts import ArtifactBuilder, MissingInput, PlannedArtifact
-from openended.harness.run.identity import axes
-from openended.harness.run.pipeline.measure import Measured
+from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, UnavailableInput
+from openended.harness.run.identity import collect_axes
+from openended.harness.run.pipeline.measure import SystemResult
 from openended.harness.run.resolve import ResolvedRun
 from openended.harness.storage import Entry, RunRecord, git_state, hardware, package_versions, read_record, save_record
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run left behind."""
+    """The outcome of a run or a plan."""
 
     folder: Path
     """The run folder; holds `record.json`."""
-    made: int
-    """Artifacts built, not found."""
+    num_computed: int
+    """Number of artifacts computed, not cached."""
     plan: tuple[PlannedArtifact, ...]
-    missing: tuple[MissingInput, ...] = ()
+    missing: tuple[UnavailableInput, ...] = ()
     """What a plan found to be missing, with how to get it."""
     failed: tuple[str, ...] = ()
     """Metrics whose code raised, with what it said; "–" in the table."""
@@ -36,7 +36,7 @@ class Outcome:
 def write_record(
     run: ResolvedRun,
     builder: ArtifactBuilder,
-    measured: Sequence[Measured],
+    measured: Sequence[SystemResult],
     *,
     decoder: Decoder | None,
     human: Entry | None,
@@ -49,7 +49,7 @@ def write_record(
     if decoder is not None and isinstance(spec["decoder"], dict):
         resolved = canonical(decoder)
         spec["decoder"] |= resolved if isinstance(resolved, dict) else {}
-    facts = axes(run, decoder, fingerprint=task, human=human)
+    facts = collect_axes(run, decoder, fingerprint=task, human=human)
     spec["seed"] = facts["seed"]  # null where it changes nothing, so that such runs are one run
     runs = run.runtime.outputs_dir / "runs" / run.runtime.experiment
     key = digest({"spec": to_json(spec), "task": task})[:8]
@@ -63,13 +63,13 @@ def write_record(
     )  # fmt: skip
     with builder.session.store.locked(f"run-{key}", f"run {key}"):  # a greedy decoder and two seeds: one run, two jobs
         for earlier in sorted(runs.glob(f"*-{key}"), reverse=True):
-            if _same(earlier, record):
+            if _is_same_run(earlier, record):
                 return earlier
         save_record(folder, record)
     return folder
 
 
-def _same(folder: Path, record: RunRecord) -> bool:
+def _is_same_run(folder: Path, record: RunRecord) -> bool:
     """True if a folder holds a record of the same spec and results."""
     try:
         earlier = read_record(folder).to_json()

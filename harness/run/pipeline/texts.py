@@ -11,7 +11,7 @@ from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
 from openended.harness.run.features import FOR_DECODER, Featurizer
 from openended.harness.run.generate import check_model, generate, import_generations
-from openended.harness.run.pipeline.measure import needs_of_texts
+from openended.harness.run.pipeline.measure import list_text_needs
 from openended.harness.run.resolve import ResolvedRun
 
 
@@ -60,7 +60,7 @@ def resolve_human_perplexity(decoder: Decoder, run: ResolvedRun, human: TextRows
 
     What the metrics read of the human side is made with it, so that no model passes over it twice.
     """
-    scored = [n for m in run.metrics.specs for n in needs_of_texts(m) if n.kind in ("token_nll", "embeddings")]
+    scored = [n for m in run.metrics.specs for n in list_text_needs(m) if n.kind in ("token_nll", "embeddings")]
     alike = [need for need in scored if need.by != "model"] if run.data.task.has_human() else []  # not under its Q
     featurizer.make([(human, (FOR_DECODER, *alike))], None)
     nll = featurizer.value(human, FOR_DECODER)

@@ -47,7 +47,7 @@ def test_help_and_lists_load_nothing_heavy():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("name", sorted(cli.commands()))
+@pytest.mark.parametrize("name", sorted(cli.list_commands()))
 def test_every_command_has_a_line_of_help(name, capsys):
     assert exit_code(cli.main, name, "--help") == 0
     assert f"openended {name}" in capsys.readouterr().out
@@ -56,7 +56,7 @@ def test_every_command_has_a_line_of_help(name, capsys):
 def test_commands_of_other_folders_are_the_entry_points_of_their_old_names(tmp_path):
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     for name in ("report", "rate", "finetune"):
-        assert scripts[f"openended-{name}"] == f"{cli.commands()[name]}:main"
+        assert scripts[f"openended-{name}"] == f"{cli.list_commands()[name]}:main"
     done = openended("report", str(tmp_path / "gone"), cwd=tmp_path, verbose=False)
     assert done.returncode == 2
     assert done.stderr == f"openended report: no such run folder: {tmp_path / 'gone'}\n"

@@ -57,10 +57,10 @@ class Letters:
 
 def test_documents_are_joined_by_the_end_token_and_cut() -> None:
     # abc 0 de 0 f 0 → 1 2 3 0 | 4 5 0 6 | 0 is dropped.
-    made = ft.blocks(Letters(), ["abc", "de", "f"], end_id=0, size=4)
+    made = ft.cut_into_blocks(Letters(), ["abc", "de", "f"], end_id=0, size=4)
     assert made.tolist() == [[1, 2, 3, 0], [4, 5, 0, 6]]
-    assert ft.blocks(Letters(), [], end_id=0, size=4).shape == (0, 4)
-    many = ft.blocks(Letters(), ["ab"] * 3000, end_id=0, size=7)
+    assert ft.cut_into_blocks(Letters(), [], end_id=0, size=4).shape == (0, 4)
+    many = ft.cut_into_blocks(Letters(), ["ab"] * 3000, end_id=0, size=7)
     assert many.reshape(-1).tolist() == ([1, 2, 0] * 3000)[: 9000 // 7 * 7]
     assert many.dtype == np.int32
 
@@ -120,11 +120,11 @@ def test_stories_are_read_whole(tmp_path: Path) -> None:
     (tmp_path / "train.wp_source").write_text("[ WP ] Go .\n")
     (tmp_path / "train.wp_target").write_text("It went on .\n")
     stories = WritingPrompts(path=str(tmp_path), split="train")
-    assert list(ft.task_texts(stories, Counter())) == ["Go.\n\nIt went on."]
+    assert list(ft.iterate_documents(stories, Counter())) == ["Go.\n\nIt went on."]
     with pytest.raises(SpecError, match="whole documents"):
-        list(ft.task_texts(WebText(path="x"), Counter()))
+        list(ft.iterate_documents(WebText(path="x"), Counter()))
     (tmp_path / "a.jsonl").write_text('{"prompt": "a", "human": " b"}\n')
-    assert list(ft.task_texts(JsonLines(path=str(tmp_path / "a.jsonl")), Counter())) == ["a b"]
+    assert list(ft.iterate_documents(JsonLines(path=str(tmp_path / "a.jsonl")), Counter())) == ["a b"]
 
 
 def test_too_little_text_and_too_long_a_block(tiny: Path, tmp_path: Path) -> None:

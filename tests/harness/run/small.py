@@ -7,7 +7,7 @@ from pathlib import Path
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from openended.harness.run.settings import Settings, settings_from
+from openended.harness.run.settings import Settings, build_settings
 from tests.helpers import write_jsonl
 
 # Model under test, scorer and embedder are one model.
@@ -27,4 +27,4 @@ def settings(folder: Path, *overrides: str) -> Settings:
         cfg = compose("config", overrides=[*words, f"outputs_dir={folder / 'out'}", *overrides])
     node = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(node, dict)
-    return settings_from({**{str(k): v for k, v in node.items()}, "experiment": "test"})
+    return build_settings({**{str(k): v for k, v in node.items()}, "experiment": "test"})

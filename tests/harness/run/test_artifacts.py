@@ -14,8 +14,8 @@ from openended.harness.run.artifacts import (
     ArtifactBuilder,
     ArtifactRequest,
     Build,
-    MissingInput,
     PlannedArtifact,
+    UnavailableInput,
     Workload,
 )
 from openended.harness.run.session import Session
@@ -43,10 +43,10 @@ def test_an_artefact_asked_for_twice_is_named_once(tmp_path: Path) -> None:
     assert first is not None
     assert first == second
     assert [(p.what, p.state) for p in run.plan] == [("human", "make")]
-    assert (run.made, run.inputs) == (1, {"embed:human": first.name})
+    assert (run.num_computed, run.inputs) == (1, {"embed:human": first.name})
     again = steps(tmp_path)
     again.build(ArtifactRequest("embed", "human", {}, {"rows": "a"}, WORK), partial(write, "x"))
-    assert (again.made, len(again.plan), again.provenance) == (0, 1, {"embed:human": {}})
+    assert (again.num_computed, len(again.plan), again.provenance) == (0, 1, {"embed:human": {}})
 
 
 def test_one_pass_makes_what_is_missing(tmp_path: Path) -> None:
@@ -97,9 +97,9 @@ def test_a_plan_notes_each_missing_input_once_and_what_kind_it_is(tmp_path: Path
     for error in errors + errors:
         assert plan.try_or_note(partial(fail, error)) is None
     assert plan.missing == [
-        MissingInput("no model", is_model=True),
-        MissingInput("no file", url="https://a/b"),
-        MissingInput("a bad row"),
+        UnavailableInput("no model", is_model=True),
+        UnavailableInput("no file", url="https://a/b"),
+        UnavailableInput("a bad row"),
     ]
     with pytest.raises(DataError, match="no model"):
         steps(tmp_path).try_or_note(partial(fail, errors[0]))

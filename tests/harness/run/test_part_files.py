@@ -10,7 +10,7 @@ import pytest
 from openended.harness.core.errors import DataError
 from openended.harness.core.types import Generation
 from openended.harness.run.artifact_files import load_array, save_array
-from openended.harness.run.part_files import Parts
+from openended.harness.run.part_files import PartFiles
 from openended.harness.storage.rows import Row, Rows, write_rows
 
 
@@ -20,7 +20,7 @@ def rows(*names: str) -> list[Row]:
 
 def written(folder, *parts):
     folder.mkdir()
-    one = Parts(folder, seconds=-1)
+    one = PartFiles(folder, seconds=-1)
     for part in parts:
         one.add(rows(*part))
     return sorted(folder.glob("part-*"))
@@ -29,16 +29,16 @@ def written(folder, *parts):
 def test_parts_are_read_in_order_and_numbered_on(tmp_path):
     folder = tmp_path / "key.partial"
     written(folder, ["a", "b"], ["c"])
-    again = Parts(folder, seconds=-1)
+    again = PartFiles(folder, seconds=-1)
     assert list(again.read()) == rows("a", "b", "c")
     again.add(rows("d"))
-    assert list(Parts(folder, 0).read()) == rows("a", "b", "c", "d")
+    assert list(PartFiles(folder, 0).read()) == rows("a", "b", "c", "d")
 
 
 def test_parts_are_joined_by_name_and_deleted(tmp_path):
     folder = tmp_path / "key.partial"
     written(folder, ["c", "a"], ["d"])
-    again = Parts(folder, seconds=1000)
+    again = PartFiles(folder, seconds=1000)
     assert len(list(again.read())) == 3
     again.add(rows("b"))
     assert again.count == {"n": 4, "tokens": 8, "ended": 0}
@@ -48,7 +48,7 @@ def test_parts_are_joined_by_name_and_deleted(tmp_path):
     assert (folder / "data.arrow").read_bytes() == (tmp_path / "want").read_bytes()
     none = tmp_path / "other.partial"
     none.mkdir()
-    Parts(none, 0).join(none / "data.arrow")
+    PartFiles(none, 0).join(none / "data.arrow")
     assert len(Rows(none / "data.arrow")) == 0
 
 
@@ -59,7 +59,7 @@ def test_a_flipped_byte_sets_the_part_aside_with_a_remark(seed, tmp_path, caplog
     data, draw = bytearray(bad.read_bytes()), random.Random(seed)
     data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
     bad.write_bytes(data)
-    assert list(Parts(folder, 0).read()) == rows("a", "c")
+    assert list(PartFiles(folder, 0).read()) == rows("a", "c")
     assert "is damaged" in caplog.text
     assert (tmp_path / "key.partial.damaged-parts" / bad.name).exists()
 
@@ -73,7 +73,7 @@ def test_a_cut_an_empty_a_linked_and_a_foreign_part_are_set_aside(tmp_path):
     linked.unlink()
     linked.symlink_to(foreign)
     foreign.rename(folder / foreign.name)
-    assert list(Parts(folder, 0).read()) == rows("d")
+    assert list(PartFiles(folder, 0).read()) == rows("d")
 
 
 @pytest.mark.parametrize("shape", [(0,), (), (3,), (4, 2), (0, 5)])

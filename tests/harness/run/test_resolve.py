@@ -8,7 +8,7 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.models.spec import ModelSpec
-from openended.harness.run.resolve import NO_TOKENIZER, ResolvedRun, model_digest, resolve_run
+from openended.harness.run.resolve import NO_TOKENIZER, ResolvedRun, digest_model, resolve_run
 from tests.harness.run.small import settings
 
 
@@ -45,7 +45,7 @@ def test_resolving_touches_no_file_and_a_digest_says_what_is_missing(tmp_path):
     with pytest.raises(DataError, match="lost"):
         _ = run.data.tokenizer_digest
     with pytest.raises(DataError, match="lost"):
-        model_digest(lost)
+        digest_model(lost)
 
 
 def test_null_is_no_least_length(tmp_path):

@@ -13,9 +13,9 @@ import pytest
 from openended.harness.core.signature import parse_signature
 from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.run.pipeline import run
-from openended.harness.run.scoring_models import TOY, card_perplexity, compare_with_card
+from openended.harness.run.scoring_models import OUT_OF_DOMAIN, compare_with_card, read_card_perplexity
 from openended.harness.run.session import Session
-from openended.harness.run.settings import settings_from
+from openended.harness.run.settings import build_settings
 from openended.harness.storage.record import ResultRow, RunRecord, read_record
 from openended.harness.storage.store import Store
 from tests.conf.test_compose import config
@@ -28,7 +28,7 @@ OWN = ("task=jsonl", "task.path=x.jsonl")
 
 
 def judges(*words: str) -> tuple[str | None, str | None]:
-    made = settings_from(config(*words))
+    made = build_settings(config(*words))
     return (made.scorer and made.scorer.title, made.embedder and made.embedder.title)
 
 
@@ -64,7 +64,7 @@ def test_who_judges(words: tuple[str, ...], found: tuple[str | None, str | None]
 
 
 def test_the_default_judge_of_docs_is_the_bundled_one_in_every_option() -> None:
-    chosen, named = (settings_from(config(*words)) for words in ((), ("judge=docs-m",)))
+    chosen, named = (build_settings(config(*words)) for words in ((), ("judge=docs-m",)))
     assert (chosen.scorer, chosen.embedder) == (named.scorer, named.embedder)
     assert chosen.spec() == named.spec()
 
@@ -75,7 +75,7 @@ def test_without_judges_metrics_that_need_them_say_what_to_type(tmp_path: Path) 
     for metric, role in (("gen_ppl", "scorer"), ("frechet", "embedder")):
         assert found["model", metric].status == "undefined"
         (note,) = found["model", metric].notes
-        assert note.startswith(f"no {role}: set {role}=gpt2-large (or judge=gpt2-large")
+        assert note.startswith(f"no {role}: set {role}=gpt2-large (or scoring=gpt2-large")
     assert (record.axes["scorer"], record.axes["embedder"]) == (None, None)
 
 
@@ -116,16 +116,16 @@ def test_a_toy_says_so_in_notes_and_signatures(tmp_path: Path, caplog: pytest.Lo
     caplog.set_level(logging.WARNING)
     record = measured(tmp_path, "judge=docs-m", "metric=[frechet,gen_ppl]")
     found = rows(record)
-    assert parse_signature(found["model", "gen_ppl"].signature)["scorer"].endswith(f"({TOY})")
-    assert parse_signature(found["model", "frechet"].signature)["embedder"].endswith(f"({TOY})")
-    assert {f"scorer docs-m: {TOY}", f"embedder docs-m: {TOY}"} <= set(record.notes)
+    assert parse_signature(found["model", "gen_ppl"].signature)["scorer"].endswith(f"({OUT_OF_DOMAIN})")
+    assert parse_signature(found["model", "frechet"].signature)["embedder"].endswith(f"({OUT_OF_DOMAIN})")
+    assert {f"scorer docs-m: {OUT_OF_DOMAIN}", f"embedder docs-m: {OUT_OF_DOMAIN}"} <= set(record.notes)
     # Only what the metrics read is told.
     record = measured(tmp_path, "judge=docs-m", "metric=[frechet]")
-    assert f"scorer docs-m: {TOY}" not in record.notes
+    assert f"scorer docs-m: {OUT_OF_DOMAIN}" not in record.notes
 
 
 def test_docs_at_home_says_nothing(tmp_path: Path) -> None:
-    small: Any = settings_from(config("num_examples=4", "max_new_tokens=8", f"outputs_dir={tmp_path / 'out'}"))
+    small: Any = build_settings(config("num_examples=4", "max_new_tokens=8", f"outputs_dir={tmp_path / 'out'}"))
     record = read_record(run(small, Session(Store(tmp_path / "out/store"))).folder)
     assert not any("toy" in note or "domain" in note or "no scorer" in note for note in record.notes)
     signatures = "".join(row.signature for row in record.results)
@@ -135,7 +135,7 @@ def test_docs_at_home_says_nothing(tmp_path: Path) -> None:
 
 def test_a_scorer_is_held_against_its_card() -> None:
     spec = ModelSpec(path="bundled:docs-m")
-    own = card_perplexity(spec)
+    own = read_card_perplexity(spec)
     assert own == 59.16
     assert compare_with_card(spec, 2 * own - 1) is None
     told = compare_with_card(spec, 530.4)
@@ -148,10 +148,10 @@ def test_a_scorer_is_held_against_its_card() -> None:
 
 def test_a_scorer_without_a_card_is_not_judged(tmp_path: Path) -> None:
     spec = replace(ModelSpec(path="bundled:docs-m"), path=str(tmp_path))
-    assert math.isnan(card_perplexity(spec))
+    assert math.isnan(read_card_perplexity(spec))
     assert compare_with_card(spec, 1e9) is None
     (tmp_path / "README.md").write_text("# A model\n\nValidation perplexity was never measured.\n")
-    assert math.isnan(card_perplexity(spec))
+    assert math.isnan(read_card_perplexity(spec))
 
 
 def test_texts_far_from_the_scorers_domain_are_told_aloud_once(
@@ -165,5 +165,5 @@ def test_texts_far_from_the_scorers_domain_are_told_aloud_once(
     for decoder in ("greedy", "nucleus"):
         words = (f"task.path={path}", "metric=[gen_ppl]", f"decoder={decoder}")
         record = read_record(run(settings(tmp_path, *words), session).folder)
-        assert any("not of its domain" in note for note in record.notes)
-    assert sum("not of its domain" in line for line in caplog.messages) == 1
+        assert any("outside its domain" in note for note in record.notes)
+    assert sum("outside its domain" in line for line in caplog.messages) == 1

@@ -10,12 +10,12 @@ from openended.harness.core.metric import Side
 from openended.harness.core.runtime import Runtime
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.loaded import LoadedModels
-from openended.harness.run.session import _LASTING, Session, Sides
+from openended.harness.run.session import _LASTING, Session, SideCache
 from openended.harness.storage.store import Store
 
 
 def test_what_the_last_run_did_not_use_goes() -> None:
-    sides = Sides()
+    sides = SideCache()
     made = [sides.get(name, lambda: Side("x", (), {}), lasting=name == "human") for name in ("human", "model")]
     sides.end_run()
     assert sides.get("model", lambda: Side("y", (), {}), lasting=False) is made[1], "the next run may use it again"
@@ -26,7 +26,7 @@ def test_what_the_last_run_did_not_use_goes() -> None:
 
 
 def test_human_sides_are_bounded() -> None:
-    sides = Sides()
+    sides = SideCache()
     for number in range(2 * _LASTING):
         sides.get(str(number), lambda: Side("human", (), {}), lasting=True)
         sides.end_run()

@@ -20,7 +20,8 @@ BIG = "9" * 5000
         "metric.mauve=3", "metric.mauve=null", "task=3", "model=3", "decoder=3", "scorer=3", "embedder=3", "runtime=3",
         "report=3", "report.kind=x", "report.metrics=3", "~task", "~runtime", "runtime.device=foo", "runtime.device=3", "runtime.flush_seconds=nan",
         "runtime.threads=99999999999999999999", "outputs_dir=[]", "outputs_dir=null", "outputs_dir=''",
-        "generations=gpt2-output:../../x", "hydra.job.env_copy=[NOPE]", "hydra=null", "seed=${",
+        "generations=gpt2-output:../../x", "hydra.job.env_copy=[NOPE]", "hydra=null", "seed=${", "features=foo.npy", "features=[a]", "judgment_columns=foo",
+        "judgment_columns=3",
     ],
 )  # fmt: skip
 def test_one_line_and_exit_code_2(word, tmp_path):

@@ -38,12 +38,12 @@ class Objective:
         Raises:
             SpecError: If they will not, or there is no human value to compare with.
         """
-        known = {m.name: m for m in metrics}
+        by_name = {m.name: m for m in metrics}
         head, _, _ = self.name.partition(".")
-        metric = known.get(head) or next((m for m in metrics if self.name in {*m.titles, *m.directions}), None)
+        metric = by_name.get(head) or next((m for m in metrics if self.name in {*m.titles, *m.directions}), None)
         if metric is None:
             raise SpecError(
-                f"{self.aim}: {self.name!r} is measured by none of metric=[{','.join(known)}]{suggest(head, known)}; "
+                f"{self.aim}: {self.name!r} is in none of metric=[{','.join(by_name)}]{suggest(head, by_name)}; "
                 "add its metric, or name a value as metric.key"
             )
         if metric.reads_grid:
@@ -62,7 +62,7 @@ class Objective:
             DataError: If it has no value there.
             SpecError: If the metric has no such key.
         """
-        row, key = self._found(record)
+        row, key = self._find_value(record)
         value = row.values.get(key, math.nan)
         if not math.isfinite(value):
             raise DataError(f"{self.name} has no value: {'; '.join(row.notes) or row.status}")
@@ -74,7 +74,7 @@ class Objective:
             raise DataError(f"toward_human: there is no human value of {self.name}")
         return abs(value - human)
 
-    def _found(self, record: RunRecord) -> tuple[ResultRow, str]:
+    def _find_value(self, record: RunRecord) -> tuple[ResultRow, str]:
         """Return the row that holds the value, and its key there."""
         rows = [row for row in record.results if row.system == "model"]
         head, _, key = self.name.partition(".")
@@ -89,24 +89,24 @@ class Objective:
         raise DataError(f"{self.name} was not measured")
 
 
-def objectives_of(node: Mapping[str, object]) -> tuple[Objective, ...]:
+def parse_objectives(node: Mapping[str, object]) -> tuple[Objective, ...]:
     """Read the objectives of a search from its options.
 
     Raises:
         SpecError: If there is none, one is given twice, or an option is no list of names.
     """
-    found: list[Objective] = []
+    objectives: list[Objective] = []
     for aim in AIMS:
-        given = node.get(aim) or []
-        names = [given] if isinstance(given, str) else given
+        value = node.get(aim) or []
+        names = [value] if isinstance(value, str) else value
         if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-            raise SpecError(f"{aim}: expected a list of values, as in {aim}=[mauve], got {given!r:.60}")
-        found += [Objective(aim, name) for name in names]
-    if not found:
+            raise SpecError(f"{aim}: expected a list of values, as in {aim}=[mauve], got {value!r:.60}")
+        objectives += [Objective(aim, name) for name in names]
+    if not objectives:
         raise SpecError(
             "no objective: say what to search for, maximize=[mauve], minimize=[…] or toward_human=[gen_ppl]"
         )
-    names = [one.name for one in found]
+    names = [objective.name for objective in objectives]
     if twice := {name for name in names if names.count(name) > 1}:
         raise SpecError(f"{min(twice)} is an objective twice: choose one of maximize, minimize and toward_human")
-    return tuple(found)
+    return tuple(objectives)

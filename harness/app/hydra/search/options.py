@@ -10,10 +10,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness.app.hydra.compose import name_of, settings_of_jobs
-from openended.harness.app.hydra.search.objectives import objectives_of
-from openended.harness.app.hydra.search.space import Space, space_of, whole_hint
-from openended.harness.app.hydra.search.study import AUTO, GRID_SAMPLER, Searching, SearchPlan
+from openended.harness.app.hydra.compose import choose_name, iterate_settings
+from openended.harness.app.hydra.search.objectives import parse_objectives
+from openended.harness.app.hydra.search.space import Space, add_integer_hint, parse_space
+from openended.harness.app.hydra.search.study import AUTO, GRID_SAMPLER, SearchPlan, StudyRunner
 from openended.harness.core import SpecError, canonical, digest
 
 log = logging.getLogger(__name__)
@@ -32,23 +32,23 @@ class Options:
     confirm_seeds: tuple[str, ...]
     storage: Path
 
-    def told(self, left: int) -> str:
+    def describe_remaining(self, left: int) -> str:
         """Say how many settings there are to try."""
         seeds = f", each with {len(self.plan.space.seeds)} seeds" if len(self.plan.space.seeds) > 1 else ""
         return f"{left} of {self.total} settings to try by {self.plan.method}{seeds}"
 
     def examples(self, count: int) -> list[dict[str, str]]:
         """Return settings as the search has them before it knows anything; nothing is kept."""
-        drawn = Searching(SearchPlan("plan", self.plan.space, self.plan.objectives, self._first), None)
-        drawn.start()
-        return [chosen for _, chosen in drawn.ask(count)]
+        runner = StudyRunner(SearchPlan("plan", self.plan.space, self.plan.objectives, self._first), None)
+        runner.start()
+        return [chosen for _, chosen in runner.ask(count)]
 
     @property
     def _first(self) -> str:
         return GRID_SAMPLER if self.plan.method == GRID_SAMPLER else "random"
 
 
-def options_of(config: DictConfig) -> Options:
+def parse_search_options(config: DictConfig) -> Options:
     """Read the options of a search.
 
     Raises:
@@ -57,18 +57,20 @@ def options_of(config: DictConfig) -> Options:
     # Unresolved: a space may speak of an option of the job, `${model.label}`.
     raw = OmegaConf.to_container(config.hydra.sweeper, resolve=False)
     node: dict[str, Any] = {str(k): v for k, v in raw.items()} if isinstance(raw, dict) else {}
-    space = space_of(_mapping(node, "params"), _mapping(node, "spaces"), list(config.hydra.overrides.task))
-    rungs = _whole_numbers(node, "rungs")
+    words = list(config.hydra.overrides.task)
+    space = parse_space(_read_mapping(node, "params"), _read_mapping(node, "spaces"), words)
+    rungs = _read_integers(node, "rungs")
+    sampler_options = _read_mapping(node, "sampler_options")
     plan = SearchPlan(
-        _name(config), space, objectives_of(node), str(node["sampler"]), _mapping(node, "sampler_options"),
-        _whole(node, "sampler_seed", 0), rungs, _whole(node, "reduction", 2),
+        _study_name(config), space, parse_objectives(node), str(node["sampler"]), sampler_options,
+        _read_integer(node, "sampler_seed", 0), rungs, _read_integer(node, "reduction", 2),
     )  # fmt: skip
     plan.check()
     plan = replace(plan, name=f"{plan.name}-{_digest(plan)}")
-    total = len(space.every()) if plan.method == GRID_SAMPLER else _whole(node, "trials", 1)
+    total = len(space.every()) if plan.method == GRID_SAMPLER else _read_integer(node, "trials", 1)
     processes = int(config.hydra.launcher.get("processes") or 1)
-    batch = processes if node["batch"] == AUTO else _whole(node, "batch", 1)
-    confirm = tuple(map(str, _whole_numbers(node, "confirm_seeds")))
+    batch = processes if node["batch"] == AUTO else _read_integer(node, "batch", 1)
+    confirm = tuple(map(str, _read_integers(node, "confirm_seeds")))
     seeds = space.seeds if space.seeds != ("",) else (str(config.seed),)
     if shared := set(confirm) & set(seeds):
         raise SpecError(
@@ -83,23 +85,23 @@ def check_search(config: DictConfig) -> None:
     Raises:
         SpecError: Says what is wrong in one line.
     """
-    options = options_of(config)
+    options = parse_search_options(config)
     space, plan = options.plan.space, options.plan
     jobs = [space.words(corner, space.seeds[0]) for corner in space.corners()]
     try:
-        for settings in settings_of_jobs(jobs):
-            for one in plan.objectives:
-                one.check(settings.metrics)
+        for settings in iterate_settings(jobs):
+            for objective in plan.objectives:
+                objective.check(settings.metrics)
             size = settings.num_examples
             if plan.rungs and isinstance(size, int) and plan.rungs[-1] >= size:
                 raise SpecError(f"rungs: expected numbers below num_examples={size}, got {list(plan.rungs)}")
     except SpecError as err:
-        raise SpecError(whole_hint(str(err), space.parameters)) from err
+        raise SpecError(add_integer_hint(str(err), space.parameters)) from err
 
 
-def _name(config: DictConfig) -> str:
+def _study_name(config: DictConfig) -> str:
     """Return the name of the study before its digest; the same command has the same, whenever it is given."""
-    return name_of(config, config.hydra, Path("search"))
+    return choose_name(config, config.hydra, Path("search"))
 
 
 def _digest(plan: SearchPlan) -> str:
@@ -111,25 +113,25 @@ def _digest(plan: SearchPlan) -> str:
 
 def canonical_parameters(space: Space) -> list[str]:
     """Return a space as texts."""
-    given = [f"{choice}: {words}" for choice, words in sorted(space.given.items())]
-    return [*map(repr, space.parameters), *given, *space.seeds]
+    extra = [f"{choice}: {words}" for choice, words in sorted(space.extra_words.items())]
+    return [*map(repr, space.parameters), *extra, *space.seeds]
 
 
-def _mapping(node: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _read_mapping(node: Mapping[str, Any], name: str) -> dict[str, Any]:
     value = node.get(name) or {}
     if not isinstance(value, dict):
         raise SpecError(f"{name}: expected names with their values, got {value!r:.60}")
     return {str(k): v for k, v in value.items()}
 
 
-def _whole(node: Mapping[str, Any], name: str, least: int) -> int:
+def _read_integer(node: Mapping[str, Any], name: str, least: int) -> int:
     value = node[name]
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise SpecError(f"{name}: expected a whole number of {least} or more, got {value!r:.40}")
     return value
 
 
-def _whole_numbers(node: Mapping[str, Any], name: str) -> tuple[int, ...]:
+def _read_integers(node: Mapping[str, Any], name: str) -> tuple[int, ...]:
     value = node.get(name) or []
     listed: Sequence[Any] = value if isinstance(value, list) else [value]
     if not all(isinstance(v, int) and not isinstance(v, bool) for v in listed):

@@ -17,6 +17,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep, ValueType
 from hydra.errors import HydraException
 
+from openended.harness.app.hydra.sweeper import check_grid_size
 from openended.harness.core import GROUPS, SpecError, choices, one_line, suggest
 
 if TYPE_CHECKING:
@@ -51,11 +52,11 @@ class Parameter:
         if self.whole:
             step = int(self.step or 1)
             return str(trial.suggest_int(self.name, int(self.low), int(self.high), step=step, log=self.log))
-        return number(trial.suggest_float(self.name, self.low, self.high, step=self.step, log=self.log))
+        return format_number(trial.suggest_float(self.name, self.low, self.high, step=self.step, log=self.log))
 
     def ends(self) -> tuple[str, ...]:
         """Return what to check before anything runs: every word, or the least and the greatest number."""
-        return self.choices or tuple(str(int(v)) if self.whole else number(v) for v in (self.low, self.high))
+        return self.choices or tuple(str(int(v)) if self.whole else format_number(v) for v in (self.low, self.high))
 
     def values(self) -> tuple[Any, ...]:
         """Return all values as the study has them.
@@ -68,8 +69,8 @@ class Parameter:
         if self.step is None and not self.whole:
             raise SpecError(f"{self.name}: sampler=grid tries every value, and an interval has too many; type a range")
         step = self.step or 1
-        found = [self.low + i * step for i in range(round((self.high - self.low) / step) + 1)]
-        return tuple(int(v) for v in found) if self.whole else tuple(found)
+        numbers = [self.low + i * step for i in range(round((self.high - self.low) / step) + 1)]
+        return tuple(int(v) for v in numbers) if self.whole else tuple(numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Space:
     """Words of the command line and of the experiment that every trial has."""
     parameters: tuple[Parameter, ...]
     """Those that are always there first."""
-    given: Mapping[tuple[str, str], tuple[str, ...]]
+    extra_words: Mapping[tuple[str, str], tuple[str, ...]]
     """(option, word) → what else is set where it is chosen."""
     seeds: tuple[str, ...]
     """Every setting is run with each; one that is empty: as the configuration has it."""
@@ -95,7 +96,7 @@ class Space:
 
     def words(self, chosen: Mapping[str, str], seed: str, *more: str) -> list[str]:
         """Return the words of one job."""
-        extra = [word for pair, words in self.given.items() if chosen.get(pair[0]) == pair[1] for word in words]
+        extra = [word for pair, words in self.extra_words.items() if chosen.get(pair[0]) == pair[1] for word in words]
         return [
             *self.fixed,
             *(f"{k}={v}" for k, v in chosen.items()),
@@ -113,9 +114,11 @@ class Space:
             inner = {p.key: p.ends()[0] for p in self.parameters if p.when and base.get(p.when[0]) == p.when[1]}
             for end in parameter.ends():
                 if parameter.when is None:
-                    own = base | {parameter.key: end}
-                    inner = {p.key: p.ends()[0] for p in self.parameters if p.when and own.get(p.when[0]) == p.when[1]}
-                    yield own | inner
+                    setting = base | {parameter.key: end}
+                    inner = {
+                        p.key: p.ends()[0] for p in self.parameters if p.when and setting.get(p.when[0]) == p.when[1]
+                    }
+                    yield setting | inner
                 else:
                     yield base | inner | {parameter.key: end}
 
@@ -131,17 +134,17 @@ class Space:
             outer = {p.name: v for p, v in zip(always, values, strict=True)}
             typed = {p.key: str(v) for p, v in zip(always, values, strict=True)}
             inner = [p for p in self.parameters if p.when and typed.get(p.when[0]) == p.when[1]]
-            found = product(*(p.values() for p in inner))
-            out += [outer | {p.name: v for p, v in zip(inner, own, strict=True)} for own in found]
+            inner_values = product(*(p.values() for p in inner))
+            out += [outer | {p.name: v for p, v in zip(inner, chosen, strict=True)} for chosen in inner_values]
         return out
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number as it is typed, rounded to what a reader can tell apart."""
     return repr(float(f"{value:.{DIGITS}g}"))
 
 
-def space_of(params: Mapping[str, Any], spaces: Mapping[str, Mapping[str, Any]], words: Sequence[str]) -> Space:
+def parse_space(params: Mapping[str, Any], spaces: Mapping[str, Mapping[str, Any]], words: Sequence[str]) -> Space:
     """Read a space.
 
     Args:
@@ -152,103 +155,110 @@ def space_of(params: Mapping[str, Any], spaces: Mapping[str, Mapping[str, Any]],
     Raises:
         SpecError: If a value is no space, a choice is not searched, or there is nothing to search.
     """
-    typed = {_parsed(word).key_or_group: word for word in words}
+    typed = {_parse_word(word).key_or_group: word for word in words}
     # Null takes an axis out: of an experiment that another one builds on.
-    own = {key: f"{key}={value}" for key, value in params.items() if value is not None and key not in typed}
-    parsed = [_parsed(word) for word in (*own.values(), *words)]
-    found = [
-        _parameter(one, one.key_or_group) for one in parsed if one.is_sweep_override() and one.key_or_group != SEED
+    axes = {key: f"{key}={value}" for key, value in params.items() if value is not None and key not in typed}
+    parsed = [_parse_word(word) for word in (*axes.values(), *words)]
+    parameters = [
+        _parse_parameter(override, override.key_or_group)
+        for override in parsed
+        if override.is_sweep_override() and override.key_or_group != SEED
     ]
-    seeds = [one for one in parsed if one.key_or_group == SEED]
-    fixed = [str(one.input_line) for one in parsed if not one.is_sweep_override() and one.key_or_group != SEED]
-    inner, given = _conditional(found, spaces)
-    space = Space(tuple(fixed), (*found, *inner), given, _seeds(seeds[-1]) if seeds else ("",))
+    seeds = [override for override in parsed if override.key_or_group == SEED]
+    fixed = [
+        str(override.input_line)
+        for override in parsed
+        if not override.is_sweep_override() and override.key_or_group != SEED
+    ]
+    inner, extra = _parse_conditional(parameters, spaces)
+    space = Space(tuple(fixed), (*parameters, *inner), extra, _parse_seeds(seeds[-1]) if seeds else ("",))
     if not space.parameters:
         raise SpecError("nothing to search: give an option a space, as in 'decoder.p=interval(0.5,1)'")
     return space
 
 
-def _conditional(
+def _parse_conditional(
     searched: Sequence[Parameter], spaces: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[Parameter], dict[tuple[str, str], tuple[str, ...]]]:
     """Return the parameters of single choices, and the values that are set with them."""
     homes = {word: p.key for p in searched if p.key in GROUPS for word in p.choices}
-    found: list[Parameter] = []
-    given: dict[tuple[str, str], tuple[str, ...]] = {}
+    parameters: list[Parameter] = []
+    extra: dict[tuple[str, str], tuple[str, ...]] = {}
     for choice, options in spaces.items():
         if choice not in homes:
             group = next((g for g in GROUPS if choice in choices(g)), "decoder")
-            known = f": type {group}={choice},… to search over it, or {group}.OPTION=… if it is the only one"
-            raise SpecError(f"spaces.{choice}: {choice} is none of the choices of this search{known}")
+            hint = f": type {group}={choice},… to search over it, or {group}.OPTION=… if it is the only one"
+            raise SpecError(f"spaces.{choice}: {choice} is none of the choices of this search{hint}")
         if not isinstance(options, Mapping):
             raise SpecError(f"spaces.{choice}: expected options with their values, as in spaces.{choice}.p=…")
         when = (homes[choice], choice)
         for option, value in options.items():
-            one = _parsed(f"{homes[choice]}.{option}={value}")
-            if one.is_sweep_override():
-                found.append(_parameter(one, f"{choice}.{option}", when))
+            override = _parse_word(f"{homes[choice]}.{option}={value}")
+            if override.is_sweep_override():
+                parameters.append(_parse_parameter(override, f"{choice}.{option}", when))
             else:
-                given[when] = (*given.get(when, ()), str(one.input_line))
-    return found, given
+                extra[when] = (*extra.get(when, ()), str(override.input_line))
+    return parameters, extra
 
 
-def _parsed(word: str) -> Override:
+def _parse_word(word: str) -> Override:
     try:
         return OverridesParser.create().parse_override(word)
     except (HydraException, ValueError) as err:
         raise SpecError(f"cannot read {word!r}: {one_line(err)[:120]}") from err
 
 
-def _parameter(one: Override, name: str, when: tuple[str, str] | None = None) -> Parameter:
+def _parse_parameter(override: Override, name: str, when: tuple[str, str] | None = None) -> Parameter:
     """Return the parameter that a parsed word stands for.
 
     Raises:
         SpecError: If it stands for none.
     """
-    key, said, value = one.key_or_group, str(one.input_line), one.value()
+    key, typed, value = override.key_or_group, str(override.input_line), override.value()
     tags: set[str] = set(getattr(value, "tags", ()))
     if unknown := tags - {"log"}:
-        raise SpecError(f"{said}: no tag {min(unknown)!r}; known: log")
-    if one.value_type == ValueType.GLOB_CHOICE_SWEEP:
-        raise SpecError(f"{said}: a search takes no glob: list the choices, as in {key}=a,b")
+        raise SpecError(f"{typed}: no tag {min(unknown)!r}; known: log")
+    if override.value_type == ValueType.GLOB_CHOICE_SWEEP:
+        raise SpecError(f"{typed}: a search takes no glob: list the choices, as in {key}=a,b")
     if isinstance(value, IntervalSweep):
         low, high = float(value.start or 0), float(value.end or 0)
-        made = Parameter(name, key, (), low, high, None, bool(tags), isinstance(value.start, int), when)
+        parameter = Parameter(name, key, (), low, high, None, bool(tags), isinstance(value.start, int), when)
     elif isinstance(value, RangeSweep):
-        made = _range(one, name, value, when)
+        parameter = _parse_range(override, name, value, when)
     else:
-        words = tuple(dict.fromkeys(one.sweep_string_iterator()))
+        words = tuple(dict.fromkeys(override.sweep_string_iterator()))
         if tags:
-            raise SpecError(f"{said}: log is for numbers: type tag(log,interval(…))")
+            raise SpecError(f"{typed}: log is for numbers: type tag(log,interval(…))")
         return Parameter(name, key, words, when=when)
-    if not made.low < made.high:
-        raise SpecError(f"{said}: expected a first end below the second, got {made.low:g} and {made.high:g}")
-    if made.log and made.low <= 0:
-        raise SpecError(f"{said}: a logarithm needs numbers above 0, got {made.low:g}")
-    return made
+    if not parameter.low < parameter.high:
+        raise SpecError(f"{typed}: expected a first end below the second, got {parameter.low:g} and {parameter.high:g}")
+    if parameter.log and parameter.low <= 0:
+        raise SpecError(f"{typed}: a logarithm needs numbers above 0, got {parameter.low:g}")
+    return parameter
 
 
-def _range(one: Override, name: str, value: RangeSweep, when: tuple[str, str] | None) -> Parameter:
-    found = [float(text) for text in one.sweep_string_iterator()]
+def _parse_range(override: Override, name: str, value: RangeSweep, when: tuple[str, str] | None) -> Parameter:
+    check_grid_size([override])
+    values = [float(text) for text in override.sweep_string_iterator()]
     whole = all(isinstance(v, int) for v in (value.start, value.stop, value.step))
-    if len(found) < 2:
-        raise SpecError(f"{one.input_line}: expected two values or more, got {len(found)}")
+    if len(values) < 2:
+        raise SpecError(f"{override.input_line}: expected two values or more, got {len(values)}")
     if value.tags:
-        raise SpecError(f"{one.input_line}: a range has equal steps: type tag(log,interval(…)) for a logarithm")
-    low, high = min(found), max(found)
-    return Parameter(name, one.key_or_group, (), low, high, abs(float(value.step)), False, whole, when)
+        raise SpecError(f"{override.input_line}: a range has equal steps: type tag(log,interval(…)) for a logarithm")
+    low, high = min(values), max(values)
+    return Parameter(name, override.key_or_group, (), low, high, abs(float(value.step)), False, whole, when)
 
 
-def _seeds(one: Override) -> tuple[str, ...]:
+def _parse_seeds(override: Override) -> tuple[str, ...]:
     """Return the seeds that every setting is run with."""
-    if one.value_type == ValueType.INTERVAL_SWEEP:
+    if override.value_type == ValueType.INTERVAL_SWEEP:
         raise SpecError(
-            f"{one.input_line}: a seed is not searched: list those that every setting is run with, seed=0,1"
+            f"{override.input_line}: a seed is not searched: list those that every setting is run with, seed=0,1"
         )
-    return tuple(one.sweep_string_iterator()) if one.is_sweep_override() else (str(one.value()),)
+    return tuple(override.sweep_string_iterator()) if override.is_sweep_override() else (str(override.value()),)
 
 
-def whole_hint(error: str, parameters: Sequence[Parameter]) -> str:
+def add_integer_hint(error: str, parameters: Sequence[Parameter]) -> str:
     """Add to an error what to type where an interval of fractions is given to an option of whole numbers."""
     for p in parameters:
         if not p.choices and not p.whole and p.key.rpartition(".")[2] in error.partition(":")[0]:
@@ -256,12 +266,12 @@ def whole_hint(error: str, parameters: Sequence[Parameter]) -> str:
     return error
 
 
-def chosen_word(text: str, known: Sequence[str], option: str) -> str:
+def check_choice(text: str, accepted: Sequence[str], option: str) -> str:
     """Return a word that is one of those known.
 
     Raises:
         SpecError: If it is none of them.
     """
-    if text not in known:
-        raise SpecError(f"{option}: no {text!r}{suggest(text, known)}")
+    if text not in accepted:
+        raise SpecError(f"{option}: no {text!r}{suggest(text, accepted)}")
     return text

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.app.hydra.search.objectives import Objective
-from openended.harness.app.hydra.search.space import Space, chosen_word
+from openended.harness.app.hydra.search.space import Space, check_choice
 from openended.harness.core import MissingExtra, SpecError, StoreError, derive_seed, first_line, temporary_files
 from openended.harness.storage import check_writable
 
@@ -68,7 +68,7 @@ class SearchPlan:
             SpecError: Names the option that does not fit.
             MissingExtra: If Optuna is not installed.
         """
-        chosen_word(self.sampler, [AUTO, *SAMPLERS, GRID_SAMPLER], "sampler")
+        check_choice(self.sampler, [AUTO, *SAMPLERS, GRID_SAMPLER], "sampler")
         if len(self.objectives) > 1 and self.method not in SEVERAL:
             raise SpecError(f"sampler: {self.method} is for one objective; for several: {', '.join(SEVERAL)}")
         if self.rungs and len(self.objectives) > 1:
@@ -90,30 +90,30 @@ class SearchPlan:
         optuna = import_optuna()
         seed = derive_seed(self.seed, "search", number) % 2**32
         if self.method == GRID_SAMPLER:  # every setting waits in the study
-            made: BaseSampler = optuna.samplers.RandomSampler(seed=seed)
-            return made
+            sampler: BaseSampler = optuna.samplers.RandomSampler(seed=seed)
+            return sampler
         options = {str(k): v for k, v in self.options.items()} | {"seed": seed}
         if self.method == "qmc":  # one sequence for all trials; what it does not cover is drawn
-            drawn = optuna.samplers.RandomSampler(seed=seed)
-            options |= {"seed": self.seed, "independent_sampler": drawn, "warn_independent_sampling": False}
+            fallback = optuna.samplers.RandomSampler(seed=seed)
+            options |= {"seed": self.seed, "independent_sampler": fallback, "warn_independent_sampling": False}
         try:
             with warnings.catch_warnings(action="ignore"):  # some are called experimental
-                made = getattr(optuna.samplers, SAMPLERS[self.method])(**options)
+                sampler = getattr(optuna.samplers, SAMPLERS[self.method])(**options)
         except (TypeError, ValueError, ImportError) as err:
             raise SpecError(f"sampler_options of {self.method}: {first_line(err)}") from err
-        return made
+        return sampler
 
 
-class Searching:
+class StudyRunner:
     """A study that is being filled by this process alone."""
 
     def __init__(self, plan: SearchPlan, storage: Path | None) -> None:
         optuna = import_optuna()
         self.plan, self._place = plan, storage
         self.study: Study = optuna.create_study(
-            storage=_database(storage) if storage is not None else None,
-            study_name=plan.name, load_if_exists=True, sampler=plan.make_sampler(0), pruner=_pruner(plan),
-            directions=[one.direction for one in plan.objectives],
+            storage=_open_database(storage) if storage is not None else None,
+            study_name=plan.name, load_if_exists=True, sampler=plan.make_sampler(0), pruner=_make_pruner(plan),
+            directions=[objective.direction for objective in plan.objectives],
         )  # fmt: skip
         self._left: list[FrozenTrial] = []
         self._me = temporary_files.temporary("search")
@@ -169,7 +169,7 @@ class Searching:
         trial.set_user_attr(ERROR, error)
         self.study.tell(trial, state=import_optuna().trial.TrialState.FAIL)
 
-    def pruned(self, trial: Trial, value: float, rung: int) -> bool:
+    def report_rung(self, trial: Trial, value: float, rung: int) -> bool:
         """Note a value at one of the smaller sizes; says whether the trial ends there."""
         step = self.plan.reduction**rung
         if step not in self.study.get_trials(deepcopy=False)[trial.number].intermediate_values:
@@ -179,7 +179,7 @@ class Searching:
         self.study.tell(trial, state=import_optuna().trial.TrialState.PRUNED)
         return True
 
-    def made(self, trial: Trial, seeds: Mapping[str, Sequence[float]], runs: Sequence[str]) -> None:
+    def record_values(self, trial: Trial, seeds: Mapping[str, Sequence[float]], runs: Sequence[str]) -> None:
         """Note the values of every seed, and where the runs are."""
         trial.set_user_attr(MADE, {"seeds": {seed: list(values) for seed, values in seeds.items()}, "runs": list(runs)})
 
@@ -187,7 +187,7 @@ class Searching:
         """Note the values of a finished trial."""
         self.study.tell(trial, list(values))
 
-    def confirmed(self, number: int, seed: str, values: Sequence[float]) -> None:
+    def record_confirmation(self, number: int, seed: str, values: Sequence[float]) -> None:
         """Note the values of a finished trial with a seed that the search did not use."""
         self.study.set_user_attr(f"{FRESH}:{number}:{seed}", list(values))
 
@@ -196,22 +196,22 @@ class Searching:
         start = f"{FRESH}:{number}:"
         return {k.removeprefix(start): tuple(v) for k, v in self.study.user_attrs.items() if k.startswith(start)}
 
-    def importance(self, place: int) -> dict[str, float]:
+    def importance(self, index: int) -> dict[str, float]:
         """Return parameter → its share of what moves an objective (Optuna's PED-ANOVA); empty where none can be told.
 
         Source: Watanabe et al. 2023; of parameters that not every trial has, its conditional form.
         """
         optuna = import_optuna()
         done = [t for t in self.study.get_trials(deepcopy=False) if t.state == optuna.trial.TrialState.COMPLETE]
-        if len(done) < 4 or len({t.values[place] for t in done}) < 2:  # two settings on either side, at least
+        if len(done) < 4 or len({t.values[index] for t in done}) < 2:  # two settings on either side, at least
             return {}
         try:
             with warnings.catch_warnings(action="ignore"):  # of few trials; the table says it
-                found = optuna.importance.get_param_importances(self.study, target=lambda t: t.values[place])
+                shares = optuna.importance.get_param_importances(self.study, target=lambda t: t.values[index])
         except (ValueError, RuntimeError) as err:
             log.warning("search     the importance of the parameters cannot be told: %s", first_line(err))
             return {}
-        return {str(k): float(v) for k, v in found.items() if math.isfinite(v)}
+        return {str(k): float(v) for k, v in shares.items() if math.isfinite(v)}
 
 
 def import_optuna() -> Any:  # noqa: ANN401 - a module
@@ -228,19 +228,19 @@ def import_optuna() -> Any:  # noqa: ANN401 - a module
     return optuna
 
 
-def finished(storage: Path, name: str) -> int:
+def count_finished(storage: Path, name: str) -> int:
     """Return how many trials of a study are finished, and not failed; nothing is written."""
     if not storage.is_file():
         return 0
     optuna = import_optuna()
     try:
-        trials = optuna.load_study(study_name=name, storage=_database(storage)).get_trials(deepcopy=False)
+        trials = optuna.load_study(study_name=name, storage=_open_database(storage)).get_trials(deepcopy=False)
     except KeyError:
         return 0
     return sum(t.state.name in ("COMPLETE", "PRUNED") for t in trials)
 
 
-def _pruner(plan: SearchPlan) -> Any:  # noqa: ANN401 - one of Optuna's
+def _make_pruner(plan: SearchPlan) -> Any:  # noqa: ANN401 - one of Optuna's
     """Return asynchronous successive halving, a rung a size (Li et al. 2020); none without smaller sizes."""
     pruners = import_optuna().pruners
     if not plan.rungs:
@@ -248,7 +248,7 @@ def _pruner(plan: SearchPlan) -> Any:  # noqa: ANN401 - one of Optuna's
     return pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=plan.reduction)
 
 
-def _database(path: Path) -> Any:  # noqa: ANN401 - Optuna's storage
+def _open_database(path: Path) -> Any:  # noqa: ANN401 - Optuna's storage
     """Open the file of the studies.
 
     Raises:

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from openended.harness.app.commands.score import named
+from openended.harness.app.commands.score import parse_systems
 from openended.harness.core.errors import SpecError
 from tests.harness.app.test_api import GREEDY, HUMAN, NUCLEUS
 from tests.helpers import openended, write_jsonl
@@ -82,10 +82,10 @@ def test_mistakes_are_one_line_and_end_with_2(folder, words, message):
 
 
 def test_systems_are_named_by_their_files_their_folders_or_the_user():
-    assert named(["a.jsonl", "b.csv.gz"]) == {"a": "a.jsonl", "b": "b.csv.gz"}
-    assert named(["x/out.jsonl", "y/out.jsonl"]) == {"x/out": "x/out.jsonl", "y/out": "y/out.jsonl"}
-    assert named(["one=out.jsonl", "out.jsonl"]) == {"one": "out.jsonl", "out": "out.jsonl"}
+    assert parse_systems(["a.jsonl", "b.csv.gz"]) == {"a": "a.jsonl", "b": "b.csv.gz"}
+    assert parse_systems(["x/out.jsonl", "y/out.jsonl"]) == {"x/out": "x/out.jsonl", "y/out": "y/out.jsonl"}
+    assert parse_systems(["one=out.jsonl", "out.jsonl"]) == {"one": "out.jsonl", "out": "out.jsonl"}
     with pytest.raises(SpecError, match="two systems are called 'a'"):
-        named(["a=x.jsonl", "a=y.jsonl"])
+        parse_systems(["a=x.jsonl", "a=y.jsonl"])
     with pytest.raises(SpecError, match="as the human side is"):
-        named(["x/human.jsonl"])
+        parse_systems(["x/human.jsonl"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from openended.harness.app.hydra.command_line import chosen_sweeper, hydra_words, no_choice
+from openended.harness.app.hydra.command_line import explain_missing_choice, resolve_sweeper, to_hydra_arguments
 from openended.harness.core.errors import SpecError
 
 
@@ -29,7 +29,7 @@ from openended.harness.core.errors import SpecError
     ],
 )
 def test_flags_come_first_and_values_are_quoted_that_need_it(typed, read):
-    assert hydra_words(typed) == read
+    assert to_hydra_arguments(typed) == read
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_flags_come_first_and_values_are_quoted_that_need_it(typed, read):
     [
         (["greedy"], "expected option=value, got 'greedy'; did you mean decoder=greedy?"),
         (["mauve"], r"did you mean metric=\[mauve\]\?"),
-        (["gpt2-large"], "model=gpt2-large or scorer=gpt2-large or embedder=gpt2-large or judge=gpt2-large"),
+        (["gpt2-large"], "model=gpt2-large or scorer=gpt2-large or embedder=gpt2-large or scoring=gpt2-large"),
         (["texts.jsonl"], "generations=texts.jsonl"),
         (["nothing"], "openended --help"),
         (["--decoder", "greedy"], "no flag '--decoder': options are given as decoder=greedy"),
@@ -52,17 +52,25 @@ def test_flags_come_first_and_values_are_quoted_that_need_it(typed, read):
 )
 def test_what_is_no_option_says_what_to_type(typed, said):
     with pytest.raises(SpecError, match=said):
-        hydra_words(typed)
+        to_hydra_arguments(typed)
+
+
+def test_scoring_chooses_scorer_and_embedder_and_its_old_name_prints_the_new_one(capsys):
+    assert to_hydra_arguments(["scoring=gpt2-large"]) == ["judge=gpt2-large"]
+    assert capsys.readouterr().err == ""
+    assert to_hydra_arguments(["judge=gpt2,none"]) == ["judge=gpt2,none"]
+    assert capsys.readouterr().err == "openended: judge=gpt2,none is now scoring=gpt2,none\n"
+    assert explain_missing_choice("judge/gpt9").startswith("no scoring 'gpt9'")
 
 
 def test_an_unknown_choice_names_the_nearest():
-    assert no_choice("metric/mauv").startswith("no metric 'mauv'; did you mean 'mauve'?")
-    assert no_choice("colour/red") is None
+    assert explain_missing_choice("metric/mauv").startswith("no metric 'mauv'; did you mean 'mauve'?")
+    assert explain_missing_choice("colour/red") is None
 
 
 def test_options_of_a_search_go_to_the_sweeper_that_the_command_chooses():
     typed = ["-m", "hydra/sweeper=optuna", "spaces.nucleus.p=interval(0.5,1)", "maximize=[mauve]", "seed=0,1"]
-    assert hydra_words(typed) == [
+    assert to_hydra_arguments(typed) == [
         "-m", "hydra/sweeper=optuna", "++hydra.sweeper.spaces.nucleus.p='interval(0.5,1)'",
         "hydra.sweeper.maximize=[mauve]", "seed=0,1",
     ]  # fmt: skip
@@ -77,7 +85,7 @@ def test_an_experiment_of_the_user_may_choose_the_search_by_way_of_another(tmp_p
     # A comment that names the sweeper does not choose it.
     (folder / "third.yaml").write_text(f"# @package _global_\n# {said}\nseed: 1\n")
     for name, chosen in (("second", "optuna"), ("third", "union")):
-        assert chosen_sweeper("config", [f"experiment={name}"], str(tmp_path)) == chosen
+        assert resolve_sweeper("config", [f"experiment={name}"], str(tmp_path)) == chosen
     typed = ["--config-dir", str(tmp_path), "-m", "experiment=second", "trials=3"]
-    assert hydra_words(typed)[-2:] == ["experiment=second", "hydra.sweeper.trials=3"]
-    assert hydra_words([f"--config-dir={tmp_path}", *typed[2:]])[-1] == "hydra.sweeper.trials=3"
+    assert to_hydra_arguments(typed)[-2:] == ["experiment=second", "hydra.sweeper.trials=3"]
+    assert to_hydra_arguments([f"--config-dir={tmp_path}", *typed[2:]])[-1] == "hydra.sweeper.trials=3"

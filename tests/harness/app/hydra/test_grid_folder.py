@@ -6,7 +6,12 @@ from pathlib import Path
 
 from openended.harness.app import cli
 from openended.harness.app.hydra import job as grid_jobs
-from openended.harness.app.hydra.grid_folder import claim, claimed, ended, written
+from openended.harness.app.hydra.grid_folder import (
+    claim_report,
+    find_finished_runs,
+    is_report_complete,
+    mark_report_complete,
+)
 from openended.harness.core.io import read_json, write_json
 from tests.helpers import exit_code
 
@@ -17,23 +22,23 @@ def write(grid, number, state, **facts):
 
 def test_an_experiment_has_ended_with_its_last_job(tmp_path):
     write_json(tmp_path / "grid.json", {"series": ["a", "a", "b"]})
-    assert ended(tmp_path, "a") == []
+    assert find_finished_runs(tmp_path, "a") == []
     write(tmp_path, 0, "done", folder="runs/a/1")
     write(tmp_path, 2, "running")
-    assert ended(tmp_path, "a") == []
+    assert find_finished_runs(tmp_path, "a") == []
     write(tmp_path, 1, "failed")
-    assert ended(tmp_path, "a") == [Path("runs/a/1")]
-    assert ended(tmp_path, "b") == []
+    assert find_finished_runs(tmp_path, "a") == [Path("runs/a/1")]
+    assert find_finished_runs(tmp_path, "b") == []
     write(tmp_path, 1, "done", overrides=["seed=1"])  # its metrics wait for the whole grid
-    assert ended(tmp_path, "a") == []
+    assert find_finished_runs(tmp_path, "a") == []
 
 
 def test_one_process_writes_a_report(tmp_path):
-    assert claim(tmp_path, "a")
-    assert not claim(tmp_path, "a")
-    assert not claimed(tmp_path, "a"), "a process that was killed has not written it"
-    written(tmp_path, "a")
-    assert claimed(tmp_path, "a")
+    assert claim_report(tmp_path, "a")
+    assert not claim_report(tmp_path, "a")
+    assert not is_report_complete(tmp_path, "a"), "a process that was killed has not written it"
+    mark_report_complete(tmp_path, "a")
+    assert is_report_complete(tmp_path, "a")
 
 
 def test_each_report_is_there_when_the_next_experiment_begins(tmp_path, monkeypatch, capsys):

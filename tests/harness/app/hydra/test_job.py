@@ -67,7 +67,7 @@ def test_an_unforeseen_error_at_the_end_leaves_with_exit_code_1_and_a_traceback_
     write_job(tmp_path / "jobs/00001.json", {"job": "b", "state": "running", "seconds": 1.0})
     assert code_of_a_report_that_raises(TypeError("a fault"), tmp_path, monkeypatch) == 1
     assert "TypeError: a fault" in capsys.readouterr().err
-    assert "running: b: it never ended" in caplog.text
+    assert "running: b: it did not finish" in caplog.text
     assert "in fault" in (tmp_path / "error.txt").read_text()
 
 
@@ -80,14 +80,14 @@ def test_one_run_is_one_line_a_table_and_where_its_files_are(tmp_path, monkeypat
     first = capsys.readouterr()
     (line,) = first.err.splitlines()
     assert line.startswith("run        outputs/runs/default/")
-    assert " made, 0 found in " in line
+    assert " computed, 0 cached in " in line
     assert "signature" not in first.out
     said = [line.split()[0] for line in first.out.splitlines() if line[:1].isalpha() and "outputs/" in line]
     assert said == ["report", "tables", "figures"]
     assert exit_code(cli.main, *SMALL, "-v") == 0
     again = capsys.readouterr()
     assert "generate " in again.err
-    assert "(0 made, " in again.err
+    assert "(0 computed, " in again.err
     assert "signature  " in again.out
 
 
@@ -114,7 +114,7 @@ def test_a_twin_of_a_paper_loads_each_model_once(tmp_path, monkeypatch, capsys):
         "seed=0",
         "metric=[gen_ppl,frechet]",
     ]
-    assert exit_code(lambda: cli.start("openended", "config", job, words), *words) == 0, capsys.readouterr().err
+    assert exit_code(lambda: cli.run_hydra("openended", "config", job), *words) == 0, capsys.readouterr().err
     (session,) = job._sessions.values()
     assert sorted(session.loads) == ["docs-m", "docs-s"]
     assert len(list(tmp_path.glob("outputs/runs/mauve_table6_docs/*"))) == 6
@@ -171,4 +171,4 @@ def test_ctrl_c_is_exit_code_130_and_says_how_to_go_on(tmp_path, monkeypatch, ca
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("openended.harness.run.run", interrupted)
     assert exit_code(cli.main, *SMALL) == 130
-    assert capsys.readouterr().err.strip().endswith("the same command goes on from here")
+    assert capsys.readouterr().err.strip().endswith("the same command resumes here")

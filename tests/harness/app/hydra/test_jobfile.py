@@ -8,7 +8,7 @@ import os
 import pytest
 from omegaconf import OmegaConf
 
-from openended.harness.app.hydra.jobfile import GRID, JobFile, overview, own_folder, read_jobs
+from openended.harness.app.hydra.jobfile import GRID, JobFile, create_grid_folder, format_progress, read_jobs
 from openended.harness.core.io import write_json
 from openended.harness.storage.folders import new_folder
 
@@ -32,7 +32,7 @@ def test_a_damaged_job_file_fails_no_grid_whose_jobs_succeeded(text, tmp_path):
     first.write_text(text)
     assert [job["state"] for job in read_jobs(tmp_path)] == ["done", "done"]
     assert read_jobs(tmp_path)[0]["folder"] == "runs/0"
-    assert "2 of 2 done" in overview(tmp_path)
+    assert "2 of 2 done" in format_progress(tmp_path)
 
 
 def test_where_the_copy_is_damaged_too_the_job_is_told_as_failed(tmp_path):
@@ -49,8 +49,23 @@ def test_a_damaged_grid_file_stops_no_job(tmp_path, caplog):
     furnished(tmp_path)
     (tmp_path / GRID).write_text("{")
     assert JobFile(hydra(tmp_path)).title == "seed=0 x=1"
-    assert "2 of 2 done" in overview(tmp_path)
-    assert "run all the same" in caplog.text
+    assert "2 of 2 done" in format_progress(tmp_path)
+    assert "jobs run anyway" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"total": "abc"}, {"total": -1}, {"total": True}, {"total": [1]}, {"started": "now"}, {"started": [2]}, {"axes": 3},
+        {"titles": 7}, {"titles": "abc", "total": {}},
+    ],
+)  # fmt: skip
+def test_grid_facts_of_a_wrong_kind_stop_no_job(facts, tmp_path, caplog):
+    furnished(tmp_path)
+    write_json(tmp_path / GRID, {"total": 2, "axes": {"seed": 2}, **facts})
+    assert "2 of 2 done" in format_progress(tmp_path)
+    assert JobFile(hydra(tmp_path)).title.startswith("seed=0")
+    assert "unexpected value" in caplog.text
 
 
 def config(folder, **more):
@@ -61,7 +76,7 @@ def config(folder, **more):
 
 def test_grids_of_one_second_have_folders_of_their_own(tmp_path):
     made = [config(tmp_path) for _ in range(3)]
-    assert [own_folder(one).name for one in made] == ["now", "now-2", "now-3"]
+    assert [create_grid_folder(one).name for one in made] == ["now", "now-2", "now-3"]
     assert [one.hydra.sweep.dir for one in made] == [str(tmp_path / "grids" / n) for n in ("now", "now-2", "now-3")]
     assert made[1].hydra.overrides.hydra == [f"hydra.sweep.dir='{tmp_path}/grids/now-2'"]
 
@@ -84,6 +99,6 @@ def test_many_processes_never_share_a_folder(tmp_path):
 
 
 def test_a_plan_makes_nothing_in_the_outputs(tmp_path):
-    folder = own_folder(config(tmp_path / "out", plan_only=True))
+    folder = create_grid_folder(config(tmp_path / "out", plan_only=True))
     assert folder.is_dir()
     assert not (tmp_path / "out").exists()

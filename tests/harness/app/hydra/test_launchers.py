@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.app.hydra import launchers
 from openended.harness.app.hydra.jobfile import JobFile
-from openended.harness.app.hydra.launchers import Joblib, Part, Submitit, lose, runs_of_neighbours
+from openended.harness.app.hydra.launchers import ClusterJob, Joblib, Submitit, mark_lost, split_into_neighbors
 from openended.harness.app.hydra.parent_watch import this_process
 from openended.harness.core.errors import MissingExtra, SpecError
 
@@ -38,7 +38,7 @@ def job(grid: Path, number: int = 0, state: str | None = None) -> DictConfig:
     [(7, 3, [2, 2, 3]), (8, 3, [2, 3, 3]), (6, 3, [2, 2, 2]), (2, 5, [1, 1]), (5, 1, [5]), (0, 4, [])],
 )
 def test_neighbours_stay_together_in_parts_as_even_as_can_be(jobs, processes, sizes):
-    parts = [list(part) for part in runs_of_neighbours(list(range(jobs)), processes)]  # type: ignore[arg-type]
+    parts = [list(part) for part in split_into_neighbors(list(range(jobs)), processes)]  # type: ignore[arg-type]
     assert [len(part) for part in parts] == sizes
     assert [one for part in parts for one in part] == list(range(jobs))
 
@@ -61,9 +61,9 @@ def test_a_job_is_composed_with_its_number_and_without_bars(tmp_path):
 
 def test_after_a_kill_those_that_ran_are_tried_alone_and_those_that_waited_go_on(tmp_path):
     done, ran, waits = job(tmp_path, 0, "done"), job(tmp_path, 1, "running"), job(tmp_path, 2)
-    assert launchers._after_a_kill([done, ran, waits]) == ([waits], [ran])
+    assert launchers._split_after_kill([done, ran, waits]) == ([waits], [ran])
     # Killed before it could say that it runs: then it may be any of those that wait.
-    assert launchers._after_a_kill([done, waits]) == ([], [waits])
+    assert launchers._split_after_kill([done, waits]) == ([], [waits])
 
 
 def test_joblib_tries_a_killed_job_once_more_and_then_loses_it(tmp_path, monkeypatch, caplog):
@@ -89,7 +89,7 @@ def test_joblib_tries_a_killed_job_once_more_and_then_loses_it(tmp_path, monkeyp
 
 def test_a_lost_job_says_why(tmp_path):
     one = job(tmp_path)
-    lose([one], "its process was killed twice")
+    mark_lost([one], "its process was killed twice")
     assert JobFile(one.hydra).state == "failed"
     assert "its process was killed twice" in JobFile(one.hydra).path.read_text()
 
@@ -111,7 +111,7 @@ def test_parts_that_died_are_tried_once_more_what_ran_last(tmp_path, monkeypatch
 
         def batch(self):
             rounds.append([])
-            return launchers._errors_in(tmp_path, here=False)
+            return launchers._redirect_stderr(tmp_path, here=False)
 
         def submit(self, part):
             rounds[-1].append([config.hydra.job.num for config in part.configs])
@@ -135,13 +135,13 @@ def test_parts_that_died_are_tried_once_more_what_ran_last(tmp_path, monkeypatch
 
 
 def test_a_part_that_is_preempted_is_submitted_again_whole(tmp_path):
-    part = Part([job(tmp_path)], this_process())
+    part = ClusterJob([job(tmp_path)], this_process())
     assert part.checkpoint().function is part
 
 
 def test_the_errors_of_local_controllers_go_to_a_file_and_ours_to_the_terminal_again(tmp_path, capfd):
     path = tmp_path / "logs" / "controllers.err"
-    with launchers._errors_in(path, here=True):
+    with launchers._redirect_stderr(path, here=True):
         os.write(2, b"theirs\n")
     os.write(2, b"ours\n")
     assert path.read_text() == "theirs\n"

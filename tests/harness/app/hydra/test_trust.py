@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from openended.harness.app.hydra.launchers import Submitit
+from openended.harness.core import SpecError
 from tests.helpers import openended
 
 KEY = "hf_" + "aB3" * 10
 LOG = {"version": 1, "root": {"level": "INFO", "handlers": ["x"]}, "disable_existing_loggers": False}
+
+SUBMITIT = {"_target_": "hydra_plugins.openended.Submitit", "processes": 1, "cluster": "local", "folder": "x"}
 
 HOSTILE = {
     "callback": {"callbacks": {"x": {"_target_": "pathlib.Path.touch", "self": "PROOF"}}},
@@ -26,6 +30,13 @@ HOSTILE = {
     "formatter class": {"job_logging": {**LOG, "formatters": {"plain": {"class": "subprocess.Popen"}}}},
     "filter": {"job_logging": {**LOG, "filters": {"f": {"()": "os.system"}}}},
     "import": {"job_logging": {**LOG, "handlers": {"x": {"class": "logging.StreamHandler", "stream": "ext://os.sep"}}}},
+    "local setup": {"launcher": {**SUBMITIT, "parameters": {"local_setup": ["touch PROOF"]}}},
+    "slurm setup": {"launcher": {**SUBMITIT, "parameters": {"slurm_setup": ["touch PROOF"]}}},
+    "slurm parameters": {"launcher": {**SUBMITIT, "parameters": {"slurm_additional_parameters": {"wrap": "PROOF"}}}},
+    "cluster": {"launcher": {"_target_": "hydra_plugins.openended.Ray", "workers": 1, "address": "evil:6379"}},
+    "axis of a cluster": {"sweeper": {"params": {"runtime.ray_address": "evil:6379"}}},
+    "axis of a launcher": {"sweeper": {"params": {"+hydra.launcher.address": "evil:6379"}}},
+    "pretended words": {"overrides": {"task": ["runtime.ray_address=evil:6379"]}},
     "environment": {"job": {"env_set": {"PYTHONPATH": "/somewhere"}}},
     "environment copied": {"job": {"env_copy": ["PATH"]}},
 }
@@ -47,6 +58,23 @@ def test_no_class_but_ours_is_made(name, mode, tmp_path):
     assert "--trust-config" in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "proof").exists()
+
+
+def test_only_the_command_names_a_ray_cluster(tmp_path):
+    words = experiment(tmp_path, {"runtime": {"ray_address": "evil:6379", "engine": "ray"}})
+    done = openended(*words, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "runtime.ray_address" in done.stderr
+    assert "name it in the command" in done.stderr
+    typed = openended(*words, "runtime.ray_address=evil:6379", cwd=tmp_path)
+    assert "name it in the command" not in typed.stderr
+
+
+def test_a_launcher_refuses_line_breaks():
+    with pytest.raises(SpecError, match="control characters"):
+        Submitit(1, "slurm", "logs\ntouch proof", {})
+    with pytest.raises(SpecError, match="slurm_partition"):
+        Submitit(1, "slurm", "logs", {"slurm_partition": "a\ntouch proof"})
 
 
 def test_a_grid_of_their_experiment_is_checked_job_by_job(tmp_path):

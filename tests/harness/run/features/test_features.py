@@ -75,7 +75,7 @@ def test_what_a_decoder_needs_of_the_human_side_is_a_need(tmp_path: Path, passes
     assert stages.index("score") < stages.index("generate")
     passes.clear()
     assert {step.state for step in plan(made, new_session(tmp_path)).plan} == {"hit"}
-    assert run(made, new_session(tmp_path)).made == 0
+    assert run(made, new_session(tmp_path)).num_computed == 0
     assert passes == []
 
 

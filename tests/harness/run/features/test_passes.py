@@ -16,7 +16,7 @@ from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.models.tokenizer import tokenizer_digest
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import Build, TextRows
-from openended.harness.run.features.passes import Passes, own_tokens, texts_of
+from openended.harness.run.features.passes import ModelPasses, load_row_tokens, load_texts
 from openended.harness.run.session import Session
 from openended.harness.storage.rows import Row, write_rows
 from openended.harness.storage.store import Entry, Store
@@ -45,10 +45,10 @@ def source(folder: Path, *, tokenizer: str | None = None, chat: bool = False) ->
 
 
 @pytest.fixture(scope="module")
-def passes(tmp_path_factory: pytest.TempPathFactory) -> Passes:
+def passes(tmp_path_factory: pytest.TempPathFactory) -> ModelPasses:
     folder = tmp_path_factory.mktemp("run")
     made = settings(folder, "runtime.feature_batch_size=2", "runtime.progress=false", "runtime.device=cpu")
-    return Passes(made.runtime, Session(Store(folder / "store")))
+    return ModelPasses(made.runtime, Session(Store(folder / "store")))
 
 
 def scores(build: Build, folder: Path) -> Ragged:
@@ -65,10 +65,10 @@ def vectors(build: Build, folder: Path) -> np.ndarray:
 
 def test_what_is_read_of_the_rows_themselves(tmp_path, passes):
     rows = source(tmp_path)
-    assert texts_of(rows, "continuation") == [text for _, _, text in TEXTS]
-    assert texts_of(rows, WHOLE)[0] == "Return the number of rows."
-    assert own_tokens(rows, "continuation")[0].tolist() == [3, 4, 5]
-    assert own_tokens(rows, WHOLE)[0].tolist() == [1, 2, 3, 4, 5]
+    assert load_texts(rows, "continuation") == [text for _, _, text in TEXTS]
+    assert load_texts(rows, WHOLE)[0] == "Return the number of rows."
+    assert load_row_tokens(rows, "continuation")[0].tolist() == [3, 4, 5]
+    assert load_row_tokens(rows, WHOLE)[0].tolist() == [1, 2, 3, 4, 5]
     assert [len(ids) for ids in passes.words(rows, WHOLE)] == [5, 6, 2]
 
 

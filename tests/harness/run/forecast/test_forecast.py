@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from openended.harness.models.spec import ModelSpec
-from openended.harness.run.artifacts import MissingInput, PlannedArtifact, Workload
+from openended.harness.run.artifacts import PlannedArtifact, UnavailableInput, Workload
 from openended.harness.run.forecast import Rates, forecast_plans
 from openended.harness.run.pipeline import Outcome, plan
 from openended.harness.run.resolve import resolve_run
@@ -39,9 +39,9 @@ def made(folder, **change):
 
 
 def test_two_seeds_share_the_human_side_and_not_the_texts(tmp_path):
-    missing = outcome(tmp_path, MissingInput("a file is missing"))
+    missing = outcome(tmp_path, UnavailableInput("a file is missing"))
     total = forecast_plans([(made(tmp_path, seed=seed), missing) for seed in (0, 1)])
-    assert (total.jobs, total.found, total.texts, total.tokens) == (2, 1, 20, 100)
+    assert (total.jobs, total.num_cached, total.texts, total.tokens) == (2, 1, 20, 100)
     assert (total.read("score"), total.read("embed")) == (30, 10)
     assert list(total.missing) == ["a file is missing"]
     assert total.measures["mauve"] == 2
@@ -58,8 +58,8 @@ def test_estimates_read_fields_and_no_words(tmp_path):
 def test_models_and_files_are_listed_once_and_other_reasons_apart(tmp_path):
     run = made(tmp_path)
     reasons = (
-        MissingInput("model x is not here", is_model=True),
-        MissingInput("a message about a file in the local cache", url="https://elsewhere"),
+        UnavailableInput("model x is not here", is_model=True),
+        UnavailableInput("a message about a file in the local cache", url="https://elsewhere"),
     )
     assert list(forecast_plans([(run, outcome(tmp_path, *reasons))]).missing) == [reasons[1].reason]
 

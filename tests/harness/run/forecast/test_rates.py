@@ -33,17 +33,17 @@ def store(tmp_path):
 
 def test_the_largest_entry_counts(store):
     rates = read_rates(store)
-    assert rates.of_generating(SMALL, "nucleus") == (500.0, "measured")
-    assert rates.of_passing(LARGE) == (400.0, "measured")
+    assert rates.find_generation_rate(SMALL, "nucleus") == (500.0, "measured")
+    assert rates.find_pass_rate(LARGE) == (400.0, "measured")
     assert rates.measures == {"mauve": 3.0}
 
 
 def test_what_was_not_measured_is_scaled_and_says_so(store):
     rates = read_rates(store)
-    assert rates.of_generating(SMALL, "beam") == (500.0, "scaled")
+    assert rates.find_generation_rate(SMALL, "beam") == (500.0, "scaled")
     ratio = model_size(SMALL).parameters / model_size(LARGE).parameters
-    assert rates.of_generating(LARGE, "nucleus") == (pytest.approx(500.0 * ratio), "scaled")
+    assert rates.find_generation_rate(LARGE, "nucleus") == (pytest.approx(500.0 * ratio), "scaled")
 
 
 def test_an_empty_store_knows_nothing(tmp_path):
-    assert read_rates(tmp_path).of_passing(SMALL) == (None, "unknown")
+    assert read_rates(tmp_path).find_pass_rate(SMALL) == (None, "unknown")

@@ -8,7 +8,7 @@ import numpy as np
 from openended.harness.core.types import Generation, MetricResult
 from openended.harness.run.artifact_files import save_result
 from openended.harness.run.pipeline.explain import write_explanations
-from openended.harness.run.pipeline.measure import Measured
+from openended.harness.run.pipeline.measure import SystemResult
 from openended.harness.storage.record import EXPLAIN
 from openended.harness.storage.rows import Row, write_rows
 from openended.metrics.mauve import Mauve
@@ -30,7 +30,7 @@ def measured(store, place, system, arrays):
     result = MetricResult("m", "m|v:1", "x", {"x": 0.5}, 4, 8, arrays=arrays)
     (store / place).mkdir(parents=True)
     save_result(store / place, result)
-    return Measured(system, Mauve(), result, place)
+    return SystemResult(system, Mauve(), result, place)
 
 
 def test_lines_name_texts_and_not_their_words(tmp_path):
@@ -64,7 +64,7 @@ def test_lines_name_texts_and_not_their_words(tmp_path):
 def test_nothing_to_say_leaves_no_file(tmp_path):
     results = [
         measured(tmp_path, "a", "model", {}),
-        Measured("model", Mauve(), MetricResult("m", "m", "x", {}, 0, 0), None),
+        SystemResult("model", Mauve(), MetricResult("m", "m", "x", {}, 0, 0), None),
     ]
     write_explanations(tmp_path, tmp_path, results, SimpleNamespace(), SimpleNamespace())
     assert not (tmp_path / EXPLAIN).exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.core.errors import DataError, UndefinedMetric
-from openended.harness.run.pipeline import fed_by_file, judged_alone, run_judgments
+from openended.harness.run.pipeline import is_judgments_only, run_judgments, select_metrics_for_file
 from openended.harness.run.session import Session
 from openended.harness.storage.record import read_record
 from openended.harness.storage.store import Store
@@ -23,9 +23,9 @@ def test_the_metrics_are_those_that_the_file_feeds(tmp_path):
     pairs.write_text("item,system_a,system_b,outcome\n1,a,b,a\n")
     for path, name in ((ratings, "huse"), (pairs, "bradley_terry")):
         words = [f"judgments={path}"]
-        assert [m.name for m in fed_by_file(settings(tmp_path, *words), words).metrics] == [name]
+        assert [m.name for m in select_metrics_for_file(settings(tmp_path, *words), words).metrics] == [name]
     chosen = settings(tmp_path, f"judgments={pairs}", "metric=[huse]")
-    assert fed_by_file(chosen, [f"judgments={pairs}", "metric=[huse]"]) is chosen
+    assert select_metrics_for_file(chosen, [f"judgments={pairs}", "metric=[huse]"]) is chosen
 
 
 def test_a_file_of_neither_is_refused_with_what_is_expected(tmp_path):
@@ -33,7 +33,7 @@ def test_a_file_of_neither_is_refused_with_what_is_expected(tmp_path):
     path.write_text("a,b\n1,2\n")
     words = [f"judgments={path}"]
     with pytest.raises(DataError, match=r"has the columns a, b: neither ratings .* nor comparisons"):
-        fed_by_file(settings(tmp_path, *words), words)
+        select_metrics_for_file(settings(tmp_path, *words), words)
 
 
 def test_arena_votes_need_two_words_and_empty_ones_are_counted(tmp_path):
@@ -75,9 +75,9 @@ def session(folder):
 
 def test_judgments_are_alone_where_no_metric_reads_a_text_and_no_texts_are_given(tmp_path):
     given, pairs = "judgments=x.csv", "metric=[bradley_terry]"
-    assert judged_alone(settings(tmp_path, given, pairs))
+    assert is_judgments_only(settings(tmp_path, given, pairs))
     for words in ((pairs,), (given, "metric=[bradley_terry,zipf]"), (given, pairs, "generations=x.jsonl")):
-        assert not judged_alone(settings(tmp_path, *words)), words
+        assert not is_judgments_only(settings(tmp_path, *words)), words
 
 
 def test_a_record_of_judgments_names_no_model_and_is_made_once(tmp_path):
@@ -92,14 +92,17 @@ def test_a_record_of_judgments_names_no_model_and_is_made_once(tmp_path):
     assert (record.spec["model"], record.spec["decoder"], record.spec["scorer"]) == (None, None, None)
     assert [(row.system, row.metric, row.status) for row in record.results] == [("model", "bradley_terry", "ok")]
     again = run_judgments(settings(tmp_path, *words), session(tmp_path))
-    assert (first.made, again.made, again.folder) == (1, 0, first.folder)
+    assert (first.num_computed, again.num_computed, again.folder) == (1, 0, first.folder)
     path.write_text(path.read_text() + "4,a,b,b\n")
-    assert run_judgments(settings(tmp_path, *words), session(tmp_path)).made == 1
+    assert run_judgments(settings(tmp_path, *words), session(tmp_path)).num_computed == 1
 
 
 def test_judgments_without_their_file_or_for_a_metric_of_texts_are_refused(tmp_path):
     lost = settings(tmp_path, f"judgments={tmp_path}/lost.csv", "metric=[bradley_terry]")
-    for call in (lambda: run_judgments(lost, session(tmp_path)), lambda: fed_by_file(lost, ["judgments=lost.csv"])):
+    for call in (
+        lambda: run_judgments(lost, session(tmp_path)),
+        lambda: select_metrics_for_file(lost, ["judgments=lost.csv"]),
+    ):
         with pytest.raises(DataError, match=r"judgments: no such file: .*lost\.csv"):
             call()
     path = tmp_path / "pairs.csv"

@@ -16,7 +16,7 @@ from openended.harness.core.metric import Features, Metric, Need
 from openended.harness.core.types import MetricResult
 from openended.harness.models.spec import bundled_models
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
-from openended.harness.run.pipeline.measure import Measure, judgments_digest, needs_of_texts
+from openended.harness.run.pipeline.measure import MetricRunner, digest_judgments, list_text_needs
 from openended.harness.run.pipeline.texts import RunTexts, make_texts
 from openended.harness.run.resolve import resolve_run
 from openended.harness.run.session import Session
@@ -70,13 +70,13 @@ def raising(err: Exception) -> Any:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., tuple[RunTexts, Measure]]:
-    def start(*words: str, others: Sequence[TextRows] = (), plan_only: bool = False) -> tuple[RunTexts, Measure]:
+def run(tmp_path: Path) -> Callable[..., tuple[RunTexts, MetricRunner]]:
+    def start(*words: str, others: Sequence[TextRows] = (), plan_only: bool = False) -> tuple[RunTexts, MetricRunner]:
         chosen = settings(tmp_path, "metric=[zipf]", "num_examples=4", "max_new_tokens=4", *words)
         made = make_texts(resolve_run(chosen), ArtifactBuilder(Session(Store(tmp_path / "store")), plan_only=plan_only))
         sources = (made.human_rows, made.model_rows, made.dataset.spare_rows, *others)
         made.featurizer.make([(one, (Probe.need,)) for one in sources], made.decoder)
-        return made, Measure(made.run, made.featurizer, made.dataset.fingerprint, others)
+        return made, MetricRunner(made.run, made.featurizer, made.dataset.fingerprint, others)
 
     seen.clear()
     return start
@@ -96,7 +96,7 @@ def test_a_result_is_computed_once_and_the_human_row_is_a_system_of_human_texts(
     made, measure = run()
     human, model = made.human_rows, made.model_rows
     first = measure.measure(probe(), "model", human, model)
-    again = Measure(made.run, made.featurizer, made.dataset.fingerprint).measure(probe(), "model", human, model)
+    again = MetricRunner(made.run, made.featurizer, made.dataset.fingerprint).measure(probe(), "model", human, model)
     assert (first.artefact, first.result.values) == (again.artefact, again.result.values)
     assert len(seen) == 1
     rows = {system: measure.measure(probe(), system, human, human) for system in ("human", "model", "ceiling")}
@@ -136,7 +136,7 @@ def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(run, caplog):
     assert got.result.values["probe"] != got.result.values["probe"]  # no number
     assert "metric probe of model failed with ZeroDivisionError" in caplog.text
     assert "Traceback" in caplog.text
-    mended = Measure(made.run, made.featurizer, made.dataset.fingerprint).measure(probe(), "model", human, model)
+    mended = MetricRunner(made.run, made.featurizer, made.dataset.fingerprint).measure(probe(), "model", human, model)
     assert (mended.result.status, mended.result.values) == ("ok", {"probe": 4.0})
 
 
@@ -172,7 +172,7 @@ def test_a_metric_of_the_grid_reads_its_other_systems_and_they_are_in_its_key(ru
     human, model = made.human_rows, made.model_rows
     found, alone = set(), set()
     for others in ((), (human,), (human, model)):
-        measure = Measure(made.run, made.featurizer, made.dataset.fingerprint, others)
+        measure = MetricRunner(made.run, made.featurizer, made.dataset.fingerprint, others)
         found.add(measure.measure(probe(grid=True), "model", human, model).artefact)
         assert [side.system for side in seen[-1].others] == [source.role for source in others]
         alone.add(measure.measure(probe(name="alone"), "model", human, model).artefact)
@@ -181,7 +181,7 @@ def test_a_metric_of_the_grid_reads_its_other_systems_and_they_are_in_its_key(ru
 
 def test_judgments_come_of_their_file(run, tmp_path):
     huse = Huse()
-    assert {need.kind for need in huse.needs()} == {"judgments"} | {need.kind for need in needs_of_texts(huse)}
+    assert {need.kind for need in huse.needs()} == {"judgments"} | {need.kind for need in list_text_needs(huse)}
     made, measure = run()
     got = measure.measure(huse, "model", made.human_rows, made.model_rows)
     assert (got.result.status, got.result.notes) == ("undefined", ("needs human judgments: give judgments=FILE",))
@@ -193,8 +193,8 @@ def test_judgments_come_of_their_file(run, tmp_path):
 def test_the_digest_of_judgments_is_of_the_bytes_and_of_how_they_are_read(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("a,b\n")
-    plain = judgments_digest(path, {})
+    plain = digest_judgments(path, {})
     assert plain == file_digest(path)
-    assert len({plain, judgments_digest(path, {"item": "a"}), judgments_digest(path, {"item": "b"})}) == 3
+    assert len({plain, digest_judgments(path, {"item": "a"}), digest_judgments(path, {"item": "b"})}) == 3
     path.write_text("a,c\n")
-    assert judgments_digest(path, {}) != plain
+    assert digest_judgments(path, {}) != plain

@@ -29,14 +29,14 @@ def test_counts_are_of_artefacts(tmp_path: Path) -> None:
     made = settings(tmp_path, *ONE_MODEL, METRICS)
     first = run(made, new_session(tmp_path))
     manifests = list((tmp_path / "out" / "store").glob("*/*/*/manifest.json"))
-    assert first.made == len(first.plan) == len(manifests)
+    assert first.num_computed == len(first.plan) == len(manifests)
     assert len({(step.stage, step.what) for step in first.plan}) == len(first.plan)
     assert len({step.key for step in first.plan}) == len(first.plan)
     again = run(made, new_session(tmp_path))
-    assert (again.made, len(again.plan)) == (0, first.made)
+    assert (again.num_computed, len(again.plan)) == (0, first.num_computed)
     assert again.folder == first.folder
     record = read_record(first.folder)
-    assert len(record.inputs) == first.made + 1  # and the task's data
+    assert len(record.inputs) == first.num_computed + 1  # and the task's data
     assert record.provenance == {}
 
 

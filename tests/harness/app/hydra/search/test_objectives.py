@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from openended.harness.app.hydra.search.objectives import Objective, objectives_of
+from openended.harness.app.hydra.search.objectives import Objective, parse_objectives
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.storage.record import ResultRow, RunRecord
 from openended.metrics.gen_ppl import GenPPL
@@ -58,7 +58,7 @@ def test_names_that_the_runs_measure(name):
 @pytest.mark.parametrize(
     ("aim", "name", "said"),
     [
-        ("maximize", "mauv", r"maximize: 'mauv' is measured by none of metric=\[gen_ppl,mauve\]; did you mean 'mauve'"),
+        ("maximize", "mauv", r"maximize: 'mauv' is in none of metric=\[gen_ppl,mauve\]; did you mean 'mauve'"),
         ("toward_human", "mauve", "mauve has no human value"),
     ],
 )
@@ -68,7 +68,7 @@ def test_names_that_they_do_not(aim, name, said):
 
 
 def test_objectives_are_read_from_the_options():
-    found = objectives_of({"maximize": ["mauve"], "toward_human": "gen_ppl"})
+    found = parse_objectives({"maximize": ["mauve"], "toward_human": "gen_ppl"})
     assert [(one.aim, one.name, one.direction) for one in found] == [
         ("maximize", "mauve", "maximize"),
         ("toward_human", "gen_ppl", "minimize"),
@@ -79,4 +79,4 @@ def test_objectives_are_read_from_the_options():
         ({"maximize": ["a"], "minimize": ["a"]}, "twice"),
     ):
         with pytest.raises(SpecError, match=said):
-            objectives_of(node)
+            parse_objectives(node)

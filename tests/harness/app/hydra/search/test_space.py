@@ -1,7 +1,7 @@
 import optuna
 import pytest
 
-from openended.harness.app.hydra.search.space import Space, chosen_word, space_of, whole_hint
+from openended.harness.app.hydra.search.space import Space, add_integer_hint, check_choice, parse_space
 from openended.harness.core.errors import SpecError
 
 EACH = {"nucleus": {"p": "interval(0.5,1)", "temperature": 0.9}, "top_k": {"k": "tag(log,int(interval(2,500)))"}}
@@ -24,7 +24,7 @@ def settings(space: Space, count: int = 40) -> list[dict[str, str]]:
     ],
 )
 def test_numbers_stay_between_their_ends(word, low, high, whole, log):
-    space = space_of({}, {}, [f"decoder.p={word}"])
+    space = parse_space({}, {}, [f"decoder.p={word}"])
     (parameter,) = space.parameters
     assert (parameter.whole, parameter.log) == (whole, log)
     assert (parameter.low, parameter.high) == (low, pytest.approx(high))
@@ -37,7 +37,7 @@ def test_numbers_stay_between_their_ends(word, low, high, whole, log):
 
 
 def test_words_of_the_command_line_win_over_those_of_the_experiment():
-    space = space_of(
+    space = parse_space(
         {"decoder": "greedy,nucleus", "seed": "0,1", "model": "docs-s"}, {}, ["decoder=top_k,min_p", "seed=7"]
     )
     assert [p.choices for p in space.parameters] == [("top_k", "min_p")]
@@ -46,7 +46,7 @@ def test_words_of_the_command_line_win_over_those_of_the_experiment():
 
 
 def test_each_choice_has_its_own_parameters():
-    space = space_of({}, EACH, ["decoder=nucleus,top_k,ancestral", "seed=0,1"])
+    space = parse_space({}, EACH, ["decoder=nucleus,top_k,ancestral", "seed=0,1"])
     found = settings(space)
     keys = {one["decoder"]: set(one) - {"decoder"} for one in found}
     assert keys == {"nucleus": {"decoder.p"}, "top_k": {"decoder.k"}, "ancestral": set()}
@@ -58,7 +58,7 @@ def test_each_choice_has_its_own_parameters():
 
 
 def test_corners_have_every_word_and_both_ends():
-    corners = list(space_of({}, EACH, ["decoder=nucleus,top_k", "num_examples=10,20"]).corners())
+    corners = list(parse_space({}, EACH, ["decoder=nucleus,top_k", "num_examples=10,20"]).corners())
     seen = {(k, v) for one in corners for k, v in one.items()}
     assert {("decoder.p", "0.5"), ("decoder.p", "1.0"), ("decoder.k", "2"), ("decoder.k", "500")} <= seen
     assert {("decoder", "nucleus"), ("decoder", "top_k"), ("num_examples", "10"), ("num_examples", "20")} <= seen
@@ -66,12 +66,12 @@ def test_corners_have_every_word_and_both_ends():
 
 
 def test_every_setting_of_a_grid_is_there_once():
-    space = space_of({}, {"nucleus": {"p": "range(0.5,1,0.25)"}}, ["decoder=nucleus,ancestral", "samples=1,2"])
+    space = parse_space({}, {"nucleus": {"p": "range(0.5,1,0.25)"}}, ["decoder=nucleus,ancestral", "samples=1,2"])
     found = space.every()
     assert len(found) == 2 * (2 + 1)
     assert len({tuple(sorted(one.items())) for one in found}) == len(found)
     with pytest.raises(SpecError, match="an interval has too many; type a range"):
-        space_of({}, {}, ["decoder.p=interval(0,1)"]).every()
+        parse_space({}, {}, ["decoder.p=interval(0,1)"]).every()
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ def test_every_setting_of_a_grid_is_there_once():
 )
 def test_what_is_no_space_is_told_in_one_line(spaces, words, said):
     with pytest.raises(SpecError, match=said) as told:
-        space_of({}, spaces, words)
+        parse_space({}, spaces, words)
     assert "\n" not in str(told.value)
 
 
 def test_hints_say_what_to_type():
-    (parameter,) = space_of({}, {}, ["decoder.k=interval(2,50)"]).parameters
-    assert "int(interval(2,50))" in whole_hint("top_k.k: expected int, got 2.0", [parameter])
-    assert whole_hint("nucleus.p: wrong", [parameter]) == "nucleus.p: wrong"
+    (parameter,) = parse_space({}, {}, ["decoder.k=interval(2,50)"]).parameters
+    assert "int(interval(2,50))" in add_integer_hint("top_k.k: expected int, got 2.0", [parameter])
+    assert add_integer_hint("nucleus.p: wrong", [parameter]) == "nucleus.p: wrong"
     with pytest.raises(SpecError, match=r"sampler: no 'tp'; did you mean 'tpe'\?"):
-        chosen_word("tp", ["tpe", "grid"], "sampler")
+        check_choice("tp", ["tpe", "grid"], "sampler")

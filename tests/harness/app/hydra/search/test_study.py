@@ -5,14 +5,14 @@ import math
 
 import pytest
 
-from openended.harness.app.hydra.search.ending import searched_of
 from openended.harness.app.hydra.search.objectives import Objective
-from openended.harness.app.hydra.search.space import space_of
-from openended.harness.app.hydra.search.study import Searching, SearchPlan, finished
+from openended.harness.app.hydra.search.space import parse_space
+from openended.harness.app.hydra.search.study import SearchPlan, StudyRunner, count_finished
+from openended.harness.app.hydra.search.summary import summarize_study
 from openended.harness.core import temporary_files
 from openended.harness.core.errors import SpecError, StoreError
 
-SPACE = space_of(
+SPACE = parse_space(
     {},
     {"nucleus": {"p": "interval(0.5,1)"}, "top_k": {"k": "tag(log,int(interval(2,500)))"}},
     ["decoder=nucleus,top_k", "decoder.temperature=interval(0.5,1.5)"],
@@ -21,7 +21,7 @@ PLAN = SearchPlan("s", SPACE, (Objective("maximize", "mauve"),))
 TWO = SearchPlan(
     "s", SPACE, (Objective("maximize", "mauve"), Objective("minimize", "gen_ppl")), options={"population_size": 4}
 )
-STEPS = SearchPlan("s", space_of({}, {}, ["decoder.p=range(0.1,1,0.1)"]), PLAN.objectives, "grid")
+STEPS = SearchPlan("s", parse_space({}, {}, ["decoder.p=range(0.1,1,0.1)"]), PLAN.objectives, "grid")
 
 
 def values_of(plan: SearchPlan, chosen: dict[str, str]) -> list[float]:
@@ -32,7 +32,7 @@ def values_of(plan: SearchPlan, chosen: dict[str, str]) -> list[float]:
 
 def search(plan: SearchPlan, where, total: int, batch: int = 1, stop: int = 10**6) -> list[tuple]:
     """Fill a study as the sweeper does; `stop` trials are told, then the process "dies" with a batch in hand."""
-    searching = Searching(plan, where)
+    searching = StudyRunner(plan, where)
     left = total - searching.start()
     while left > 0:
         asked = searching.ask(min(batch, left))
@@ -56,7 +56,7 @@ def test_a_search_that_was_killed_goes_on_as_an_unbroken_one(plan, batch, tmp_pa
     monkeypatch.setattr(temporary_files, "alive", lambda path: False)
     assert search(plan, tmp_path / "broken.db", total, batch, stop=3) == []
     assert search(plan, tmp_path / "broken.db", total, batch, stop=5) == []
-    assert finished(tmp_path / "broken.db", "s") == 3 + 5
+    assert count_finished(tmp_path / "broken.db", "s") == 3 + 5
     assert search(plan, tmp_path / "broken.db", total, batch) == whole
     assert search(plan, tmp_path / "broken.db", total, batch) == whole, "and what is finished stays"
 
@@ -73,20 +73,20 @@ def test_it_learns_from_what_it_tried():
 def test_a_living_process_is_not_disturbed(tmp_path):
     search(PLAN, tmp_path / "s.db", 5, stop=2)
     with pytest.raises(StoreError, match="being run by another process"):
-        Searching(PLAN, tmp_path / "s.db").start()
+        StudyRunner(PLAN, tmp_path / "s.db").start()
 
 
 def test_a_failed_trial_is_tried_again_by_the_next_command(tmp_path):
-    first = Searching(PLAN, tmp_path / "s.db")
+    first = StudyRunner(PLAN, tmp_path / "s.db")
     first.start()
     ((trial, chosen),) = first.ask(1)
     first.fail(trial, "the disk is full")
-    again = Searching(PLAN, tmp_path / "s.db")
+    again = StudyRunner(PLAN, tmp_path / "s.db")
     assert again.start() == 0
     ((second, same),) = again.ask(1)
     assert same == chosen
     again.tell(second, [1.0])
-    last = Searching(PLAN, tmp_path / "s.db")
+    last = StudyRunner(PLAN, tmp_path / "s.db")
     assert last.start() == 1
     assert last.ask(1)[0][1] != chosen, "once is enough"
 
@@ -112,22 +112,22 @@ def halved(values: list[list[float]], reduction: int) -> list[int]:
 @pytest.mark.parametrize("reduction", [2, 3])
 def test_successive_halving_promotes_the_best_of_each_size(reduction):
     plan = dataclasses.replace(PLAN, sampler="random", rungs=(10, 30), reduction=reduction)
-    searching = Searching(plan, None)
+    searching = StudyRunner(plan, None)
     searching.start()
     values, ran = [], []
     for number in range(30):
         ((trial, chosen),) = searching.ask(1)
         at = [values_of(plan, chosen)[0] + math.sin(7 * number + rung) / 20 for rung in range(2)]
         values.append(at)
-        if searching.pruned(trial, at[0], 0):
+        if searching.report_rung(trial, at[0], 0):
             ran.append(1)
-        elif searching.pruned(trial, at[1], 1):
+        elif searching.report_rung(trial, at[1], 1):
             ran.append(2)
         else:
             searching.tell(trial, [at[1]])
             ran.append(3)
     assert ran == halved(values, reduction)
-    told = {t.number: (t.state, t.size) for t in searched_of(searching).trials}
+    told = {t.number: (t.state, t.size) for t in summarize_study(searching).trials}
     assert [told[n] for n in range(30)] == [
         {1: ("pruned", 10), 2: ("pruned", 30), 3: ("complete", None)}[r] for r in ran
     ]
@@ -138,11 +138,11 @@ def test_successive_halving_promotes_the_best_of_each_size(reduction):
 def test_importance_names_the_parameter_that_matters():
     plan = SearchPlan(
         "s",
-        space_of({}, {}, ["decoder.p=interval(0,1)", "decoder.temperature=interval(0,1)"]),
+        parse_space({}, {}, ["decoder.p=interval(0,1)", "decoder.temperature=interval(0,1)"]),
         PLAN.objectives,
         "random",
     )
-    searching = Searching(plan, None)
+    searching = StudyRunner(plan, None)
     searching.start()
     assert searching.importance(0) == {}
     for trial, chosen in searching.ask(60):
@@ -172,4 +172,4 @@ def test_what_optuna_would_not_take(changes, said):
 def test_a_damaged_file_is_told_in_one_line(tmp_path):
     (tmp_path / "s.db").write_bytes(b"no database at all, but some text")
     with pytest.raises(StoreError, match=r"s\.db: cannot be read as Optuna's studies"):
-        Searching(PLAN, tmp_path / "s.db")
+        StudyRunner(PLAN, tmp_path / "s.db")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from openended.harness.app.hydra.search.sweeper import OptunaSweeper
+from openended.harness.app.hydra.search.optuna_sweeper import OptunaSweeper
 from openended.harness.core import temporary_files
 from openended.harness.core.catalogue import source
 from openended.harness.results.searched import read_search
@@ -58,7 +58,7 @@ def test_a_search_ends_with_the_best_setting_on_fresh_seeds(whole):
 
 
 def test_a_search_that_was_interrupted_goes_on_as_an_unbroken_one(whole, undrawn, tmp_path, monkeypatch):
-    told = OptunaSweeper._told
+    told = OptunaSweeper._report_setting
 
     def die(self, searching, options, setting, *rest):
         if setting[0].number == 2:
@@ -110,7 +110,7 @@ def test_several_objectives_have_a_front_and_seeds_an_interval(undrawn, tmp_path
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["maximize=[mauv]"], "maximize: 'mauv' is measured by none of metric=[distinct_n]"),
+        (["maximize=[mauv]"], "maximize: 'mauv' is in none of metric=[distinct_n]"),
         (["maximize=[]"], "no objective"),
         (["decoder=nucleus", "decoder.q=interval(0,1)"], "decoder: no option 'q'"),
         (["decoder=top_k", "decoder.k=interval(2,50)"], "int(interval(2,50))"),

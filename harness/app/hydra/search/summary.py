@@ -7,17 +7,17 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from openended.harness.app.hydra.search.study import CHOSEN, ERROR, MADE, Searching
-from openended.harness.app.hydra.show import detail
+from openended.harness.app.hydra.job_output import read_detail
+from openended.harness.app.hydra.search.study import CHOSEN, ERROR, MADE, StudyRunner
 from openended.harness.results import Searched, Sought, Tried, save_search
 
 log = logging.getLogger(__name__)
 
 
-def searched_of(searching: Searching) -> Searched:
+def summarize_study(searching: StudyRunner) -> Searched:
     """Return what a study holds."""
     plan = searching.plan
-    sought = tuple(Sought(one.title, one.direction) for one in plan.objectives)
+    sought = tuple(Sought(objective.title, objective.direction) for objective in plan.objectives)
     trials = []
     for frozen in searching.study.get_trials(deepcopy=False):
         if not frozen.state.is_finished():
@@ -25,17 +25,17 @@ def searched_of(searching: Searching) -> Searched:
         attrs = frozen.user_attrs
         state = {"COMPLETE": "complete", "PRUNED": "pruned"}.get(frozen.state.name, "failed")
         rung = len(frozen.intermediate_values) - 1
-        made = attrs.get(MADE) or {}
+        values = attrs.get(MADE) or {}
         trials.append(
             Tried(
                 frozen.number, state, dict(attrs.get(CHOSEN) or {}), tuple(frozen.values or ()),
-                {k: tuple(v) for k, v in (made.get("seeds") or {}).items()},
+                {k: tuple(v) for k, v in (values.get("seeds") or {}).items()},
                 searching.fresh(frozen.number),
                 plan.rungs[rung] if state == "pruned" and 0 <= rung < len(plan.rungs) else None,
-                str(attrs.get(ERROR) or ""), tuple(made.get("runs") or ()),
+                str(attrs.get(ERROR) or ""), tuple(values.get("runs") or ()),
             )
         )  # fmt: skip
-    shares = tuple(searching.importance(place) for place in range(len(sought)))
+    shares = tuple(searching.importance(index) for index in range(len(sought)))
     return Searched(plan.name, plan.method, sought, tuple(trials), shares, plan.rungs)
 
 
@@ -58,7 +58,7 @@ def write_search(grid: Path, searched: Searched, config: DictConfig) -> None:
     with styled():
         for name, figure in search_figures(searched).items():
             save(figure, grid / "figures", name)
-    if detail(config.hydra) != "quiet":
+    if read_detail(config.hydra) != "quiet":
         out = make_console()
         for table in tables[:-1]:  # the last is every trial
             print_table(table, out)

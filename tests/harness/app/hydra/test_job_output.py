@@ -8,7 +8,13 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from openended.harness.app.hydra.show import composing, name_lines, set_detail, show_failed, show_twins
+from openended.harness.app.hydra.job_output import (
+    name_lines,
+    set_detail,
+    show_failed,
+    show_shared_runs,
+    translate_config_errors,
+)
 from openended.harness.core.errors import SpecError
 from tests.helpers import as_a_process
 
@@ -24,7 +30,7 @@ from tests.helpers import as_a_process
 def test_a_misspelt_word_names_the_nearest(word, said):
     with (
         pytest.raises(SpecError) as caught,
-        composing(),
+        translate_config_errors(),
         initialize_config_module("openended.conf", version_base="1.3"),
     ):
         compose("config", overrides=[word])
@@ -32,7 +38,10 @@ def test_a_misspelt_word_names_the_nearest(word, said):
 
 
 def test_a_missing_value_is_named():
-    with pytest.raises(SpecError, match=r"option 'task.path' has no default: give it as task.path=…"), composing():
+    with (
+        pytest.raises(SpecError, match=r"option 'task.path' has no default: give it as task.path=…"),
+        translate_config_errors(),
+    ):
         OmegaConf.to_container(OmegaConf.create({"task": {"path": "???"}}), throw_on_missing=True)
 
 
@@ -52,21 +61,21 @@ def test_failed_jobs_are_told_with_their_reasons(caplog):
         {"job": "c", "state": "failed", "error": "e"},
     ]
     assert show_failed(jobs) == 2
-    assert [r.getMessage() for r in caplog.records][:2] == ["running: b: it never ended", "failed: c: e"]
+    assert [r.getMessage() for r in caplog.records][:2] == ["running: b: it did not finish", "failed: c: e"]
 
 
 def test_jobs_that_are_one_run_are_told_with_the_reason(caplog):
     jobs = [{"job": f"decoder={d} seed={s}", "folder": d if d == "greedy" else d + s} for d in ("greedy", "nucleus")
             for s in "01"]  # fmt: skip
     with caplog.at_level(logging.INFO):
-        show_twins(jobs)
+        show_shared_runs(jobs)
     (said,) = [r.getMessage() for r in caplog.records]
-    assert said.startswith("grid       4 jobs are 3 runs, because these are one run each: ")
+    assert said.startswith("grid       4 jobs, 3 distinct runs; these share one run: ")
     assert said.endswith(
-        "decoder=greedy seed=0 and decoder=greedy seed=1 (the decoder draws nothing, so the seed is not read)"
+        "decoder=greedy seed=0 and decoder=greedy seed=1 (the decoder is deterministic, so the seed has no effect)"
     )
     caplog.clear()
-    show_twins(jobs[2:])
+    show_shared_runs(jobs[2:])
     assert not caplog.records
 
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from openended.harness.app.hydra.jobfile import grid_facts, read_jobs
+from openended.harness.app.hydra.jobfile import read_grid, read_jobs
 from openended.harness.app.hydra.plan import plan_jobs
-from openended.harness.app.hydra.search.ending import searched_of, write_search
-from openended.harness.app.hydra.search.options import Options, check_search, options_of
-from openended.harness.app.hydra.search.study import Searching, finished
-from openended.harness.app.hydra.sweeper import Jobs, Launching
+from openended.harness.app.hydra.search.options import Options, check_search, parse_search_options
+from openended.harness.app.hydra.search.study import StudyRunner, count_finished
+from openended.harness.app.hydra.search.summary import summarize_study, write_search
+from openended.harness.app.hydra.sweeper import Jobs, LaunchingSweeper
 from openended.harness.app.hydra.using import PLUGINS
 from openended.harness.core import DataError, HarnessError, StoreError, one_line, write_json
 from openended.harness.storage import GRID, read_record
@@ -33,7 +33,7 @@ Setting = tuple["Trial", dict[str, str]]
 Values = tuple[float, ...]
 
 
-class OptunaSweeper(Launching):
+class OptunaSweeper(LaunchingSweeper):
     """Searches for the best settings; Hydra makes it of `conf/hydra/sweeper/optuna.yaml`."""
 
     __module__ = PLUGINS
@@ -59,20 +59,22 @@ class OptunaSweeper(Launching):
         Raises:
             HarnessError: If the study cannot be filled, or an objective is no value of its metric.
         """
-        options = options_of(self._config)
+        options = parse_search_options(self._config)
         if self._config.plan_only:
             plan_search(self._config, options)
             return []
-        searching = Searching(options.plan, options.storage)
+        searching = StudyRunner(options.plan, options.storage)
         left = options.total - searching.start()
-        log.info("search     %s: %s in %s", options.plan.name, options.told(max(left, 0)), options.storage)
+        log.info(
+            "search     %s: %s in %s", options.plan.name, options.describe_remaining(max(left, 0)), options.storage
+        )
         self._announce(options, left)
-        while left > 0 and not self._stopped():
+        while left > 0 and not self._should_stop():
             batch = searching.ask(min(options.batch, left))
             left -= len(batch)
             self._try(searching, options, batch)
         self._confirm(searching, options)
-        write_search(Path(self._config.hydra.sweep.dir), searched_of(searching), self._config)
+        write_search(Path(self._config.hydra.sweep.dir), summarize_study(searching), self._config)
         return []
 
     def _announce(self, options: Options, left: int) -> None:
@@ -81,13 +83,13 @@ class OptunaSweeper(Launching):
         keys = [p.key for p in options.plan.space.parameters]
         axes = dict.fromkeys((*keys, "seed", *(["num_examples"] if options.plan.rungs else [])), 2)
         jobs = left * len(options.plan.space.seeds) * (1 + len(options.plan.rungs)) + len(options.confirm_seeds)
-        write_json(grid / GRID, {**grid_facts(grid), "axes": axes, "total": max(jobs, 0)})
+        write_json(grid / GRID, {**read_grid(grid), "axes": axes, "total": max(jobs, 0)})
 
-    def _stopped(self) -> bool:
+    def _should_stop(self) -> bool:
         failed = (job["state"] == "failed" for job in read_jobs(Path(self._config.hydra.sweep.dir)))
         return str(self._config.runtime.on_error) == "stop" and any(failed)
 
-    def _try(self, searching: Searching, options: Options, batch: Sequence[Setting]) -> None:
+    def _try(self, searching: StudyRunner, options: Options, batch: Sequence[Setting]) -> None:
         """Run a batch, the smaller sizes first, and tell the study what it came to."""
         space, alive = options.plan.space, list(batch)
         for rung, size in enumerate((*options.plan.rungs, None)):
@@ -96,14 +98,14 @@ class OptunaSweeper(Launching):
             results = self._run(jobs)
             going = []
             for at, setting in enumerate(alive):
-                own = results[at * len(space.seeds) : (at + 1) * len(space.seeds)]
-                if self._told(searching, options, setting, own, rung if size is not None else None):
+                setting_jobs = results[at * len(space.seeds) : (at + 1) * len(space.seeds)]
+                if self._report_setting(searching, options, setting, setting_jobs, rung if size is not None else None):
                     going.append(setting)
             alive = going
 
-    def _told(
+    def _report_setting(
         self,
-        searching: Searching,
+        searching: StudyRunner,
         options: Options,
         setting: Setting,
         jobs: Sequence[Mapping[str, Any]],
@@ -120,53 +122,53 @@ class OptunaSweeper(Launching):
             return False
         means = [math.fsum(column) / len(values) for column in zip(*values, strict=True)]
         names = zip(options.plan.objectives, means, strict=True)
-        said = ", ".join(f"{one.title} {mean:.4g}" for one, mean in names)
+        values_text = ", ".join(f"{objective.title} {mean:.4g}" for objective, mean in names)
         if rung is not None:
-            ends = searching.pruned(trial, means[0], rung)
+            ends = searching.report_rung(trial, means[0], rung)
             where = f"at {options.plan.rungs[rung]} examples, {'ends here' if ends else 'goes on'}"
-            log.info("%s: %s %s", title, said, where)
+            log.info("%s: %s %s", title, values_text, where)
             return not ends
         by_seed = dict(zip(options.plan.space.seeds, values, strict=True))
-        searching.made(trial, by_seed, [str(job["folder"]) for job in jobs])
+        searching.record_values(trial, by_seed, [str(job["folder"]) for job in jobs])
         searching.tell(trial, means)
-        log.info("%s: %s", title, said)
+        log.info("%s: %s", title, values_text)
         return False
 
     def _values(self, options: Options, job: Mapping[str, Any]) -> Values:
         if job["state"] != "done":
             raise DataError(str(job.get("error") or f"its job is {job['state']}"))
         record = read_record(Path(str(job["folder"])))
-        return tuple(one.value(record) for one in options.plan.objectives)
+        return tuple(objective.value(record) for objective in options.plan.objectives)
 
     def _run(self, jobs: list[list[str]]) -> list[Mapping[str, Any]]:
         """Launch jobs; returns what each wrote of itself, in their order."""
         if not jobs:
             return []
         first, self._jobs = self._jobs, self._jobs + len(jobs)
-        self.launched(jobs, first)
-        found = read_jobs(Path(self._config.hydra.sweep.dir))
-        if len(found) != self._jobs:
-            raise StoreError(f"{self._config.hydra.sweep.dir}/jobs: expected {self._jobs} files, found {len(found)}")
-        return list(found[first:])
+        self.launch_jobs(jobs, first)
+        states = read_jobs(Path(self._config.hydra.sweep.dir))
+        if len(states) != self._jobs:
+            raise StoreError(f"{self._config.hydra.sweep.dir}/jobs: expected {self._jobs} files, found {len(states)}")
+        return list(states[first:])
 
-    def _confirm(self, searching: Searching, options: Options) -> None:
+    def _confirm(self, searching: StudyRunner, options: Options) -> None:
         """Run the best settings with seeds that chose nothing: the best of many is the luckiest of them too."""
         if not options.confirm_seeds:
             return
-        best = searched_of(searching).front()
+        best = summarize_study(searching).front()
         for tried in best if len(options.plan.objectives) > 1 else best[:1]:
             missing = [seed for seed in options.confirm_seeds if seed not in tried.fresh]
             jobs = self._run([options.plan.space.words(tried.setting, seed) for seed in missing])
             for seed, job in zip(missing, jobs, strict=True):
                 try:
-                    searching.confirmed(tried.number, seed, self._values(options, job))
+                    searching.record_confirmation(tried.number, seed, self._values(options, job))
                 except HarnessError as err:
                     log.warning("search     trial %d with seed %s: %s", tried.number, seed, one_line(err))
 
 
 def plan_search(config: DictConfig, options: Options) -> None:
     """Print what a search would take; the settings themselves depend on what the first ones give."""
-    done = finished(options.storage, options.plan.name)
+    done = count_finished(options.storage, options.plan.name)
     left = max(options.total - done, 0)
     jobs = [
         options.plan.space.words(chosen, seed) for chosen in options.examples(left) for seed in options.plan.space.seeds
@@ -174,7 +176,10 @@ def plan_search(config: DictConfig, options: Options) -> None:
     if config.plan_only != "json":
         rungs = f"; all as if run to the end, {options.plan.rungs} come first" if options.plan.rungs else ""
         log.info(
-            "search     %s: %s; the plan is of settings drawn at random%s", options.plan.name, options.told(left), rungs
+            "search     %s: %s; the plan is of settings drawn at random%s",
+            options.plan.name,
+            options.describe_remaining(left),
+            rungs,
         )
     if jobs:
         plan_jobs(config, jobs)

@@ -1,4 +1,4 @@
-"""How long a grid will still take, told by the jobs that are most like those that are left."""
+"""Estimate the remaining time of a grid from its most similar finished jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from openended.harness.core import duration
 
 
-def time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any], now: float) -> str:
+def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any], now: float) -> str:
     """Return `about 3 min left`, or `perhaps …` where no job like those that are left has ended; empty if none is left.
 
     A job counts by the median of the jobs that differ from it in the seed alone, else of those of its model, else of
@@ -29,24 +29,24 @@ def time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any], now: f
     if not titles or not ended:
         return ""
     telling = [job for job in ended if job.get("made")] or ended
-    known: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    seconds_by_kind: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for job in telling:
-        for kind in (_alike(str(job["job"])), _model(str(job["job"]))):
-            known[kind].append(float(job["seconds"]))
+        for kind in (_seedless_key(str(job["job"])), _model_key(str(job["job"]))):
+            seconds_by_kind[kind].append(float(job["seconds"]))
     every = [float(job["seconds"]) for job in telling]
-    guesses = [known.get(_alike(t)) or known.get(_model(t)) for t in titles]
+    guesses = [seconds_by_kind.get(_seedless_key(t)) or seconds_by_kind.get(_model_key(t)) for t in titles]
     seconds = sum(statistics.median(guess or every) for guess in guesses)
-    sure = all(_alike(title) in known for title in titles)
+    sure = all(_seedless_key(title) in seconds_by_kind for title in titles)
     busy = sum(float(job["seconds"]) for job in ended)
     span = max(now - float(grid.get("started", now)), 0.0)
     seconds *= span / busy if busy and span else 1.0
     return f"{'about' if sure else 'perhaps'} {duration(seconds)} left"
 
 
-def _alike(title: str) -> tuple[str, ...]:
+def _seedless_key(title: str) -> tuple[str, ...]:
     return ("all but the seed", *(word for word in title.split() if not word.startswith("seed=")))
 
 
-def _model(title: str) -> tuple[str, ...]:
+def _model_key(title: str) -> tuple[str, ...]:
     """The model and the experiment: what decides most about a job's time."""
     return ("model", *(word for word in title.split() if word.startswith(("model", "experiment="))))

@@ -1,4 +1,4 @@
-"""Judgments of raters that nobody is, of the texts of a whole grid: `judgments=simulated:mauve`."""
+"""Judgments of simulated raters for the texts of a whole grid: `judgments=simulated:mauve`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from openended.harness.run import RunTexts
 
 
-def of_grid(judgments: str | None) -> bool:
-    """Say whether the judgments of a run are still to be made, of the texts of the whole grid."""
+def needs_whole_grid(judgments: str | None) -> bool:
+    """Check whether the judgments of a run are simulated from the texts of the whole grid."""
     return str(judgments).startswith(SIMULATED)
 
 
-def judged_by_nobody(jobs: Sequence[RunTexts]) -> dict[str, str]:
+def simulate_judgments(jobs: Sequence[RunTexts]) -> dict[str, str]:
     """Return `simulated:…` → the file of judgments, made of the texts of all jobs that ask for it.
 
     Raises:
@@ -28,25 +28,25 @@ def judged_by_nobody(jobs: Sequence[RunTexts]) -> dict[str, str]:
 
     groups: dict[str, list[RunTexts]] = {}
     for texts in jobs:
-        if of_grid(texts.run.metrics.judgments):
+        if needs_whole_grid(texts.run.metrics.judgments):
             groups.setdefault(str(texts.run.metrics.judgments), []).append(texts)
     files = {}
-    for asked, group in groups.items():
+    for source, group in groups.items():
         systems: dict[str, Path] = {}
         for texts in group:
-            name = _system_of(texts.run.metrics.specs)
+            name = _find_system_name(texts.run.metrics.specs)
             path = texts.model_rows.path
             if systems.setdefault(name, path) != path:
-                raise SpecError(f"judgments={asked}: two systems are called {name!r}; sweep over one seed")
+                raise SpecError(f"judgments={source}: two systems are called {name!r}; sweep over one seed")
         runtime, human = group[0].run.runtime, group[0].human_rows.path
         folder = runtime.outputs_dir / "studies" / runtime.experiment
-        files[asked] = str(run_simulated_study(asked.removeprefix(SIMULATED), human, systems, folder))
+        files[source] = str(run_simulated_study(source.removeprefix(SIMULATED), human, systems, folder))
     return files
 
 
-def _system_of(metrics: Iterable[Metric]) -> str:
+def _find_system_name(metrics: Iterable[Metric]) -> str:
     """Return what the metrics of human judgments call the run's system."""
-    names = {str(own) for own in (getattr(metric, "system", None) for metric in metrics) if own is not None}
+    names = {str(name) for name in (getattr(metric, "system", None) for metric in metrics) if name is not None}
     if len(names) != 1:
         raise SpecError(
             "judgments=simulated:…: name the run's system by metric.bradley_terry.system (and metric.huse.system, the "

@@ -1,4 +1,4 @@
-"""What a command says: the plan, one line a job, the report, and what was wrong."""
+"""Print the progress, reports and errors of a command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
-from openended.harness.app.hydra.command_line import no_choice
+from openended.harness.app.hydra.command_line import explain_missing_choice
 from openended.harness.core import (
     BAD_INPUT,
     FAILED,
@@ -35,38 +35,38 @@ log = logging.getLogger(__name__)
 
 _SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)'\n")
 _MISSING = re.compile(r"Could not (?:load|find) '([\w/-]+)'")
-KEPT = "everything finished is kept: the same command goes on from here"
+KEPT = "finished work is kept: the same command resumes here"
 
 
 def leave_with_code(command: str, work: Callable[[], object]) -> None:
-    """Do a command's work; what is wrong becomes one line here, before Hydra writes its own.
+    """Run a command and print any error as one line, before Hydra prints its own report.
 
     Raises:
         SystemExit: With one of `exitcodes`, unless all went well.
     """
 
-    def composed() -> None:
-        with composing():
+    def run_translated() -> None:
+        with translate_config_errors():
             work()
 
-    if code := code_of(command, composed, kept=KEPT):
+    if code := code_of(command, run_translated, kept=KEPT):
         raise SystemExit(code) from None
 
 
 Detail = Literal["quiet", "usual", "verbose"]
 
 
-def detail(hydra: Any) -> Detail:  # noqa: ANN401 - Hydra's own node
-    """Return how much a command is to say: `-q`, neither, `-v`."""
+def read_detail(hydra: Any) -> Detail:  # noqa: ANN401 - Hydra's own node
+    """Return the level of detail of a command: `-q`, neither or `-v`."""
     if hydra.runtime.choices.get("hydra/job_logging") == "quiet":
         return "quiet"
     return "verbose" if hydra.verbose else "usual"
 
 
 def set_detail(*, verbose: bool, quiet: bool = False) -> None:
-    """Let every line of ours through: one an artefact, and the tracebacks of failed jobs; not those of libraries.
+    """Show all log lines of this package (one per artifact, and tracebacks of failed jobs), but not those of libraries.
 
-    With `quiet` only what went wrong.
+    With `quiet`, show only warnings and errors.
     """
     if quiet:
         logging.getLogger("openended").setLevel(logging.WARNING)
@@ -76,30 +76,30 @@ def set_detail(*, verbose: bool, quiet: bool = False) -> None:
             logging.getLogger(name).setLevel(logging.DEBUG)
 
 
-class Named(logging.Filter):
-    """Puts a job's title before the lines of a process that shares the terminal with others; the grid's have it."""
+class TitleFilter(logging.Filter):
+    """Add the job's title to log lines, because several processes share the terminal."""
 
     def __init__(self, title: str) -> None:
         super().__init__()
         self.title = title
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Add the title; lets every line through."""
+        """Add the title to a record; no record is dropped."""
         if not record.name.startswith("openended.harness.app.hydra"):
             record.msg, record.args = f"[{self.title}] {record.getMessage()}", ()
         return True
 
 
 def name_lines(title: str) -> None:
-    """Let every line that is logged from now on say which job it is of."""
+    """Prefix all further log lines with a job's title."""
     for handler in logging.getLogger().handlers:
-        handler.filters = [one for one in handler.filters if not isinstance(one, Named)]
-        handler.addFilter(Named(title))
+        handler.filters = [item for item in handler.filters if not isinstance(item, TitleFilter)]
+        handler.addFilter(TitleFilter(title))
 
 
 @contextmanager
-def composing() -> Iterator[None]:
-    """Turn errors of Hydra and OmegaConf about the configuration into ours.
+def translate_config_errors() -> Iterator[None]:
+    """Turn configuration errors of Hydra and OmegaConf into `SpecError`.
 
     Raises:
         SpecError: In their place.
@@ -125,7 +125,7 @@ def explain(err: BaseException) -> str:
     if several := _SEVERAL.match(str(err)):
         return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
     if missing := _MISSING.search(str(err)):
-        return no_choice(missing[1]) or one_line(err)
+        return explain_missing_choice(missing[1]) or one_line(err)
     if isinstance(err, MissingConfigException) and err.missing_cfg_file and err.options:
         group, _, choice = str(err.missing_cfg_file).rpartition("/")
         return f"no {group or 'config'} {choice!r}{suggest(choice, err.options)}"
@@ -133,14 +133,14 @@ def explain(err: BaseException) -> str:
 
 
 @contextmanager
-def ending(grid: Path) -> Iterator[None]:
-    """Leave a grid with an exit code: of a callback's exceptions Hydra makes warnings, but not of `SystemExit`.
+def exit_on_error(grid: Path) -> Iterator[None]:
+    """Exit with a code if a grid's callback fails; Hydra would turn other exceptions into warnings.
 
     Raises:
         SystemExit: With 2 for the user's errors, with 1 for anything unforeseen.
     """
     try:
-        with composing():
+        with translate_config_errors():
             yield
     except HarnessError as err:
         complain("openended", one_line(err))
@@ -155,23 +155,23 @@ def ending(grid: Path) -> Iterator[None]:
 
 
 def show_failed(jobs: Sequence[Mapping[str, Any]]) -> int:
-    """Say which jobs of a grid failed or were skipped, and why; returns how many."""
+    """Print the jobs of a grid that failed or were skipped, with reasons; return their number."""
     failed = [job for job in jobs if job["state"] != "done"]
     for job in failed:
-        log.error("%s: %s: %s", job["state"], job["job"], job.get("error", "it never ended"))
+        log.error("%s: %s: %s", job["state"], job["job"], job.get("error", "it did not finish"))
     if failed:
         counts = f"{len(failed)} of {len(jobs)} jobs failed or were skipped"
-        log.error("%s; the same command tries them again", counts)
+        log.error("%s; the same command retries them", counts)
     return len(failed)
 
 
-def summary(outcome: Outcome, seconds: float) -> str:
-    """Return what a run came to, for its line."""
-    return f"{outcome.made} made, {len(outcome.plan) - outcome.made} found in {seconds:.1f} s"
+def summarize_outcome(outcome: Outcome, seconds: float) -> str:
+    """Summarize a finished run in a few words."""
+    return f"{outcome.num_computed} computed, {len(outcome.plan) - outcome.num_computed} cached in {seconds:.1f} s"
 
 
 def write_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:
-    """Build the report of one experiment of a series; says where it is, and what is wrong if it cannot be made."""
+    """Build the report of one experiment of a series, and print its path or the error."""
     from openended.harness.report import build_report
 
     try:
@@ -182,19 +182,19 @@ def write_report(folders: list[Path], target: Path, options: Mapping[str, Any]) 
         log.info("report     %s", target / "report.html")
 
 
-def show_report(folders: list[Path], target: Path, options: Mapping[str, Any], told: Detail) -> None:
+def show_report(folders: list[Path], target: Path, options: Mapping[str, Any], detail: Detail) -> None:
     """Build the report of some runs and print its tables and where its files are."""
     from openended.harness.report import build_report
 
     report = build_report(folders, target, **options)
-    if told == "quiet":
+    if detail == "quiet":
         sys.stdout.write(f"{report.folder}\n")
     else:
-        report.show(signatures=told == "verbose")
+        report.show(signatures=detail == "verbose")
 
 
-def show_twins(jobs: Sequence[Mapping[str, Any]]) -> None:
-    """Say which jobs came to one run, and why: else nobody understands why there are fewer runs than jobs."""
+def show_shared_runs(jobs: Sequence[Mapping[str, Any]]) -> None:
+    """Print which jobs share a run, and why there are fewer runs than jobs."""
     titles: dict[str, list[str]] = defaultdict(list)
     for job in jobs:
         if job.get("folder"):
@@ -205,5 +205,9 @@ def show_twins(jobs: Sequence[Mapping[str, Any]]) -> None:
     alike = [{" ".join(w for w in title.split() if not w.startswith("seed=")) for title in same} for same in twins]
     done = sum(len(same) for same in titles.values())
     which = "; ".join(" and ".join(same) for same in twins[:3]) + ("; …" if len(twins) > 3 else "")
-    why = " (the decoder draws nothing, so the seed is not read)" if all(len(one) == 1 for one in alike) else ""
-    log.info("grid       %d jobs are %d runs, because these are one run each: %s%s", done, len(titles), which, why)
+    why = (
+        " (the decoder is deterministic, so the seed has no effect)"
+        if all(len(titles_without_seed) == 1 for titles_without_seed in alike)
+        else ""
+    )
+    log.info("grid       %d jobs, %d distinct runs; these share one run: %s%s", done, len(titles), which, why)
