@@ -1,6 +1,6 @@
-"""Tables, figures and a page from finished runs; reads result files only, never a model.
+"""Tables, figures and an HTML page from finished runs; no model is loaded.
 
-What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+The public names are listed in `__init__.pyi`; each is imported on first access.
 """
 
 import lazy_loader

@@ -28,8 +28,8 @@ from .tables.formats.console import (
 from .tables.formats.console import (
     print_table as print_table,
 )
-from .tables.search import (
-    search_tables as search_tables,
+from .tables.search_trials import (
+    build_search_tables as build_search_tables,
 )
 from .tables.table import (
     Table as Table,

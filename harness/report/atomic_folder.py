@@ -1,4 +1,4 @@
-"""A folder that is written anew beside the old one and then takes its place, so that nothing stale stays in it."""
+"""Replace a folder atomically, so that no stale file remains in it."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from openended.harness.core import StoreError
 
 
 @contextmanager
-def swapped_in(target: Path, own: Sequence[str]) -> Iterator[Path]:
-    """Give the block an empty folder; if it ends well, what is in it replaces what an earlier one left in `target`.
+def replace_folder(target: Path, names: Sequence[str]) -> Iterator[Path]:
+    """Yield an empty folder whose content replaces that of `target` if the block succeeds.
 
     Args:
-        target: The folder; made if missing.
-        own: Names that such a folder may hold. Where it holds others too (somebody keeps files there), those stay and
-            only these are replaced, one after the other; else the whole folder is swapped at once.
+        target: The folder to replace; created if missing.
+        names: File names that this folder may contain. If it contains other files too (kept there by the user), these
+            stay and the listed ones are replaced one by one; otherwise the whole folder is swapped at once.
 
     Raises:
         StoreError: If it cannot be written.
     """
-    place = target.resolve()
+    resolved = target.resolve()
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+        resolved.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{resolved.name}.", dir=resolved.parent))
     except OSError as err:
         raise StoreError(f"cannot write {target}: {err.strerror or err}") from err
     try:
         fresh = work / "new"
         fresh.mkdir()
         yield fresh
-        _swap(fresh, place, work / "old", own)
+        _swap(fresh, resolved, work / "old", names)
     except OSError as err:
         raise StoreError(f"cannot write {target}: {err.strerror or err}") from err
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _swap(fresh: Path, place: Path, old: Path, own: Sequence[str]) -> None:
-    if not place.exists() or {p.name for p in place.iterdir()} <= set(own):
-        if place.exists():
-            place.rename(old)
-        fresh.rename(place)
+def _swap(fresh: Path, resolved: Path, old: Path, names: Sequence[str]) -> None:
+    if not resolved.exists() or {p.name for p in resolved.iterdir()} <= set(names):
+        if resolved.exists():
+            resolved.rename(old)
+        fresh.rename(resolved)
         return
     old.mkdir()
-    for name in own:
-        if (place / name).exists():
-            (place / name).rename(old / name)
+    for name in names:
+        if (resolved / name).exists():
+            (resolved / name).rename(old / name)
         if (fresh / name).exists():
-            (fresh / name).rename(place / name)
+            (fresh / name).rename(resolved / name)

@@ -1,4 +1,4 @@
-"""One call from run folders to tables, figures, frame and page on disk."""
+"""Build a report (tables, figures, data frame and page) from run folders."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import SpecError, plain_line, write_text
-from openended.harness.report.atomic_folder import swapped_in
+from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.tables.table import Table
-from openended.harness.results import Layout, layout_of, load_layout
+from openended.harness.results import Layout, build_layout, load_layout
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FILES = ("tables", "figures", "results.parquet", "results.csv", "report.html", "page")
-SHOWN = 5  # runs that a refusal lists
+MAX_LISTED_RUNS = 5  # in an error message
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was built, and where it is."""
+    """The files and tables of a finished report."""
 
     folder: Path
     tables: tuple[Table, ...]
     paths: tuple[Path, ...]
-    """Every file written, in the order tables, figures, frame, page."""
+    """All files written, in the order tables, figures, frame, page."""
     runs: int
     unfinished: int
-    """Run folders without a record."""
+    """Number of run folders without a record."""
     superseded: int
     left_out: int = 0
-    """Runs whose records are damaged."""
+    """Number of runs with damaged records."""
 
     def show(self, console: Console | None = None, *, signatures: bool = False) -> None:
-        """Print the tables and where the files are; with `signatures` also those of every column."""
+        """Print the tables and the paths of the files; with `signatures` also the signature of every column."""
         from rich.text import Text
 
         from openended.harness.report.tables.formats.console import make_console, print_table
@@ -53,9 +53,9 @@ class Report:
             out.print(Text(plain_line(line)), soft_wrap=True)
 
     def lines(self) -> list[str]:
-        """Say where the files are, a line a kind, and how many runs they hold."""
+        """Return lines with the paths of the files, one per kind, and the number of runs."""
         counts = [f"{self.runs} {'run' if self.runs == 1 else 'runs'}"]
-        counts += [f"{self.unfinished} unfinished passed over"] if self.unfinished else []
+        counts += [f"{self.unfinished} unfinished skipped"] if self.unfinished else []
         counts += [f"{self.superseded} older values superseded"] if self.superseded else []
         counts += [f"{self.left_out} with damaged records left out"] if self.left_out else []
         pages = [path for path in self.paths if path.suffix == ".html"]
@@ -79,57 +79,57 @@ def build_report(
     page: bool = True,
     **options: Any,  # noqa: ANN401
 ) -> Report:
-    """Write tables (.md, .tex, .csv), figures (.pdf, .png), the tidy frame and a page for any set of runs.
+    """Write tables (.md, .tex, .csv), figures (.pdf, .png), the tidy data frame and an HTML page for any runs.
 
     Args:
-        paths: Run folders, or folders that hold them.
-        out_dir: Where the files go; made if missing, and of an earlier report nothing stays. The same runs give the
-            same bytes.
-        layout: A name in `conf/report`, the path of a YAML, a `Layout`, or several of the first two.
-        compare: Published tables to compare with, as `paper/table`.
+        paths: Run folders, or folders that contain them.
+        out_dir: Output folder; created if missing, and files of an earlier report are removed. Equal runs give equal
+            bytes.
+        layout: A name in `conf/report`, the path of a YAML file, a `Layout`, or a list of names and paths.
+        compare: Published tables to compare with, each as `paper/table`.
         baseline: Label of the system that the others are tested against.
-        where: Axis → accepted value, several joined by `|`.
-        figures: Whether to draw what the runs have data for.
+        where: Axis → accepted values, joined by `|`.
+        figures: Whether to draw the figures that the runs have data for.
         page: Whether to write the HTML page.
-        options: Options of the layout, in its place or on top of it.
+        options: Layout options; they override those of `layout`.
 
     Raises:
-        HarnessError: If there are no runs, a record is broken, a layout or published table is unknown, or values of
-            different signatures would stand in one column.
+        HarnessError: If there are no readable runs, a layout or published table is unknown, or one column would mix
+            signatures.
     """
-    from openended.harness.report.tables.abilities import ability_tables
-    from openended.harness.report.tables.about import told
+    from openended.harness.report.tables.abilities import build_ability_tables
+    from openended.harness.report.tables.run_summary import add_summaries
     from openended.harness.results import read_results, write_frame
 
     layouts = _layouts(layout, options)
     results = read_results(paths, where)
     target = Path(out_dir)
-    tables = [t for name, one in layouts for t in make_tables(results, one, name)]
-    tables += ability_tables(results)
+    tables = [t for name, chosen_layout in layouts for t in make_tables(results, chosen_layout, name)]
+    tables += build_ability_tables(results)
     for reference in compare:
-        from openended.harness.report.tables.compare import comparison
+        from openended.harness.report.tables.compare import build_comparison
 
-        tables.append(comparison(results, reference))
+        tables.append(build_comparison(results, reference))
     if baseline is not None:
-        from openended.harness.report.tables.significance import significance
+        from openended.harness.report.tables.significance import build_significance_tables
 
-        tables += significance(results, baseline)
+        tables += build_significance_tables(results, baseline)
     tables = [replace(t, remarks=(*t.remarks, *results.remarks())) for t in tables]
-    tables = told(tables, results)
-    with swapped_in(target, FILES) as folder:
+    tables = add_summaries(tables, results)
+    with replace_folder(target, FILES) as folder:
         written = [p for table in tables for p in write_table(table, folder / "tables")]
-        drawn: list[Path] = []
+        figure_paths: list[Path] = []
         traces: dict[str, Any] = {}
         if figures:
             from openended.harness.report.figures.draw import draw_all
 
-            fair = next((one for _, one in layouts if one.kind == "fair"), None)
-            drawn = draw_all(results, folder / "figures", traces=traces, fair=fair)
-        written += [*drawn, *write_frame(results, folder)]
+            fair = next((chosen_layout for _, chosen_layout in layouts if chosen_layout.kind == "fair"), None)
+            figure_paths = draw_all(results, folder / "figures", traces=traces, fair=fair)
+        written += [*figure_paths, *write_frame(results, folder)]
         if page:
             from openended.harness.report.page.page import write_page
 
-            written += write_page(results, tables, drawn, folder / "report.html", traces=traces)
+            written += write_page(results, tables, figure_paths, folder / "report.html", traces=traces)
     final = tuple(target / path.relative_to(folder) for path in written)
     counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
     return Report(target, tuple(tables), final, *counts)
@@ -139,7 +139,7 @@ def _layouts(
     layout: str | Path | Layout | Sequence[str] | None, options: Mapping[str, Any]
 ) -> list[tuple[str, Layout]]:
     if layout is None and options:
-        return [("results", layout_of(options, "report"))]
+        return [("results", build_layout(options, "report"))]
     options = {k: v for k, v in options.items() if k != "_target_"}
     if isinstance(layout, Layout):
         return [("results", load_layout(layout, **options))]
@@ -149,30 +149,34 @@ def _layouts(
 
 def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of one layout."""
-    from openended.harness.report.findings.judge import findings_tables
-    from openended.harness.report.tables.agreement import correlation_tables, embedder_tables, spread_tables
-    from openended.harness.report.tables.fair import fair_tables
-    from openended.harness.report.tables.selection import NotComparableError, select
-    from openended.harness.report.tables.systems import value_tables
-    from openended.harness.report.tables.variants import variant_tables
+    from openended.harness.report.findings.verdicts import build_findings_tables
+    from openended.harness.report.tables.agreement import (
+        build_correlation_tables,
+        build_embedder_tables,
+        build_seed_std_tables,
+    )
+    from openended.harness.report.tables.fair_comparison import build_fair_tables
+    from openended.harness.report.tables.selection import IncomparableError, select
+    from openended.harness.report.tables.systems import build_value_tables
+    from openended.harness.report.tables.variants import build_variant_tables
 
     makers = {
-        "values": value_tables,
-        "correlation": correlation_tables,
-        "embedders": embedder_tables,
-        "variants": variant_tables,
-        "spread": spread_tables,
-        "findings": findings_tables,
-        "fair": fair_tables,
+        "values": build_value_tables,
+        "correlation": build_correlation_tables,
+        "embedders": build_embedder_tables,
+        "variants": build_variant_tables,
+        "spread": build_seed_std_tables,
+        "findings": build_findings_tables,
+        "fair": build_fair_tables,
     }
     if layout.kind not in makers:
         raise SpecError(f"layout {name}: no kind {layout.kind!r}")
     try:
         tables = makers[layout.kind](select(results, layout), layout, name)
-    except NotComparableError as err:
+    except IncomparableError as err:
         runs = sorted({str(results.runs[at].folder) for item in err.items for at, _ in item.sources})
-        more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-        raise SpecError(f"{err}; the runs that differ: {', '.join(runs[:SHOWN])}{more}") from err
+        more = f" and {len(runs) - MAX_LISTED_RUNS} more" if len(runs) > MAX_LISTED_RUNS else ""
+        raise SpecError(f"{err}; the runs that differ: {', '.join(runs[:MAX_LISTED_RUNS])}{more}") from err
     wide, signed = layout.latex_width, layout.latex_signatures
     return [replace(table, tex_width=wide, tex_signatures=signed) for table in tables]
 

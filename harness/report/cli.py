@@ -1,4 +1,4 @@
-"""`openended report NAME|GRID_FOLDER|RUNS…`: tables, figures and a page from any set of runs."""
+"""Command `openended report`: build tables, figures and a page from any set of runs."""
 
 from __future__ import annotations
 
@@ -27,50 +27,58 @@ Examples:
 
 
 def parser() -> CommandParser:
-    """Return the command line's parser."""
+    """Return the argument parser of the command."""
     from openended.harness.results import layout_names
 
-    made = CommandParser(
+    command = CommandParser(
         prog="openended report",
         description="Tables (.md, .tex, .csv), figures (.pdf, .png), one tidy frame and a page from finished runs.",
         epilog=EPILOG.format(layouts=", ".join(layout_names())),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument(
+    command.add_argument(
         "paths", nargs="+", metavar="NAME|GRID_FOLDER|RUNS", help="a name (name=…, experiment=…), a grid's folder, runs"
     )
-    layout = "a layout, or several joined by commas; default: what the grid's own report had, else full"
-    made.add_argument("--layout", action="append", metavar="NAME", help=layout)
-    made.add_argument("--outputs", metavar="DIR", default="outputs", help="where names are looked up; default: outputs")
-    made.add_argument("--compare", action="append", metavar="PAPER/TABLE", help="a published table, or several")
-    made.add_argument("--baseline", metavar="LABEL", help="test every other system against this one")
-    made.add_argument(
-        "--where", action="append", default=[], metavar="AXIS=VALUE", help="keep these; a|b: either; also METRIC.OPTION"
+    layout = "one or more layouts, separated by commas; default: the layout of the grid's own report, else full"
+    command.add_argument("--layout", action="append", metavar="NAME", help=layout)
+    command.add_argument(
+        "--outputs", metavar="DIR", default="outputs", help="where names are looked up; default: outputs"
     )
-    made.add_argument("--out", metavar="DIR", help="where the files go; default: outputs/reports/NAME")
-    made.add_argument("--metrics", metavar="NAMES", help="values shown, in place of the layout's")
-    made.add_argument("--rows", metavar="AXES", help="axes that name the rows, in place of the layout's")
-    made.add_argument("--columns", metavar="AXES", help="axes that make columns beside the metric")
-    made.add_argument("--split", metavar="AXES", help="a table of its own for every value; auto: as needed")
-    made.add_argument("--gaps", action="store_true", help="print |model - human| where human is the target")
-    made.add_argument("--side-by-side", action="store_true", help="compare two: settings, numbers and texts")
-    made.add_argument("--no-figures", action="store_true", help="draw nothing")
-    made.add_argument("--no-page", action="store_true", help="write no HTML page")
-    made.add_argument("-v", "--verbose", action="store_true", help="print the signature of every column too")
-    made.add_argument("--quiet", action="store_true", help="print only the folder of the files")
-    return made
+    command.add_argument("--compare", action="append", metavar="PAPER/TABLE", help="a published table, or several")
+    command.add_argument("--baseline", metavar="LABEL", help="test every other system against this one")
+    command.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="AXIS=VALUE",
+        help="keep only these runs; a|b accepts either; also METRIC.OPTION=VALUE",
+    )
+    command.add_argument("--out", metavar="DIR", help="where the files go; default: outputs/reports/NAME")
+    command.add_argument("--metrics", metavar="NAMES", help="values to show; overrides the layout")
+    command.add_argument("--rows", metavar="AXES", help="axes that label the rows; overrides the layout")
+    command.add_argument("--columns", metavar="AXES", help="axes that get separate columns")
+    command.add_argument("--split", metavar="AXES", help="axes that get one table per value; auto: as needed")
+    command.add_argument(
+        "--gaps", action="store_true", help="print |model - human| for values whose target is the human value"
+    )
+    command.add_argument("--side-by-side", action="store_true", help="compare two: settings, numbers and texts")
+    command.add_argument("--no-figures", action="store_true", help="draw no figures")
+    command.add_argument("--no-page", action="store_true", help="write no HTML page")
+    command.add_argument("-v", "--verbose", action="store_true", help="print the signature of every column too")
+    command.add_argument("--quiet", action="store_true", help="print only the output folder")
+    return command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns one of `exit_codes`."""
     terminal.start()
     args = parser().parse_args(argv)
-    return code_of("openended report", lambda: _run(args), kept="files are replaced whole, nothing is half-written")
+    return code_of("openended report", lambda: _run(args), kept="files are replaced atomically; none is half-written")
 
 
 def _run(args: argparse.Namespace) -> None:
     from openended.harness.report import build_report
-    from openended.harness.results import asked
+    from openended.harness.results import resolve_report_request
 
     if args.side_by_side:
         _show(_side_by_side(args), args)
@@ -79,14 +87,14 @@ def _run(args: argparse.Namespace) -> None:
     options: dict[str, Any] = {name: tuple(_listed([text])) for name, text in named.items() if text is not None}
     if args.gaps:
         options["gaps"] = True
-    wanted = asked(args.paths, Path(args.outputs))
+    request = resolve_report_request(args.paths, Path(args.outputs))
     layout: str | list[str] | None = _listed(args.layout) or "full"
-    if not args.layout and wanted.options:
-        layout, options = None, {**wanted.options, **options}
+    if not args.layout and request.options:
+        layout, options = None, {**request.options, **options}
     where = {**dict(options.pop("where", {})), **dict(_pair(text) for text in args.where)}
     report = build_report(
-        wanted.paths,
-        args.out or Path(args.outputs) / "reports" / wanted.name,
+        request.paths,
+        args.out or Path(args.outputs) / "reports" / request.name,
         layout=layout,
         compare=_listed(args.compare),
         baseline=args.baseline,
@@ -100,12 +108,12 @@ def _run(args: argparse.Namespace) -> None:
 
 def _side_by_side(args: argparse.Namespace) -> Report:
     from openended.harness.report.side_by_side import build_side_by_side
-    from openended.harness.results import asked
+    from openended.harness.results import resolve_report_request
 
-    wanted = [asked([path], Path(args.outputs)) for path in args.paths]
-    names = [one.name for one in wanted]
+    requests = [resolve_report_request([path], Path(args.outputs)) for path in args.paths]
+    names = [request.name for request in requests]
     return build_side_by_side(
-        [one.paths for one in wanted],
+        [request.paths for request in requests],
         names,
         args.out or Path(args.outputs) / "reports" / "-and-".join(names),
         where=dict(_pair(text) for text in args.where),
@@ -121,7 +129,7 @@ def _show(report: Report, args: argparse.Namespace) -> None:
 
 
 def _listed(texts: Sequence[str] | None) -> list[str]:
-    """Take apart what is joined by commas."""
+    """Split texts at commas."""
     return [part.strip() for text in texts or () for part in text.split(",") if part.strip()]
 
 

@@ -1,6 +1,6 @@
-"""Run records as one tidy frame, read by report, rating and app.
+"""Load run records into one tidy data frame for report, rating and app.
 
-What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+The public names are listed in `__init__.pyi`; each is imported on first access.
 """
 
 import lazy_loader

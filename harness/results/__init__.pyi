@@ -1,47 +1,41 @@
 from .axes import (
-    axis_text as axis_text,
+    add_options as add_options,
 )
 from .axes import (
-    by_name as by_name,
+    describes_human_side as describes_human_side,
 )
 from .axes import (
-    fewest as fewest,
+    find_distinguishing_axes as find_distinguishing_axes,
 )
 from .axes import (
-    head_of as head_of,
+    format_axis_value as format_axis_value,
 )
 from .axes import (
-    in_order as in_order,
+    format_option as format_option,
 )
 from .axes import (
-    is_word as is_word,
+    is_readable as is_readable,
 )
 from .axes import (
-    of_human as of_human,
+    order_axes as order_axes,
 )
 from .axes import (
-    said as said,
+    parent_axis as parent_axis,
 )
 from .axes import (
-    telling as telling,
+    select_fewest_axes as select_fewest_axes,
 )
 from .axes import (
-    with_options as with_options,
-)
-from .draws import (
-    draws_of as draws_of,
-)
-from .draws import (
-    interval_of as interval_of,
+    sort_by_readability as sort_by_readability,
 )
 from .fold import (
-    Folded as Folded,
+    SystemValue as SystemValue,
 )
 from .fold import (
     fold_seeds as fold_seeds,
 )
 from .fold import (
-    natural as natural,
+    natural_sort_key as natural_sort_key,
 )
 from .fold import (
     order_key as order_key,
@@ -50,7 +44,7 @@ from .frame import (
     Results as Results,
 )
 from .frame import (
-    filtered as filtered,
+    filter_results as filter_results,
 )
 from .frame import (
     read_results as read_results,
@@ -62,58 +56,64 @@ from .grids import (
     GridFolder as GridFolder,
 )
 from .grids import (
-    asked as asked,
+    read_grids as read_grids,
 )
 from .grids import (
-    grids_of as grids_of,
+    resolve_report_request as resolve_report_request,
 )
 from .labels import (
-    label_of as label_of,
+    find_varying_axes as find_varying_axes,
 )
 from .labels import (
-    labels_of as labels_of,
+    label_system as label_system,
 )
 from .labels import (
-    varying as varying,
+    label_systems as label_systems,
 )
 from .layout import (
     Layout as Layout,
 )
 from .layout import (
-    layout_names as layout_names,
+    build_layout as build_layout,
 )
 from .layout import (
-    layout_of as layout_of,
+    layout_names as layout_names,
 )
 from .layout import (
     load_layout as load_layout,
 )
+from .replicates import (
+    find_interval as find_interval,
+)
+from .replicates import (
+    load_replicates as load_replicates,
+)
 from .runs import (
     Run as Run,
 )
-from .searched import (
-    Searched as Searched,
+from .search_results import (
+    SearchObjective as SearchObjective,
 )
-from .searched import (
-    Sought as Sought,
+from .search_results import (
+    SearchResult as SearchResult,
 )
-from .searched import (
-    Tried as Tried,
+from .search_results import (
+    SearchTrial as SearchTrial,
 )
-from .searched import (
+from .search_results import (
     dominates as dominates,
 )
-from .searched import (
+from .search_results import (
     read_search as read_search,
 )
-from .searched import (
+from .search_results import (
     save_search as save_search,
 )
-from .stored import (
+from .store_files import (
     ROW_FILES as ROW_FILES,
 )
-from .stored import (
-    stored_file as stored_file,
+from .store_files import (
+    locate_verified_file as locate_verified_file,
 )
 from .systems import (
     FACTS as FACTS,
@@ -125,37 +125,37 @@ from .systems import (
     System as System,
 )
 from .systems import (
-    by_data as by_data,
+    find_differing_fields as find_differing_fields,
 )
 from .systems import (
-    differing as differing,
+    find_differing_options as find_differing_options,
 )
 from .systems import (
-    human_value as human_value,
+    find_human_value as find_human_value,
 )
 from .systems import (
-    own_options as own_options,
+    format_options as format_options,
 )
 from .systems import (
-    parts_of as parts_of,
+    group_by_data as group_by_data,
 )
 from .systems import (
-    same_data as same_data,
+    group_by_options as group_by_options,
 )
 from .systems import (
-    systems_of as systems_of,
+    group_by_task_and_options as group_by_task_and_options,
 )
 from .systems import (
-    told_options as told_options,
+    group_systems as group_systems,
 )
 from .systems import (
-    values_of as values_of,
+    has_same_data as has_same_data,
 )
 from .systems import (
-    variants as variants,
+    select_systems_with_both as select_systems_with_both,
 )
 from .systems import (
-    with_both as with_both,
+    select_values as select_values,
 )
 from .tidy import (
     INTERNAL as INTERNAL,

@@ -1,4 +1,4 @@
-"""Axes: what two runs of a report can differ in. What they say, their order, and which of them tell systems apart."""
+"""Axes of runs (task, model, decoder, options): their labels, their order, and which of them distinguish systems."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from typing import Any
 
 Row = Mapping[str, str]
 
-MAKER = ("model", "decoder", "seed", "generations", "judgments", "min_new_tokens")  # no human text depends on these
-SHORT = {"max_new_tokens": "length", "num_examples": "N", "embedder.max_length": "max_length"}  # in labels
-# Said only where nothing that a reader knows by name tells two systems apart, in this order.
-LAST = ("path", "revision", "reference", "generations", "judgments", "texts", "digest")
+MODEL_AXES = ("model", "decoder", "seed", "generations", "judgments", "min_new_tokens")  # the human text ignores these
+SHORT_LABELS = {"max_new_tokens": "length", "num_examples": "N", "embedder.max_length": "max_length"}  # in labels
+# Used only where no readable axis distinguishes two systems, in this order.
+UNREADABLE = ("path", "revision", "reference", "generations", "judgments", "texts", "digest")
 
 
-def head_of(axis: str) -> str:
-    """Return the axis that an option belongs to: `model` of `model.dtype`; empty for an axis of its own."""
+def parent_axis(axis: str) -> str:
+    """Return the axis that an option belongs to: `model` for `model.dtype`; empty if the axis is not an option."""
     return axis.partition(".")[0] if "." in axis else ""
 
 
-def of_human(axis: str) -> bool:
-    """Say whether an axis also describes the human side (it is not about who writes the texts)."""
-    return axis not in MAKER and head_of(axis) not in MAKER
+def describes_human_side(axis: str) -> bool:
+    """Return whether an axis also applies to the human text (it does not describe the model)."""
+    return axis not in MODEL_AXES and parent_axis(axis) not in MODEL_AXES
 
 
-def with_options(axes: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Return axes and all options that belong to them: `embedder` brings `embedder.path`, `embedder.layer`, …."""
-    asked = list(axes)
-    return list(dict.fromkeys([*asked, *(n for n in names if head_of(n) in asked)]))
+def add_options(axes: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Return axes followed by all their options: `embedder` adds `embedder.path`, `embedder.layer`, …."""
+    requested = list(axes)
+    return list(dict.fromkeys([*requested, *(n for n in names if parent_axis(n) in requested)]))
 
 
-def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Return axes in a fixed order: task, model, decoder, its parameters, seed, the rest."""
-    known = set(names)
-    first = [n for n in ("task", "model", "decoder") if n in known]
-    options = sorted(n for n in known if n.startswith("decoder."))
-    seed = ["seed"] if "seed" in known else []
-    return (*first, *options, *seed, *sorted(known - {*first, *options, *seed}))
+def order_axes(names: Iterable[str]) -> tuple[str, ...]:
+    """Return axes in a fixed order: task, model, decoder, decoder options, seed, then the others."""
+    present = set(names)
+    first = [n for n in ("task", "model", "decoder") if n in present]
+    options = sorted(n for n in present if n.startswith("decoder."))
+    seed = ["seed"] if "seed" in present else []
+    return (*first, *options, *seed, *sorted(present - {*first, *options, *seed}))
 
 
-def axis_text(value: Any) -> str:  # noqa: ANN401
-    """Write an axis value as a user writes it: 0.95, not 0.9500000001; nothing for a missing one."""
+def format_axis_value(value: Any) -> str:  # noqa: ANN401
+    """Format an axis value as a user types it (0.95, not 0.9500000001); empty for a missing value."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -49,26 +49,27 @@ def axis_text(value: Any) -> str:  # noqa: ANN401
     return "" if text == "<NA>" else text  # pandas' missing whole number
 
 
-def said(axis: str, value: str) -> str:
-    """Write an option as it stands in a label; those of scorer and embedder with whose they are."""
-    own = axis if head_of(axis) in {"scorer", "embedder"} else axis.rpartition(".")[2]
-    return f"{SHORT.get(axis, own)}={value or 'none'}"
+def format_option(axis: str, value: str) -> str:
+    """Format an option for a label; options of scorer and embedder keep their prefix."""
+    label = axis if parent_axis(axis) in {"scorer", "embedder"} else axis.rpartition(".")[2]
+    return f"{SHORT_LABELS.get(axis, label)}={value or 'none'}"
 
 
-def telling(rows: Sequence[Row], names: Iterable[str]) -> list[str]:
-    """Return the axes that tell rows apart.
+def find_distinguishing_axes(rows: Sequence[Row], names: Iterable[str]) -> list[str]:
+    """Return the axes that distinguish rows.
 
-    An option counts where rows that agree in what it belongs to differ in it: two models differ in path and digest too,
-    but their names say it. Paths, revisions and digests count only where they tell more rows apart than all the others.
+    An option counts only if it differs between rows with the same parent axis: two models also differ in path and
+    digest, but their names show that already. Paths, revisions and digests count only if they distinguish rows that
+    no other axis does.
     """
     every = list(names)
-    out = [n for n in every if is_word(n) and _differs(rows, n)]
-    return fewest(rows, sorted((n for n in every if not is_word(n)), key=_rank), out)
+    out = [n for n in every if is_readable(n) and _differs(rows, n)]
+    return select_fewest_axes(rows, sorted((n for n in every if not is_readable(n)), key=_rank), out)
 
 
-def fewest(rows: Sequence[Row], names: Iterable[str], known: Sequence[str] = ()) -> list[str]:
-    """Return `known` with those axes, in order, each of which tells apart rows that those before it do not."""
-    out = list(known)
+def select_fewest_axes(rows: Sequence[Row], names: Iterable[str], selected: Sequence[str] = ()) -> list[str]:
+    """Extend `selected` by the axes, in order, that distinguish rows which the axes before them do not."""
+    out = list(selected)
     count = _distinct(rows, out)
     for name in names:
         if count < len(rows) and _distinct(rows, [*out, name]) > count:
@@ -77,23 +78,23 @@ def fewest(rows: Sequence[Row], names: Iterable[str], known: Sequence[str] = ())
     return out
 
 
-def by_name(names: Iterable[str]) -> list[str]:
-    """Return axes with those first whose values a reader knows by name."""
+def sort_by_readability(names: Iterable[str]) -> list[str]:
+    """Sort axes so that those with readable values (names, not paths or digests) come first."""
     return sorted(names, key=_rank)
 
 
-def is_word(axis: str) -> bool:
-    """Say whether an axis has values that a reader knows by name: no path, no digest."""
+def is_readable(axis: str) -> bool:
+    """Return whether an axis has values that a reader recognizes (not a path, revision or digest)."""
     return _rank(axis) < 0
 
 
 def _rank(axis: str) -> int:
     last = axis.rpartition(".")[2]
-    return LAST.index(last) if last in LAST else -1
+    return UNREADABLE.index(last) if last in UNREADABLE else -1
 
 
 def _differs(rows: Sequence[Row], axis: str) -> bool:
-    head, groups = head_of(axis), dict[str, set[str]]()
+    head, groups = parent_axis(axis), dict[str, set[str]]()
     for row in rows:
         groups.setdefault(row.get(head, ""), set()).add(row.get(axis, ""))
     return any(len(values) > 1 for values in groups.values())

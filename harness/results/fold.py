@@ -1,4 +1,4 @@
-"""Folding of seeds: one value a system, metric and setting with mean, spread and count; the order of rows."""
+"""Aggregate values over seeds: one value per system, metric and setting with mean, std and count."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any
 
 from openended.harness.core import members
 from openended.harness.decoders import Decoder
-from openended.harness.results.axes import axis_text
+from openended.harness.results.axes import format_axis_value
 from openended.harness.results.frame import Results
 from openended.harness.results.tidy import INTERNAL
 
-IDENTITY = ("system", "setting", "metric", "key", "signature")  # what makes two values the same but for the seed
+IDENTITY = ("system", "setting", "metric", "key", "signature")  # values that agree in these differ in the seed alone
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
-    """One value of one system, over its seeds."""
+class SystemValue:
+    """One value of one system, aggregated over its seeds."""
 
     system: str
     metric: str
     key: str
     mean: float
-    """NaN where it is undefined for every seed."""
+    """Mean over seeds; NaN if it is undefined for every seed."""
     sd: float
     """Sample standard deviation over seeds (n − 1); NaN for one seed."""
     seeds: int
@@ -36,61 +36,61 @@ class Folded:
     """`higher`, `lower`, `match_human`, `target` or `none`."""
     title: str
     reason: str
-    """Why there is no value; empty where there is one."""
+    """Why there is no value; empty if there is one."""
     note: str
-    """What the reader must know about the value although there is one."""
+    """A caveat about an existing value."""
     primary: bool
     family: str
     axes: Mapping[str, str]
-    """All axes but the seed, as text; empty for those that do not apply."""
+    """All axes except the seed, as text; empty if an axis does not apply."""
     titles: tuple[str, str]
     """Display names of model and decoder."""
     values: Mapping[str, float]
     """Seed → value."""
     sources: tuple[tuple[int, str | None], ...]
-    """(index of the run, artefact) of each seed."""
+    """(index of the run, artifact) of each seed."""
     error: float = math.nan
-    """Standard error or deviation that the metric itself states of a value, over seeds their root mean square."""
+    """Standard error or deviation that the metric itself reports; over several seeds the root mean square."""
     target: float | None = None
-    """The number that is best, where the direction is `target`."""
+    """The best possible value if the direction is `target`."""
     ends: tuple[float, float] | None = None
-    """95 % interval over the examples, of a value of one seed; else the seeds speak for the spread."""
+    """95 % interval over examples; None for several seeds, whose std is shown instead, and without variation."""
 
     @property
     def reach(self) -> tuple[float, float]:
-        """How far a figure's bar reaches below and above the mean: the interval of one seed, else one `sd`."""
+        """Lengths of an error bar below and above the mean: the interval for one seed, else one `sd`."""
         if self.ends is not None:
             return self.mean - self.ends[0], self.ends[1] - self.mean
         return (self.sd, self.sd) if math.isfinite(self.sd) else (0.0, 0.0)
 
 
-def fold_seeds(results: Results) -> list[Folded]:
-    """Group values by everything but the seed, in the order of the frame."""
+def fold_seeds(results: Results) -> list[SystemValue]:
+    """Aggregate values that differ in the seed alone, in the order of the frame."""
     return results.memo("folded", lambda: _fold(results))
 
 
-def _fold(results: Results) -> list[Folded]:
+def _fold(results: Results) -> list[SystemValue]:
     names = [a for a in results.axes if a != "seed"]
     columns = {str(c): results.frame[c].tolist() for c in results.frame.columns}
     groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for place, key in enumerate(zip(*(columns[c] for c in IDENTITY), strict=True)):
-        groups[key].append(place)
-    texts: dict[str, dict[str, str]] = {}  # the axes of a setting are written once, not for every value
+    for index, key in enumerate(zip(*(columns[c] for c in IDENTITY), strict=True)):
+        groups[key].append(index)
+    texts: dict[str, dict[str, str]] = {}  # formatted once per setting, not once per value
     folded = []
-    for key, places in groups.items():
-        rows = [{c: v[i] for c, v in columns.items() if c not in names} for i in places]
+    for key, indices in groups.items():
+        rows = [{c: v[i] for c, v in columns.items() if c not in names} for i in indices]
         if key[1] not in texts:
-            texts[key[1]] = {n: axis_text(columns[n][places[0]]) for n in names}
-        folded.append(_folded(rows, texts[key[1]]))
+            texts[key[1]] = {n: format_axis_value(columns[n][indices[0]]) for n in names}
+        folded.append(_fold_rows(rows, texts[key[1]]))
     return folded
 
 
-def _folded(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, str]) -> Folded:
+def _fold_rows(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, str]) -> SystemValue:
     first = rows[0]
     values = [float(r["value"]) for r in rows]
     finite = [v for v in values if math.isfinite(v)]
-    seeds = [axis_text(r.get("seed")) or str(i) for i, r in enumerate(rows)]
-    return Folded(
+    seeds = [format_axis_value(r.get("seed")) or str(i) for i, r in enumerate(rows)]
+    return SystemValue(
         system=first["system"],
         metric=first["metric"],
         key=first["key"],
@@ -109,39 +109,40 @@ def _folded(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, str]) -> Folde
         values=dict(zip(seeds, values, strict=True)),
         sources=tuple((int(r[INTERNAL]), r["artefact"]) for r in rows),
         target=first["target"] if math.isfinite(first["target"]) else None,
-        error=_stated([float(r["sd"]) for r in rows]),
-        ends=_ends(rows[0]) if len(rows) == 1 else None,
+        error=_root_mean_square([float(r["sd"]) for r in rows]),
+        ends=_read_interval(rows[0]) if len(rows) == 1 else None,
     )
 
 
-def _ends(row: Mapping[str, Any]) -> tuple[float, float] | None:
+def _read_interval(row: Mapping[str, Any]) -> tuple[float, float] | None:
     low, high = float(row["low"]), float(row["high"])
-    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+    varies = math.isfinite(low) and math.isfinite(high) and low < high
+    return (low, high) if varies else None
 
 
-def _stated(spreads: Sequence[float]) -> float:
-    """Return the root mean square of what is known; NaN where nothing is."""
-    known = [s for s in spreads if math.isfinite(s)]
-    return math.sqrt(math.fsum(s * s for s in known) / len(known)) if known else math.nan
+def _root_mean_square(spreads: Sequence[float]) -> float:
+    """Return the root mean square of the finite values; NaN if there are none."""
+    finite = [s for s in spreads if math.isfinite(s)]
+    return math.sqrt(math.fsum(s * s for s in finite) / len(finite)) if finite else math.nan
 
 
-def natural(text: str) -> tuple[tuple[int, float, str], ...]:
-    """Return a sorting key in which numbers count as numbers: `top_k k=5` before `top_k k=40`."""
+def natural_sort_key(text: str) -> tuple[tuple[int, float, str], ...]:
+    """Return a sort key that compares numbers by value: `top_k k=5` before `top_k k=40`."""
     parts = re.split(r"(\d+(?:\.\d+)?)", text)
     return tuple((0, float(p), "") if i % 2 else (1, 0.0, p) for i, p in enumerate(parts))
 
 
-def order_key(axis: str, item: Folded) -> tuple[Any, ...]:
-    """Return a sorting key of a row's value of one axis."""
+def order_key(axis: str, item: SystemValue) -> tuple[Any, ...]:
+    """Return the sort key of a value by one axis."""
     value = item.axes.get(axis, "")
     if axis == "decoder":
-        return (_table_rank(value), natural(value), natural(item.titles[1]))
+        return (_table_rank(value), natural_sort_key(value), natural_sort_key(item.titles[1]))
     if axis == "model":
-        return (0, natural(item.titles[0]), natural(value))
-    return (0, natural(value), ())
+        return (0, natural_sort_key(item.titles[0]), natural_sort_key(value))
+    return (0, natural_sort_key(value), ())
 
 
 def _table_rank(decoder: str) -> int:
-    """Return where a decoder stands in tables; one that is not installed comes last."""
+    """Return the rank of a decoder in tables; decoders that are not installed come last."""
     rank: int = getattr(members("decoder").get(decoder, Decoder), "table_rank")  # noqa: B009
     return rank

@@ -1,4 +1,4 @@
-"""From run folders to one tidy frame: one row a value, with every axis, metric, spread, count and signature."""
+"""Read run folders into one tidy data frame with one row per value."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from openended.harness.core import DataError, csv_cell, parse_signature, plain, replacing
-from openended.harness.results.axes import axis_text, in_order, of_human
+from openended.harness.results.axes import describes_human_side, format_axis_value, order_axes
 from openended.harness.results.runs import Run, read_run
-from openended.harness.results.stored import contradiction, stored_file
+from openended.harness.results.store_files import contradiction, locate_verified_file
 from openended.harness.results.tidy import FIXED, INTERNAL, canonical_axes, rows_of, to_frame
 from openended.harness.storage import RECORD, direction_text
 
@@ -27,30 +27,30 @@ ARRAYS = "arrays.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """All values of a set of runs, and where they came from."""
+    """All values of a set of runs and the records they come from."""
 
     frame: pd.DataFrame
-    """One row a value; columns `FIXED`, then the axes."""
+    """One row per value; columns `FIXED`, then the axes."""
     runs: tuple[Run, ...]
     axes: tuple[str, ...]
-    """The axes among the frame's columns."""
+    """The columns of the frame that are axes."""
     unfinished: int
-    """Run folders that hold no record (yet)."""
+    """Number of run folders without a record."""
     superseded: int
-    """Values passed over because a newer run of the same axes and signature has them."""
+    """Number of values skipped because a newer run has the same axes and signature."""
     damaged: dict[str, str] = field(default_factory=dict)
-    """Artefact → what is wrong with it; such are passed over, and the page says how many."""
+    """Artifact → what is wrong with it; damaged artifacts are skipped, and the page shows their number."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Run folder → what is wrong with its record; page and tables say so."""
+    """Run folder → what is wrong with its record; shown on the page and under the tables."""
     _arrays: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _memo: dict[str, Any] = field(default_factory=dict)
 
     def select(self, frame: pd.DataFrame) -> Results:
-        """Return the same runs with fewer values."""
+        """Return the same runs with the values of `frame` only."""
         return replace(self, frame=frame, _memo={})
 
     def remarks(self) -> tuple[str, ...]:
-        """Say which runs were left out, and why; nothing where none was."""
+        """Return the remark on runs that were left out; empty if there are none."""
         if not self.left_out:
             return ()
         names = [Path(folder).name for folder in self.left_out]
@@ -59,18 +59,18 @@ class Results:
         return (f"Left out: {what} ({some}); the same command writes them again.",)
 
     def memo(self, name: str, make: Callable[[], T]) -> T:
-        """Return what was made of these results under a name; it is made once."""
+        """Return a cached computation on these results; `make` is called the first time only."""
         if name not in self._memo:
             self._memo[name] = make()
-        made: T = self._memo[name]
-        return made
+        result: T = self._memo[name]
+        return result
 
     def arrays(self, at: int, artefact: str | None) -> Mapping[str, Any]:
-        """Return what a metric left in the store (`arrays/<name>`, `per_example/<name>`); nothing if it is gone."""
+        """Load the arrays that a metric stored (`arrays/<name>`, `per_example/<name>`); empty if they are missing."""
         store = self.runs[at].store
         key = f"{store}/{artefact}"
         if key not in self._arrays:
-            path = stored_file(store, artefact, ARRAYS, self.damaged)
+            path = locate_verified_file(store, artefact, ARRAYS, self.damaged)
             self._arrays[key] = _load_arrays(path) if path is not None else {}
         return self._arrays[key]
 
@@ -94,42 +94,44 @@ def read_results(paths: Iterable[Path | str], where: Mapping[str, str] | None = 
         where: Axis (or `system`, `metric`, `experiment`, …) → accepted value as text, several joined by `|`.
 
     Raises:
-        DataError: If a path is missing, no run is found, a record is broken or nothing is left by `where`.
+        DataError: If a path is missing, no run is found, a record is broken or no value matches `where`.
     """
-    places = [Path(p) for p in paths]
-    records, unfinished = find_records(places)
+    folders = [Path(p) for p in paths]
+    records, unfinished = find_records(folders)
     if not records:
         waiting = f" ({unfinished} unfinished)" if unfinished else ""
-        raise DataError(f"no finished run under {', '.join(map(str, places)) or 'no path'}{waiting}: no {RECORD} there")
+        raise DataError(
+            f"no finished run under {', '.join(map(str, folders)) or 'no path'}{waiting}: no {RECORD} found"
+        )
     damaged: dict[str, str] = {}
-    runs, left_out = _readable(records, damaged)
+    runs, left_out = _read_records(records, damaged)
     rows, superseded = rows_of(runs)
-    axes = in_order(name for run in runs for name in run.axes)
+    axes = order_axes(name for run in runs for name in run.axes)
     frame = to_frame(rows, axes)
     results = Results(frame, tuple(runs), axes, unfinished, superseded, damaged, left_out)
-    return filtered(results, where) if where else results
+    return filter_results(results, where) if where else results
 
 
 def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
-    """Return the record files under paths, each once, and the number of run folders that have none."""
-    found: dict[Path, None] = {}
+    """Return the record files under paths without duplicates, and the number of run folders without a record."""
+    records: dict[Path, None] = {}
     unfinished = 0
     for path in paths:
         if path.is_file():
-            found[path.resolve()] = None
+            records[path.resolve()] = None
             continue
         if not path.is_dir():
             raise DataError(f"no such run folder: {path}")
         for record in _walk(path):
             if record.name == RECORD:
-                found[record.resolve()] = None
+                records[record.resolve()] = None
             else:
                 unfinished += 1
-    return list(found), unfinished
+    return list(records), unfinished
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Yield record files, and the run folders without one (a leaf folder that is named like a run)."""
+    """Yield record files, and run folders without one (leaf folders named like a run)."""
     record = folder / RECORD
     if record.is_file():
         yield record
@@ -146,11 +148,11 @@ def _looks_like_a_run(name: str) -> bool:
     return bool(stamp) and len(key) == 8 and all(c in "0123456789abcdef" for c in key)
 
 
-def _readable(records: Sequence[Path], damaged: MutableMapping[str, str]) -> tuple[list[Run], dict[str, str]]:
-    """Read records; those that are damaged, or say another thing than their artefacts, are left out, each in a line.
+def _read_records(records: Sequence[Path], damaged: MutableMapping[str, str]) -> tuple[list[Run], dict[str, str]]:
+    """Read records; warn about and leave out those that are damaged or contradict their artifacts.
 
     Raises:
-        DataError: If none is left: what is wrong with the first.
+        DataError: If no record is readable; describes the first.
     """
     runs: list[Run] = []
     wrong: dict[str, str] = {}
@@ -166,21 +168,21 @@ def _readable(records: Sequence[Path], damaged: MutableMapping[str, str]) -> tup
     if not runs:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise DataError(f"{next(iter(wrong.values()))}{more}")
-    for said in wrong.values():
-        log.warning("%s: left out of the report", said)
+    for message in wrong.values():
+        log.warning("%s: left out of the report", message)
     return sorted(runs, key=_run_order), wrong
 
 
 def _run_order(run: Run) -> tuple[str, str]:
-    """Order by content, so that neither time nor the order of paths moves a row."""
+    """Return a sort key by content, so that row order does not depend on time or the order of paths."""
     return canonical_axes(run.axes), run.created
 
 
-def filtered(results: Results, where: Mapping[str, str]) -> Results:
-    """Keep the rows whose columns have one of the accepted values; the human side passes filters on the model.
+def filter_results(results: Results, where: Mapping[str, str]) -> Results:
+    """Keep rows whose columns have accepted values; filters on the model keep all human rows.
 
     Raises:
-        DataError: If a column is unknown or nothing is left.
+        DataError: If a column is unknown or no value matches.
     """
     from openended.harness.core import suggest
 
@@ -189,46 +191,47 @@ def filtered(results: Results, where: Mapping[str, str]) -> Results:
         options = set(str(accepted).split("|"))
         metric, _, option = name.partition(".")
         if name not in frame.columns and option and (frame["metric"] == metric).any():
-            frame = frame[_of_option(frame, metric, option, options)]
+            frame = frame[_mask_option(frame, metric, option, options)]
             continue
         if name not in frame.columns:
             raise DataError(f"no axis {name!r} in these runs{suggest(name, [*results.axes, *FIXED])}")
-        text = frame[name].map(axis_text)
+        text = frame[name].map(format_axis_value)
         keep = text.isin(options)
-        if name in results.axes and not of_human(name):
+        if name in results.axes and not describes_human_side(name):
             keep |= frame["system"] != "model"
         frame = frame[keep]
     if not (frame["system"] == "model").any():
-        raise DataError(f"no value is left by {', '.join(f'{k}={v}' for k, v in where.items())}")
+        raise DataError(f"no value matches {', '.join(f'{k}={v}' for k, v in where.items())}")
     return results.select(frame)
 
 
-def _of_option(frame: pd.DataFrame, metric: str, option: str, accepted: set[str]) -> pd.Series[bool]:
-    """Say of every row whether its metric is another one, or has one of the accepted values of an option.
+def _mask_option(frame: pd.DataFrame, metric: str, option: str, accepted: set[str]) -> pd.Series[bool]:
+    """Return a mask of rows of other metrics and rows whose option has an accepted value.
 
     Raises:
         DataError: If the metric has no such option.
     """
     from openended.harness.core import suggest
 
-    own = frame["metric"] == metric
+    is_metric = frame["metric"] == metric
     fields = frame["signature"].map(parse_signature)
-    known = {field for one in fields[own] for field in one} - {"metric"}
-    if option not in known:
-        raise DataError(f"no option {option!r} of {metric} in these runs{suggest(option, known)}")
-    return ~own | fields.map(lambda one: one.get(option) in accepted)
+    names = {field for signature_fields in fields[is_metric] for field in signature_fields} - {"metric"}
+    if option not in names:
+        raise DataError(f"no option {option!r} of {metric} in these runs{suggest(option, names)}")
+    return ~is_metric | fields.map(lambda signature_fields: signature_fields.get(option) in accepted)
 
 
 def write_frame(results: Results, folder: Path) -> list[Path]:
-    """Write the tidy frame as Parquet and CSV; the same runs give the same bytes."""
+    """Write the tidy frame as Parquet and CSV; equal runs give equal bytes."""
     frame = results.frame.drop(columns=[INTERNAL, "target"]).reset_index(drop=True)
     pairs = zip(results.frame["direction"], results.frame["target"], strict=True)
     frame["direction"] = [direction_text(direction, target) for direction, target in pairs]
     paths = [folder / "results.parquet", folder / "results.csv"]
     with replacing(paths[0], "wb") as handle:
         frame.to_parquet(handle, index=False)
-    for name in frame.select_dtypes("object").columns:
-        frame[name] = [csv_cell(plain(v)) if isinstance(v, str) else v for v in frame[name]]
+    for name in frame.columns:
+        if any(isinstance(v, str) for v in frame[name]):
+            frame[name] = [csv_cell(plain(v)) if isinstance(v, str) else v for v in frame[name]]
     with replacing(paths[1]) as handle:
         frame.rename(columns=csv_cell).to_csv(handle, index=False, lineterminator="\n")
     return paths

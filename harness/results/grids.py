@@ -1,4 +1,4 @@
-"""What a report is asked for: the name of a grid, its folder, or any runs; and the options that a grid's report had."""
+"""Resolve what a report is built from (a grid's name or folder, or runs) and the report options of the grid."""
 
 from __future__ import annotations
 
@@ -15,54 +15,54 @@ RUNS, GRIDS = "runs", "grids"
 
 @dataclass(frozen=True, slots=True)
 class GridFolder:
-    """A grid as its folder tells it."""
+    """A grid as described by the files in its folder."""
 
     folder: Path
     name: str
-    """Of its runs and its report."""
+    """Name shared by its runs and its report."""
     total: int
     reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Name of a report that the grid writes → options of its layout."""
+    """Name of each report of the grid → options of its layout."""
 
     def jobs(self) -> list[dict[str, Any]]:
-        """Return what its jobs wrote of themselves; unreadable files are passed over."""
-        found = []
+        """Read the JSON file of each job; unreadable files are skipped."""
+        rows = []
         for path in sorted((self.folder / "jobs").glob("*.json")):
             try:
                 row = read_json(path)
             except DataError:
                 continue
             if isinstance(row, dict):
-                found.append(row)
-        return found
+                rows.append(row)
+        return rows
 
     def runs(self) -> list[Path]:
-        """Return the folders of its finished runs, each once, wherever the outputs lie now."""
+        """Return the folders of its finished runs without duplicates, even if the outputs folder was moved."""
         outputs = next((p.parent for p in self.folder.resolve().parents if p.name == GRIDS), None)
-        told = [Path(str(job["folder"])) for job in self.jobs() if job.get("folder")]
-        moved = [outputs / _inside(path) if outputs is not None else path for path in told]
-        return list(dict.fromkeys(m if m.is_dir() else t for m, t in zip(moved, told, strict=True)))
+        recorded = [Path(str(job["folder"])) for job in self.jobs() if job.get("folder")]
+        moved = [outputs / _path_from_runs(path) if outputs is not None else path for path in recorded]
+        return list(dict.fromkeys(m if m.is_dir() else t for m, t in zip(moved, recorded, strict=True)))
 
 
-def _inside(run: Path) -> Path:
-    """Return a run's place inside of the outputs, from `runs` on."""
+def _path_from_runs(run: Path) -> Path:
+    """Return the part of a run's path from `runs` on."""
     parts = run.parts
     return Path(*parts[len(parts) - 1 - parts[::-1].index(RUNS) :]) if RUNS in parts else run
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Paths of runs, and how the report of them was laid out."""
+class ReportRequest:
+    """Runs to report on, and the layout options of their last report."""
 
     paths: tuple[Path, ...]
     name: str
-    """Of the folder of the report."""
+    """Name of the report's folder."""
     options: Mapping[str, Any] | None
-    """Of the layout; None where no grid, or several with different ones, made the runs."""
+    """Layout options; None if the runs belong to no grid or to grids with different options."""
 
 
 def read_grid(folder: Path) -> GridFolder | None:
-    """Return the grid of a folder, or None if it holds none that can be read."""
+    """Read the grid in a folder; None if it has no readable grid file."""
     try:
         facts = read_json(folder / GRID)
     except DataError:
@@ -74,44 +74,46 @@ def read_grid(folder: Path) -> GridFolder | None:
     return GridFolder(folder, name, int(facts.get("total") or 0), reports if isinstance(reports, dict) else {})
 
 
-def grids_of(outputs: Path) -> list[GridFolder]:
-    """Return the grids under `outputs`, in the order of their time."""
-    places = [p.parent for depth in ("*", "*/*") for p in (outputs / GRIDS).glob(f"{depth}/{GRID}")]
-    found = [read_grid(place) for place in sorted(places, key=lambda p: p.name)]
-    return [grid for grid in found if grid is not None]
+def read_grids(outputs: Path) -> list[GridFolder]:
+    """Read the grids under `outputs`, oldest first."""
+    folders = [p.parent for depth in ("*", "*/*") for p in (outputs / GRIDS).glob(f"{depth}/{GRID}")]
+    grids = [read_grid(folder) for folder in sorted(folders, key=lambda p: p.name)]
+    return [grid for grid in grids if grid is not None]
 
 
-def asked(words: Sequence[str], outputs: Path) -> Asked:
+def resolve_report_request(words: Sequence[str], outputs: Path) -> ReportRequest:
     """Resolve names of grids and experiments, folders of grids, and paths of runs.
 
     Raises:
-        DataError: If a word is neither a path nor a name; says which names there are.
+        DataError: If a word is neither a path nor a known name; lists the known names.
     """
     paths: list[Path] = []
     options: list[Mapping[str, Any] | None] = []
     for word in words:
-        own, laid_out = _asked(word, outputs)
-        paths += own
+        word_paths, laid_out = _resolve_word(word, outputs)
+        paths += word_paths
         options.append(laid_out)
-    same = options[0] if options and all(one == options[0] for one in options) else None
-    return Asked(tuple(paths), _title(words), same)
+    same = options[0] if options and all(other == options[0] for other in options) else None
+    return ReportRequest(tuple(paths), _title(words), same)
 
 
-def _asked(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, Any] | None]:
+def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, Any] | None]:
     path = Path(word)
     if path.exists():
         grid = read_grid(path) if path.is_dir() else None
         if grid is not None:
             return _runs(grid), grid.reports.get(grid.name)
-        place = path.resolve()
-        return [path], _used(place.name, place.parent.parent) if place.parent.name == RUNS else None
+        resolved = path.resolve()
+        return [path], _find_last_options(
+            resolved.name, resolved.parent.parent
+        ) if resolved.parent.name == RUNS else None
     if (outputs / RUNS / word).is_dir():
-        return [outputs / RUNS / word], _used(word, outputs)
-    known = {grid.folder.name: grid for grid in grids_of(outputs)} | {grid.name: grid for grid in grids_of(outputs)}
-    if word in known:  # a grid over a series has runs under the names of its experiments
-        return _runs(known[word]), known[word].reports.get(known[word].name)
-    names = {*known, *(p.name for p in (outputs / RUNS).glob("*") if p.is_dir())}
-    raise DataError(f"no such run folder: {word}" + (f", and no name{suggest(word, names)}" if names else ""))
+        return [outputs / RUNS / word], _find_last_options(word, outputs)
+    grids = {grid.folder.name: grid for grid in read_grids(outputs)} | {grid.name: grid for grid in read_grids(outputs)}
+    if word in grids:  # the runs of a grid over a series carry the names of its experiments
+        return _runs(grids[word]), grids[word].reports.get(grids[word].name)
+    names = {*grids, *(p.name for p in (outputs / RUNS).glob("*") if p.is_dir())}
+    raise DataError(f"no run folder or run name {word!r}{suggest(word, names) if names else ''}")
 
 
 def _runs(grid: GridFolder) -> list[Path]:
@@ -121,9 +123,9 @@ def _runs(grid: GridFolder) -> list[Path]:
     return runs
 
 
-def _used(name: str, outputs: Path) -> Mapping[str, Any] | None:
-    """Return the options of the last report of a name."""
-    return next((g.reports[name] for g in reversed(grids_of(outputs)) if name in g.reports), None)
+def _find_last_options(name: str, outputs: Path) -> Mapping[str, Any] | None:
+    """Return the layout options of the last report of that name."""
+    return next((g.reports[name] for g in reversed(read_grids(outputs)) if name in g.reports), None)
 
 
 def _title(words: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""One run folder as results read it: its axes, titles, inputs and values."""
+"""Read the record of a run: axes, titles, inputs and values."""
 
 from __future__ import annotations
 
@@ -23,31 +23,33 @@ _HARDWARE = ("accelerator", "processor", "machine", "system")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run folder as far as the report reads it."""
+    """The parts of a run record that reports use."""
 
     folder: Path
     created: str
     name: str
-    """`experiment/key8`: the same for a run that was repeated."""
+    """`experiment/key8`; repetitions of a run have the same name."""
     experiment: str
     axes: Mapping[str, Any]
     titles: Mapping[str, str]
     """Display names of `model` and `decoder`."""
     store: Path | None
     inputs: Mapping[str, str]
-    """Name of a stage's artefact → `stage/ab/key` in the store."""
+    """Name of a stage's artifact → `stage/ab/key` in the store."""
     results: Sequence[ResultRow]
     notes: tuple[str, ...]
-    """What the reader must know about its texts."""
+    """Caveats about its texts."""
+    imported: tuple[str, ...] = ()
+    """Stages whose artifacts were imported, not computed here."""
     command: tuple[str, ...] = ()
-    """The words of the command line that made it."""
+    """Arguments of the command line that started it."""
 
 
 def read_run(path: Path) -> Run:
     """Read the record of a run.
 
     Raises:
-        DataError: If it cannot be read; names the file.
+        DataError: If the record cannot be read; names the file.
     """
     record, folder = read_record(path), path.parent
     experiment = str(record.spec.get("experiment") or folder.parent.name)
@@ -61,19 +63,20 @@ def read_run(path: Path) -> Run:
         store=(folder / record.store).resolve() if record.store else None,
         inputs=record.inputs,
         results=record.results,
-        notes=(*record.notes, *reused_remarks(record)),
+        notes=(*record.notes, *describe_reused_artifacts(record)),
+        imported=_imported_stages(record),
         command=_command(record),
     )
 
 
 def _command(record: RunRecord) -> tuple[str, ...]:
-    """Return the words that made a run; a job of Slurm was started by its launcher: what the user set stands for it."""
+    """Return the command of a run; for a Slurm job, which its launcher started, the overrides of the user."""
     words = tuple(record.command)
     return ("openended", *record.overrides) if words and words[0].endswith("submitit/core/_submit.py") else words
 
 
 def _title(path: Path, record: RunRecord, role: str) -> str:
-    """Display name of the model or the decoder; empty where the record has none."""
+    """Return the display name of the model or decoder; empty if the record has none."""
     part = record.spec.get(role) or {}
     if not isinstance(part, Mapping):
         raise DataError(f"{path}: spec.{role}: expected an object, got {part!r:.40}")
@@ -81,29 +84,35 @@ def _title(path: Path, record: RunRecord, role: str) -> str:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
-    """Return an axis value that can stand in a cell: lists and objects become compact JSON."""
+    """Return an axis value as a scalar; lists and objects become compact JSON."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")) if isinstance(value, (list, dict)) else value
 
 
-def reused_remarks(record: RunRecord) -> tuple[str, ...]:
-    """Say which stages' artefacts were made by other versions, code or hardware than the run's, and by which.
+def describe_reused_artifacts(record: RunRecord) -> tuple[str, ...]:
+    """Return remarks on cached artifacts that were computed with other packages, code or hardware than this run.
 
-    The artefacts are the same stage version, options and inputs: a difference can move last digits, or tell why two
+    Stage version, options and inputs are equal, but such differences can change the last digits or explain why two
     machines disagree.
     """
     groups: dict[str, list[str]] = {}
     for name, other in record.provenance.items():
-        told = _told(other if isinstance(other, Mapping) else {}, record)
-        if told:
-            groups.setdefault(told, []).append(name.partition(":")[0])
+        origin = _describe_origin(other if isinstance(other, Mapping) else {}, record)
+        if origin:
+            groups.setdefault(origin, []).append(name.partition(":")[0])
     return tuple(
-        f"found, not made by this run: {', '.join(s for s in STAGES if s in stages)}; made with {told}"
-        for told, stages in sorted(groups.items())
+        f"cached, not computed by this run: {', '.join(s for s in STAGES if s in stages)}; computed with {origin}"
+        for origin, stages in sorted(groups.items())
     )
 
 
-def _told(other: Mapping[str, Any], record: RunRecord) -> str:
-    """Say what another maker was where it differs from the run; nothing where it does not."""
+def _imported_stages(record: RunRecord) -> tuple[str, ...]:
+    """Return the stages whose artifacts were imported."""
+    names = (name for name, other in record.provenance.items() if isinstance(other, Mapping) and other.get("imported"))
+    return tuple(dict.fromkeys(name.partition(":")[0] for name in names))
+
+
+def _describe_origin(other: Mapping[str, Any], record: RunRecord) -> str:
+    """Describe how the origin of a cached artifact differs from the run; empty if it does not."""
     if "maker" in other:
         return "versions that were not noted"
     packages = _part(other, "packages")

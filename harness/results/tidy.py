@@ -1,4 +1,4 @@
-"""The tidy frame's rows: one a value; nothing twice, nothing merged that differs in any axis but the seed."""
+"""Build the rows of the tidy frame: one row per value, without duplicates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import parse_signature
-from openended.harness.results.axes import of_human
+from openended.harness.results.axes import describes_human_side
 from openended.harness.storage import ResultRow
 
 if TYPE_CHECKING:
@@ -22,29 +22,29 @@ FIXED = tuple(
     "n_human n_model signature family direction target resampling artefact".split()
 )
 """Columns of the frame that are not axes, in the order of the exported files."""
-INTERNAL = "at"  # index into `Results.runs`; not exported
+INTERNAL = "at"  # column with the index into `Results.runs`; not exported
 
 Key = tuple[str, ...]
 
 
 def canonical_axes(axes: Mapping[str, Any]) -> str:
-    """Return axes as one text, the same whatever their order."""
+    """Serialize axes to a text that does not depend on their order."""
     return json.dumps({k: v for k, v in axes.items() if v is not None}, sort_keys=True, default=str)
 
 
 def rows_of(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
-    """Return one row a value, and how many older values were passed over.
+    """Return one row per value, and the number of older values that were skipped.
 
-    Of runs with the same axes and signature the newest counts. Human sides count once: of one human side with one
-    signature the newest values, shown as those of the first run that has them, in the order of their axes; which job of
-    a grid ended first must not move a row.
+    Among runs with the same axes and signature, the newest counts. Human values appear once per human side and
+    signature: the newest values, attributed to the first run (by axes) that has them, so that the order in which the
+    jobs of a grid finish does not matter.
     """
-    old = _superseded(runs)
+    old = _find_superseded(runs)
     sides: dict[Key, list[tuple[int, ResultRow]]] = {}
     rows: list[dict[str, Any]] = []
     for at, run in enumerate(runs):
         for result in run.results:
-            if (at, result.metric) in old:  # its human side does not count either
+            if (at, result.metric) in old:  # skips its human values too
                 continue
             if result.system == "model":
                 rows += _result_rows(run, at, result)
@@ -52,31 +52,31 @@ def rows_of(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
                 sides.setdefault(_side_key(run, result), []).append((at, result))
     count = len(old)
     for shared in sides.values():
-        newest = max(shared, key=lambda one: (runs[one[0]].created, runs[one[0]].folder.name))
-        first = next(one for one in shared if _told(one[1]) == _told(newest[1]))
+        newest = max(shared, key=lambda entry: (runs[entry[0]].created, runs[entry[0]].folder.name))
+        first = next(entry for entry in shared if _values_text(entry[1]) == _values_text(newest[1]))
         rows += _result_rows(runs[first[0]], *first)
-        count += sum(_told(one[1]) != _told(newest[1]) for one in shared)
+        count += sum(_values_text(entry[1]) != _values_text(newest[1]) for entry in shared)
     return rows, count
 
 
-def _told(result: ResultRow) -> str:
-    """The values as text, in which NaN equals NaN."""
+def _values_text(result: ResultRow) -> str:
+    """Serialize the values so that NaN equals NaN."""
     return json.dumps(dict(result.values), sort_keys=True)
 
 
 def _side_key(run: Run, result: ResultRow) -> Key:
-    human = canonical_axes({k: v for k, v in run.axes.items() if of_human(k)})
+    human = canonical_axes({k: v for k, v in run.axes.items() if describes_human_side(k)})
     return human, result.system, result.metric, result.signature
 
 
-def _superseded(runs: Sequence[Run]) -> set[tuple[int, str]]:
-    """Return (index of a run, metric) where a newer run of the same axes and signature has the value."""
+def _find_superseded(runs: Sequence[Run]) -> set[tuple[int, str]]:
+    """Return (index of a run, metric) for values that a newer run with the same axes and signature replaces."""
     seen: set[Key] = set()
     old: set[tuple[int, str]] = set()
     for at in sorted(range(len(runs)), key=lambda i: (runs[i].created, runs[i].folder.name), reverse=True):
-        own = canonical_axes(runs[at].axes)
+        axes = canonical_axes(runs[at].axes)
         for result in (r for r in runs[at].results if r.system == "model"):
-            key = (own, result.metric, result.signature)
+            key = (axes, result.metric, result.signature)
             if key in seen:
                 old.add((at, key[1]))
             seen.add(key)
@@ -85,7 +85,7 @@ def _superseded(runs: Sequence[Run]) -> set[tuple[int, str]]:
 
 def _result_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any]]:
     system, primary = result.system, result.primary
-    axes = run.axes if system == "model" else {k: v for k, v in run.axes.items() if of_human(k)}
+    axes = run.axes if system == "model" else {k: v for k, v in run.axes.items() if describes_human_side(k)}
     setting = canonical_axes({k: v for k, v in axes.items() if k != "seed"})
     shared = {
         INTERNAL: at,
@@ -108,7 +108,7 @@ def _result_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any
     }
     if system != "model":
         shared |= {"model_title": "", "decoder_title": ""}
-    who = parse_signature(result.signature).get("raters")  # a judge, or nobody: no column hides it
+    who = parse_signature(result.signature).get("raters")  # shown in every column title: LLM judge or simulated raters
     raters = f" ({who})" if who else ""
     for key, value in (result.values or {primary: math.nan}).items():
         yield shared | {
@@ -125,7 +125,7 @@ def _result_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any
 
 
 def to_frame(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> pd.DataFrame:
-    """Return rows as a frame; columns `FIXED`, the axes, `INTERNAL`."""
+    """Convert rows to a frame with columns `FIXED`, the axes and `INTERNAL`."""
     import pandas as pd
 
     names = (*FIXED, *axes, INTERNAL)
@@ -134,7 +134,7 @@ def to_frame(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> pd.DataF
 
 
 def _series(pd: Any, values: Sequence[Any]) -> Any:  # noqa: ANN401
-    """Keep whole numbers whole beside missing ones; a mixture of kinds becomes text: one type a column."""
+    """Build a column of one type; integers stay integers despite missing values, mixed types become text."""
     kinds = {type(v) for v in values if v is not None}
     if kinds == {int}:
         return pd.Series(values, dtype="Int64")

@@ -1,1 +1,1 @@
-"""Analyses over several systems: best of n, sweeps, findings."""
+"""Analyses over several systems: best of N, sweeps, paired tests, intervals."""

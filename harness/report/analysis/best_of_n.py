@@ -1,12 +1,12 @@
-"""Expected score of the best of N settings of a decoder, in closed form; chosen on some seeds, scored on others.
+"""Expected score of the best of N settings of a decoder, selected on some seeds and scored on others.
 
-A decoder with a wider sweep has a better best setting, and the best of many noisy values is too good. So every decoder
-is given the same number N of settings, drawn without replacement from its m, and the setting that is best on one part
-of the seeds is scored on the other part:
+A decoder with a wider sweep has a better best setting, and the best of many noisy values is biased upward. Therefore
+every decoder gets the same number N of settings, drawn without replacement from its m, and the setting that is best on
+one part of the seeds is scored on the other part:
 
-    E = Σ_i s_(i) · C(i - 1, N - 1) / C(m, N),    i = 1 … m the places by the choosing seeds, the worst first.
+    E = Σ_i s_(i) · C(i - 1, N - 1) / C(m, N),    i = 1 … m the ranks by the selection seeds, worst first.
 
-N = 1 is the mean of a sweep, N = m its best. Source: the critique of min-p by Schaeffer et al. 2025 asks for it.
+N = 1 is the mean of a sweep, N = m its best. Recommended by the critique of min-p by Schaeffer et al. 2025.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from openended.harness.core import F64
 
-MOST_SPLITS = 20  # of the seeds into halves; of more seeds than six, the first half and the second
+MOST_SPLITS = 20  # of the seeds into halves; with more than six seeds, only the first and second half
 LEVEL = 0.95
 
 
@@ -31,15 +31,15 @@ class BestOfN:
     name: str
     settings: int
     seen: tuple[float, ...]
-    """Chosen and scored on the same seeds, all of them: too good."""
+    """Selected and scored on the same seeds (all); biased upward."""
     fresh: tuple[float, ...]
-    """Chosen on one part of the seeds and scored on the other, mean over splits; NaN with one seed."""
+    """Selected on one part of the seeds and scored on the other, mean over splits; NaN with one seed."""
     half: tuple[float, ...]
-    """Half of the 95 % interval of `fresh` over seeds; NaN with one seed."""
+    """Half-width of the 95 % interval of `fresh` over seeds; NaN with one seed."""
 
 
-def weights(settings: int, count: int) -> F64:
-    """Return the probability that the i-th setting from below is the best of `count` drawn without replacement.
+def compute_weights(settings: int, count: int) -> F64:
+    """Return the probability that the i-th worst setting is the best of `count` drawn without replacement.
 
     Args:
         settings: m, 1 or more.
@@ -48,27 +48,26 @@ def weights(settings: int, count: int) -> F64:
     Returns:
         Shape (m,); sums to 1.
 
-    >>> weights(4, 2).tolist()  # of 6 pairs: none, 1, 2 and 3 have it as their best
+    >>> weights(4, 2).tolist()  # best in 0, 1, 2 and 3 of 6 pairs
     [0.0, 0.16666666666666666, 0.3333333333333333, 0.5]
     """
     every = math.comb(settings, count)
     return np.array([math.comb(i, count - 1) / every for i in range(settings)], dtype=np.float64)
 
 
-def expected_best(scores: Sequence[float], count: int, chosen_by: Sequence[float] | None = None) -> float:
+def compute_expected_best(scores: Sequence[float], count: int, chosen_by: Sequence[float] | None = None) -> float:
     """Return the expected score of the best of `count` settings.
 
     Args:
-        scores: One a setting, more is better.
-        count: N, 1 to their number.
-        chosen_by: What the best is chosen by; none: the scores themselves. Settings that are equal in it are equally
-            likely to be chosen.
+        scores: One per setting, higher is better.
+        count: N, 1 to the number of settings.
+        chosen_by: Scores that the selection uses; None: `scores`. Ties are equally likely to be selected.
     """
-    return float(weights(len(scores), count) @ _in_order(np.asarray(scores, dtype=np.float64), chosen_by))
+    return float(compute_weights(len(scores), count) @ _sort_scores(np.asarray(scores, dtype=np.float64), chosen_by))
 
 
-def _in_order(scores: F64, chosen_by: Sequence[float] | None) -> F64:
-    """Return the scores by the place that they are chosen by, the worst first; of equal places the mean."""
+def _sort_scores(scores: F64, chosen_by: Sequence[float] | None) -> F64:
+    """Sort scores by the selection scores, worst first; ties get their mean."""
     by = scores if chosen_by is None else np.asarray(chosen_by, dtype=np.float64)
     _, group = np.unique(by, return_inverse=True)
     means = np.bincount(group, weights=scores) / np.bincount(group)
@@ -76,16 +75,16 @@ def _in_order(scores: F64, chosen_by: Sequence[float] | None) -> F64:
     return ordered
 
 
-def curve(name: str, values: Sequence[Mapping[str, float]], *, cost: Mapping[str, float]) -> BestOfN:
-    """Return the curve of one decoder.
+def compute_curve(name: str, values: Sequence[Mapping[str, float]], *, cost: Mapping[str, float]) -> BestOfN:
+    """Compute the best-of-N curve of one decoder.
 
     Args:
         name: The decoder.
-        values: For each setting seed → value; the seeds that all settings have count.
-        cost: `sign` (1: less is better, -1: more is) and `target` (NaN: none; else the distance to it is the cost).
+        values: For each setting: seed → value; only seeds that all settings have are used.
+        cost: `sign` (1: lower is better, -1: higher) and `target` (the cost is the distance to it; NaN: none).
 
     Returns:
-        Scores as they are printed: values, or distances to the target.
+        Scores as printed: values, or distances to the target.
     """
     seeds = [s for s in values[0] if all(s in v and math.isfinite(v[s]) for v in values)]
     table = np.array([[v[s] for s in seeds] for v in values], dtype=np.float64)
@@ -94,30 +93,32 @@ def curve(name: str, values: Sequence[Mapping[str, float]], *, cost: Mapping[str
 
     def score(columns: Sequence[int]) -> F64:
         means = table[:, list(columns)].mean(axis=1)
-        found: F64 = -sign * (means if math.isnan(target) else np.abs(means - target))
-        return found
+        scores: F64 = -sign * (means if math.isnan(target) else np.abs(means - target))
+        return scores
 
     every = range(len(seeds))
-    seen = [expected_best(score(every).tolist(), n) for n in range(1, m + 1)]
+    seen = [compute_expected_best(score(every).tolist(), n) for n in range(1, m + 1)]
     fresh = np.full(m, math.nan)
     half = np.full(m, math.nan)
     splits = list(halves(len(seeds)))
     if splits:
-        noise, degrees = pooled(table)
-        found, errors = [], []
+        noise, degrees = pool_std(table)
+        best_scores, errors = [], []
         for choosing, scoring in splits:
             by, scores = score(choosing).tolist(), score(scoring).tolist()
-            found.append([expected_best(scores, n, by) for n in range(1, m + 1)])
-            errors.append([math.sqrt(float((weights(m, n) ** 2).sum()) / len(scoring)) for n in range(1, m + 1)])
-        fresh = np.mean(found, axis=0)
-        # The mean of estimates is at most as uncertain as they are: the interval is on the safe side.
+            best_scores.append([compute_expected_best(scores, n, by) for n in range(1, m + 1)])
+            errors.append(
+                [math.sqrt(float((compute_weights(m, n) ** 2).sum()) / len(scoring)) for n in range(1, m + 1)]
+            )
+        fresh = np.mean(best_scores, axis=0)
+        # The mean of estimates is at most as uncertain as each of them, so the interval is conservative.
         half = quantile(degrees) * noise * np.mean(errors, axis=0)
     printed = [tuple(-sign * float(v) for v in row) for row in (seen, fresh)]
     return BestOfN(name, m, printed[0], printed[1], tuple(map(float, half)))
 
 
 def halves(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return (places that choose, places that score) for every split of seeds into halves; none for one seed.
+    """Return (indices for selection, indices for scoring) for every split of seeds into halves; empty for one seed.
 
     >>> halves(2)
     [((0,), (1,)), ((1,), (0,))]
@@ -131,8 +132,8 @@ def halves(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     return [(side, tuple(i for i in every if i not in side)) for side in sides]
 
 
-def pooled(table: F64) -> tuple[float, int]:
-    """Return the standard deviation over seeds that all settings of a decoder share, and its degrees of freedom.
+def pool_std(table: F64) -> tuple[float, int]:
+    """Return the standard deviation over seeds, pooled over the settings of a decoder, and its degrees of freedom.
 
     Args:
         table: Shape (settings, seeds), two seeds or more.

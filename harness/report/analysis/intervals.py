@@ -1,28 +1,30 @@
-"""The interval beside a value: one that the metric states (`huse`, `huse_low`, `huse_high`), else one over examples."""
+"""Intervals next to values: from the metric itself (`huse_low`, `huse_high`) or over examples."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 
-from openended.harness.results import Folded, Results, interval_of
+from openended.harness.results import Results, SystemValue, find_interval
 
 
-def shown_interval(item: Folded, items: Iterable[Folded], results: Results | None) -> tuple[float, float] | None:
-    """Return the interval that a cell shows: the metric's own, or, given the results, that over the examples."""
-    found = stated_interval(item, items)
-    if found is not None or results is None:
-        return found
-    made = interval_of(results, item)
-    return (made.low, made.high) if made is not None else None
+def choose_interval(
+    item: SystemValue, items: Iterable[SystemValue], results: Results | None
+) -> tuple[float, float] | None:
+    """Return the interval to show: that of the metric itself, otherwise, if results are given, that over examples."""
+    metric_interval = find_metric_interval(item, items)
+    if metric_interval is not None or results is None:
+        return metric_interval
+    interval = find_interval(results, item)
+    return (interval.low, interval.high) if interval is not None else None
 
 
-def stated_interval(item: Folded, items: Iterable[Folded]) -> tuple[float, float] | None:
-    """Return the interval that a metric states; None where there is none, or several seeds speak for the spread."""
+def find_metric_interval(item: SystemValue, items: Iterable[SystemValue]) -> tuple[float, float] | None:
+    """Return the interval that a metric reports; None if there is none, or if the value is a mean over seeds."""
     if item.seeds != 1:
         return None
 
-    def same(other: Folded) -> bool:
+    def same(other: SystemValue) -> bool:
         alike = (other.system, other.metric, other.signature) == (item.system, item.metric, item.signature)
         return alike and other.axes == item.axes
 

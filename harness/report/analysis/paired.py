@@ -1,26 +1,26 @@
-"""Is a system different from another? Paired tests of one value of two systems, and of all pairs of them.
+"""Paired significance tests between two systems, and between all pairs of systems.
 
     for test in pair_tests(results, "mauve", "mauve"):      # every pair of systems on one column
-        test.first, test.second                             # labels, as they stand in the tables
+        test.first, test.second                             # labels, as in the tables
         test.difference, test.low, test.high                # first minus second, with its 95 % interval
         test.p_value, test.corrected                        # two-sided; after Holm's correction over the pairs given
         test.over, test.n                                   # `examples`, `draws` or `seeds`, and how many
 
-What the test uses is the best that is there:
+The test uses the best data available:
 
 - `examples`: the value is a mean over examples. Both systems' values on the same prompts (samples of one prompt, and
   the seeds of a system, are one observation), signs flipped at random.
-- `draws`: any other statistic of which there are draws (MAUVE, Fréchet distance, precision and recall, statistics of a
-  corpus). Both systems were drawn on the same prompts, human side included, so that the draws of the difference are the
-  differences of the draws; their standard error gives a t test. One seed is enough.
-- `seeds`: neither is there. A sign-flip test of the paired differences, whose smallest p-value with n seeds is 2 / 2ⁿ.
+- `draws`: any other statistic that has bootstrap or subsampling replicates (MAUVE, Fréchet distance, precision and
+  recall, corpus statistics). Both systems, and the human text, were resampled on the same prompts, so that replicates
+  of the difference are differences of the replicates; their standard error gives a t test. One seed is enough.
+- `seeds`: neither is available. A sign-flip test of paired differences; its smallest p-value with n seeds is 2 / 2ⁿ.
 
-Where the human value is the target, what is tested is whether the two *values* differ: equal values are equally far
+If the human value is the target, the test is whether the two *values* differ: equal values are equally far
 from it. Whether their *distances* differ is another question. The distances of a and b to h are equal where a = b and
 where (a + b) / 2 = h, two lines that cross where both systems are like people. `nearer` is the p-value of both
-together, the larger of the two: a test at its level everywhere, with little power at the crossing, as every sensible
-one has (one that keeps its level there exactly must reject where both p-values are alike, however large: Miles and
-Chambaz 2021).
+together, the larger of the two: a test at its level everywhere, with little power at the crossing, as every
+reasonable test has (a test with exact level there must reject whenever both p-values are equal, however large: Miles
+and Chambaz 2021).
 
 Source: Good 2005, "Permutation, parametric and bootstrap tests"; Holm 1979; Berger 1982 (intersection-union tests).
 """
@@ -38,40 +38,40 @@ import numpy as np
 
 from openended.harness.core import F64, I64, LEVEL, Replicates, combined, stream
 from openended.harness.results import (
-    Folded,
     Results,
     System,
-    draws_of,
+    SystemValue,
+    find_human_value,
+    find_interval,
     fold_seeds,
-    human_value,
-    interval_of,
-    systems_of,
+    group_systems,
+    load_replicates,
 )
 
 K = TypeVar("K")
 DRAWS = 10_000
-MOST_EXACT = 14  # seeds or examples for which all 2ⁿ sign patterns are counted
-LEAST_SEEDS = 6  # 2 / 2⁶ = 0.03: with fewer no p-value below 0.05 is possible, and the others would pay for the test
-AGREES = 1e-6  # relative: float64 means of the same numbers
+MOST_EXACT = 14  # seeds or examples up to which all 2ⁿ sign patterns are enumerated
+LEAST_SEEDS = 6  # 2 / 2⁶ = 0.03; with fewer, p < 0.05 is impossible, and the test would only cost the others power
+AGREES = 1e-6  # relative tolerance between float64 means of the same numbers
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class SystemComparison:
     """One comparison of two systems."""
 
     difference: float
-    """First minus second; of the distances to the human value where that is the target."""
+    """First minus second; difference of the distances to the human value if that is the target."""
     p_value: float
-    """Of the two values being equal; NaN where there is nothing to test with."""
+    """p-value of the null hypothesis that the two values are equal; NaN if it cannot be tested."""
     over: str
     """`examples`, `draws` or `seeds`."""
     n: int
-    """How many of them; of draws: values drawn."""
+    """Number of examples or seeds; for draws, the number of replicates."""
     low: float = math.nan
-    """Of the difference of the values (not of the distances); NaN over seeds."""
+    """Lower end of the interval of the difference of the values (not of the distances); NaN over seeds."""
     high: float = math.nan
     nearer: float = math.nan
-    """p-value of the distances to the human value being equal; NaN where it is no target."""
+    """p-value of equal distances to the human value; NaN if that is not the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,107 +85,115 @@ class PairTest:
     high: float
     p_value: float
     corrected: float
-    """By Holm's method over the pairs that were tested together; NaN where the pair was not."""
+    """Holm-corrected over the pairs tested together; NaN if the pair was not tested."""
     over: str
     n: int
     nearer: float
 
 
 def pair_tests(results: Results, metric: str, key: str, systems: Sequence[System] | None = None) -> list[PairTest]:
-    """Test all pairs of systems on one value, corrected together; pairs without two values are left out.
+    """Test all pairs of systems on one value with Holm correction; pairs without two values are skipped.
 
     Args:
         results: Runs of the systems.
         metric: Registered name.
         key: Name of the value.
-        systems: Which systems; all of the results.
+        systems: Systems to compare; None: all.
     """
     items = fold_seeds(results)
-    found = []
-    for a, b in itertools.combinations(systems_of(items) if systems is None else systems, 2):
-        test = compare(results, items, a, b, (metric, key))
+    tested_pairs = []
+    for a, b in itertools.combinations(group_systems(items) if systems is None else systems, 2):
+        test = compare_systems(results, items, a, b, (metric, key))
         if test is not None:
-            found.append((a.label, b.label, test))
-    corrected = holm_of({i: t.p_value for i, (_, _, t) in enumerate(found)})
+            tested_pairs.append((a.label, b.label, test))
+    corrected = holm_of({i: t.p_value for i, (_, _, t) in enumerate(tested_pairs)})
     return [
         PairTest(a, b, t.difference, t.low, t.high, t.p_value, corrected.get(i, math.nan), t.over, t.n, t.nearer)
-        for i, (a, b, t) in enumerate(found)
+        for i, (a, b, t) in enumerate(tested_pairs)
     ]
 
 
-def compare(
-    results: Results, items: Sequence[Folded], system: System, baseline: System, pair: tuple[str, str]
-) -> Tested | None:
-    """Compare one value of two systems; nothing where one of them has none, or there is no human value to be near."""
+def compare_systems(
+    results: Results, items: Sequence[SystemValue], system: System, baseline: System, pair: tuple[str, str]
+) -> SystemComparison | None:
+    """Compare one value of two systems; None if one of them has no value or a required human value is missing."""
     a, b = system.value(*pair), baseline.value(*pair)
     if a is None or b is None or not math.isfinite(a.mean) or not math.isfinite(b.mean):
         return None
-    human = human_value(items, a) if a.direction == "match_human" else None
+    human = find_human_value(items, a) if a.direction == "match_human" else None
     if a.direction == "match_human" and (human is None or not math.isfinite(human.mean)):
         return None
-    test = _over_examples(results, a, b, pair) or _over_draws(results, a, b) or _over_seeds(a, b)
+    test = _test_over_examples(results, a, b, pair) or _test_over_replicates(results, a, b) or _test_over_seeds(a, b)
     if human is None:
         return test
     away = abs(a.mean - human.mean) - abs(b.mean - human.mean)
-    return dataclasses.replace(test, difference=float(away), nearer=_nearer(results, a, b, human, test))
+    return dataclasses.replace(test, difference=float(away), nearer=_test_distances(results, a, b, human, test))
 
 
-def _over_examples(results: Results, a: Folded, b: Folded, pair: tuple[str, str]) -> Tested | None:
+def _test_over_examples(
+    results: Results, a: SystemValue, b: SystemValue, pair: tuple[str, str]
+) -> SystemComparison | None:
     left, right = per_example(results, a), per_example(results, b)
     if left is None or right is None or len(left) != len(right):
         return None
     low, high = mean_interval(left - right)
-    return Tested(float((left - right).mean()), sign_flip_p(left - right, *pair), "examples", len(left), low, high)
+    return SystemComparison(
+        float((left - right).mean()), sign_flip_p(left - right, *pair), "examples", len(left), low, high
+    )
 
 
-def _over_draws(results: Results, a: Folded, b: Folded) -> Tested | None:
-    left, right = draws_of(results, a), draws_of(results, b)
+def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
+    left, right = load_replicates(results, a), load_replicates(results, b)
     both = combined((1.0, -1.0), (left, right)) if left is not None and right is not None else None
     if both is None:
         return None
-    made = both.interval(a.mean - b.mean)
-    return Tested(a.mean - b.mean, both.p_value(a.mean - b.mean), "draws", both.draws.size, made.low, made.high)
+    interval = both.interval(a.mean - b.mean)
+    return SystemComparison(
+        a.mean - b.mean, both.p_value(a.mean - b.mean), "draws", both.draws.size, interval.low, interval.high
+    )
 
 
-def _over_seeds(a: Folded, b: Folded) -> Tested:
-    """Pair by seed; a system without seeds has the same value for each."""
+def _test_over_seeds(a: SystemValue, b: SystemValue) -> SystemComparison:
+    """Test differences paired by seed; a system without seeds has the same value for each."""
     left, right = _by_seed(a, b), _by_seed(b, a)
     seeds = [s for s in left if s in right and math.isfinite(left[s]) and math.isfinite(right[s])]
     apart = np.array([left[s] - right[s] for s in seeds])
     p_value = sign_flip_p(apart, a.metric, a.key) if len(seeds) >= LEAST_SEEDS else math.nan
-    return Tested(a.mean - b.mean, p_value, "seeds", len(seeds))
+    return SystemComparison(a.mean - b.mean, p_value, "seeds", len(seeds))
 
 
-def _nearer(results: Results, a: Folded, b: Folded, human: Folded, test: Tested) -> float:
-    """Return the p-value of two distances to the human value being equal."""
-    found = [draws_of(results, i) for i in (a, b, human)]
-    parts = [r for r in found if r is not None]
+def _test_distances(
+    results: Results, a: SystemValue, b: SystemValue, human: SystemValue, test: SystemComparison
+) -> float:
+    """Return the p-value of equal distances to the human value."""
+    replicates = [load_replicates(results, i) for i in (a, b, human)]
+    parts = [r for r in replicates if r is not None]
     middle = a.mean + b.mean - 2 * human.mean
     both: Replicates | None = None
     if len(parts) == 3:
         both = combined((1.0, 1.0, -2.0), parts)
-    if both is None and len(parts) >= 2 and found[0] is not None and found[1] is not None:
+    if both is None and len(parts) >= 2 and replicates[0] is not None and replicates[1] is not None:
         both = combined((1.0, 1.0), parts[:2])
     if both is not None:
         return max(test.p_value, both.p_value(middle))
     rows = [per_example(results, i) for i in (a, b, human)]
     if rows[0] is None or rows[1] is None or len(rows[0]) != len(rows[1]):
         return math.nan
-    own = rows[2] if rows[2] is not None and len(rows[2]) == len(rows[0]) else np.full(len(rows[0]), human.mean)
-    return max(test.p_value, sign_flip_p(rows[0] + rows[1] - 2 * own, "middle", a.metric, a.key))
+    human_rows = rows[2] if rows[2] is not None and len(rows[2]) == len(rows[0]) else np.full(len(rows[0]), human.mean)
+    return max(test.p_value, sign_flip_p(rows[0] + rows[1] - 2 * human_rows, "middle", a.metric, a.key))
 
 
-def per_example(results: Results, item: Folded) -> F64 | None:
-    """Return a value's parts by prompt, averaged over seeds, if it is their mean; else nothing."""
+def per_example(results: Results, item: SystemValue) -> F64 | None:
+    """Return the per-prompt values whose mean is the value, averaged over seeds; None if it is not such a mean."""
     arrays = [results.arrays(*source) for source in item.sources]
     name = f"per_example/{item.key}"
     if not arrays or any(name not in a for a in arrays):
         return None
     rows = [by_prompt(np.asarray(a[name], dtype=np.float64), a.get("arrays/prompts")) for a in arrays]
-    # Where halves or subsamples were drawn, the texts are compared with each other: their parts are not independent.
-    told = interval_of(results, item)
+    # Metrics with halves or subsamples compare texts with each other, so their per-example values are dependent.
+    interval = find_interval(results, item)
     if (
-        (told is not None and told.method != "bootstrap")
+        (interval is not None and interval.method != "bootstrap")
         or len({len(r) for r in rows}) > 1
         or any(np.isnan(r).any() for r in rows)
     ):
@@ -195,14 +203,14 @@ def per_example(results: Results, item: Folded) -> F64 | None:
 
 
 def by_prompt(values: F64, prompts: I64 | None) -> F64:
-    """Return one number a prompt whose mean is that of all values: the prompt's sum, times prompts over values.
+    """Return one number per prompt so that their mean is the mean of all values.
 
     Args:
         values: Shape (n,).
-        prompts: The prompt of each value, 0 to m - 1, shape (n,); nothing where each has its own.
+        prompts: The prompt of each value, 0 to m - 1, shape (n,); None if each value has its own prompt.
 
     Returns:
-        Shape (m,); where all prompts have equally many samples, the mean of each.
+        Shape (m,): sum per prompt times m / n; the mean of each prompt if all have equally many samples.
     """
     if prompts is None or len(prompts) != len(values):
         return values
@@ -219,18 +227,18 @@ def mean_interval(values: F64, level: float = LEVEL) -> tuple[float, float]:
     return mean - away, mean + away
 
 
-def _by_seed(item: Folded, other: Folded) -> Mapping[str, float]:
+def _by_seed(item: SystemValue, other: SystemValue) -> Mapping[str, float]:
     single = len(item.values) == 1 and len(other.values) > 1
     return dict.fromkeys(other.values, next(iter(item.values.values()))) if single else item.values
 
 
 def sign_flip_p(differences: F64, *names: str, draws: int = DRAWS) -> float:
-    """Two-sided p-value of the mean of paired differences under random signs.
+    """Return the two-sided p-value of the mean of paired differences under random signs.
 
     Args:
         differences: Shape (n,).
-        names: Name the random stream.
-        draws: Random sign patterns where there are too many to count them all.
+        names: Names of the random stream.
+        draws: Number of random sign patterns if there are too many to enumerate.
 
     Returns:
         In (0, 1]; exact for n up to 14.
@@ -251,17 +259,17 @@ def sign_flip_p(differences: F64, *names: str, draws: int = DRAWS) -> float:
 
 
 def holm_of(p_values: Mapping[K, float]) -> dict[K, float]:
-    """Correct the p-values of tests by Holm's method; those that are not finite are left out.
+    """Correct the p-values of tests by Holm's method; non-finite ones are skipped.
 
     >>> holm_of({"a": 0.01, "b": math.nan, "c": 0.04})
     {'a': 0.02, 'c': 0.04}
     """
-    known = {test: p for test, p in p_values.items() if math.isfinite(p)}
-    return dict(zip(known, holm(list(known.values())), strict=True))
+    finite = {test: p for test, p in p_values.items() if math.isfinite(p)}
+    return dict(zip(finite, holm(list(finite.values())), strict=True))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct p-values by Holm's step-down method; they hold together at the family's level.
+    """Correct p-values by Holm's step-down method, which controls the family-wise error rate.
 
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]

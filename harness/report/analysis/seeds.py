@@ -1,4 +1,4 @@
-"""What a few seeds say of a mean: its spread, and Student's interval."""
+"""Standard deviation and Student's interval of a mean over seeds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 LEVEL = 0.95
 
 
-def spread(values: Sequence[float]) -> float:
+def sample_std(values: Sequence[float]) -> float:
     """Return the sample standard deviation (n - 1); NaN for fewer than two values."""
     return statistics.stdev(values) if len(values) > 1 else math.nan
 
 
 def half_width(values: Sequence[float], level: float = LEVEL) -> float:
-    """Return half of Student's interval of the mean; NaN for fewer than two values.
+    """Return the half-width of Student's interval of the mean; NaN for fewer than two values.
 
     >>> round(half_width([1.0, 2.0, 3.0]), 4)  # 4.3027 * 1 / sqrt(3)
     2.4841
@@ -24,4 +24,4 @@ def half_width(values: Sequence[float], level: float = LEVEL) -> float:
         return math.nan
     from scipy.stats import t
 
-    return float(t.ppf((1 + level) / 2, len(values) - 1)) * spread(values) / math.sqrt(len(values))
+    return float(t.ppf((1 + level) / 2, len(values) - 1)) * sample_std(values) / math.sqrt(len(values))

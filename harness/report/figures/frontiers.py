@@ -21,7 +21,14 @@ from openended.harness.report.figures.drawing import (
 )
 from openended.harness.report.figures.labels import Label, place_labels
 from openended.harness.report.figures.naming import Told, named
-from openended.harness.results import Folded, Results, System, human_value, parts_of, with_both
+from openended.harness.results import (
+    Results,
+    System,
+    SystemValue,
+    find_human_value,
+    group_by_task_and_options,
+    select_systems_with_both,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,17 +37,17 @@ if TYPE_CHECKING:
 PRECISION_RECALL = "knn_precision_recall"
 
 
-def precision_recall(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
+def precision_recall(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw precision against recall, with ellipses of two standard deviations over seeds (P&R Fig. 1)."""
     drawn: dict[Told, Figure | None] = {}
-    for told, part in parts_of(items, PRECISION_RECALL).items():
-        known = with_both(part, (PRECISION_RECALL, "recall"), (PRECISION_RECALL, "precision"))[:MOST]
+    for told, part in group_by_task_and_options(items, PRECISION_RECALL).items():
+        known = select_systems_with_both(part, (PRECISION_RECALL, "recall"), (PRECISION_RECALL, "precision"))[:MOST]
         if known:
             drawn[told] = _precision_recall(known)
     return named("precision_recall", drawn)
 
 
-def _precision_recall(known: Sequence[tuple[System, Folded, Folded]]) -> Figure:
+def _precision_recall(known: Sequence[tuple[System, SystemValue, SystemValue]]) -> Figure:
     figure, (panel,) = new_figure(COLUMN, 2.7 + legend_height([s.label for s, _, _ in known], COLUMN, 2))
     for index, (system, x, y) in enumerate(known):
         style = look(index)
@@ -70,32 +77,34 @@ def _ellipse(panel: Axes, points: F64, colour: str) -> None:
     panel.plot(*points.T, color=colour, marker=".", markersize=1.5, linestyle="")
 
 
-def quality_diversity(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
+def quality_diversity(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw generation perplexity against entropy; decoders of one kind are joined along their parameter."""
     drawn: dict[Told, Figure | None] = {}
-    for told, part in parts_of(items, "gen_ppl").items():
-        known = with_both(part, ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"))
+    for told, part in group_by_task_and_options(items, "gen_ppl").items():
+        known = select_systems_with_both(part, ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"))
         if len(known) > 1:
             drawn[told] = _quality_diversity(known, part)
     return named("quality_diversity", drawn)
 
 
-def _kind(entry: tuple[System, Folded, Folded]) -> str:
+def _kind(entry: tuple[System, SystemValue, SystemValue]) -> str:
     """Name a decoder without its parameters."""
     system, value, _ = entry
     return system.label.replace(value.titles[1], value.axes.get("decoder", ""))
 
 
-def _option(value: Folded) -> str:
+def _option(value: SystemValue) -> str:
     """Say the parameter of a decoder, without its name where that is the decoder's own (`0.6` of temperature)."""
     option = value.titles[1].rpartition(" ")[2]
     return option.removeprefix(f"{value.axes.get('decoder', '')}=")
 
 
-def _quality_diversity(known: Sequence[tuple[System, Folded, Folded]], items: Sequence[Folded]) -> Figure:
+def _quality_diversity(
+    known: Sequence[tuple[System, SystemValue, SystemValue]], items: Sequence[SystemValue]
+) -> Figure:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    kinds: dict[tuple[str, ...], list[tuple[System, Folded, Folded]]] = {}
+    kinds: dict[tuple[str, ...], list[tuple[System, SystemValue, SystemValue]]] = {}
     for entry in known:  # joined are those that differ in the decoder's parameters alone
         rest = tuple(v for a, v in entry[1].axes.items() if not a.startswith("decoder."))
         kinds.setdefault(rest, []).append(entry)
@@ -108,7 +117,7 @@ def _quality_diversity(known: Sequence[tuple[System, Folded, Folded]], items: Se
         panel.plot(xs, ys, **(look(index) | {"label": names[index], "linewidth": 0.9}))
         if len(entries) > 2:
             ends += [Label(_option(entries[at][1]), xs[at], ys[at], str(look(index)["color"])) for at in (0, -1)]
-    sides = [(human_value(items, x), human_value(items, y)) for _, x, y in known]
+    sides = [(find_human_value(items, x), find_human_value(items, y)) for _, x, y in known]
     humans = dict.fromkeys((x.mean, y.mean) for x, y in sides if x and y and math.isfinite(x.mean + y.mean))
     for place, (x_mean, y_mean) in enumerate(humans):  # systems of several lengths have several human sides
         label = "_" if place else "human"

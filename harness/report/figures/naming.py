@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from openended.harness.report.tables.selection import stems
+from openended.harness.report.tables.selection import name_files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,5 +24,5 @@ def named(name: str, figures: Mapping[Told, Figure | None], *, always: bool = Fa
     drawn = {told: figure for told, figure in figures.items() if figure is not None}
     differ = [at for at, words in enumerate(zip(*drawn, strict=True)) if len(set(words)) > 1]
     differ += [len(told) - 1 for told in list(drawn)[:1] if always and len(told) - 1 not in differ]
-    names = stems(name, [[told[at] for at in differ] for told in drawn])
+    names = name_files(name, [[told[at] for at in differ] for told in drawn])
     return dict(zip(names, drawn.values(), strict=True))

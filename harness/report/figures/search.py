@@ -17,7 +17,7 @@ from openended.harness.report.figures.drawing import (
     legend_height,
     new_figure,
 )
-from openended.harness.results import Searched, Sought, Tried
+from openended.harness.results import SearchObjective, SearchResult, SearchTrial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +27,7 @@ PER_ROW = 3
 MOST_PANELS = 12
 
 
-def search_figures(searched: Searched) -> Mapping[str, Figure]:
+def search_figures(searched: SearchResult) -> Mapping[str, Figure]:
     """Draw what there is to draw: nothing of a search without a finished trial."""
     if not searched.complete:
         return {}
@@ -43,7 +43,7 @@ def search_figures(searched: Searched) -> Mapping[str, Figure]:
     return drawn
 
 
-def _history(searched: Searched) -> Figure:
+def _history(searched: SearchResult) -> Figure:
     """The value of every trial, and the best so far; trials that ended at a smaller size are hollow."""
     from matplotlib.ticker import MaxNLocator
 
@@ -74,11 +74,11 @@ def _history(searched: Searched) -> Figure:
     return figure
 
 
-def _named(one: Sought) -> str:
+def _named(one: SearchObjective) -> str:
     return escape_mathtext(f"{one.title} {'↑' if one.direction == 'maximize' else '↓'}")
 
 
-def _importance(searched: Searched) -> Figure:
+def _importance(searched: SearchResult) -> Figure:
     names = sorted({n for shares in searched.importance for n in shares})
     names.sort(key=lambda n: sum(shares.get(n, 0.0) for shares in searched.importance))
     titles = [one.title for one in searched.objectives]
@@ -102,7 +102,7 @@ def _importance(searched: Searched) -> Figure:
     return figure
 
 
-def _parameters(searched: Searched, place: int) -> Figure | None:
+def _parameters(searched: SearchResult, place: int) -> Figure | None:
     """The objective against each parameter; words stand side by side, numbers of one choice in its colour."""
     panels = _panels(searched.complete)[:MOST_PANELS]
     if not panels:
@@ -119,9 +119,9 @@ def _parameters(searched: Searched, place: int) -> Figure | None:
     return figure
 
 
-def _panels(trials: Sequence[Tried]) -> list[tuple[str, list[tuple[str, Tried]]]]:
+def _panels(trials: Sequence[SearchTrial]) -> list[tuple[str, list[tuple[str, SearchTrial]]]]:
     """Return (name of a parameter, its value in every trial that has it); one of single choices has a panel each."""
-    out: dict[str, list[tuple[str, Tried]]] = {}
+    out: dict[str, list[tuple[str, SearchTrial]]] = {}
     for trial in trials:
         for key, value in trial.setting.items():
             head, _, option = key.partition(".")
@@ -157,7 +157,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _front(searched: Searched) -> Figure:
+def _front(searched: SearchResult) -> Figure:
     """The two objectives against each other, with the settings that no other beats."""
     figure, (panel,) = new_figure(COLUMN, 2.8)
     done, front = searched.complete, searched.front()

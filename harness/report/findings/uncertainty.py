@@ -1,82 +1,126 @@
-"""How sure a verdict is: the claim is checked on values as they might have come out with other texts.
+"""Decide whether a verdict is sure by checking its claim again on values with simulated errors.
 
-All values are moved together by draws of their errors, one draw for all systems, since they share their prompts (see
-`harness.core.resampling`); where a metric left none, by independent normal errors of the standard deviation over
-seeds. A verdict that nearly all draws share is sure; any other is undecided. Errors shrink as 1 / √n: that says how
-many texts would decide it, were the values what they are now.
+All values are moved together. The errors of values with replicates are jointly normal with the covariance of the
+replicates, because systems share their prompts (see `harness.core.resampling`); values without replicates get
+independent errors from the standard deviation over seeds. Both are scaled to Student's t.
+
+A claim often has several components (models, lines, pairs), and it holds if all of them do. The doubt of a component is
+the share of draws in which it comes out differently, (1 + count) / (1 + draws). With equal systems a doubt is uniform
+on both sides, so one comparison is called sure in 5 % of cases if it must be at most 2.5 %. *Holds* needs that for
+every component, *does not hold* for one failing component after Bonferroni's correction.
+
+Errors shrink as 1 / √n, which gives the number of texts that would decide an undecided claim.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from openended.harness.core import F64, parse_signature, stream
-from openended.harness.report.findings.values import Check, Verdict
-from openended.harness.results import Folded, Results, draws_of
+from openended.harness.core import F64, Replicates, parse_signature, stream
+from openended.harness.report.findings.claim_values import Check, Verdict
+from openended.harness.results import Results, SystemValue, load_replicates
 
-DRAWS = 60
-AGREE = 0.95  # of the draws, for a verdict to be sure
-MORE = (2, 4, 8, 16, 32, 64, 128, 256)  # times the texts that are tried
-
-
-def errors_of(results: Results, items: Sequence[Folded]) -> list[F64 | None]:
-    """Return draws of every value's error, shape (DRAWS,); None where nothing says how large it is."""
-    return [_errors(results, item) for item in items]
+DRAWS = 199
+LEVEL = 0.05  # share of sure verdicts about two equal systems
+MORE = (2, 4, 8, 16, 32, 64, 128, 256)  # multiples of n that are tried
 
 
-def _errors(results: Results, item: Folded) -> F64 | None:
-    found = draws_of(results, item)
-    if found is not None and found.draws.shape[1] >= DRAWS:
-        away = found.deviations()[:DRAWS]
-        spread = float(np.sqrt(np.mean(away**2)))
-        return away * (found.std_error() / spread) if spread > 0 else away
-    if item.seeds > 1 and math.isfinite(item.sd):
+def draw_errors(results: Results, items: Sequence[SystemValue]) -> list[F64 | None]:
+    """Draw errors of every value, shape (DRAWS,); None if the size of its error is unknown."""
+    return [_draw_errors(results, item) for item in items]
+
+
+def _draw_errors(results: Results, item: SystemValue) -> F64 | None:
+    replicates = load_replicates(results, item)
+    if replicates is not None:
+        return draw_replicate_errors(replicates)
+    if item.seeds > 1 and item.sd > 0:
         names = (item.system, item.metric, item.key, item.signature, *item.axes.values())
-        return stream(0, "doubt", *names).standard_normal(DRAWS) * (item.sd / math.sqrt(item.seeds))
+        normal = stream(0, "verdict", *names).standard_normal(DRAWS)
+        return normal * _t_scale(item.seeds - 1, *names) * (item.sd / math.sqrt(item.seeds))
     return None
 
 
-def judged(check: Check, items: Sequence[Folded], errors: Sequence[F64 | None]) -> Verdict | None:
-    """Return the verdict of a check with how sure it is, and how many texts would make it sure."""
-    found = check(items)
-    if found is None or all(e is None for e in errors):
-        return found
-    agree = _agreement(check, items, errors, 1.0, found.holds)
-    if agree >= AGREE:
-        return replace(found, sure=True)
-    n = _texts(items)
-    for times in MORE:
-        if _agreement(check, items, errors, 1 / math.sqrt(times), found.holds) >= AGREE:
-            return replace(
-                found, sure=False, decides=f"about n = {_rounded(times * n)}" if n else f"{times} times the n"
-            )
-    return replace(found, sure=False, decides=f"more than {MORE[-1]} times the n")
+def draw_replicate_errors(replicates: Replicates) -> F64 | None:
+    """Draw errors with the covariance of replicates, shape (DRAWS,); all zero if the replicates do not vary."""
+    deviations = replicates.deviations()
+    if not np.isfinite(deviations).all():
+        return None
+    weights = stream(0, "verdict", str(len(deviations))).standard_normal((DRAWS, len(deviations)))
+    errors: F64 = (weights @ deviations) / math.sqrt(len(deviations))
+    return errors * _t_scale(replicates.freedom) if errors.any() else errors
 
 
-def _agreement(check: Check, items: Sequence[Folded], errors: Sequence[F64 | None], scale: float, holds: bool) -> float:
-    """Return the share of draws in which the check comes out as it did."""
-    same = 0
+def _t_scale(freedom: float, *names: str) -> F64:
+    """Return factors that turn normal draws into draws of Student's t; values without `names` share them."""
+    from scipy.special import chdtri
+
+    scale: F64 = np.sqrt(freedom / chdtri(freedom, stream(0, "verdict scale", *names).random(DRAWS)))
+    return scale
+
+
+def check_with_uncertainty(check: Check, items: Sequence[SystemValue], errors: Sequence[F64 | None]) -> Verdict | None:
+    """Return the verdict of a check, whether it is sure, and how many texts would make it sure."""
+    verdict = check(items)
+    if verdict is None or all(e is None for e in errors):
+        return verdict
+    varying = [item for item, error in zip(items, errors, strict=True) if error is None or error.any()]
+    if len(varying) < len(items):
+        other = check(varying)
+        if other is None or other.measured != verdict.measured:
+            return replace(verdict, varies=False)
+    verdict = replace(verdict, doubts=_measure_doubts(check, items, errors, 1.0, verdict))
+    if is_sure(verdict):
+        return replace(verdict, sure=True)
+
+    def is_sure_with(times: int) -> bool:
+        return is_sure(replace(verdict, doubts=_measure_doubts(check, items, errors, 1 / math.sqrt(times), verdict)))
+
+    at, n = bisect_left(MORE, True, key=is_sure_with), _count_texts(items)
+    if at == len(MORE):
+        return replace(verdict, sure=False, decides=f"more than {MORE[-1]} times the n")
+    decides = f"about n = {_round_to_two_digits(MORE[at] * n)}" if n else f"{MORE[at]} times the n"
+    return replace(verdict, sure=False, decides=decides)
+
+
+def is_sure(verdict: Verdict) -> bool:
+    """Return whether a verdict is sure at `LEVEL`, given the doubts of its components."""
+    if verdict.holds:
+        return max(verdict.doubts) <= LEVEL / 2
+    failing = [doubt for doubt, holds in zip(verdict.doubts, verdict.outcomes, strict=True) if not holds]
+    return min(failing) * len(verdict.doubts) <= LEVEL / 2
+
+
+def _measure_doubts(
+    check: Check, items: Sequence[SystemValue], errors: Sequence[F64 | None], scale: float, verdict: Verdict
+) -> tuple[float, ...]:
+    """Return for every component the share of draws in which it comes out differently."""
+    counts = np.ones(len(verdict.outcomes))
     for draw in range(DRAWS):
         moved = [
             item if error is None else replace(item, mean=item.mean + scale * float(error[draw]))
             for item, error in zip(items, errors, strict=True)
         ]
         other = check(moved)
-        same += other is not None and other.holds == holds
-    return same / DRAWS
+        if other is None or len(other.outcomes) != len(verdict.outcomes):
+            counts += 1
+        else:
+            counts += np.not_equal(other.outcomes, verdict.outcomes)
+    return tuple((counts / (DRAWS + 1)).tolist())
 
 
-def _texts(items: Sequence[Folded]) -> int:
+def _count_texts(items: Sequence[SystemValue]) -> int:
     """Return the smallest number of texts of a system."""
     counts = [parse_signature(i.signature).get("n", "").partition("/")[0] for i in items if i.system == "model"]
     return min((int(c) for c in counts if c.isdigit()), default=0)
 
 
-def _rounded(n: int) -> int:
-    """Return a number with two digits."""
+def _round_to_two_digits(n: int) -> int:
+    """Round a number to two significant digits."""
     step: int = 10 ** max(len(str(n)) - 2, 0)
     return int(round(n / step) * step)

@@ -1,4 +1,4 @@
-"""What people prefer: the Bradley-Terry scores of all players of a file of comparisons, a column a criterion."""
+"""Tables of Bradley-Terry scores: one row per player, one column per criterion."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Sequence
 
 from openended.harness.core import parse_signature
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results import Folded, Results, fold_seeds
+from openended.harness.results import Results, SystemValue, fold_seeds
 
 METRIC = "bradley_terry"
-Z = 1.959964  # standard normal: 95 % within
+Z = 1.959964  # 97.5 % quantile of the standard normal
 REMARK = (
-    "Bradley-Terry scores, mean 0 over the players of a criterion; a score difference d says that the better one is "
-    "preferred with probability 1 / (1 + exp(−d)). Intervals by standard errors (observed information)."
+    "Bradley-Terry scores, mean 0 over the players of a criterion; with a score difference d the better player is "
+    "preferred with probability 1 / (1 + exp(−d)). Intervals from standard errors (observed information)."
 )
 
 
-def ability_tables(results: Results) -> list[Table]:
-    """Build a table of players × criteria for every set of comparisons, best player of the first criterion first."""
-    sets: dict[tuple[str, tuple[tuple[str, str], ...]], list[Folded]] = {}
+def build_ability_tables(results: Results) -> list[Table]:
+    """Build a table of players × criteria per set of comparisons, sorted by the first criterion."""
+    sets: dict[tuple[str, tuple[tuple[str, str], ...]], list[SystemValue]] = {}
     for item in fold_seeds(results):
-        # A run of a system under test has that system's scores alone.
+        # Only runs with the decoder `rated` have the scores of all players.
         alone = item.axes.get("decoder") == "rated"
         if alone and item.metric == METRIC and item.system == "model" and item.key != METRIC:
             sets.setdefault((item.signature, tuple(sorted(item.axes.items()))), []).append(item)
@@ -29,14 +29,14 @@ def ability_tables(results: Results) -> list[Table]:
     return [_table(items, f"abilities-{i}" if many else "abilities") for i, items in enumerate(sets.values(), 1)]
 
 
-def _table(items: Sequence[Folded], name: str) -> Table:
+def _table(items: Sequence[SystemValue], name: str) -> Table:
     scores = {_parts(item.key): item for item in items}
     criteria = list(dict.fromkeys(criterion for criterion, _ in scores))
     players = list(dict.fromkeys(player for _, player in scores))
 
     def rank(player: str) -> tuple[float, str]:
-        own = [scores[c, player].mean for c in criteria if (c, player) in scores]
-        return -own[0], player
+        player_scores = [scores[c, player].mean for c in criteria if (c, player) in scores]
+        return -player_scores[0], player
 
     columns = tuple(
         Column(METRIC, c, c.replace("_", " ") or "preferred", "higher", 2, items[0].signature) for c in criteria
@@ -51,14 +51,14 @@ def _table(items: Sequence[Folded], name: str) -> Table:
 
 
 def _parts(key: str) -> tuple[str, str]:
-    """Criterion and player of a key; the criterion is empty where the comparisons name none."""
+    """Return criterion and player of a key; the criterion is empty if the comparisons name none."""
     criterion, slash, player = key.partition("/")
     return (criterion, player) if slash else ("", key)
 
 
-def _cell(item: Folded | None, criterion: str, items: Sequence[Folded]) -> Cell:
+def _cell(item: SystemValue | None, criterion: str, items: Sequence[SystemValue]) -> Cell:
     if item is None:
-        return Cell(note=f"Not compared by the criterion {criterion}.")
+        return Cell(note=f"No comparisons for the criterion {criterion}.")
     parts = [(_parts(i.key), i.mean) for i in items]
     best = max((mean for (c, player), mean in parts if c == criterion and player != "human"), default=item.mean)
     around = (item.mean - Z * item.error, item.mean + Z * item.error) if math.isfinite(item.error) else None

@@ -1,4 +1,4 @@
-"""Tables about metrics: how they agree with people, across embedders, and how they spread over seeds."""
+"""Tables about metrics: agreement with human scores and across embedders, and std over seeds."""
 
 from __future__ import annotations
 
@@ -7,104 +7,112 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from openended.harness.core import DataError, SpecError
-from openended.harness.report.tables.about import about_of
-from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
-from openended.harness.report.tables.systems import value_tables
+from openended.harness.report.tables.run_summary import summarize_sources
+from openended.harness.report.tables.selection import (
+    check_signatures,
+    name_files,
+    select_pairs,
+    split_axes,
+    split_items,
+)
+from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 from openended.harness.results import (
-    Folded,
     Layout,
     Pair,
     Results,
     System,
-    filtered,
+    SystemValue,
+    filter_results,
+    find_differing_options,
+    find_distinguishing_axes,
+    find_human_value,
     fold_seeds,
-    head_of,
-    human_value,
-    natural,
-    own_options,
-    said,
-    systems_of,
-    telling,
-    told_options,
-    values_of,
+    format_option,
+    format_options,
+    group_systems,
+    natural_sort_key,
+    parent_axis,
+    select_values,
 )
 
-Make = Callable[[Sequence[Folded], Layout, str, str], Table]
-FEW = "Fewer than three systems have both values, or one of them is the same for all."
+Make = Callable[[Sequence[SystemValue], Layout, str, str], Table]
+FEW = "Fewer than three systems have both values, or one value is constant."
 ORIENTED = (
-    "Values are turned so that a positive correlation is agreement: larger is better; where lower is, the sign is "
-    "changed; where some value is best (the human one, or that of texts of one source), it is minus the distance to it."
+    "Values are oriented so that larger is better and a positive correlation means agreement. If lower is better, the "
+    "sign is changed; if a target is best (the human value or a fixed one), minus the distance to it is used."
 )
 
 
-def correlation_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build metrics × human scores (or discriminator): Spearman's ρ over systems (MAUVE's Tables 5, 10, 14)."""
-    return _for_each_part(results, layout, name, _correlation)
+def build_correlation_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+    """Build tables of Spearman's ρ between metrics and human scores or a discriminator (MAUVE's Tables 5, 10, 14)."""
+    return _build_per_part(results, layout, name, _build_correlation_table)
 
 
-def _correlation(items: Sequence[Folded], layout: Layout, name: str, title: str) -> Table:
+def _build_correlation_table(items: Sequence[SystemValue], layout: Layout, name: str, title: str) -> Table:
     from openended.metrics.correlation import correlate
 
-    targets = wanted(items, Layout(metrics=layout.targets, companions=False))
-    pairs = [p for p in wanted(items, layout) if p not in targets]
-    systems = systems_of(items)
+    targets = select_pairs(items, Layout(metrics=layout.targets, companions=False))
+    pairs = [p for p in select_pairs(items, layout) if p not in targets]
+    systems = group_systems(items)
     for pair in (*pairs, *targets):
         check_signatures(pair[0], [i for s in systems if (i := s.value(*pair))], name, layout.allow)
-    targets = [t for t in targets if len(_known(systems, t)) > 2]
+    targets = [t for t in targets if len(_select_measured(systems, t)) > 2]
     if not targets or not pairs:
         raise DataError(f"table {name}: none of {', '.join(layout.targets)} was measured on three systems or more")
     rows, notes = [], set()
     for pair in pairs:
         cells = []
         for target in targets:
-            both = [(_turned(s, pair, items), _turned(s, target, items)) for s in systems]
+            both = [(_orient_system(s, pair, items), _orient_system(s, target, items)) for s in systems]
             both = [(a, b) for a, b in both if math.isfinite(a) and math.isfinite(b)]
-            found = correlate(*zip(*both, strict=True)) if len(both) > 2 else None
-            if found is None or not math.isfinite(found.value):
+            correlation = correlate(*zip(*both, strict=True)) if len(both) > 2 else None
+            if correlation is None or not math.isfinite(correlation.value):
                 cells.append(Cell(note=FEW))
                 continue
-            notes.add(found.n)
-            cells.append(Cell(found.value, suffix=stars(found.p_value), signed=True))
+            notes.add(correlation.n)
+            cells.append(Cell(correlation.value, suffix=stars(correlation.p_value), signed=True))
         rows.append(TableRow(_title(items, pair), "metric", tuple(cells)))
     columns = tuple(Column(*t, f"{_title(items, t)}", "higher", 3, _signature(items, t)) for t in targets)
     remarks = (
-        f"Spearman's ρ over {' or '.join(map(str, sorted(notes)))} systems, the human side left out. {ORIENTED}",
-        "* p < 0.05, ** p < 0.01, *** p < 0.001: two-sided permutation test over systems, each cell by itself.",
+        f"Spearman's ρ over {' or '.join(map(str, sorted(notes)))} systems, without the human row. {ORIENTED}",
+        "* p < 0.05, ** p < 0.01, *** p < 0.001: two-sided permutation test over systems, uncorrected.",
     )
     return Table(name, title, columns, tuple(rows), remarks, head="Metric", show_seeds=False)
 
 
-def embedder_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the scores under several embedders and how their rankings agree (MAUVE's Table 12, P&R's Table B.1).
+def build_embedder_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+    """Build tables of scores per embedder and of the agreement of rankings (MAUVE's Table 12, P&R's Table B.1).
 
-    Where a metric was measured under several of its own options (quantizers), each has tables of its own.
+    If a metric was measured under several of its own options (quantizers), each gets separate tables.
     """
     if "embedder" not in results.axes:
-        raise DataError(f"table {name}: these runs have no embedder")
+        raise DataError(f"table {name}: these runs have no embedder; set embedder=…")
     tables: list[Table] = []
-    for told, part in _by_options(results, layout.metrics):
-        own = replace(layout, title=", ".join(filter(None, (layout.title, told))))
-        tables += _of_embedders(part, own, "-".join(filter(None, (name, told.replace("=", "-").replace(", ", "-")))))
+    for option_text, part in _by_options(results, layout.metrics):
+        part_layout = replace(layout, title=", ".join(filter(None, (layout.title, option_text))))
+        tables += _build_embedder_tables(
+            part, part_layout, "-".join(filter(None, (name, option_text.replace("=", "-").replace(", ", "-"))))
+        )
     return tables
 
 
 def _by_options(results: Results, metrics: Sequence[str]) -> Iterator[tuple[str, Results]]:
-    """Yield (options, runs) of the first metric that was measured under several; everything where none was."""
+    """Yield (options, results) for each option set of the first metric with several; all results if there is none."""
     for metric in metrics:
-        own = [i for i in fold_seeds(results) if i.metric == metric]
-        options = own_options(own)
-        found = {tuple(options[i.signature].items()): None for i in own if i.system == "model"}
-        if len(found) > 1:
-            for where in found:
-                part = filtered(results, {f"{metric}.{option}": value for option, value in where})
-                yield told_options(metric, dict(where)), part
+        values = [i for i in fold_seeds(results) if i.metric == metric]
+        options = find_differing_options(values)
+        option_sets = {tuple(options[i.signature].items()): None for i in values if i.system == "model"}
+        if len(option_sets) > 1:
+            for where in option_sets:
+                part = filter_results(results, {f"{metric}.{option}": value for option, value in where})
+                yield format_options(metric, dict(where)), part
             return
     yield "", results
 
 
-def _of_embedders(results: Results, layout: Layout, name: str) -> list[Table]:
-    made = Layout(
+def _build_embedder_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+    values_layout = Layout(
         title=layout.title,
         metrics=layout.metrics,
         columns=("embedder",),
@@ -112,24 +120,29 @@ def _of_embedders(results: Results, layout: Layout, name: str) -> list[Table]:
         split=layout.split,
         allow=("embedder",),
     )
-    return [*value_tables(results, made, name), *_for_each_part(results, layout, f"{name}-agreement", _embedders)]
+    return [
+        *build_value_tables(results, values_layout, name),
+        *_build_per_part(results, layout, f"{name}-agreement", _build_agreement_table),
+    ]
 
 
-def _embedders(items: Sequence[Folded], layout: Layout, name: str, title: str) -> Table:
-    """Correlate every embedder's scores with those of the first one that the systems share."""
+def _build_agreement_table(items: Sequence[SystemValue], layout: Layout, name: str, title: str) -> Table:
+    """Correlate every embedder's scores with those of the first embedder over the systems they share."""
     from openended.metrics.correlation import rank_correlation
 
-    pairs = wanted(items, layout)
-    own = [i for i in items if i.system == "model" and (i.metric, i.key) in set(pairs)]
-    names = _embedder_names(own)
-    embedders = sorted(set(names.values()), key=natural)
+    pairs = select_pairs(items, layout)
+    values = [i for i in items if i.system == "model" and (i.metric, i.key) in set(pairs)]
+    names = _embedder_names(values)
+    embedders = sorted(set(names.values()), key=natural_sort_key)
     scores: dict[tuple[Pair, str], dict[tuple[tuple[str, str], ...], float]] = {}
-    for item in own:
-        system = tuple(sorted((a, v) for a, v in item.axes.items() if "embedder" not in (a, head_of(a))))
-        found = scores.setdefault(((item.metric, item.key), names[_embedder(item)]), {})
-        if system in found:
-            raise SpecError(f"table {name}: {item.metric} has several values of one system and embedder; split them")
-        found[system] = item.mean
+    for item in values:
+        system = tuple(sorted((a, v) for a, v in item.axes.items() if "embedder" not in (a, parent_axis(a))))
+        scores_by_system = scores.setdefault(((item.metric, item.key), names[_embedder(item)]), {})
+        if system in scores_by_system:
+            raise SpecError(
+                f"table {name}: {item.metric} has several values for one system and embedder; add an axis to `split`"
+            )
+        scores_by_system[system] = item.mean
     rows = []
     for embedder in embedders:
         cells = []
@@ -146,32 +159,35 @@ def _embedders(items: Sequence[Folded], layout: Layout, name: str, title: str) -
     )
 
 
-def _embedder(item: Folded) -> tuple[tuple[str, str], ...]:
-    return tuple((a, v) for a, v in item.axes.items() if "embedder" in (a, head_of(a)))
+def _embedder(item: SystemValue) -> tuple[tuple[str, str], ...]:
+    return tuple((a, v) for a, v in item.axes.items() if "embedder" in (a, parent_axis(a)))
 
 
-def _embedder_names(items: Sequence[Folded]) -> dict[tuple[tuple[str, str], ...], str]:
-    """Return embedder → its name, with the options in which embedders of one name differ."""
+def _embedder_names(items: Sequence[SystemValue]) -> dict[tuple[tuple[str, str], ...], str]:
+    """Return embedder → its name, with options if embedders of that name differ in them."""
     every = list(dict.fromkeys(_embedder(i) for i in items))
     rows = [dict(e) for e in every]
-    differ = telling(rows, [n for n in dict.fromkeys(n for r in rows for n in r) if n != "embedder"])
-    return {e: " ".join([r["embedder"], *(said(n, r[n]) for n in differ)]) for e, r in zip(every, rows, strict=True)}
+    differ = find_distinguishing_axes(rows, [n for n in dict.fromkeys(n for r in rows for n in r) if n != "embedder"])
+    return {
+        e: " ".join([r["embedder"], *(format_option(n, r[n]) for n in differ)])
+        for e, r in zip(every, rows, strict=True)
+    }
 
 
-def spread_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the standard deviation of every value over seeds, averaged over systems (P&R's Table B.5)."""
-    return _for_each_part(results, layout, name, _spread)
+def build_seed_std_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+    """Build tables of the standard deviation of every value over seeds and its mean over systems (P&R's Table B.5)."""
+    return _build_per_part(results, layout, name, _build_seed_std_table)
 
 
-def _spread(items: Sequence[Folded], layout: Layout, name: str, title: str) -> Table:
-    pairs = wanted(items, layout)
-    rows, columns, cells = systems_of(items), [], []
+def _build_seed_std_table(items: Sequence[SystemValue], layout: Layout, name: str, title: str) -> Table:
+    pairs = select_pairs(items, layout)
+    rows, columns, cells = group_systems(items), [], []
     for pair in pairs:
         values = [s.value(*pair) for s in rows]
-        column = [Cell(v.sd, n=v.seeds) if v and math.isfinite(v.sd) else Cell(note="One seed alone.") for v in values]
+        column = [Cell(v.sd, n=v.seeds) if v and math.isfinite(v.sd) else Cell(note="Only one seed.") for v in values]
         spreads = [c.value for c in column if math.isfinite(c.value)]
         mean = math.fsum(spreads) / len(spreads) if spreads else math.nan
-        column.append(Cell(mean) if spreads else Cell(note="One seed alone."))
+        column.append(Cell(mean) if spreads else Cell(note="Only one seed."))
         columns.append(
             Column(
                 *pair, f"sd {_title(items, pair)}", "none", min(4, column_decimals(column) + 1), _signature(items, pair)
@@ -179,64 +195,64 @@ def _spread(items: Sequence[Folded], layout: Layout, name: str, title: str) -> T
         )
         cells.append(column)
     labels = [(s.label, "model", max(i.seeds for i in s.items)) for s in rows] + [("mean over systems", "summary", 0)]
-    made = [
+    table_rows = [
         TableRow(label, system, tuple(c[i] for c in cells), seeds, rule=system == "summary")
         for i, (label, system, seeds) in enumerate(labels)
     ]
-    return Table(name, title, tuple(columns), tuple(made), ("Sample standard deviation (n − 1) over seeds.",))
+    return Table(name, title, tuple(columns), tuple(table_rows), ("Sample standard deviation (n − 1) over seeds.",))
 
 
-def _for_each_part(results: Results, layout: Layout, name: str, make: Make) -> list[Table]:
+def _build_per_part(results: Results, layout: Layout, name: str, make: Make) -> list[Table]:
     items = fold_seeds(results)
     axes = split_axes(items, layout)
     tables: list[Table] = []
     lacking: list[DataError] = []
     parts = split_items(items, axes)
-    for part, stem in zip(parts.values(), stems(name, list(parts)), strict=True):
+    for part, stem in zip(parts.values(), name_files(name, list(parts)), strict=True):
         tasks = sorted({i.axes.get("task", "") for i in part if i.system == "model"})
         title = f"{layout.title} on {', '.join(filter(None, tasks))}" if any(tasks) else layout.title
         try:
-            tables.append(replace(make(part, layout, stem, title), about=about_of(part, results.runs)))
-        except DataError as err:  # of one task: another one may have what this one lacks
+            tables.append(replace(make(part, layout, stem, title), about=summarize_sources(part, results.runs)))
+        except DataError as err:  # this part lacks data; another part may have it
             lacking.append(err)
     if not tables and lacking:
         raise lacking[0]
     return tables
 
 
-def _turned(system: System, pair: Pair, items: Iterable[Folded]) -> float:
-    """Return a system's value, turned so that larger is better."""
+def _orient_system(system: System, pair: Pair, items: Iterable[SystemValue]) -> float:
+    """Return a system's value oriented so that larger is better; NaN if there is none."""
     value = system.value(*pair)
-    return math.nan if value is None else turned(value, items)
+    return math.nan if value is None else orient_value(value, items)
 
 
-def turned(value: Folded, items: Iterable[Folded]) -> float:
-    """Return a value turned so that larger is better: as it is, negated, or minus the distance to its target."""
+def orient_value(value: SystemValue, items: Iterable[SystemValue]) -> float:
+    """Return a value oriented so that larger is better: unchanged, negated, or minus the distance to its target."""
     from openended.metrics.correlation import agreement_scores
 
     if not math.isfinite(value.mean):
         return math.nan
     if value.target is not None:
         return -abs(value.mean - value.target)
-    human = human_value(items, value)
+    human = find_human_value(items, value)
     if value.direction == "match_human" and (human is None or not math.isfinite(human.mean)):
         return math.nan
     target = human.mean if human is not None else None
     return float(agreement_scores([value.mean], direction=value.direction, human=target)[0])  # type: ignore[arg-type]
 
 
-def _known(systems: Iterable[System], pair: Pair) -> list[System]:
+def _select_measured(systems: Iterable[System], pair: Pair) -> list[System]:
     return [s for s in systems if (v := s.value(*pair)) is not None and math.isfinite(v.mean)]
 
 
-def _title(items: Iterable[Folded], pair: Pair) -> str:
+def _title(items: Iterable[SystemValue], pair: Pair) -> str:
     return next((i.title for i in items if (i.metric, i.key) == pair), pair[1])
 
 
-def _signature(items: Iterable[Folded], pair: Pair) -> str:
-    return next((i.signature for i in values_of(items, *pair)), "")
+def _signature(items: Iterable[SystemValue], pair: Pair) -> str:
+    return next((i.signature for i in select_values(items, *pair)), "")
 
 
 def stars(p_value: float) -> str:
-    """Return the stars of a p-value: * below 0.05, ** below 0.01, *** below 0.001."""
+    """Return significance stars: * for p < 0.05, ** for p < 0.01, *** for p < 0.001."""
     return "*" * sum(p_value < level for level in (0.05, 0.01, 0.001))

@@ -1,4 +1,4 @@
-"""Published values beside ours: the difference, and whether the systems rank alike."""
+"""Compare published values with measured ones: differences and rank correlation."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from importlib import resources
 
 from openended.harness.core import SpecError, suggest
-from openended.harness.report.tables.numbers import decimals
+from openended.harness.report.tables.numbers import choose_decimals
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results import Folded, Results, System, fold_seeds, human_value, systems_of
+from openended.harness.results import Results, System, SystemValue, find_human_value, fold_seeds, group_systems
 
 
 @dataclass(frozen=True, slots=True)
 class PaperValue:
-    """One published number; several seeds of one system are one number with a spread."""
+    """One published value; several seeds of one system are averaged, with their std."""
 
     model: str
     decoder: str
@@ -26,15 +26,15 @@ class PaperValue:
     metric: str
     value: float
     sd: float
-    places: int
-    """Decimals that were printed."""
+    decimals: int
+    """Number of decimals in the paper."""
     read_off: bool = False
-    """Read off a figure: its order counts, a difference from it says nothing."""
+    """Whether the value was read off a figure, so that only the order of systems is comparable."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
-    """Where a published metric stands among our values."""
+class MeasuredValue:
+    """The measured value that a published metric corresponds to."""
 
     metric: str
     key: str = ""
@@ -44,92 +44,98 @@ class Ours:
 
 
 Name = tuple[str, str, str]  # model, decoder, its parameters
-# The sources' names of metrics → ours.
+# Metric name in the source → measured value.
 METRICS = {
-    "gen_ppl_gap": Ours("gen_ppl", "gen_ppl", gap=True),
-    "zipf_gap": Ours("zipf", gap=True),
-    "self_bleu_gap": Ours("self_bleu", gap=True),
-    "sp": Ours("sparsemax_score"),
-    "js": Ours("jensen_shannon"),
-    "eps_ppl": Ours("eps_ppl"),
-    "mauve": Ours("mauve", "mauve"),
-    "mauve_pct": Ours("mauve", "mauve", scale=100.0),
-    "human_bt": Ours("bradley_terry", "bradley_terry"),
-    "bt_human_like": Ours("bradley_terry", "bradley_terry"),
-    "huse": Ours("huse", "huse"),
-    "huse_q": Ours("huse", "huse_q"),
-    "huse_d": Ours("huse", "huse_d"),
-    "precision": Ours("knn_precision_recall", "precision"),
-    "recall": Ours("knn_precision_recall", "recall"),
-    "diversity": Ours("repetition", "diversity"),
-    "diversity_pct": Ours("repetition", "diversity", scale=100.0),
-    "rep_2_pct": Ours("repetition", "rep_2", scale=100.0),
-    "rep_3_pct": Ours("repetition", "rep_3", scale=100.0),
-    "rep_4_pct": Ours("repetition", "rep_4", scale=100.0),
-    "gen_length_words": Ours("length"),
+    "gen_ppl_gap": MeasuredValue("gen_ppl", "gen_ppl", gap=True),
+    "zipf_gap": MeasuredValue("zipf", gap=True),
+    "self_bleu_gap": MeasuredValue("self_bleu", gap=True),
+    "sp": MeasuredValue("sparsemax_score"),
+    "js": MeasuredValue("jensen_shannon"),
+    "eps_ppl": MeasuredValue("eps_ppl"),
+    "mauve": MeasuredValue("mauve", "mauve"),
+    "mauve_pct": MeasuredValue("mauve", "mauve", scale=100.0),
+    "human_bt": MeasuredValue("bradley_terry", "bradley_terry"),
+    "bt_human_like": MeasuredValue("bradley_terry", "bradley_terry"),
+    "huse": MeasuredValue("huse", "huse"),
+    "huse_q": MeasuredValue("huse", "huse_q"),
+    "huse_d": MeasuredValue("huse", "huse_d"),
+    "precision": MeasuredValue("knn_precision_recall", "precision"),
+    "recall": MeasuredValue("knn_precision_recall", "recall"),
+    "diversity": MeasuredValue("repetition", "diversity"),
+    "diversity_pct": MeasuredValue("repetition", "diversity", scale=100.0),
+    "rep_2_pct": MeasuredValue("repetition", "rep_2", scale=100.0),
+    "rep_3_pct": MeasuredValue("repetition", "rep_3", scale=100.0),
+    "rep_4_pct": MeasuredValue("repetition", "rep_4", scale=100.0),
+    "gen_length_words": MeasuredValue("length"),
 }
 DECODERS = {"topk": "top_k", "beam_search": "beam"}
-NO_RUN = "None of our runs has this decoder with these parameters."
-NO_METRIC = "Our run did not measure this."
-READ_OFF = "read off a figure"  # begins the note of such a row
+NO_RUN = "No run has this decoder with these parameters."
+NO_METRIC = "Not measured in this run."
+READ_OFF = "read off a figure"  # prefix of the note in such rows
 READ_OFF_REMARK = "The published values were read off a figure: compare the order of the systems, not the values."
-OTHER_MODEL = "Ours is another model: compare the order of the systems, not the values."
+OTHER_MODEL = "The measured model is a different one: compare the order of the systems, not the values."
 
 
-def comparison(results: Results, reference: str) -> Table:
-    """Build the table that sets a published one (`paper/table`) beside ours, metric by metric.
+def build_comparison(results: Results, reference: str) -> Table:
+    """Build the table that compares a published one (`paper/table`) with measured values, metric by metric.
 
     Raises:
-        SpecError: If there is no such paper or table, or it holds no metric of ours.
+        SpecError: If the paper or table does not exist, or none of its metrics is implemented.
     """
     published = read_published(reference)
     items = fold_seeds(results)
-    systems = systems_of(items)
+    systems = group_systems(items)
     names = list(dict.fromkeys((p.model, p.decoder, p.params) for p in published))
-    found = {name: _match(name, names, systems) for name in names}
+    matches = {name: _match(name, names, systems) for name in names}
     rows: list[TableRow] = []
     missing: list[str] = []
     signatures: dict[str, None] = {}
     for metric in dict.fromkeys(p.metric for p in published):
-        mine = [i for i in items if _is(i, METRICS[metric])]
+        mine = [i for i in items if _is_value(i, METRICS[metric])]
         if not mine:
             missing.append(metric)
             continue
         signatures |= dict.fromkeys(i.signature for i in mine if i.system == "model")
-        rows += _block([p for p in published if p.metric == metric], names, found, items, _title(METRICS[metric], mine))
-    remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else "Δ is ours minus published."]
+        rows += _block(
+            [p for p in published if p.metric == metric], names, matches, items, _title(METRICS[metric], mine)
+        )
+    remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else "Δ is measured minus published."]
     if missing:
-        remarks.append(f"Published too, but not measured here: {', '.join(missing)}.")
-    if any(system is not None and other for system, other in found.values()):
+        remarks.append(f"Published but not measured here: {', '.join(missing)}.")
+    if any(system is not None and other for system, other in matches.values()):
         remarks.append(OTHER_MODEL)
-    remarks += [f"signature of ours: {s}" for s in signatures]
+    remarks += [f"signature of the measured value: {s}" for s in signatures]
     name = f"compare-{reference.replace('/', '-').replace(' ', '_')}"
     columns = (
         Column("", "published", "published", "none"),
-        Column("", "ours", "ours", "none"),
+        Column("", "ours", "measured", "none"),
         Column("", "delta", "Δ", "none"),
     )
-    return Table(name, f"{reference} beside ours", columns, tuple(rows), tuple(remarks), show_seeds=False)
+    return Table(name, f"{reference}: published and measured", columns, tuple(rows), tuple(remarks), show_seeds=False)
 
 
 def _block(
     published: Sequence[PaperValue],
     names: Sequence[Name],
-    found: Mapping[Name, tuple[System | None, bool]],
-    items: Sequence[Folded],
+    matches: Mapping[Name, tuple[System | None, bool]],
+    items: Sequence[SystemValue],
     title: str,
 ) -> list[TableRow]:
-    """Build the rows of one metric, the rank correlation last; all with the same decimals."""
+    """Build the rows of one metric with equal decimals; the last row is the rank correlation."""
     triples = {
-        (p.model, p.decoder, p.params): _triple(p, found[p.model, p.decoder, p.params][0], items) for p in published
+        (p.model, p.decoder, p.params): _triple(p, matches[p.model, p.decoder, p.params][0], items) for p in published
     }
-    places = max(p.places for p in published)
-    own = decimals([t[1].value for t in triples.values()], [t[1].sd for t in triples.values()])
-    digits = (places, max(places, min(own, places + 1)), max(places, min(own, places + 1)))
+    digits_published = max(p.decimals for p in published)
+    digits_measured = choose_decimals([t[1].value for t in triples.values()], [t[1].sd for t in triples.values()])
+    digits = (
+        digits_published,
+        max(digits_published, min(digits_measured, digits_published + 1)),
+        max(digits_published, min(digits_measured, digits_published + 1)),
+    )
     rows: list[TableRow] = []
     for name, triple in triples.items():
         cells = tuple(dataclasses.replace(c, decimals=d) for c, d in zip(triple, digits, strict=True))
-        rows.append(TableRow(f"{title}: {_label(name, names, found[name][0])}", "model", cells, rule=not rows))
+        rows.append(TableRow(f"{title}: {_label(name, names, matches[name][0])}", "model", cells, rule=not rows))
     blank = Cell(blank=True)
     return [
         *rows,
@@ -137,17 +143,17 @@ def _block(
     ]
 
 
-def _is(item: Folded, where: Ours) -> bool:
+def _is_value(item: SystemValue, where: MeasuredValue) -> bool:
     return item.metric == where.metric and (item.key == where.key if where.key else item.primary)
 
 
-def _title(where: Ours, mine: Sequence[Folded]) -> str:
+def _title(where: MeasuredValue, mine: Sequence[SystemValue]) -> str:
     title = mine[0].title
     return f"|Δ {title}|" if where.gap else f"{title} (%)" if where.scale != 1 else title
 
 
 def read_published(reference: str) -> list[PaperValue]:
-    """Read the numbers of a published table whose metrics we have, in its order."""
+    """Read the values of a published table whose metrics are implemented, in the order of the table."""
     paper, _, table = reference.partition("/")
     folder = resources.files("openended.harness") / "reference"
     papers = {p.name.removesuffix(".csv"): p for p in folder.iterdir() if p.name.endswith(".csv")}
@@ -155,15 +161,15 @@ def read_published(reference: str) -> list[PaperValue]:
         raise SpecError(f"no published numbers {paper!r}{suggest(paper, papers)}")
     rows = list(csv.DictReader(papers[paper].read_text(encoding="utf-8").splitlines()))
     tables = dict.fromkeys(_slug(r["table"]) for r in rows)
-    wanted = [r for r in rows if _slug(r["table"]) == _slug(table)]
-    if not wanted:
+    table_rows = [r for r in rows if _slug(r["table"]) == _slug(table)]
+    if not table_rows:
         names = [t if t.startswith(("text", "fig")) else f"table{t}" for t in tables]
         raise SpecError(f"{paper} has no table {table!r}{suggest(table, names)}")
-    known = [r for r in wanted if r["metric"] in METRICS and r["model"] + r["decoder"]]
-    if not known:
-        named = ", ".join(dict.fromkeys(r["metric"] for r in wanted))
-        raise SpecError(f"{reference} holds no metric that the harness measures on a system; it has {named}")
-    return _folded(known)
+    usable = [r for r in table_rows if r["metric"] in METRICS and r["model"] + r["decoder"]]
+    if not usable:
+        named = ", ".join(dict.fromkeys(r["metric"] for r in table_rows))
+        raise SpecError(f"{reference} has no metric that can be measured on a system; its metrics: {named}")
+    return _average_seeds(usable)
 
 
 def _slug(table: str) -> str:
@@ -171,8 +177,8 @@ def _slug(table: str) -> str:
     return text.removeprefix("table")
 
 
-def _folded(rows: Iterable[dict[str, str]]) -> list[PaperValue]:
-    """Fold the seeds of a system (and its domains, named in the model) into one number."""
+def _average_seeds(rows: Iterable[dict[str, str]]) -> list[PaperValue]:
+    """Average the seeds of a system into one value; domains are kept apart by the model's name."""
     rows = list(rows)
     several = len({r["domain"] for r in rows}) > 1
     groups: dict[tuple[str, str, str, str], list[dict[str, str]]] = {}
@@ -180,22 +186,22 @@ def _folded(rows: Iterable[dict[str, str]]) -> list[PaperValue]:
         params = ";".join(p for p in row["decoder_params"].split(";") if p and not p.startswith("seed="))
         model = f"{row['model']} ({row['domain']})" if several else row["model"]
         groups.setdefault((model, row["decoder"], params, row["metric"]), []).append(row)
-    made = []
+    values_published = []
     for (model, decoder, params, metric), group in groups.items():
         values = [float(r["value"]) for r in group]
         printed = [float(r["sd"]) for r in group if r["sd"]]
         sd = statistics.stdev(values) if len(values) > 1 else (printed[0] if printed else math.nan)
-        places = max(len(r["value"].partition(".")[2]) for r in group)
+        digits = max(len(r["value"].partition(".")[2]) for r in group)
         read_off = any(r["note"].startswith(READ_OFF) for r in group)
         mean = math.fsum(values) / len(values)
-        made.append(PaperValue(model, decoder, params, metric, mean, sd, min(places, 3), read_off))
-    return made
+        values_published.append(PaperValue(model, decoder, params, metric, mean, sd, min(digits, 3), read_off))
+    return values_published
 
 
 def _match(name: Name, names: Sequence[Name], systems: Sequence[System]) -> tuple[System | None, bool]:
-    """Find our system for a published one; returns it and whether its model is another.
+    """Find the measured system for a published one; also return whether its model differs.
 
-    The model must be the same, unless the published table has the decoder once and we have it once.
+    The model must be the same, unless the decoder occurs once in the published table and once among the systems.
     """
     model, decoder, params = name
     fitting = [s for s in systems if _same_decoder(s, DECODERS.get(decoder, decoder), params)]
@@ -222,32 +228,32 @@ def _same_decoder(system: System, decoder: str, params: str) -> bool:
     return all(_equal(axes.get(f"decoder.{k.strip()}", ""), v.strip()) for k, _, v in pairs)
 
 
-def _equal(ours: str, published: str) -> bool:
+def _equal(value: str, published: str) -> bool:
     try:
-        return float(ours) == float(published)
+        return float(value) == float(published)
     except ValueError:
-        return ours == published
+        return value == published
 
 
-def _triple(published: PaperValue, system: System | None, items: Sequence[Folded]) -> tuple[Cell, Cell, Cell]:
-    theirs = Cell(published.value, published.sd)
+def _triple(published: PaperValue, system: System | None, items: Sequence[SystemValue]) -> tuple[Cell, Cell, Cell]:
+    published_cell = Cell(published.value, published.sd)
     if system is None:
-        return theirs, Cell(note=NO_RUN), Cell(blank=True)
-    ours = _ours(METRICS[published.metric], system, items)
-    if not math.isfinite(ours.value):
-        return theirs, ours, Cell(blank=True)
+        return published_cell, Cell(note=NO_RUN), Cell(blank=True)
+    measured_cell = _build_measured_cell(METRICS[published.metric], system, items)
+    if not math.isfinite(measured_cell.value):
+        return published_cell, measured_cell, Cell(blank=True)
     if published.read_off:
-        return theirs, ours, Cell(blank=True)
-    return theirs, ours, Cell(ours.value - published.value, signed=True)
+        return published_cell, measured_cell, Cell(blank=True)
+    return published_cell, measured_cell, Cell(measured_cell.value - published.value, signed=True)
 
 
-def _ours(where: Ours, system: System, items: Sequence[Folded]) -> Cell:
-    value = next((i for i in system.items if _is(i, where)), None)
+def _build_measured_cell(where: MeasuredValue, system: System, items: Sequence[SystemValue]) -> Cell:
+    value = next((i for i in system.items if _is_value(i, where)), None)
     if value is None or not math.isfinite(value.mean):
         return Cell(note=value.reason if value is not None and value.reason else NO_METRIC)
     mean = value.mean
     if where.gap:
-        human = human_value(items, value)
+        human = find_human_value(items, value)
         if human is None or not math.isfinite(human.mean):
             return Cell(note="No human value was measured.")
         mean = abs(mean - human.mean)
@@ -255,13 +261,13 @@ def _ours(where: Ours, system: System, items: Sequence[Folded]) -> Cell:
 
 
 def _ranking(triples: Sequence[tuple[Cell, Cell, Cell]]) -> Cell:
-    """Return the rank correlation of published and our values."""
+    """Return the rank correlation of published and measured values."""
     from openended.metrics.correlation import rank_correlation
 
     both = [(a.value, b.value) for a, b, _ in triples if math.isfinite(a.value) and math.isfinite(b.value)]
     value = rank_correlation(*zip(*both, strict=True)) if len(both) > 2 else math.nan
     if not math.isfinite(value):
-        return Cell(note="Fewer than three systems in common, or all values the same.")
+        return Cell(note="Fewer than three systems in common, or constant values.")
     return Cell(value, note=f"Over {len(both)} systems.", decimals=3)
 
 

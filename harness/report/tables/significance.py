@@ -1,4 +1,4 @@
-"""Tables of the differences of every system from one of them, tested as in `report.analysis.paired`."""
+"""Tables of differences from a baseline system, tested as in `report.analysis.paired`."""
 
 from __future__ import annotations
 
@@ -6,40 +6,38 @@ import math
 from collections.abc import Mapping, Sequence
 
 from openended.harness.core import SpecError, suggest
-from openended.harness.report.analysis.paired import LEAST_SEEDS, Tested, compare, holm_of
+from openended.harness.report.analysis.paired import LEAST_SEEDS, SystemComparison, compare_systems, holm_of
 from openended.harness.report.tables.agreement import stars
-from openended.harness.report.tables.selection import check_signatures, wanted
+from openended.harness.report.tables.selection import check_signatures, select_pairs
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
-from openended.harness.results import Folded, Layout, Results, System, fold_seeds, systems_of, values_of
+from openended.harness.results import Layout, Results, System, SystemValue, fold_seeds, group_systems, select_values
 
-UNTESTED = (
-    f"Not tested: no draws, no values by example, and under {LEAST_SEEDS} seeds no p-value below 0.05 is possible."
-)
-UNSURE = "\u00b0"  # the values differ, the distances to the human value may not
+UNTESTED = f"Not tested: no replicates or per-example values, and p < 0.05 needs {LEAST_SEEDS} seeds."
+UNSURE = "\u00b0"  # the values differ, but maybe not their distances to the human value
 
 
-def significance(results: Results, baseline: str) -> list[Table]:
-    """Build two tables: the differences of every system from the baseline with stars, and the corrected p-values.
+def build_significance_tables(results: Results, baseline: str) -> list[Table]:
+    """Build two tables: differences from the baseline with significance stars, and corrected p-values.
 
     Args:
         results: Runs of the systems.
-        baseline: A system's label as it stands in the tables.
+        baseline: Label of a system, as in the tables.
 
     Raises:
-        SpecError: If no system has this label, or there is no other.
+        SpecError: If no system has this label, or it is the only system.
     """
     items = fold_seeds(results)
-    systems = systems_of(items)
+    systems = group_systems(items)
     labels = {s.name: s for s in systems}
     if baseline not in labels:
         raise SpecError(f"no system {baseline!r}{suggest(baseline, labels)}")
     others = [s for label, s in labels.items() if label != baseline]
     if not others:
-        raise SpecError(f"there is no system beside {baseline!r} to compare with")
-    pairs = wanted(items, Layout())
+        raise SpecError(f"no other system to compare {baseline!r} with")
+    pairs = select_pairs(items, Layout())
     for pair in pairs:
-        check_signatures(pair[0], values_of(items, *pair), "significance")
-    tests = {(s.label, p): compare(results, items, s, labels[baseline], p) for s in others for p in pairs}
+        check_signatures(pair[0], select_values(items, *pair), "significance")
+    tests = {(s.label, p): compare_systems(results, items, s, labels[baseline], p) for s in others for p in pairs}
     corrected = holm_of({k: t.p_value for k, t in tests.items() if t is not None})
     return [
         _differences(items, others, pairs, tests, corrected, baseline),
@@ -51,17 +49,17 @@ Key = tuple[str, tuple[str, str]]
 
 
 def _differences(
-    items: Sequence[Folded],
+    items: Sequence[SystemValue],
     others: Sequence[System],
     pairs: Sequence[tuple[str, str]],
-    tests: Mapping[Key, Tested | None],
+    tests: Mapping[Key, SystemComparison | None],
     corrected: Mapping[Key, float],
     baseline: str,
 ) -> Table:
     columns, blocks = [], []
     for pair in pairs:
         cells = [_cell(tests[s.label, pair], corrected.get((s.label, pair), math.nan)) for s in others]
-        first = values_of(items, *pair)[0]
+        first = select_values(items, *pair)[0]
         gap = first.direction == "match_human"
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
         direction = "lower" if gap else "none" if first.target is not None else first.direction
@@ -72,10 +70,10 @@ def _differences(
     remarks = [
         f"Difference from {baseline}; Δ|Δ| is the difference of the distances to the human value.",
         "* p < 0.05, ** p < 0.01, *** p < 0.001, two-sided, after Holm's correction over the table.",
-        "Over examples where the metric is a mean of them (sign flips), over paired draws for others, else over seeds.",
+        "Tests over examples for means (sign flips), over paired replicates for other metrics, otherwise over seeds.",
     ]
     if any(c.suffix.endswith(UNSURE) for block in blocks for c in block):
-        remarks.append(f"{UNSURE} The two values differ; whether one is nearer to the human value cannot be told.")
+        remarks.append(f"{UNSURE} The two values differ, but not significantly in their distance to the human value.")
     if seeds:
         floor = ", ".join(f"{2 / 2**n:.2g} for {n} seeds" for n in seeds)
         remarks.append(f"Smallest p-value that a test over seeds can reach, before the correction: {floor}.")
@@ -84,9 +82,9 @@ def _differences(
     )
 
 
-def _cell(test: Tested | None, p_value: float) -> Cell:
+def _cell(test: SystemComparison | None, p_value: float) -> Cell:
     if test is None:
-        return Cell(note="One of the two has no value, or there is no human value to compare with.")
+        return Cell(note="One of the two systems has no value, or there is no human value to compare with.")
     if not math.isfinite(p_value):
         return Cell(test.difference, signed=True, note=UNTESTED)
     sign = stars(p_value)
@@ -95,7 +93,7 @@ def _cell(test: Tested | None, p_value: float) -> Cell:
 
 
 def _p_values(
-    items: Sequence[Folded],
+    items: Sequence[SystemValue],
     others: Sequence[System],
     pairs: Sequence[tuple[str, str]],
     corrected: Mapping[Key, float],
@@ -106,7 +104,7 @@ def _p_values(
     rows = []
     for s in others:
         cells = [corrected.get((s.label, p), math.nan) for p in pairs]
-        made = tuple(Cell(c) if math.isfinite(c) else Cell(note=UNTESTED) for c in cells)
-        rows.append(TableRow(s.name, "model", made))
+        row_cells = tuple(Cell(c) if math.isfinite(c) else Cell(note=UNTESTED) for c in cells)
+        rows.append(TableRow(s.name, "model", row_cells))
     remarks = ("p-values after Holm's correction over all cells.",)
     return Table("significance-p", f"p-values against {baseline}", columns, tuple(rows), remarks, show_seeds=False)

@@ -1,4 +1,4 @@
-"""Systems × metrics: from folded values to a finished table."""
+"""Tables of systems × metrics, built from aggregated values."""
 
 from __future__ import annotations
 
@@ -8,41 +8,49 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openended.harness.core import DataError, SpecError, parse_signature
-from openended.harness.report.analysis.intervals import shown_interval
-from openended.harness.report.tables.about import about_of
-from openended.harness.report.tables.human import NOT_HUMAN, ceiling, own_spread, remarks_on_counts
-from openended.harness.report.tables.numbers import RULE, printed
-from openended.harness.report.tables.selection import check_signatures, split_axes, split_items, stems, wanted
+from openended.harness.report.analysis.intervals import choose_interval
+from openended.harness.report.tables.best_cells import mark_best_cells
+from openended.harness.report.tables.human import NOT_HUMAN, build_ceiling_cell, remarks_on_counts
+from openended.harness.report.tables.numbers import RULE
+from openended.harness.report.tables.run_summary import summarize_sources
+from openended.harness.report.tables.selection import (
+    check_signatures,
+    name_files,
+    select_pairs,
+    split_axes,
+    split_items,
+)
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
 from openended.harness.results import (
-    Folded,
     Layout,
     Results,
-    differing,
+    SystemValue,
+    add_options,
+    describes_human_side,
+    find_differing_fields,
+    find_differing_options,
+    find_distinguishing_axes,
+    find_human_value,
+    find_varying_axes,
     fold_seeds,
-    head_of,
-    human_value,
-    labels_of,
-    natural,
-    of_human,
+    format_option,
+    format_options,
+    has_same_data,
+    label_systems,
+    natural_sort_key,
     order_key,
-    own_options,
-    said,
-    same_data,
-    telling,
-    told_options,
-    varying,
-    with_options,
+    parent_axis,
 )  # fmt: skip
 
 NO_HUMAN = "No human value was measured."
 NOT_MEASURED = "Not measured for this system."
+NO_VARIATION = "No variation seen: all replicates of this value are equal, so there is no interval."
 
 RowKey = tuple[tuple[str, str], ...]
 
 
-def value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the tables of a layout of kind `values`: one, or one for each value of the axes in `split`.
+def build_value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+    """Build the tables of a layout of kind `values`, one per value of the axes in `split`.
 
     Raises:
         SpecError: If two values of one column have different signatures, or two systems would share a row.
@@ -52,51 +60,53 @@ def value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)
     return [
-        dataclasses.replace(_ValueTable(part, layout, stem, own, results).build(), about=about_of(part, results.runs))
-        for (own, part), stem in zip(parts.items(), stems(name, list(parts)), strict=True)
+        dataclasses.replace(
+            _ValueTable(part, layout, stem, split_values, results).build(), about=summarize_sources(part, results.runs)
+        )
+        for (split_values, part), stem in zip(parts.items(), name_files(name, list(parts)), strict=True)
     ]
 
 
 @dataclass
 class _ValueTable:
-    """Holds what the steps of building one table share."""
+    """State shared by the steps that build one table."""
 
-    items: Sequence[Folded]
+    items: Sequence[SystemValue]
     layout: Layout
     name: str
     parts: tuple[str, ...]
     results: Results
     axes: list[str] = field(default_factory=list)
-    """Axes, model and decoder aside, that tell the rows apart."""
+    """Axes other than model and decoder that distinguish the rows."""
     columns: list[str] = field(default_factory=list)
-    """Axes that make columns, with those of their options that tell columns apart."""
+    """Axes that get separate columns, with the options that distinguish columns."""
     reasons: dict[tuple[str, RowKey], str] = field(default_factory=dict)
     row_names: dict[RowKey, str] = field(default_factory=dict)
     signatures: dict[Column, set[tuple[tuple[str, str], ...]]] = field(default_factory=dict)
-    """Those of the systems in a column."""
+    """Column → signatures of its systems, without counts."""
 
     def build(self) -> Table:
-        pairs = wanted(self.items, self.layout)
+        pairs = select_pairs(self.items, self.layout)
         if not pairs:
-            asked = ", ".join(self.layout.metrics) or "any metric"
-            raise DataError(f"table {self.name}: none of the runs measured {asked}")
-        shown = [i for i in self.items if (i.metric, i.key) in set(pairs)]
-        models = [i for i in shown if i.system == "model"]
+            requested = ", ".join(self.layout.metrics) or "any metric"
+            raise DataError(f"table {self.name}: none of the runs measured {requested}")
+        selected = [i for i in self.items if (i.metric, i.key) in set(pairs)]
+        models = [i for i in selected if i.system == "model"]
         self.columns = self._column_names(models)
-        self.axes = [a for a in varying(models) if a not in self._aside(models[0])]
+        self.axes = [a for a in find_varying_axes(models) if a not in self._axes_outside_rows(models[0])]
         rows = self._row_items(models)
-        # Why a metric has no value at all for a row: said in the cells of its other values too.
+        # The reason for a missing metric is shown in the cells of all its values.
         self.reasons = {(i.metric, self._row_key(i)): i.reason for i in self.items if i.system == "model" and i.reason}
-        humans = [i for i in shown if i.system != "model"]
+        humans = [i for i in selected if i.system != "model"]
         built = [
             self._column(pair, where, fields, part, rows)
             for pair in pairs
             for where in self._column_axes(models)
-            for fields, part in self._by_signature(pair, shown)
+            for fields, part in self._by_signature(pair, selected)
         ]
         columns, cells = [b[0] for b in built], [b[1] for b in built]
-        first = [found[0] for found in rows.values()]
-        labels = self.row_names = dict(zip(rows, labels_of(first, self._aside(first[0])), strict=True))
+        first = [row_items[0] for row_items in rows.values()]
+        labels = self.row_names = dict(zip(rows, label_systems(first, self._axes_outside_rows(first[0])), strict=True))
         table_rows = [
             TableRow(labels[key], "model", tuple(c[key] for c in cells), max((i.seeds for i in rows[key]), default=0))
             for key in rows
@@ -111,7 +121,7 @@ class _ValueTable:
         parts = [f"{a}={v}" for a, v in zip(self.layout.split, self.parts, strict=True) if a != "task"]
         return ", ".join([f"{self.layout.title} on {', '.join(tasks)}" if tasks else self.layout.title, *parts])
 
-    def _remarks(self, models: Sequence[Folded]) -> tuple[str, ...]:
+    def _remarks(self, models: Sequence[SystemValue]) -> tuple[str, ...]:
         counts = sorted({i.seeds for i in models if i.seeds > 1})
         notes: dict[str, set[str]] = {}
         for item in (i for i in models if i.note and math.isfinite(i.mean)):
@@ -120,84 +130,84 @@ class _ValueTable:
             for note in {n for at, _ in item.sources for n in self.results.runs[at].notes}:
                 notes.setdefault(note, set()).add(self.row_names[self._row_key(item)])
         every = set(self.row_names.values())
-        lines = [f"{n}{'' if who == every else f' ({_some(who)})'}" for n, who in sorted(notes.items())]
+        lines = [f"{n}{'' if who == every else f' ({_join_some(who)})'}" for n, who in sorted(notes.items())]
         lines += remarks_on_counts(models, [i for i in self.items if i.system == "human"])
         seeds = f"Mean over {' or '.join(map(str, counts))} seeds, as the column says. " if counts else ""
         return (*lines, seeds + RULE)
 
     # Rows -------------------------------------------------------------------------------------------------------------
 
-    def _row_key(self, item: Folded) -> RowKey:
-        out = self._aside(item)
-        # Beam and beam with an option are two rows.
-        names = with_options(self.layout.rows or [a for a in item.axes if not head_of(a)], item.axes)
+    def _row_key(self, item: SystemValue) -> RowKey:
+        out = self._axes_outside_rows(item)
+        # Decoder options are included because beam search with another option is another row.
+        names = add_options(self.layout.rows or [a for a in item.axes if not parent_axis(a)], item.axes)
         return tuple((a, item.axes.get(a, "")) for a in names if a not in out)
 
-    def _aside(self, item: Folded) -> set[str]:
-        """Return the axes that the columns or the table's title say."""
-        return {*with_options(self.layout.columns, item.axes), *self.layout.split}
+    def _axes_outside_rows(self, item: SystemValue) -> set[str]:
+        """Return the axes that the column titles or the table title already show."""
+        return {*add_options(self.layout.columns, item.axes), *self.layout.split}
 
-    def _row_items(self, models: Sequence[Folded]) -> dict[RowKey, list[Folded]]:
+    def _row_items(self, models: Sequence[SystemValue]) -> dict[RowKey, list[SystemValue]]:
         outer = [a for a in (self.layout.rows or ("model", "decoder")) if a not in self.layout.columns]
         axes = list(dict.fromkeys([*outer, *self.axes, *(models[0].axes if models else ())]))
-        rows: dict[RowKey, list[Folded]] = {}
+        rows: dict[RowKey, list[SystemValue]] = {}
         for item in sorted(models, key=lambda i: tuple(order_key(a, i) for a in axes)):
             rows.setdefault(self._row_key(item), []).append(item)
         return rows
 
     # Columns ----------------------------------------------------------------------------------------------------------
 
-    def _column_names(self, models: Sequence[Folded]) -> list[str]:
-        names = with_options(self.layout.columns, models[0].axes) if models else []
+    def _column_names(self, models: Sequence[SystemValue]) -> list[str]:
+        names = add_options(self.layout.columns, models[0].axes) if models else []
         rows = list({tuple(i.axes.get(n, "") for n in names): i.axes for i in models}.values())
-        differ = telling(rows, names)
+        differ = find_distinguishing_axes(rows, names)
         return [*self.layout.columns, *(n for n in names if n in differ and n not in self.layout.columns)]
 
-    def _column_axes(self, models: Sequence[Folded]) -> list[dict[str, str]]:
+    def _column_axes(self, models: Sequence[SystemValue]) -> list[dict[str, str]]:
         combos = {tuple(i.axes.get(a, "") for a in self.columns): None for i in models}
         return [dict(zip(self.columns, c, strict=True)) for c in sorted(combos)]
 
-    def _by_signature(self, pair: tuple[str, str], shown: Sequence[Folded]) -> list[tuple[str, list[Folded]]]:
-        """Return (what tells it from the others, values) for every signature; one group where differing is refused."""
-        own = [i for i in shown if (i.metric, i.key) == pair]
-        models = [i for i in own if i.system == "model"]
+    def _by_signature(self, pair: tuple[str, str], items: Sequence[SystemValue]) -> list[tuple[str, list[SystemValue]]]:
+        """Return (distinguishing options, values) per signature; a single group if signatures must not differ."""
+        values = [i for i in items if (i.metric, i.key) == pair]
+        models = [i for i in values if i.system == "model"]
         if self.layout.differing == "refuse":
-            return [("", own)]
-        names = {s: told_options(pair[0], differ) for s, differ in own_options(models, aside=()).items()}
-        order = sorted(names, key=lambda s: natural(names[s]))
-        return [(names[s], [i for i in own if i.signature == s or i.system == "ceiling"]) for s in order]
+            return [("", values)]
+        names = {s: format_options(pair[0], differ) for s, differ in find_differing_options(models, ignored=()).items()}
+        order = sorted(names, key=lambda s: natural_sort_key(names[s]))
+        return [(names[s], [i for i in values if i.signature == s or i.system == "ceiling"]) for s in order]
 
     def _column(
         self,
         pair: tuple[str, str],
         where: Mapping[str, str],
         fields: str,
-        shown: Sequence[Folded],
-        rows: Mapping[RowKey, list[Folded]],
+        candidates: Sequence[SystemValue],
+        rows: Mapping[RowKey, list[SystemValue]],
     ) -> tuple[Column, dict[RowKey, Cell]]:
-        here = [i for i in shown if all(i.axes.get(a, "") == v for a, v in where.items() if i.system == "model")]
-        own = [i for i in here if i.system == "model"]
+        here = [i for i in candidates if all(i.axes.get(a, "") == v for a, v in where.items() if i.system == "model")]
+        model_items = [i for i in here if i.system == "model"]
         humans = [i for i in here if i.system == "human"]
-        check_signatures(pair[0], own, self.name, self.layout.allow)
-        first = (own or here or shown)[0]
-        by_row: dict[RowKey, list[Folded]] = {key: [] for key in rows}
-        for item in own:
+        check_signatures(pair[0], model_items, self.name, self.layout.allow)
+        first = (model_items or here or candidates)[0]
+        by_row: dict[RowKey, list[SystemValue]] = {key: [] for key in rows}
+        for item in model_items:
             by_row[self._row_key(item)].append(item)
         gap = self.layout.gaps and first.direction == "match_human"
         cells = {key: self._cell(items, pair, humans, gap, key) for key, items in by_row.items()}
-        place = column_decimals([*cells.values(), *([] if gap else [Cell(h.mean) for h in humans])])
-        told = [v if a in self.layout.columns else said(a, v) for a, v in where.items()]
-        title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*told, fields) if v)])
+        digits = column_decimals([*cells.values(), *([] if gap else [Cell(h.mean) for h in humans])])
+        labels = [v if a in self.layout.columns else format_option(a, v) for a, v in where.items()]
+        title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*labels, fields) if v)])
         direction = "lower" if gap else first.direction
-        column = Column(*pair, title, direction, place, first.signature, gap, first.target)
-        self.signatures[column] = {_but_n(i.signature) for i in own}
-        return column, _with_best(column, cells, {key: self._target(by_row[key], humans) for key in rows})
+        column = Column(*pair, title, direction, digits, first.signature, gap, first.target)
+        self.signatures[column] = {_signature_without_n(i.signature) for i in model_items}
+        return column, mark_best_cells(column, cells, {key: self._target(by_row[key], humans) for key in rows})
 
     def _cell(
-        self, items: Sequence[Folded], pair: tuple[str, str], humans: Sequence[Folded], gap: bool, key: RowKey
+        self, items: Sequence[SystemValue], pair: tuple[str, str], humans: Sequence[SystemValue], gap: bool, key: RowKey
     ) -> Cell:
         if len(items) > 1:
-            raise SpecError(self._crowded(items, key))
+            raise SpecError(self._describe_crowded_cell(items, key))
         if not items:
             reason = self.reasons.get((pair[0], key))
             return Cell(note=f"{pair[0]}: {reason}" if reason else NOT_MEASURED)
@@ -210,89 +220,81 @@ class _ValueTable:
             if not math.isfinite(target):
                 return Cell(note=f"{item.metric}: {NO_HUMAN}")
             value = abs(value - target)
-        interval = None if gap else shown_interval(item, self.items, self.results if self.layout.intervals else None)
-        return Cell(value, item.sd, item.seeds, own_spread(item), interval=interval, source=item)
+        interval = None if gap else choose_interval(item, self.items, self.results if self.layout.intervals else None)
+        varies = interval is None or interval[0] < interval[1]
+        return Cell(
+            value, item.sd, item.seeds, item.error, note="" if varies else NO_VARIATION,
+            interval=interval if varies else None, source=item,
+        )  # fmt: skip
 
-    def _crowded(self, items: Sequence[Folded], key: RowKey) -> str:
-        """Say why two values would share a cell."""
-        axes = differing([i.axes for i in items])
-        rows = ", ".join(a for a, _ in key if not head_of(a))
+    def _describe_crowded_cell(self, items: Sequence[SystemValue], key: RowKey) -> str:
+        """Return the error message for two values in one cell."""
+        axes = find_differing_fields([i.axes for i in items])
+        rows = ", ".join(a for a, _ in key if not parent_axis(a))
         if axes:
-            told = "; ".join(f"{a} ({' and '.join(i.axes.get(a) or 'none' for i in items[:2])})" for a in axes[:3])
+            fields_text = "; ".join(
+                f"{a} ({' and '.join(i.axes.get(a) or 'none' for i in items[:2])})" for a in axes[:3]
+            )
             return (
-                f"table {self.name}: the rows ({rows}) put two systems into one cell, which differ in {told}; "
+                f"table {self.name}: the rows ({rows}) put two systems into one cell; they differ in {fields_text}; "
                 "name more axes in `rows`"
             )
         fields = [parse_signature(i.signature) for i in items]
-        told = "; ".join(f"{k} ({fields[0].get(k)} and {fields[1].get(k)})" for k in differing(fields[:2]))
-        return f"table {self.name}: {items[0].metric} has several values of one system, which differ in {told}"
+        fields_text = "; ".join(
+            f"{k} ({fields[0].get(k)} and {fields[1].get(k)})" for k in find_differing_fields(fields[:2])
+        )
+        return f"table {self.name}: {items[0].metric} has several values of one system, which differ in {fields_text}"
 
-    def _target(self, items: Sequence[Folded], humans: Sequence[Folded]) -> float:
-        """Return the human value that belongs to a row: of the same signature and the same data."""
-        found = human_value([h for h in humans if math.isfinite(h.mean)], items[0]) if items else None
-        return found.mean if found is not None else math.nan
+    def _target(self, items: Sequence[SystemValue], humans: Sequence[SystemValue]) -> float:
+        """Return the human value for a row (same signature and data); NaN if there is none."""
+        human = find_human_value([h for h in humans if math.isfinite(h.mean)], items[0]) if items else None
+        return human.mean if human is not None else math.nan
 
     # The human row ----------------------------------------------------------------------------------------------------
 
     def _human_rows(
-        self, humans: Sequence[Folded], models: Sequence[Folded], columns: Sequence[Column]
+        self, humans: Sequence[SystemValue], models: Sequence[SystemValue], columns: Sequence[Column]
     ) -> list[TableRow]:
-        """Build a row for every human side; sides of which all values are the same share one."""
-        aside = set(with_options(self.layout.columns, models[0].axes)) if models else set()
-        axes = [a for a in models[0].axes if of_human(a) and a not in aside] if models else []
-        groups: dict[tuple[str, ...], list[Folded]] = {}
+        """Build a row per set of human texts; sets with equal values share a row."""
+        aside = set(add_options(self.layout.columns, models[0].axes)) if models else set()
+        axes = [a for a in models[0].axes if describes_human_side(a) and a not in aside] if models else []
+        groups: dict[tuple[str, ...], list[SystemValue]] = {}
         for item in sorted(humans, key=lambda i: tuple(order_key(a, i) for a in (*self.axes, *axes))):
             groups.setdefault(tuple(item.axes.get(a, "") for a in axes), []).append(item)
-        rows: dict[tuple[Cell, ...], Folded] = {}
+        rows: dict[tuple[Cell, ...], SystemValue] = {}
         for items in groups.values():
-            mine = [m for m in models if same_data(items[0], m)]
+            mine = [m for m in models if has_same_data(items[0], m)]
             cells = tuple(self._human_cell(items, column, mine or models) for column in columns)
             rows.setdefault(cells, items[0])
-        labels = labels_of(list(rows.values()), self._aside(models[0])) if len(rows) > 1 else ["human"]
+        labels = label_systems(list(rows.values()), self._axes_outside_rows(models[0])) if len(rows) > 1 else ["human"]
         return [TableRow(label, "human", cells) for cells, label in zip(rows, labels, strict=False)]
 
-    def _human_cell(self, items: Sequence[Folded], column: Column, models: Sequence[Folded]) -> Cell:
-        own = self.signatures[column]
+    def _human_cell(self, items: Sequence[SystemValue], column: Column, models: Sequence[SystemValue]) -> Cell:
+        signatures = self.signatures[column]
         mine = [i for i in items if (i.metric, i.key) == (column.metric, column.key)]
         for item in sorted(mine, key=lambda i: (i.system != "human", i.signature != column.signature)):
-            if item.system == "human" and math.isfinite(item.mean) and _but_n(item.signature) in own:
+            if (
+                item.system == "human"
+                and math.isfinite(item.mean)
+                and _signature_without_n(item.signature) in signatures
+            ):
                 return Cell(item.mean, source=item)
-            if item.system == "ceiling" and math.isfinite(item.mean) and _but_n(item.signature) in own:
-                return ceiling(item, column)
+            if (
+                item.system == "ceiling"
+                and math.isfinite(item.mean)
+                and _signature_without_n(item.signature) in signatures
+            ):
+                return build_ceiling_cell(item, column)
         family = next((i.family for i in models if i.metric == column.metric), "")
         return Cell(note=next((i.reason for i in mine if i.reason), NOT_HUMAN.get(family, NO_HUMAN)))
 
 
-def _but_n(signature: str) -> tuple[tuple[str, str], ...]:
-    """Return a signature without its counts: halves of the human side, or several samples a prompt, have others."""
+def _signature_without_n(signature: str) -> tuple[tuple[str, str], ...]:
+    """Return a signature without `n`, which differs for halves of the human texts or several samples per prompt."""
     return tuple((k, v) for k, v in parse_signature(signature).items() if k != "n")
 
 
-def _some(names: set[str]) -> str:
-    """List names, the first few where they are many."""
-    ordered = sorted(names, key=natural)
+def _join_some(names: set[str]) -> str:
+    """Join names; of more than four, only the first four are listed."""
+    ordered = sorted(names, key=natural_sort_key)
     return ", ".join(ordered[:4]) + (f" and {len(ordered) - 4} more" if len(ordered) > 4 else "")
-
-
-def _with_best(column: Column, cells: Mapping[RowKey, Cell], targets: Mapping[RowKey, float]) -> dict[RowKey, Cell]:
-    """Mark the best cells; all that print the same as the best are best."""
-    scores = {key: _score(column, cell, targets[key]) for key, cell in cells.items() if math.isfinite(cell.value)}
-    scores = {key: s for key, s in scores.items() if math.isfinite(s)}
-    if len(cells) < 2 or not scores:
-        return dict(cells)
-    top = min(scores.values())
-    return {k: dataclasses.replace(c, best=scores.get(k) == top) for k, c in cells.items()}
-
-
-def _score(column: Column, cell: Cell, target: float) -> float:
-    """Return how far a cell is from the best, at the precision that is printed; smaller is better."""
-    value = printed(cell.value, column.decimals)
-    if column.direction == "higher":
-        return -value
-    if column.direction == "lower":
-        return value
-    if column.target is not None:
-        return printed(abs(cell.value - column.target), column.decimals)
-    if column.direction == "match_human":
-        return printed(abs(cell.value - target), column.decimals) if math.isfinite(target) else math.nan
-    return math.nan

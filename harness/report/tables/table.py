@@ -1,4 +1,4 @@
-"""A finished table, ready for any renderer."""
+"""Data model of a finished table, independent of the output format."""
 
 from __future__ import annotations
 
@@ -6,71 +6,71 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from openended.harness.report.tables.numbers import DASH, decimals, fixed
-from openended.harness.results import Folded
+from openended.harness.report.tables.numbers import DASH, choose_decimals, format_fixed
+from openended.harness.results import SystemValue
 
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
 LEGEND = {
     "higher": "↑ higher is better",
     "lower": "↓ lower is better",
-    "match_human": "≈ nearest to the human row is best",
+    "match_human": "≈ closest to the human row is best",
 }
 
 
 def arrow(direction: str, target: float | None = None) -> str:
-    """Return the mark of a direction: ↑, ↓, ≈, →0.5 or nothing."""
+    """Return the symbol of a direction: ↑, ↓, ≈, →0.5 or nothing."""
     return ARROWS.get(direction, "") if target is None else f"→{target:g}"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of numbers: one value of one metric under one signature."""
+    """One column: one value of one metric with one signature."""
 
     metric: str
     key: str
     title: str
     direction: str
-    """`higher`, `lower`, `match_human`, `target` or `none`; of what is printed (a gap is `lower`)."""
+    """`higher`, `lower`, `match_human`, `target` or `none`; of the printed number (`lower` for gaps)."""
     decimals: int = 3
     signature: str = ""
     gap: bool = False
-    """True if |model − human| is printed."""
+    """Whether |model − human| is printed."""
     target: float | None = None
-    """The number that is best, where the direction is `target`."""
+    """The best possible value if the direction is `target`."""
 
     @property
     def heading(self) -> str:
-        """Title with its arrow."""
+        """Title with arrow."""
         return f"{self.title} {arrow(self.direction, self.target)}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One number, or the reason why there is none."""
+    """One number, or the reason why it is missing."""
 
     value: float = math.nan
     sd: float = math.nan
     n: int = 0
-    """Seeds behind it."""
-    own: float = math.nan
-    """Spread that the metric itself states: over its own repetitions, or a standard error."""
+    """Number of seeds."""
+    metric_error: float = math.nan
+    """Uncertainty that the metric itself reports: sd over its repetitions, or a standard error."""
     best: bool = False
     note: str = ""
-    """Shown under the table, with a mark in the cell: why there is no value, or what is special about it."""
+    """Footnote of the cell: why there is no value, or a caveat."""
     interval: tuple[float, float] | None = None
-    """Of the metric itself, over examples: stands after the number as `[low, high]`."""
+    """95 % interval, printed after the number as `[low, high]`."""
     suffix: str = ""
-    """Stands after the number (stars of a test)."""
+    """Text after the number (stars of a test)."""
     signed: bool = False
-    """Print a plus sign too."""
+    """Whether to print a plus sign."""
     decimals: int | None = None
-    """In place of the column's."""
+    """Overrides the decimals of the column."""
     words: str = ""
-    """Stands in place of a number."""
+    """Text instead of a number."""
     blank: bool = False
-    """Nothing belongs here, and nothing needs saying about it."""
-    source: Folded | None = field(default=None, compare=False, repr=False)
-    """What the number is read from; the page tells its story."""
+    """Whether the cell is empty on purpose."""
+    source: SystemValue | None = field(default=None, compare=False, repr=False)
+    """The value behind the number; used by the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +79,19 @@ class TableRow:
 
     label: str
     system: str
-    """`model`, `human`, or another word for a row that does not compete."""
+    """`model`, `human`, or another kind of row that is not ranked."""
     cells: tuple[Cell, ...]
     seeds: int = 0
     rule: bool = False
-    """True if a line stands above this row."""
+    """Whether to draw a line above this row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows × columns with everything that is said under them."""
+    """Rows × columns with legend, notes and remarks."""
 
     name: str
-    """The stem of its files."""
+    """File stem."""
     title: str
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
@@ -99,14 +99,14 @@ class Table:
     head: str = "System"
     show_seeds: bool = True
     about: tuple[str, ...] = ()
-    """What it is of: task, number and length of the texts, date, command; a line each."""
+    """Lines about the runs: task, number and length of the texts, date, commands."""
     tex_width: float = 345.0
-    """Points of a line in LaTeX; wider tables are split. 345: the line of `article`."""
+    """Line width in LaTeX points; wider tables are split. `article` has 345."""
     tex_signatures: bool = False
-    """Print the signatures under the table in LaTeX too; else they are comments there."""
+    """Whether LaTeX prints the signatures; otherwise they are comments."""
 
     def notes(self) -> list[str]:
-        """Return the distinct notes of the cells, in reading order; the first has mark `a`."""
+        """Return the distinct notes of the cells in reading order; the first gets mark `a`."""
         return list(dict.fromkeys(cell.note for row in self.rows for cell in row.cells if cell.note))
 
     def mark(self, cell: Cell) -> str:
@@ -114,38 +114,36 @@ class Table:
         return letters(self.notes().index(cell.note)) if cell.note else ""
 
     def signatures(self) -> list[str]:
-        """Return the signatures of the columns, each once."""
+        """Return the distinct signatures of the columns."""
         return list(dict.fromkeys(c.signature for c in self.columns if c.signature))
 
     def text(self, cell: Cell, column: Column) -> tuple[str, str]:
-        """Return a cell's number and its spread (empty if there is none) as text: over seeds, then the metric's own."""
+        """Format a cell's number and its uncertainties: std over seeds, then the error reported by the metric."""
         if cell.words:
             return cell.words, ""
         if not math.isfinite(cell.value):
             return ("" if cell.blank else DASH), ""
-        places = column.decimals if cell.decimals is None else cell.decimals
-        number = fixed(cell.value, places)
+        digits = column.decimals if cell.decimals is None else cell.decimals
+        number = format_fixed(cell.value, digits)
         sign = "+" if cell.signed and cell.value > 0 and number.strip("0.,") else ""
-        around = f" [{', '.join(fixed(end, places) for end in cell.interval)}]" if cell.interval else ""
-        spreads = [f"± {fixed(cell.sd, places)}"] if math.isfinite(cell.sd) else []
-        spreads += [f"({fixed(cell.own, places)})"] if math.isfinite(cell.own) else []
+        around = f" [{', '.join(format_fixed(end, digits) for end in cell.interval)}]" if cell.interval else ""
+        spreads = [f"± {format_fixed(cell.sd, digits)}"] if math.isfinite(cell.sd) else []
+        spreads += [f"({format_fixed(cell.metric_error, digits)})"] if math.isfinite(cell.metric_error) else []
         return f"{sign}{number}{cell.suffix}{around}", " ".join(spreads)
 
     def legend(self) -> str:
-        """Explain the arrows, the bold face and the spreads that occur; each sign means one thing in every table."""
+        """Explain the arrows, bold face and uncertainties that occur in the table."""
         used = [text for direction, text in LEGEND.items() if any(c.direction == direction for c in self.columns)]
         if any(c.target is not None for c in self.columns):
-            used.append("→x: nearest to x, the value of texts of one source, is best")
+            used.append("→x: closest to x, the value for texts of one source, is best")
         if any(cell.best for row in self.rows for cell in row.cells):
-            used.append("bold: best (all that print the same)")
+            used.append("bold: best; equal printed values are all bold")
         if any(math.isfinite(cell.sd) for row in self.rows for cell in row.cells):
             used.append("± standard deviation over seeds")
-        if any(math.isfinite(cell.own) for row in self.rows for cell in row.cells):
-            used.append("in brackets: the metric's own spread (over clusterings or draws, or a standard error)")
+        if any(math.isfinite(cell.metric_error) for row in self.rows for cell in row.cells):
+            used.append("(…): the metric's own uncertainty (sd over clusterings or replicates, or a standard error)")
         if any(cell.interval for row in self.rows for cell in row.cells):
-            used.append(
-                "[low, high] 95 % interval (the metric's own, at the level that its signature names, or over examples)"
-            )
+            used.append("[low, high]: 95 % interval over examples, or from the metric at the level in its signature")
         return "; ".join(used) + "." if used else ""
 
 
@@ -160,5 +158,5 @@ def letters(index: int) -> str:
 
 
 def column_decimals(cells: Sequence[Cell]) -> int:
-    """Return the decimals of a column from its cells."""
-    return decimals([c.value for c in cells], [c.sd for c in cells])
+    """Choose the decimals of a column from its cells."""
+    return choose_decimals([c.value for c in cells], [c.sd for c in cells])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.core.errors import StoreError
-from openended.harness.report.atomic_folder import swapped_in
+from openended.harness.report.atomic_folder import replace_folder
 
 OWN = ("a", "b")
 
@@ -16,7 +16,7 @@ def names(folder):
 
 def test_nothing_of_the_old_one_stays(tmp_path):
     for name in OWN:
-        with swapped_in(tmp_path / "out", OWN) as folder:
+        with replace_folder(tmp_path / "out", OWN) as folder:
             (folder / name).mkdir()
     assert names(tmp_path / "out") == ["b"]
     assert names(tmp_path) == ["out"]
@@ -25,7 +25,7 @@ def test_nothing_of_the_old_one_stays(tmp_path):
 def test_what_somebody_keeps_there_stays(tmp_path):
     (tmp_path / "out/a").mkdir(parents=True)
     (tmp_path / "out/notes.txt").write_text("mine")
-    with swapped_in(tmp_path / "out", OWN) as folder:
+    with replace_folder(tmp_path / "out", OWN) as folder:
         (folder / "b").write_text("new")
     assert names(tmp_path / "out") == ["b", "notes.txt"]
 
@@ -33,7 +33,7 @@ def test_what_somebody_keeps_there_stays(tmp_path):
 def test_a_block_that_fails_changes_nothing(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/a").write_text("old")
-    with pytest.raises(ValueError, match="a fault"), swapped_in(tmp_path / "out", OWN):
+    with pytest.raises(ValueError, match="a fault"), replace_folder(tmp_path / "out", OWN):
         raise ValueError("a fault")
     assert names(tmp_path / "out") == ["a"]
     assert names(tmp_path) == ["out"]
@@ -41,5 +41,5 @@ def test_a_block_that_fails_changes_nothing(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot write"), swapped_in(tmp_path / "file/out", OWN):
+    with pytest.raises(StoreError, match="cannot write"), replace_folder(tmp_path / "file/out", OWN):
         pass

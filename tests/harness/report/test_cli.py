@@ -53,7 +53,7 @@ def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["nowhere"], "no such run folder: nowhere"),
+        (["nowhere"], "no run folder or run name 'nowhere'"),
         (["{runs}", "--layout", "decoder"], "did you mean 'decoders'"),
         (["{runs}", "--compare", "mauve/3"], "no published numbers 'mauve'"),
         (["{runs}", "--where", "p0.95"], "expected AXIS=VALUE"),

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.results.axes import axis_text
+from openended.harness.results.axes import format_axis_value
 from openended.harness.results.fold import fold_seeds
-from openended.harness.results.frame import filtered, read_results, write_frame
+from openended.harness.results.frame import filter_results, read_results, write_frame
 from tests.harness.report.synthetic import result, write_run
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "report"
@@ -118,11 +118,11 @@ def test_where_keeps_runs_and_the_human_side(tmp_path):
     results = read_results([tmp_path], {"decoder": "nucleus|greedy"})
     assert {i.axes["decoder"] for i in fold_seeds(results) if i.system == "model"} == {"nucleus", "greedy"}
     assert any(i.system == "human" for i in fold_seeds(results))
-    assert filtered(results, {"decoder.p": "0.95"}).frame["decoder"].dropna().unique().tolist() == ["nucleus"]
+    assert filter_results(results, {"decoder.p": "0.95"}).frame["decoder"].dropna().unique().tolist() == ["nucleus"]
     with pytest.raises(DataError, match=r"no axis 'decodr' in these runs; did you mean 'decoder'\?"):
-        filtered(results, {"decodr": "x"})
-    with pytest.raises(DataError, match="no value is left by decoder=beam"):
-        filtered(results, {"decoder": "beam"})
+        filter_results(results, {"decodr": "x"})
+    with pytest.raises(DataError, match="no value matches decoder=beam"):
+        filter_results(results, {"decoder": "beam"})
 
 
 def test_the_exported_files_hold_the_same_and_do_not_depend_on_order_or_time(tmp_path):
@@ -145,4 +145,4 @@ def test_the_exported_files_hold_the_same_and_do_not_depend_on_order_or_time(tmp
     [(0.1 + 0.2, "0.3"), (None, ""), (math.nan, ""), (pd.NA, ""), (5, "5"), (True, "True"), ("x", "x")],
 )
 def test_axis_values_are_written_as_a_user_writes_them(value, text):
-    assert axis_text(value) == text
+    assert format_axis_value(value) == text

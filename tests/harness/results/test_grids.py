@@ -7,7 +7,7 @@ import pytest
 from openended.harness.core.errors import DataError
 from openended.harness.core.io import write_json
 from openended.harness.report.cli import main
-from openended.harness.results.grids import asked, grids_of, read_grid
+from openended.harness.results.grids import read_grid, read_grids, resolve_report_request
 from tests.harness.report.synthetic import result, write_run
 
 OPTIONS = {"title": "Mine", "differing": "columns", "metrics": ["m"], "where": {}}
@@ -30,24 +30,24 @@ def outputs(tmp_path):
 
 def test_a_name_has_all_its_runs_and_the_options_of_its_last_grid(outputs):
     for word in ("mine", str(outputs / "runs/mine")):
-        found = asked([word], outputs)
+        found = resolve_report_request([word], outputs)
         assert (found.name, found.options) == ("mine", OPTIONS)
         assert [p.resolve() for p in found.paths] == [outputs / "runs/mine"]
 
 
 def test_a_grid_has_its_own_runs(outputs, tmp_path):
-    found = asked([str(outputs / "grids/mine/20260101T000000")], outputs)
+    found = resolve_report_request([str(outputs / "grids/mine/20260101T000000")], outputs)
     assert found.options == {"title": "Old"}
     assert len(found.paths) == 1
-    assert asked(["20260102T000000"], outputs).options == OPTIONS
+    assert resolve_report_request(["20260102T000000"], outputs).options == OPTIONS
     moved = tmp_path / "moved"
     outputs.rename(moved)
-    assert all(path.is_dir() for path in grids_of(moved)[0].runs())
+    assert all(path.is_dir() for path in read_grids(moved)[0].runs())
 
 
 def test_a_word_that_is_nothing_names_what_there_is(outputs):
-    with pytest.raises(DataError, match="no such run folder: mone, and no name; did you mean 'mine'"):
-        asked(["mone"], outputs)
+    with pytest.raises(DataError, match="no run folder or run name 'mone'; did you mean 'mine'"):
+        resolve_report_request(["mone"], outputs)
     assert read_grid(outputs) is None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from openended.harness.results.runs import reused_remarks
+from openended.harness.results.runs import describe_reused_artifacts
 from openended.harness.storage.provenance import difference
 from openended.harness.storage.record import RunRecord, read_record
 
@@ -24,7 +24,7 @@ RUN = RunRecord(
 
 
 def remarks(**provenance: Any) -> tuple[str, ...]:
-    return reused_remarks(replace(RUN, provenance=provenance))
+    return describe_reused_artifacts(replace(RUN, provenance=provenance))
 
 
 def test_nothing_is_said_of_what_the_same_versions_made():
@@ -36,12 +36,12 @@ def test_versions_code_and_processor_are_told_by_stage():
     other = {"packages": {"torch": "2.1.0", "faiss-cpu": None}}
     (line,) = remarks(**{"embed:human": other, "embed:model": other, "score:human": other})
     assert line == (
-        "found, not made by this run: embed, score; made with torch 2.1.0 (now 2.13.0), faiss-cpu absent (now absent)"
+        "cached, not computed by this run: embed, score; computed with torch 2.1.0 (now 2.13.0), faiss-cpu absent (now absent)"
     )
     (line,) = remarks(**{"generate:x": {"git": {"commit": "c0ffeec0ffee"}, "hardware": {"processor": "Theirs"}}})
-    assert line.endswith("made with code c0ffeec (now 1a2b3c4), processor Theirs (now Ours)")
+    assert line.endswith("computed with code c0ffeec (now 1a2b3c4), processor Theirs (now Ours)")
     (line,) = remarks(**{"generate:x": {"maker": None}})
-    assert line.endswith("generate; made with versions that were not noted")
+    assert line.endswith("generate; computed with versions that were not noted")
 
 
 def test_an_accelerator_is_compared_where_both_are_known():
@@ -69,7 +69,7 @@ def test_the_table_of_a_run_that_reuses_says_so(tmp_path: Path, monkeypatch: pyt
     record = read_record(made.folder)
     assert record.provenance["generate:docs-s greedy"]["packages"] == {"torch": "0.1"}
     report = build_report([made.folder], tmp_path / "report", figures=False)
-    told = f"examples, human, generate; made with torch 0.1 (now {record.packages['torch']})"
+    told = f"examples, human, generate; computed with torch 0.1 (now {record.packages['torch']})"
     assert [told in remark for remark in report.tables[0].remarks].count(True) == 1, report.tables[0].remarks
     assert told in (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert told in (tmp_path / "report" / "tables" / "full.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A table whose texts are plain: labels, notes and titles come from files of anybody's making."""
+"""Escape control characters in tables, since labels, notes and titles come from untrusted files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
 
 def clean_table(table: Table) -> Table:
-    """Return the table with control characters written out, every text on one line."""
+    """Return the table with control characters escaped and every text on one line."""
     return replace(
         table,
         title=plain_line(table.title),

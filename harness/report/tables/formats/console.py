@@ -1,4 +1,4 @@
-"""Tables in the terminal."""
+"""Print tables to the terminal."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from openended.harness.report.tables.table import Cell, Column, Table
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDTH = 150  # characters where the output is no terminal
+WIDTH = 150  # characters if the output is not a terminal
 GAP = 3  # characters between columns
-PROSE = 45  # characters that a cell of words claims: what is longer is folded
+PROSE = 45  # maximal width of text cells in characters; longer text is wrapped
 
 
 def print_table(table: Table, console: Console | None = None, *, signatures: bool = False) -> None:
-    """Write a table with its notes to the terminal; columns that do not fit follow below.
+    """Print a table with its notes; columns that do not fit follow below.
 
-    The signatures are long; they stand in the files, and here on demand.
+    Signatures are long, so they are printed only on demand; the files contain them.
     """
     from rich.text import Text
 
     out, table = console or make_console(), clean_table(table)
     marks = {note: table.mark(Cell(note=note)) for note in table.notes()}
-    for place, columns in enumerate(_parts(table, out.width)):
-        _print_part(_piece(table, columns, first=place == 0), marks, out)
+    for index, columns in enumerate(_parts(table, out.width)):
+        _print_part(_piece(table, columns, first=index == 0), marks, out)
     for line in foot(table, signatures=signatures):
         out.print(Text(line, style="dim"))
 
 
 def make_console() -> Console:
-    """Return a console that is wide enough when its output goes into a file."""
+    """Return a console with a minimum width if the output is not a terminal."""
     from rich.console import Console
 
     console = Console()
@@ -41,14 +41,14 @@ def make_console() -> Console:
 
 
 def foot(table: Table, *, signatures: bool) -> list[str]:
-    """Return what is said under a table, as plain lines."""
+    """Return the lines below a table: legend, notes, remarks, runs and signatures."""
     marks = [f"[{table.mark(Cell(note=note))}] {note}" for note in table.notes()]
     full = [f"signature  {s}" for s in table.signatures()] if signatures else []
     return [*([table.legend()] if table.legend() else []), *marks, *table.remarks, *table.about, *full]
 
 
 def _parts(table: Table, width: int) -> list[range]:
-    """Cut a table into pieces of columns that fit the width."""
+    """Split the columns of a table into parts that fit the width."""
     label = max(len(table.head), *(len(row.label) for row in table.rows)) + (5 + GAP if table.show_seeds else 0)
     widths = []
     for i, column in enumerate(table.columns):
@@ -88,7 +88,7 @@ def _print_part(table: Table, marks: dict[str, str], out: Console) -> None:
 
 
 def _words(table: Table, column: int) -> bool:
-    """Say whether a column holds words."""
+    """Return whether a column contains text cells."""
     return any(row.cells[column].words for row in table.rows)
 
 

@@ -1,4 +1,4 @@
-"""Tables as LaTeX (booktabs), safe for any text in names."""
+"""Format tables as LaTeX (booktabs) with all text escaped."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ SPECIAL = {
     "∪": r"$\cup$", "²": r"$^2$", "‖": r"$\|$",
 }  # fmt: skip
 PREAMBLE = "% Needs in the preamble: \\usepackage[T1]{fontenc}, \\usepackage{booktabs}, \\usepackage{graphicx}\n"
-DIGIT, THIN, BROAD = 4.25, 2.5, 6.2  # points of characters at 8 points (\\footnotesize), the size of the tables
-SMALL, BOLD = 0.88, 1.15  # times that: a spread (\\scriptsize), the best value
-SEP = 4.0  # points on each side of a column
-LINES = 52  # of a page, at that size
-LONG = 14  # letters of a heading that stays on one line
+DIGIT, THIN, BROAD = 4.25, 2.5, 6.2  # widths of characters in points at 8 points (\\footnotesize)
+SMALL, BOLD = 0.88, 1.15  # width factors of uncertainties (\\scriptsize) and bold values
+SEP = 4.0  # space on each side of a column in points
+LINES = 52  # per page at that size
+LONG = 14  # maximal length of a heading on one line
 
 
 def escape(text: str) -> str:
-    """Return text that LaTeX prints as it stands; what pdfLaTeX has no letter for loses its accent or becomes `?`."""
+    """Escape text for LaTeX; characters that pdfLaTeX lacks lose their accent or become `?`."""
     return "".join(_char(c) for c in text)
 
 
@@ -49,10 +49,10 @@ def _char(char: str) -> str:
 
 
 def to_latex(table: Table) -> str:
-    r"""Write a `table` environment, or several where a page cannot hold the rows.
+    r"""Format a table as one `table` environment, or several if the rows exceed a page.
 
-    Columns that do not fit the line follow below, in a tabular of their own under the same rows' names. A tabular that
-    is still wider (one column of long words) shrinks to the line.
+    Columns that do not fit the line follow in another tabular with the same row labels. A tabular that is still too
+    wide (one column of long words) is scaled down.
     """
     table = clean_table(table)
     tabulars = [
@@ -70,17 +70,17 @@ def to_latex(table: Table) -> str:
     out = [PREAMBLE.rstrip("\n")]
     if not table.tex_signatures:
         out += [f"% {signature}" for signature in table.signatures()]
-    for place, (_, lines) in enumerate(floats):
+    for index, (_, lines) in enumerate(floats):
         caption = (
-            f"{escape(table.title)}. {escape(table.legend())}" if not place else f"{escape(table.title)}, continued."
+            f"{escape(table.title)}. {escape(table.legend())}" if not index else f"{escape(table.title)}, continued."
         )
-        foot = _foot(table) if place + 1 == len(floats) else []
+        foot = _foot(table) if index + 1 == len(floats) else []
         out += [
             r"\begin{table}[tp]",
             r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
-            *([r"\addtocounter{table}{-1}"] if place else []),
+            *([r"\addtocounter{table}{-1}"] if index else []),
             rf"\caption{{{caption}}}",
-            *([] if place else [rf"\label{{tab:{_label(table.name)}}}"]),
+            *([] if index else [rf"\label{{tab:{_label(table.name)}}}"]),
             *lines,
             *foot,
             r"\end{table}",
@@ -89,13 +89,13 @@ def to_latex(table: Table) -> str:
 
 
 def _pages(table: Table) -> list[range]:
-    """Cut the rows into those that one page holds."""
+    """Split the rows into pages."""
     most = LINES - 4
     return [range(i, min(i + most, len(table.rows))) for i in range(0, max(len(table.rows), 1), most)]
 
 
 def _room(table: Table) -> float:
-    return table.tex_width + 2 * SEP  # the outer sides of a tabular's separators may stand out
+    return table.tex_width + 2 * SEP  # the outer column separators may extend beyond the line
 
 
 def _label_width(table: Table) -> float:
@@ -104,7 +104,7 @@ def _label_width(table: Table) -> float:
 
 
 def _width(table: Table, at: int) -> float:
-    """Return about how many points a column takes."""
+    """Estimate the width of a column in points."""
     column = table.columns[at]
     heads = [_points(line) for line in _titles(column)]
     heads[0] += _points(f" {arrow(column.direction, column.target)}")
@@ -117,13 +117,13 @@ def _width(table: Table, at: int) -> float:
 
 
 def _points(text: str) -> float:
-    """Return about how many points a text takes."""
+    """Estimate the width of a text in points."""
     wide = (THIN if c in " .,:;()[]|'ijl" else BROAD if c.isupper() or c in "mw±≈↑↓→" else DIGIT for c in text)
     return sum(wide)
 
 
 def _titles(column: Column) -> list[str]:
-    """Return the lines of a column's title: what tells it from others of its metric stands below."""
+    """Split a long column title into lines, with the parts in parentheses below."""
     title, sign, rest = column.title.partition(" (")
     if not sign or len(column.title) <= LONG:
         return [column.title]
@@ -137,9 +137,9 @@ def _head(column: Column) -> str:
 
 
 def _tabular(table: Table, rows: range, columns: range) -> list[str]:
-    shown = [table.columns[i] for i in columns]
-    heads = [_first(escape(table.head)), *(["seeds"] if table.show_seeds else []), *map(_head, shown)]
-    align = "l" + ("r" if table.show_seeds else "") + "r" * len(shown)
+    columns_here = [table.columns[i] for i in columns]
+    heads = [_first(escape(table.head)), *(["seeds"] if table.show_seeds else []), *map(_head, columns_here)]
+    align = "l" + ("r" if table.show_seeds else "") + "r" * len(columns_here)
     lines = [
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{{align}}}",
@@ -156,7 +156,7 @@ def _tabular(table: Table, rows: range, columns: range) -> list[str]:
 
 
 def row_latex(table: Table, row: TableRow, columns: range) -> str:
-    """Return one line of a tabular: the row's name and the cells of some columns."""
+    """Format one line of a tabular: the row label and the cells of some columns."""
     seeds = [str(row.seeds or "")] if table.show_seeds else []
     label = rf"\emph{{{escape(row.label)}}}" if row.system == "human" else _first(escape(row.label))
     cells = [_cell(table, row.cells[k], table.columns[k]) for k in columns]
@@ -164,7 +164,7 @@ def row_latex(table: Table, row: TableRow, columns: range) -> str:
 
 
 def _first(text: str) -> str:
-    r"""Part the first cell of a row from the command before it: `\\ [x]` would be a length, `\\ *` a variant."""
+    r"""Protect the first cell of a row, since LaTeX reads `\\ [x]` as a length and `\\ *` as a variant."""
     return f"{{}}{text}" if text.startswith(("[", "*")) else text
 
 
@@ -191,7 +191,7 @@ def _cell(table: Table, cell: Cell, column: Column) -> str:
 def _foot(table: Table) -> list[str]:
     notes = [rf"\textsuperscript{{{table.mark(Cell(note=n))}}}~{escape(n)}" for n in table.notes()]
     signatures = [rf"\texttt{{{_breakable(s)}}}" for s in table.signatures()] if table.tex_signatures else []
-    # Two hyphens of a command's option would print as one dash.
+    # LaTeX would print the two hyphens of a command-line option as one dash.
     about = [re.sub("([/=,])", r"\1\\allowbreak{}", escape(line).replace("--", "-{}-")) for line in table.about]
     parts = [*notes, *(escape(r) for r in table.remarks), *about, *signatures]
     if not parts:
@@ -205,5 +205,5 @@ def _foot(table: Table) -> list[str]:
 
 
 def _breakable(signature: str) -> str:
-    """Let a long signature break after its bars."""
+    """Allow line breaks after the bars of a signature."""
     return r"\textbar\allowbreak{}".join(escape(part) for part in signature.split("|"))

@@ -1,4 +1,4 @@
-"""Tables as Markdown and as CSV."""
+"""Format tables as Markdown and CSV."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from openended.harness.report.tables.table import Cell, Column, Table
 
 WIDTH = 120  # characters of a page
 GAP = 3  # characters between columns
-PROSE = 45  # characters that words claim: what is longer is folded
+PROSE = 45  # maximal width of text cells in characters
 
 
 def _align(table: Table, column: int) -> str:
-    """Words begin at the left, numbers end at the right."""
+    """Return the column alignment: left for text, right for numbers."""
     cells = [row.cells[column] for row in table.rows]
     return "---" if any(cell.words for cell in cells) else "---:"
 
 
 def to_markdown(table: Table) -> str:
-    """Write a table as GitHub Markdown, notes and signatures under it; columns that do not fit a page follow below."""
+    """Format a table as GitHub Markdown with notes and signatures; columns that do not fit follow below."""
     table = clean_table(table)
-    lines = [f"**{_escaped(table.title)}**", ""]
+    lines = [f"**{_escape(table.title)}**", ""]
     for columns in _parts(table):
         lines += [*_part(table, columns), ""]
     if table.legend():
         lines += [table.legend(), ""]
     for note in table.notes():
-        lines += [f"<sup>{table.mark(Cell(note=note))}</sup> {_escaped(note)}", ""]
+        lines += [f"<sup>{table.mark(Cell(note=note))}</sup> {_escape(note)}", ""]
     for remark in (*table.remarks, *table.about):
-        lines += [_escaped(remark), ""]
+        lines += [_escape(remark), ""]
     if table.signatures():
         lines += ["Signatures:", "", *(f"- `{s}`" for s in table.signatures()), ""]
     return "\n".join(lines)
@@ -50,15 +50,15 @@ def _parts(table: Table) -> list[range]:
 
 
 def _part(table: Table, columns: range) -> list[str]:
-    """Write the rows' names and some columns."""
-    shown = [table.columns[i] for i in columns]
-    heads = [table.head, *(["seeds"] if table.show_seeds else []), *(c.heading for c in shown)]
+    """Format the row labels and some columns."""
+    columns_here = [table.columns[i] for i in columns]
+    heads = [table.head, *(["seeds"] if table.show_seeds else []), *(c.heading for c in columns_here)]
     aligns = ["---", *(["---:"] if table.show_seeds else []), *(_align(table, i) for i in columns)]
-    lines = [_line([_escaped(h) for h in heads]), _line(aligns)]
+    lines = [_line([_escape(h) for h in heads]), _line(aligns)]
     for row in table.rows:
         seeds = [str(row.seeds or "")] if table.show_seeds else []
         cells = [_cell(table, row.cells[i], table.columns[i]) for i in columns]
-        label = f"*{_escaped(row.label)}*" if row.system == "human" else _escaped(row.label)
+        label = f"*{_escape(row.label)}*" if row.system == "human" else _escape(row.label)
         lines.append(_line([label, *seeds, *cells]))
     return lines
 
@@ -67,7 +67,7 @@ def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     for char in "\\|*_`<>[]":
         text = text.replace(char, f"\\{char}")
     return text.replace("\n", " ")
@@ -75,14 +75,14 @@ def _escaped(text: str) -> str:
 
 def _cell(table: Table, cell: Cell, column: Column) -> str:
     number, spread = table.text(cell, column)
-    number = _escaped(number) if cell.words else number.replace("*", "\\*")
+    number = _escape(number) if cell.words else number.replace("*", "\\*")
     text = f"**{number}**" if cell.best else number
     mark = f" <sup>{table.mark(cell)}</sup>" if cell.note else ""
     return f"{text} {spread}{mark}" if spread else f"{text}{mark}"
 
 
 def to_csv(table: Table) -> str:
-    """Write a table as CSV at full precision: each column with its spreads and number of seeds."""
+    """Format a table as CSV at full precision, with uncertainties and number of seeds per column."""
     out, table = io.StringIO(), clean_table(table)
     writer = csv.writer(out, lineterminator="\n")
     names = [f"|{c.key} - human|" if c.gap else c.key for c in table.columns]
@@ -95,7 +95,13 @@ def to_csv(table: Table) -> str:
         cells = (
             x
             for c in row.cells
-            for x in (csv_cell(c.words) or _number(c.value), _number(c.sd), _number(c.own), c.n or "", csv_cell(c.note))
+            for x in (
+                csv_cell(c.words) or _number(c.value),
+                _number(c.sd),
+                _number(c.metric_error),
+                c.n or "",
+                csv_cell(c.note),
+            )
         )
         writer.writerow([csv_cell(row.label), row.system, *cells])
     return out.getvalue()

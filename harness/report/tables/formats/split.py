@@ -1,4 +1,4 @@
-"""Cutting a wide table: which columns stand side by side."""
+"""Split wide tables into parts that fit a width."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from itertools import pairwise
 
 
 def pieces(widths: Sequence[float], label: float, width: float) -> list[range]:
-    """Cut columns into pieces that fit a width, all about equally wide; at least one column a piece.
+    """Split columns into parts of similar width that fit a given width, with at least one column each.
 
     Args:
         widths: Width of every column.
-        label: Width of what stands in front of every piece: the rows' names.
-        width: What a piece may take; of the same unit.
+        label: Width of the row labels, repeated in every part.
+        width: Available width in the same unit.
 
     Returns:
-        The places of the columns of each piece, in order; one piece where everything fits.
+        Column indices of each part, in order; one part if everything fits.
     """
     room = max(width - label, 0)
     fewest = _cut(widths, room)
-    # As many pieces, but none of them almost empty: the least room that needs no more.
+    # Balance the parts: the smallest width that needs no more parts.
     ends = sorted({sum(widths[a:b]) for a in range(len(widths)) for b in range(a + 1, len(widths) + 1)})
     least = next((r for r in ends if r <= room and len(_cut(widths, r)) == len(fewest)), room)
     return _cut(widths, least)

@@ -8,7 +8,15 @@ import statistics
 import numpy as np
 import pytest
 
-from openended.harness.report.analysis.best_of_n import BestOfN, curve, expected_best, halves, pooled, quantile, weights
+from openended.harness.report.analysis.best_of_n import (
+    BestOfN,
+    compute_curve,
+    compute_expected_best,
+    compute_weights,
+    halves,
+    pool_std,
+    quantile,
+)
 
 HIGHER = {"sign": -1.0, "target": math.nan}
 LOWER = {"sign": 1.0, "target": math.nan}
@@ -21,7 +29,7 @@ def test_the_closed_form_is_the_mean_over_all_subsets(settings):
     other = [rng.random() for _ in range(settings)]
     for count in range(1, settings + 1):
         subsets = list(itertools.combinations(range(settings), count))
-        assert expected_best(scores, count) == pytest.approx(
+        assert compute_expected_best(scores, count) == pytest.approx(
             statistics.mean(max(scores[i] for i in s) for s in subsets)
         )
         # chosen by one score and scored by another; equal ones are chosen with equal chances
@@ -30,19 +38,19 @@ def test_the_closed_form_is_the_mean_over_all_subsets(settings):
             top = [i for i in subset if scores[i] == max(scores[j] for j in subset)]
             found.append(statistics.mean(other[i] for i in top))
         if len(set(scores)) == settings:
-            assert expected_best(other, count, scores) == pytest.approx(statistics.mean(found))
-        assert weights(settings, count).sum() == pytest.approx(1)
+            assert compute_expected_best(other, count, scores) == pytest.approx(statistics.mean(found))
+        assert compute_weights(settings, count).sum() == pytest.approx(1)
 
 
 def test_equal_settings_share_their_chances():
     # the best two of three are equal: of one drawn 0, 4 or 8; of two drawn always one of the pair: 4 or 8
-    assert expected_best([0.0, 4.0, 8.0], 2, [1.0, 2.0, 2.0]) == pytest.approx(6)
-    assert expected_best([0.0, 4.0, 8.0], 1, [1.0, 2.0, 2.0]) == pytest.approx(4)
+    assert compute_expected_best([0.0, 4.0, 8.0], 2, [1.0, 2.0, 2.0]) == pytest.approx(6)
+    assert compute_expected_best([0.0, 4.0, 8.0], 1, [1.0, 2.0, 2.0]) == pytest.approx(4)
 
 
 def test_one_is_the_mean_and_all_the_best_and_more_is_never_worse():
     scores = [0.3, 0.9, 0.1, 0.5]
-    found = [expected_best(scores, n) for n in (1, 2, 3, 4)]
+    found = [compute_expected_best(scores, n) for n in (1, 2, 3, 4)]
     assert found[0] == pytest.approx(0.45)
     assert found[3] == 0.9
     assert found == sorted(found)
@@ -54,7 +62,7 @@ def test_noise_alone_is_no_advantage_on_fresh_seeds():
     gain_seen, gain_fresh, covered = [], [], []
     for _ in range(400):
         values = [{str(s): rng.gauss(0, 1) for s in range(4)} for _ in range(6)]
-        made = curve("x", values, cost=HIGHER)
+        made = compute_curve("x", values, cost=HIGHER)
         gain_seen.append(made.seen[5])
         gain_fresh.append(made.fresh[5])
         covered.append(abs(made.fresh[5]) <= made.half[5])
@@ -67,15 +75,15 @@ def test_noise_alone_is_no_advantage_on_fresh_seeds():
 
 def test_what_is_to_be_low_and_what_is_to_be_near():
     values = [{"0": 10.0, "1": 12.0}, {"0": 30.0, "1": 28.0}]
-    low = curve("x", values, cost=LOWER)
+    low = compute_curve("x", values, cost=LOWER)
     assert (low.seen, low.fresh) == ((20.0, 11.0), (20.0, 11.0))
-    near = curve("x", values, cost={"sign": 1.0, "target": 27.0})
+    near = compute_curve("x", values, cost={"sign": 1.0, "target": 27.0})
     assert near.seen == ((16 + 2) / 2, 2.0)
     assert near.fresh == pytest.approx(((17 + 15 + 3 + 1) / 4, 2.0))
 
 
 def test_one_seed_has_no_fresh_one():
-    made = curve("x", [{"0": 1.0}, {"0": 3.0}], cost=HIGHER)
+    made = compute_curve("x", [{"0": 1.0}, {"0": 3.0}], cost=HIGHER)
     assert made.seen == (2.0, 3.0)
     assert all(math.isnan(v) for v in (*made.fresh, *made.half))
     assert isinstance(made, BestOfN)
@@ -88,5 +96,5 @@ def test_halves_and_the_spread_that_settings_share():
     assert len(halves(4)) == 6
     assert len(halves(9)) == 2
     # squares about the row means: 2 + 8, over 2 degrees of freedom
-    assert pooled(np.array([[1.0, 3.0], [0.0, 4.0]])) == (pytest.approx(math.sqrt(5)), 2)
+    assert pool_std(np.array([[1.0, 3.0], [0.0, 4.0]])) == (pytest.approx(math.sqrt(5)), 2)
     assert quantile(10**6) == pytest.approx(1.95996, abs=1e-4)

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from openended.harness.report.analysis.intervals import stated_interval
+from openended.harness.report.analysis.intervals import find_metric_interval
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results.fold import Folded
+from openended.harness.results.fold import SystemValue
 
 
 def folded(key, mean, seeds=1, decoder="greedy"):
-    return Folded(
+    return SystemValue(
         system="model", metric="huse", key=key, mean=mean, sd=math.nan, seeds=seeds, signature="huse|v:1",
         direction="higher", title=key, reason="", note="", primary=key == "huse", family="human",
         axes={"decoder": decoder}, titles=("m", decoder), values={"0": mean}, sources=((0, None),),
@@ -23,10 +23,10 @@ def folded(key, mean, seeds=1, decoder="greedy"):
 def test_the_interval_is_that_of_the_value_the_signature_and_the_system():
     value = folded("huse", 0.5)
     ends = [folded("huse_low", 0.4), folded("huse_high", 0.7), folded("huse_low", 0.1, decoder="beam")]
-    assert stated_interval(value, [value, *ends]) == (0.4, 0.7)
-    assert stated_interval(value, [value, ends[0]]) is None
-    assert stated_interval(replace(value, key="huse_q"), ends) is None
-    assert stated_interval(replace(value, seeds=2), ends) is None
+    assert find_metric_interval(value, [value, *ends]) == (0.4, 0.7)
+    assert find_metric_interval(value, [value, ends[0]]) is None
+    assert find_metric_interval(replace(value, key="huse_q"), ends) is None
+    assert find_metric_interval(replace(value, seeds=2), ends) is None
 
 
 @pytest.mark.parametrize(("cell", "sign"), [(Cell(0.5, interval=(0.4, 0.7)), "[low, high]"), (Cell(0.5, 0.1), "±")])

@@ -11,14 +11,14 @@ from safetensors.numpy import save_file
 
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.report.analysis.paired import pair_tests
-from openended.harness.report.findings.uncertainty import errors_of, judged
-from openended.harness.report.findings.values import Verdict
-from openended.harness.report.tables.significance import UNSURE, significance
-from openended.harness.report.tables.systems import value_tables
-from openended.harness.results.draws import draws_of, interval_of
+from openended.harness.report.findings.claim_values import Verdict
+from openended.harness.report.findings.uncertainty import check_with_uncertainty, draw_errors
+from openended.harness.report.tables.significance import UNSURE, build_significance_tables
+from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
+from openended.harness.results.replicates import find_interval, load_replicates
 from tests.harness.report.synthetic import result, seal, write_run
 
 PROMPTS = [f"p/{i:03d}" for i in range(120)]
@@ -90,10 +90,10 @@ def test_some_seeds_of_a_system_have_draws_of_their_own(tmp_path, monkeypatch):
     results = read_results([tmp_path])
     (item,) = (i for i in fold_seeds(results) if i.system == "model")
     assert len(item.sources) == 2
-    whole = draws_of(results, item).draws
+    whole = load_replicates(results, item).draws
     for place, seed in enumerate(item.values):
         one = dataclasses.replace(item, values={seed: item.values[seed]}, sources=item.sources[place : place + 1])
-        drawn = draws_of(results, one).draws
+        drawn = load_replicates(results, one).draws
         assert any(np.array_equal(drawn, halves(own)) for own in values)
         assert not np.allclose(drawn, whole)
 
@@ -101,10 +101,10 @@ def test_some_seeds_of_a_system_have_draws_of_their_own(tmp_path, monkeypatch):
 def test_the_interval_of_a_value_stands_in_the_table_where_it_is_asked_for(tmp_path, monkeypatch):
     results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5)), monkeypatch)
     item = next(i for i in fold_seeds(results) if i.system == "model")
-    known = interval_of(results, item)
+    known = find_interval(results, item)
     assert item.ends == (known.low, known.high)
     assert item.reach == pytest.approx((item.mean - known.low, known.high - item.mean))
-    (plain,), (full,) = (value_tables(results, Layout(intervals=asked), "t") for asked in (False, True))
+    (plain,), (full,) = (build_value_tables(results, Layout(intervals=asked), "t") for asked in (False, True))
     assert all(cell.interval is None for row in plain.rows for cell in row.cells)
     assert any(cell.interval == (known.low, known.high) for row in full.rows for cell in row.cells)
 
@@ -119,7 +119,7 @@ def test_two_systems_that_are_not_alike_near_the_human_value_are_told_apart(tmp_
     near = tests["greedy", "ancestral"]
     assert (near.over, near.corrected < 0.001, near.nearer > 0.05) == ("examples", True, True)
     assert tests["greedy", "nucleus p=0.95"].nearer < 0.001
-    differences, _ = significance(results, "ancestral")
+    differences, _ = build_significance_tables(results, "ancestral")
     suffixes = [row.cells[0].suffix for row in differences.rows]
     assert suffixes[0].endswith(UNSURE)
     assert not suffixes[1].endswith(UNSURE)
@@ -151,12 +151,12 @@ def test_a_verdict_says_how_sure_it_is(tmp_path, monkeypatch, shift, words):
         values = {i.axes["decoder"]: i.mean for i in found if i.system == "model"}
         return Verdict("m", values["nucleus"] > values["greedy"])
 
-    errors = errors_of(results, items)
-    verdict = judged(higher, items, errors)
+    errors = draw_errors(results, items)
+    verdict = check_with_uncertainty(higher, items, errors)
     assert verdict.words == words
     assert bool(verdict.decides) == (words == "undecided")
     if verdict.decides:
         # a difference of 0.004 with an error of about 0.3 / sqrt(120) = 0.027 at n = 120: 1.65 errors at (0.045 / 0.004)^2
         assert "n = " in verdict.decides or "256 times" in verdict.decides
-    assert judged(higher, items, [None] * len(items)).sure is None
-    assert draws_of(results, items[0]).draws.shape == (2, 100)
+    assert check_with_uncertainty(higher, items, [None] * len(items)).sure is None
+    assert load_replicates(results, items[0]).draws.shape == (2, 100)

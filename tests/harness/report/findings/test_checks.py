@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.report.findings.checks import gaps, order, sizes, trend
+from openended.harness.report.findings.checks import check_gaps, check_order, check_sizes, check_trend
 from openended.harness.report.findings.claims import CLAIMS
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
@@ -22,18 +22,18 @@ def items(folder, decoders, **more):
 def test_an_order_says_the_values_and_whether_it_holds(tmp_path):
     found = items(tmp_path, [("greedy", 0.1, 8.0), ("nucleus", 0.9, 31.0)])
     names = ("greedy", "nucleus")
-    verdict = order("mauve", "mauve", names, lambda g, n: g < n)(found)
+    verdict = check_order("mauve", "mauve", names, lambda g, n: g < n)(found)
     assert verdict is not None
     assert verdict.holds
     assert "0.100" in verdict.measured
     assert "0.900" in verdict.measured
-    assert not order("mauve", "mauve", names, lambda g, n: g > n)(found).holds
-    assert order("mauve", "mauve", ("greedy", "beam"), lambda g, b: g < b)(found) is None
+    assert not check_order("mauve", "mauve", names, lambda g, n: g > n)(found).holds
+    assert check_order("mauve", "mauve", ("greedy", "beam"), lambda g, b: g < b)(found) is None
 
 
 def test_gaps_are_distances_to_the_human_value(tmp_path):
     found = items(tmp_path, [("greedy", 0.1, 8.0), ("nucleus", 0.9, 31.0)])
-    verdict = gaps(("nucleus", "greedy"), lambda n, g: (n, g) == pytest.approx((1.0, 22.0)))(found)
+    verdict = check_gaps(("nucleus", "greedy"), lambda n, g: (n, g) == pytest.approx((1.0, 22.0)))(found)
     assert verdict is not None
     assert verdict.holds
 
@@ -42,7 +42,7 @@ def test_gaps_are_distances_to_the_human_value(tmp_path):
 def test_a_trend_has_a_sign(tmp_path, sign, holds):
     for length, value in ((32, 0.5), (64, 0.6), (96, 0.9)):
         items(tmp_path, [("nucleus", value, 31.0)], axes={"max_new_tokens": length})
-    verdict = trend(["max_new_tokens"], "mauve", "mauve", sign)(fold_seeds(read_results([tmp_path])))
+    verdict = check_trend(["max_new_tokens"], "mauve", "mauve", sign)(fold_seeds(read_results([tmp_path])))
     assert verdict is not None
     assert verdict.holds is holds
 
@@ -50,8 +50,8 @@ def test_a_trend_has_a_sign(tmp_path, sign, holds):
 def test_sizes_compare_a_model_with_the_next_larger_one(tmp_path):
     items(tmp_path, [("nucleus", 0.5, 31.0)], model="docs-s")
     found = items(tmp_path, [("nucleus", 0.7, 31.0)], model="docs-m")
-    assert sizes("mauve", "mauve")(found).holds
-    assert sizes("mauve", "mauve")([i for i in found if i.axes["model"] == "docs-s"]) is None
+    assert check_sizes("mauve", "mauve")(found).holds
+    assert check_sizes("mauve", "mauve")([i for i in found if i.axes["model"] == "docs-s"]) is None
 
 
 def test_claims_are_told_apart_and_say_what_they_need():

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from openended.harness.report.tables.abilities import ability_tables
+from openended.harness.report.tables.abilities import build_ability_tables
 from openended.harness.results.frame import read_results
 from openended.metrics.bradley_terry import bradley_terry
 from tests.helpers import openended
@@ -27,7 +27,7 @@ def test_the_table_holds_the_scores_and_their_errors(tmp_path, criterion):
 
     players = ["a", "b", "human"]
     found = bradley_terry(np.array([[WINS.get((i, j), 0) for j in players] for i in players]))
-    (table,) = ability_tables(read_results([tmp_path / "outputs/runs"]))
+    (table,) = build_ability_tables(read_results([tmp_path / "outputs/runs"]))
     assert [row.label for row in table.rows] == ["human", "a", "b"]
     for row in table.rows:
         (cell,) = row.cells

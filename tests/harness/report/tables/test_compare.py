@@ -13,7 +13,7 @@ from openended.harness.report.tables.compare import (
     NO_RUN,
     OTHER_MODEL,
     READ_OFF_REMARK,
-    comparison,
+    build_comparison,
     read_published,
 )
 from openended.harness.results.frame import read_results
@@ -47,7 +47,7 @@ def cells(table):
 def test_the_published_value_stands_beside_ours_with_difference_and_rank_correlation(tmp_path):
     for decoder, value in (("greedy", 0.1), ("ancestral", 0.5), ("nucleus", 0.9)):
         mauve(tmp_path, decoder, value, model="gpt2-xl")
-    table = comparison(read_results([tmp_path]), "mauve2021/table3")
+    table = build_comparison(read_results([tmp_path]), "mauve2021/table3")
     found = cells(table)
     assert found["MAUVE: nucleus p=0.95"] == pytest.approx([0.94, 0.9, -0.04])
     assert found["MAUVE: greedy"] == pytest.approx([0.02, 0.1, 0.08])
@@ -61,17 +61,17 @@ def test_the_published_value_stands_beside_ours_with_difference_and_rank_correla
 def test_another_model_is_compared_only_where_it_is_clear_which(tmp_path):
     mauve(tmp_path, "nucleus", 0.9)
     results = read_results([tmp_path])
-    table = comparison(results, "mauve2021/3")
+    table = build_comparison(results, "mauve2021/3")
     assert cells(table)["MAUVE: nucleus p=0.95"][1] == 0.9
     assert OTHER_MODEL in table.remarks
-    sizes = comparison(results, "mauve2021/table4")  # four models with nucleus: ours is none of them
+    sizes = build_comparison(results, "mauve2021/table4")  # four models with nucleus: ours is none of them
     assert all(row.cells[1].note for row in sizes.rows if row.label.startswith("MAUVE: gpt2"))
 
 
 def test_parameters_must_agree(tmp_path):
     mauve(tmp_path, "nucleus", 0.9, options={"p": 0.9})
     row = next(
-        r for r in comparison(read_results([tmp_path]), "mauve2021/3").rows if r.label == "MAUVE: nucleus p=0.95"
+        r for r in build_comparison(read_results([tmp_path]), "mauve2021/3").rows if r.label == "MAUVE: nucleus p=0.95"
     )
     assert row.cells[1].note == NO_RUN
 
@@ -88,13 +88,13 @@ def test_seeds_of_a_published_system_are_one_row():
     [
         ("mauve2020/3", r"no published numbers 'mauve2020'; did you mean 'mauve2021'\?"),
         ("mauve2021/table33", r"mauve2021 has no table 'table33'; did you mean 'table3'\?"),
-        ("huse2019/2", "holds no metric that the harness measures"),
+        ("huse2019/2", "has no metric that can be measured"),
     ],
 )
 def test_what_is_not_there_is_an_error(tmp_path, reference, message):
     mauve(tmp_path, "nucleus", 0.9)
     with pytest.raises(SpecError, match=message):
-        comparison(read_results([tmp_path]), reference)
+        build_comparison(read_results([tmp_path]), reference)
 
 
 def test_the_files_keep_one_set_of_columns_and_hold_numbers():
@@ -114,7 +114,7 @@ def test_the_files_keep_one_set_of_columns_and_hold_numbers():
 def test_values_read_off_a_figure_have_an_order_and_no_difference(tmp_path):
     for decoder, value in (("ancestral", 0.5), ("nucleus", 0.9)):
         mauve(tmp_path, decoder, value, model="gpt2-xl")
-    table = comparison(read_results([tmp_path]), "jmlr2023_poster/knn")
+    table = build_comparison(read_results([tmp_path]), "jmlr2023_poster/knn")
     rows = {row.label: row.cells for row in table.rows}
     published, ours, difference = next(cells for label, cells in rows.items() if "gpt2-xl" in label and "nuc" in label)
     assert (published.value, ours.value) == (0.856, 0.9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from openended.harness.report.tables.human import ceiling, own_spread, remarks_on_counts
+from openended.harness.report.tables.human import build_ceiling_cell, remarks_on_counts
 from openended.harness.report.tables.table import Column
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
@@ -22,12 +22,12 @@ def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path)
     model = next(i for i in items if i.system == "model")
     column = Column("mauve", "mauve", "MAUVE", "higher", signature=model.signature)
     whole, half = sorted(
-        (ceiling(i, column) for i in items if i.system == "ceiling"), key=lambda c: math.isnan(c.value)
+        (build_ceiling_cell(i, column) for i in items if i.system == "ceiling"), key=lambda c: math.isnan(c.value)
     )
-    assert (whole.value, whole.own) == (0.9, 0.02)
+    assert (whole.value, whole.metric_error) == (0.9, 0.02)
     assert math.isnan(half.value)
     assert "0.700 at n 50/50" in half.note
-    assert math.isnan(own_spread(model))
+    assert math.isnan(model.error)
 
 
 def test_fewer_human_texts_are_told(tmp_path):
@@ -36,5 +36,5 @@ def test_fewer_human_texts_are_told(tmp_path):
     items = fold_seeds(read_results([tmp_path]))
     sides = [[i for i in items if i.system == which] for which in ("model", "human")]
     (remark,) = remarks_on_counts(*sides)
-    assert "human values are of 25/25 texts, the systems' of 100/100" in remark
+    assert "human values are based on 25/25 texts, those of the systems on 100/100" in remark
     assert remarks_on_counts(sides[0], []) == []

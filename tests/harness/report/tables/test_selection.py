@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.core.errors import SpecError
-from openended.harness.report.tables.selection import check_signatures, slug, split_items, wanted
+from openended.harness.report.tables.selection import check_signatures, select_pairs, slug, split_items
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
-from openended.harness.results.systems import human_value, systems_of
+from openended.harness.results.systems import find_human_value, group_systems
 from tests.harness.report.synthetic import result, write_run
 
 
@@ -23,8 +23,11 @@ def items(tmp_path):
 
 
 def test_perplexity_never_stands_without_entropy(items):
-    assert wanted(items, Layout(title="t", metrics=("gen_ppl",))) == [("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy")]
-    assert wanted(items, Layout(title="t", metrics=("mauve.js", "kid"))) == [("mauve", "js")]
+    assert select_pairs(items, Layout(title="t", metrics=("gen_ppl",))) == [
+        ("gen_ppl", "gen_ppl"),
+        ("gen_ppl", "entropy"),
+    ]
+    assert select_pairs(items, Layout(title="t", metrics=("mauve.js", "kid"))) == [("mauve", "js")]
 
 
 def test_the_human_side_stands_in_every_part(items):
@@ -46,11 +49,11 @@ def test_signatures_that_differ_are_refused_by_field(tmp_path):
 
 
 def test_systems_find_their_values_and_the_humans(items):
-    systems = systems_of(items)
+    systems = group_systems(items)
     assert [s.items[0].axes["decoder"] for s in systems] == ["greedy", "nucleus"]
     value = systems[1].value("gen_ppl", "gen_ppl")
     assert value is not None
-    assert human_value(items, value).mean == 30.0
+    assert find_human_value(items, value).mean == 30.0
     assert systems[0].value("kid", "kid") is None
 
 

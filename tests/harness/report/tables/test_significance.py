@@ -16,8 +16,8 @@ from openended.harness.core.metric import Features, Side
 from openended.harness.core.types import Ragged
 from openended.harness.report.analysis.paired import by_prompt, holm, holm_of, sign_flip_p
 from openended.harness.report.tables.agreement import stars
-from openended.harness.report.tables.significance import UNTESTED, significance
-from openended.harness.report.tables.systems import value_tables
+from openended.harness.report.tables.significance import UNTESTED, build_significance_tables
+from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
 from openended.metrics.gen_ppl import GenPPL
@@ -76,7 +76,7 @@ def test_examples_where_there_are_any_else_seeds(tmp_path):
         for seed in range(6) if decoder != "greedy" else (None,):
             write_run(tmp_path, decoder, seed, arrays=True)
     results = read_results([tmp_path])
-    differences, p_values = significance(results, "nucleus p=0.95")
+    differences, p_values = build_significance_tables(results, "nucleus p=0.95")
     titles = [c.metric for c in differences.columns]
     greedy = dict(zip(titles, differences.rows[0].cells, strict=True))
     assert greedy["repetition"].n == 200  # examples: the metric left its values by example
@@ -85,7 +85,7 @@ def test_examples_where_there_are_any_else_seeds(tmp_path):
     assert greedy["mauve"].value < 0
     assert p_values.rows[0].label == "greedy"
     assert any("0.031 for 6 seeds" in r for r in differences.remarks)
-    again, _ = significance(read_results([tmp_path]), "nucleus p=0.95")
+    again, _ = build_significance_tables(read_results([tmp_path]), "nucleus p=0.95")
     assert again == differences  # the same numbers every time
 
 
@@ -95,13 +95,13 @@ def test_few_seeds_are_not_tested_and_say_so(tmp_path):
             write_run(
                 tmp_path, decoder, seed, results=[result("model", "m", {"m": value + seed / 9}, direction="higher")]
             )
-    differences, _ = significance(read_results([tmp_path]), "ancestral")
+    differences, _ = build_significance_tables(read_results([tmp_path]), "ancestral")
     cell = differences.rows[0].cells[0]
     assert (cell.value, cell.note) == (pytest.approx(1.0), UNTESTED)
     with pytest.raises(SpecError, match=r"no system 'nucleus'; did you mean 'nucleus p=0.95'\?"):
-        significance(read_results([tmp_path]), "nucleus")
-    with pytest.raises(SpecError, match="no system beside"):
-        significance(read_results([tmp_path], {"decoder": "nucleus"}), "nucleus p=0.95")
+        build_significance_tables(read_results([tmp_path]), "nucleus")
+    with pytest.raises(SpecError, match="no other system to compare"):
+        build_significance_tables(read_results([tmp_path], {"decoder": "nucleus"}), "nucleus p=0.95")
 
 
 def rejected(samples: int, *, grouped: bool, prompts: int = 30, tables: int = 200) -> float:
@@ -156,13 +156,13 @@ def test_a_run_of_several_samples_is_compared_prompt_by_prompt(tmp_path):
             line["artefact"] = kept["artefact"]
         seal_record(folder, {k: v for k, v in record.items() if k != "digest"})
     results = read_results([tmp_path])
-    differences, _ = significance(results, "nucleus p=0.95")
+    differences, _ = build_significance_tables(results, "nucleus p=0.95")
     cells = {c.key: cell for c, cell in zip(differences.columns, differences.rows[0].cells, strict=True)}
     assert cells["entropy"].n == 25
     assert cells["entropy"].note == ""
-    (table,) = value_tables(results, Layout(gaps=True), "t")
+    (table,) = build_value_tables(results, Layout(gaps=True), "t")
     assert all(math.isfinite(cell.value) for row in table.rows for cell in row.cells), "the gap to the human is lost"
-    assert any("human values are of 25 texts, the systems' of 100" in remark for remark in table.remarks)
+    assert any("human values are based on 25 texts, those of the systems on 100" in remark for remark in table.remarks)
 
 
 def _side(name, ids, rng, level):

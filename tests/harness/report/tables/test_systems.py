@@ -8,11 +8,11 @@ import pytest
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.report.tables.formats.latex import to_latex
-from openended.harness.report.tables.numbers import decimals, fixed, printed
-from openended.harness.report.tables.systems import value_tables
+from openended.harness.report.tables.numbers import choose_decimals, format_fixed, round_as_printed
+from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.report.tables.table import letters
 from openended.harness.results.frame import read_results
-from openended.harness.results.layout import Layout, layout_names, layout_of, load_layout
+from openended.harness.results.layout import Layout, build_layout, layout_names, load_layout
 from tests.harness.report.synthetic import result, write_run
 
 
@@ -25,7 +25,7 @@ def write(folder, decoder, values, seed=0, human=None, direction="match_human", 
 
 
 def table(folder, **options):
-    (made,) = value_tables(read_results([folder]), Layout(**options), "t")
+    (made,) = build_value_tables(read_results([folder]), Layout(**options), "t")
     return made
 
 
@@ -82,7 +82,7 @@ def test_the_ceiling_stands_in_the_human_row_and_says_so(tmp_path):
     assert cell.value == 0.96
     assert "ceiling" in cell.note
     assert "(n 500/500)" in cell.note
-    assert "share no prompts" in cell.note
+    assert "have different prompts" in cell.note
     assert not cell.best
 
 
@@ -93,7 +93,7 @@ def test_a_ceiling_of_fewer_texts_is_no_ceiling(tmp_path):
     write_run(tmp_path, "nucleus", 0, results=lines)
     cell = table(tmp_path).rows[0].cells[0]
     assert math.isnan(cell.value)
-    assert cell.note.startswith("No human ceiling of as many texts as the systems (n 500/500).")
+    assert cell.note.startswith("No human ceiling with as many texts as the systems (n 500/500).")
     assert "198.0 at n 250/250" in cell.note
 
 
@@ -114,13 +114,13 @@ def test_runs_of_another_size_are_refused_or_split(tmp_path):
         write(tmp_path, "greedy", {"m": 1.0}, human={"m": n / 100}, n=n, run={"axes": {"num_examples": n}})
     results = read_results([tmp_path])
     with pytest.raises(SpecError, match=r"n \(100/100 and 500/500\)"):
-        value_tables(results, Layout(), "t")
+        build_value_tables(results, Layout(), "t")
     for split in (("num_examples",), ("auto",)):
-        tables = value_tables(results, Layout(split=split), "t")
+        tables = build_value_tables(results, Layout(split=split), "t")
         assert [t.name for t in tables] == ["t-100", "t-500"]
         assert [t.rows[0].cells[0].value for t in tables] == [1.0, 5.0]  # each with its own human row
     with pytest.raises(SpecError, match="no axis 'sise'"):
-        value_tables(results, Layout(split=("sise",)), "t")
+        build_value_tables(results, Layout(split=("sise",)), "t")
 
 
 def test_gaps_to_human(tmp_path):
@@ -172,13 +172,13 @@ def test_a_layout_whose_metrics_nobody_measured_is_an_error(tmp_path):
      ([38.2], [3.2], 1), ([38.2], [12.0], 0), ([0.9], [0.012], 3), ([0.9], [0.12], 2), ([0.9], [0.0], 3)],
 )  # fmt: skip
 def test_decimals_follow_size_and_spread(values, spreads, places):
-    assert decimals(values, spreads) == places
+    assert choose_decimals(values, spreads) == places
 
 
 def test_numbers_are_written_without_minus_zero():
-    assert fixed(-0.0001, 3) == "0.000"
-    assert fixed(12345.678, 1) == "12,345.7"
-    assert printed(12345.678, 1) == 12345.7
+    assert format_fixed(-0.0001, 3) == "0.000"
+    assert format_fixed(12345.678, 1) == "12,345.7"
+    assert round_as_printed(12345.678, 1) == 12345.7
     assert [letters(i) for i in (0, 25, 26, 27, 51, 52)] == ["a", "z", "aa", "ab", "az", "ba"]
 
 
@@ -191,7 +191,7 @@ def test_layouts_are_checked(tmp_path):
     with pytest.raises(SpecError, match=r"no layout 'decoder'; did you mean 'decoders'\?"):
         load_layout("decoder")
     with pytest.raises(SpecError, match=r"no option 'metric'; did you mean 'metrics'\?"):
-        layout_of({"metric": ["mauve"]}, "here")
+        build_layout({"metric": ["mauve"]}, "here")
     with pytest.raises(SpecError, match="more than one of rows, columns and split"):
         Layout(rows=("task",), split=("task",))
     with pytest.raises(SpecError, match="no such layout file"):
@@ -217,7 +217,7 @@ def test_best_is_nearest_to_the_value_of_texts_of_one_source(tmp_path):
     for place in (0, 1):
         best = {r.label for r in made.rows if r.cells[place].best}
         assert best == {"ancestral", "nucleus p=0.95"}
-    assert "→x: nearest to x" in made.legend()
+    assert "→x: closest to x" in made.legend()
     assert r"accuracy $\rightarrow0.5$" in to_latex(made)
 
 
@@ -232,3 +232,12 @@ def test_a_companion_that_repeats_another_column_is_left_out(tmp_path):
         "entropy",
         "text_entropy_1",
     ]
+
+
+def test_an_interval_without_variation_is_replaced_by_a_note(tmp_path):
+    for decoder, low, high in (("greedy", 0.5, 0.5), ("ancestral", 0.4, 0.6)):
+        interval = {"low": low, "high": high, "std_error": 0.05, "level": 0.95, "method": "bootstrap", "replicates": 9}
+        write(tmp_path, decoder, {"m": 0.5}, direction="higher", intervals={"m": interval})
+    constant, varying = (row.cells[0] for row in table(tmp_path, intervals=True).rows)
+    assert (constant.interval, constant.note.startswith("No variation seen")) == (None, True)
+    assert (varying.interval, varying.note) == ((0.4, 0.6), "")

@@ -121,8 +121,8 @@ def test_a_cell_without_a_value_is_a_dash_unless_nothing_belongs_there():
     assert TABLE.text(Cell(blank=True), column) == ("", "")
     assert TABLE.text(Cell(0.001, signed=True), column) == ("0.00", "")
     assert TABLE.text(Cell(1.0, 0.5, decimals=1), column) == ("1.0", "± 0.5")
-    assert TABLE.text(Cell(1.0, 0.5, own=0.25), column) == ("1.00", "± 0.50 (0.25)")
-    assert TABLE.text(Cell(1.0, own=0.25), column) == ("1.00", "(0.25)")
+    assert TABLE.text(Cell(1.0, 0.5, metric_error=0.25), column) == ("1.00", "± 0.50 (0.25)")
+    assert TABLE.text(Cell(1.0, metric_error=0.25), column) == ("1.00", "(0.25)")
 
 
 def test_words_begin_at_the_left_in_markdown():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.report.tables.variants import variant_tables
+from openended.harness.report.tables.variants import build_variant_tables
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import load_layout
 from tests.harness.report.synthetic import result, write_run
@@ -22,7 +22,7 @@ def tables(tmp_path):
                 )
             ]
             write_run(tmp_path, decoder, 0, results=lines, experiment=quantizer)
-    return variant_tables(read_results([tmp_path]), load_layout("variants"), "results")
+    return build_variant_tables(read_results([tmp_path]), load_layout("variants"), "results")
 
 
 def test_every_set_of_options_is_a_column(tables):
@@ -36,7 +36,7 @@ def test_options_at_their_default_are_not_told_and_no_two_columns_read_alike(tmp
         for options in ("quantizer:kmeans|neighbors:50", "quantizer:drmm|neighbors:50", "quantizer:kmeans|neighbors:7"):
             lines = [result("model", "mauve", {"mauve": rank / 4}, direction="higher", options=f"|{options}")]
             write_run(tmp_path, decoder, 0, results=lines, experiment=options.replace("|", "-").replace(":", "-"))
-    scores, agreement = variant_tables(read_results([tmp_path]), load_layout("variants"), "results")
+    scores, agreement = build_variant_tables(read_results([tmp_path]), load_layout("variants"), "results")
     told = ["neighbors=7", "quantizer=drmm", "quantizer=kmeans"]
     assert [c.title for c in scores.columns] == [f"MAUVE ({options})" for options in told]
     assert [c.title for c in agreement.columns] == told

@@ -4,29 +4,36 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.report.figures.search import search_figures
-from openended.harness.report.tables.search import search_tables
-from openended.harness.results.searched import Searched, Sought, Tried, read_search, save_search
+from openended.harness.report.tables.search_trials import build_search_tables
+from openended.harness.results.search_results import (
+    SearchObjective,
+    SearchResult,
+    SearchTrial,
+    read_search,
+    save_search,
+)
 
-ONE = Searched(
+ONE = SearchResult(
     "s-12",
     "tpe",
-    (Sought("mauve", "maximize"),),
+    (SearchObjective("mauve", "maximize"),),
     (
-        Tried(0, "complete", {"decoder": "nucleus", "decoder.p": "0.9"}, (0.8,), {"0": (0.7,), "1": (0.9,)}),
-        Tried(1, "complete", {"decoder": "top_k", "decoder.k": "40"}, (0.9,), {"0": (0.9,), "1": (0.9,)}, {"5": (0.7,), "6": (0.8,)}),
-        Tried(2, "pruned", {"decoder": "top_k", "decoder.k": "2"}, (0.1,), size=50),
-        Tried(3, "failed", {"decoder": "top_k", "decoder.k": "0"}, (), error="k: expected 1 or more"),
-        Tried(4, "complete", {"decoder": "top_k", "decoder.k": "80"}, (0.85,), {"0": (0.8,), "1": (0.9,)}),
+        SearchTrial(0, "complete", {"decoder": "nucleus", "decoder.p": "0.9"}, (0.8,), {"0": (0.7,), "1": (0.9,)}),
+        SearchTrial(1, "complete", {"decoder": "top_k", "decoder.k": "40"}, (0.9,), {"0": (0.9,), "1": (0.9,)}, {"5": (0.7,), "6": (0.8,)}),
+        SearchTrial(2, "pruned", {"decoder": "top_k", "decoder.k": "2"}, (0.1,), size=50),
+        SearchTrial(3, "failed", {"decoder": "top_k", "decoder.k": "0"}, (), error="k: expected 1 or more"),
+        SearchTrial(4, "complete", {"decoder": "top_k", "decoder.k": "80"}, (0.85,), {"0": (0.8,), "1": (0.9,)}),
     ),
     ({"decoder": 0.25, "top_k.k": 0.75},),
     (50,),
 )  # fmt: skip
-TWO = Searched(
+TWO = SearchResult(
     "s-34",
     "nsgaii",
-    (Sought("mauve", "maximize"), Sought("|Δ gen_ppl|", "minimize")),
+    (SearchObjective("mauve", "maximize"), SearchObjective("|Δ gen_ppl|", "minimize")),
     tuple(
-        Tried(i, "complete", {"decoder.p": str(i / 10)}, v) for i, v in enumerate([(0.9, 5.0), (0.8, 1.0), (0.8, 5.0)])
+        SearchTrial(i, "complete", {"decoder.p": str(i / 10)}, v)
+        for i, v in enumerate([(0.9, 5.0), (0.8, 1.0), (0.8, 5.0)])
     ),
 )
 
@@ -37,7 +44,7 @@ def cells(table, label):
 
 
 def test_the_best_comes_first_with_its_interval_and_its_fresh_value():
-    best, importance, trials = search_tables(ONE)
+    best, importance, trials = build_search_tables(ONE)
     assert [row.label for row in best.rows] == ["top_k k=40", "top_k k=80", "nucleus p=0.9"]
     found = cells(best, "top_k k=40")
     assert found["mauve"].value == 0.9
@@ -55,16 +62,16 @@ def test_the_best_comes_first_with_its_interval_and_its_fresh_value():
 def test_the_front_holds_what_no_other_beats():
     assert [t.number for t in TWO.front()] == [0, 1]
     assert [t.number for t in ONE.front()] == [1]
-    best, trials = search_tables(TWO)
+    best, trials = build_search_tables(TWO)
     assert [row.label for row in best.rows] == ["p=0.0", "p=0.1"]
     assert len(trials.rows) == 3
-    assert any("too good" in line for line in best.remarks)
+    assert any("biased upward" in line for line in best.remarks)
 
 
 def test_figures_are_drawn_of_what_there_is():
     assert set(search_figures(ONE)) == {"search-history", "search-importance", "search-parameters"}
     assert set(search_figures(TWO)) == {"search-history", "search-parameters-1", "search-parameters-2", "search-front"}
-    assert search_figures(Searched("s", "tpe", ONE.objectives, ())) == {}
+    assert search_figures(SearchResult("s", "tpe", ONE.objectives, ())) == {}
 
 
 def test_the_file_holds_all_of_it(tmp_path):
@@ -72,5 +79,5 @@ def test_the_file_holds_all_of_it(tmp_path):
     assert read_search(tmp_path) == ONE
     assert read_search(tmp_path / "none") is None
     (tmp_path / "search.json").write_text('{"name": "s"}')
-    with pytest.raises(DataError, match="not what a search writes"):
+    with pytest.raises(DataError, match="not a valid search file"):
         read_search(tmp_path)

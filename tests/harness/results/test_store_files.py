@@ -10,7 +10,7 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.report import build_report
-from openended.harness.results.stored import stored_file
+from openended.harness.results.store_files import locate_verified_file
 from tests.harness.report.synthetic import seal, seal_record, write_run
 from tests.helpers import undrawn_figures
 
@@ -59,8 +59,8 @@ def test_nothing_is_said_of_what_is_sound_or_gone(runs, caplog):
 @pytest.mark.parametrize("name", ["../../x", "/etc/passwd", "a/b", "a/../c", "a/b/c/d"])
 def test_a_record_names_places_of_the_store_alone(name, tmp_path):
     damaged: dict[str, str] = {}
-    assert stored_file(tmp_path, name, "data.arrow", damaged) is None
-    assert damaged == {name: "no place in a store"}
+    assert locate_verified_file(tmp_path, name, "data.arrow", damaged) is None
+    assert damaged == {name: "not a path inside the store"}
 
 
 def rows(runs: Path) -> str:

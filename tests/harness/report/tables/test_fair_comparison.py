@@ -6,7 +6,7 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.report import build_report
-from openended.harness.report.analysis.sweeps import chosen, cost_of, is_gap, sweeps_of
+from openended.harness.report.analysis.decoder_sweeps import choose_setting, find_cost_rule, group_sweeps, is_gap
 from openended.harness.report.figures.fair import best_of_n
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
@@ -88,14 +88,14 @@ def test_wins_and_losses_are_counted_after_correction(report):
 
 def test_the_setting_is_chosen_on_one_half_of_the_seeds(report):
     items = fold_seeds(read_results([report[0] / "runs"]))
-    sweeps = {s.name: s for s in sweeps_of(items)}
-    system, seeds = chosen(sweeps["min_p"], items, ("mauve", "mauve"))
+    sweeps = {s.name: s for s in group_sweeps(items)}
+    system, seeds = choose_setting(sweeps["min_p"], items, ("mauve", "mauve"))
     assert system.label == "min_p p=1"
     assert len(seeds) == SEEDS // 2
     value = system.value("gen_ppl", "gen_ppl")
-    assert cost_of(value, items) == {"sign": 1.0, "target": 38.0}
+    assert find_cost_rule(value, items) == {"sign": 1.0, "target": 38.0}
     assert is_gap(value)
-    assert math.isnan(cost_of(system.value("mauve", "mauve"), items)["target"])
+    assert math.isnan(find_cost_rule(system.value("mauve", "mauve"), items)["target"])
 
 
 def test_curves_are_drawn_for_every_metric(report):
@@ -108,5 +108,5 @@ def test_curves_are_drawn_for_every_metric(report):
 
 def test_without_a_sweep_there_is_nothing_to_compare(tmp_path):
     write_run(tmp_path, "greedy", None)
-    with pytest.raises(DataError, match="no decoder has two settings or more; sweep its options"):
+    with pytest.raises(DataError, match="no decoder has two or more settings; sweep an option"):
         build_report([tmp_path / "runs"], tmp_path / "out", layout="fair", figures=False, page=False)

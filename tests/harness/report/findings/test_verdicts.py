@@ -8,7 +8,7 @@ import re
 import pytest
 
 from openended.harness.report.build import make_tables
-from openended.harness.report.findings.judge import findings_tables
+from openended.harness.report.findings.verdicts import build_findings_tables
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import load_layout
 from tests.harness.report.synthetic import result, write_run
@@ -27,7 +27,7 @@ def run(folder, decoder, mauve=None, ppl=None, seed=0, options="", model="docs-s
 
 
 def findings(folder):
-    (table,) = findings_tables(read_results([folder]), load_layout("findings"), "f")
+    (table,) = build_findings_tables(read_results([folder]), load_layout("findings"), "f")
     return {row.label: row.cells[-1].words for row in table.rows}
 
 
@@ -69,13 +69,13 @@ def test_claims_about_rankings(tmp_path):
 
 
 def measured(folder):
-    (table,) = findings_tables(read_results([folder]), load_layout("findings"), "f")
+    (table,) = build_findings_tables(read_results([folder]), load_layout("findings"), "f")
     return {row.label: (row.cells[1].words, row.cells[-1].words) for row in table.rows}
 
 
 def test_every_claim_says_its_source_and_what_it_needs(tmp_path):
     run(tmp_path, "greedy", 0.1)
-    (table,) = findings_tables(read_results([tmp_path]), load_layout("findings"), "f")
+    (table,) = build_findings_tables(read_results([tmp_path]), load_layout("findings"), "f")
     assert {row.cells[0].words.split(",")[0] for row in table.rows} == {"MAUVE 2021", "P&R 2024", "HUSE 2019"}
     assert all(row.cells[1].note.startswith("Needs ") for row in table.rows if row.cells[-1].words == "not measured")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from openended.harness.report.build import build_report
-from openended.harness.report.tables.about import about_of
-from openended.harness.report.tables.systems import value_tables
+from openended.harness.report.tables.run_summary import summarize_sources
+from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
@@ -22,7 +22,7 @@ def by(folder, *words):
 
 def lines_of(folder):
     results = read_results([folder])
-    return about_of(fold_seeds(results), results.runs)
+    return summarize_sources(fold_seeds(results), results.runs)
 
 
 def test_task_number_length_date_and_command_are_said(tmp_path):
@@ -34,6 +34,16 @@ def test_task_number_length_date_and_command_are_said(tmp_path):
         "Newest run: 2026-02-03 10:20 UTC.",
         "Command: openended -m seed=0,1 'task.path=my file.jsonl'",
     )
+
+
+def test_imported_artifacts_are_noted_under_the_tables_of_their_runs(tmp_path):
+    for length, provenance in ((32, {}), (64, {"generate:x": {"imported": True}, "measure:mauve": {"imported": True}})):
+        folder = write_run(tmp_path, "nucleus", 0, length=length)
+        record = json.loads((folder / "record.json").read_text())
+        seal_record(folder, {k: v for k, v in record.items() if k != "digest"} | {"provenance": provenance})
+    own, imported = build_value_tables(read_results([tmp_path]), Layout(split=("auto",)), "t")
+    assert not any("Imported" in line for line in own.about)
+    assert "Imported, not computed here: generate, measure (in 1 of 1 runs)." in imported.about
 
 
 def test_many_values_and_commands_are_counted(tmp_path):
@@ -49,7 +59,7 @@ def test_many_values_and_commands_are_counted(tmp_path):
 def test_each_table_is_of_its_own_runs(tmp_path):
     write_run(tmp_path, "nucleus", 0, length=32, created="2026-02-01T10:20:30+00:00")
     write_run(tmp_path, "nucleus", 0, length=64, created="2026-02-02T10:20:30+00:00")
-    tables = value_tables(read_results([tmp_path]), Layout(split=("auto",)), "t")
+    tables = build_value_tables(read_results([tmp_path]), Layout(split=("auto",)), "t")
     assert [t.about[0] for t in tables] == [
         f"Task docs; 500 examples; at most {n} new tokens; seed 0." for n in (32, 64)
     ]

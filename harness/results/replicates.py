@@ -1,0 +1,51 @@
+"""Bootstrap and subsampling replicates of metric values, averaged over seeds, and the intervals they give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from openended.harness.core import Interval, Replicates, combined
+from openended.harness.results.fold import SystemValue
+from openended.harness.results.frame import Results
+from openended.harness.storage import ResultRow
+
+
+def load_replicates(results: Results, item: SystemValue) -> Replicates | None:
+    """Load the replicates of a value, averaged over its seeds; None if a seed has none or the store is missing."""
+
+    def make() -> Replicates | None:
+        parts = []
+        for (at, artefact), value in zip(item.sources, item.values.values(), strict=True):
+            if not math.isfinite(value):
+                continue
+            arrays = results.arrays(at, artefact)
+            if f"draws/{item.key}" not in arrays:
+                return None
+            repeats = np.asarray(arrays.get(f"draws/repeats/{item.key}", ()), dtype=np.float64)
+            share = float(arrays.get(f"draws/share/{item.key}", np.ones(1))[0])
+            values = np.asarray(arrays[f"draws/{item.key}"], dtype=np.float64)
+            parts.append(Replicates(values, repeats, share))
+        return combined([1 / len(parts)] * len(parts), parts) if parts else None
+
+    # The sources are part of the memo key because a subset of the seeds has other replicates than all of them.
+    sources = [f"{at}/{artefact}" for at, artefact in item.sources]
+    return results.memo("\x1f".join(("draws", item.system, item.metric, item.key, item.signature, *sources)), make)
+
+
+def find_interval(results: Results, item: SystemValue) -> Interval | None:
+    """Return the interval of a value over examples: the recorded one for one seed, else that of the mean over seeds."""
+    rows = [row for at, artefact in item.sources for row in _rows(results.runs[at].results, item, artefact)]
+    if len(rows) == 1:
+        interval = rows[0].intervals.get(item.key)
+        return Interval(**interval) if interval else None
+    replicates = load_replicates(results, item)
+    return replicates.interval(item.mean, rows[0].bounds) if replicates is not None and rows else None
+
+
+def _rows(rows: Sequence[ResultRow], item: SystemValue, artefact: str | None) -> list[ResultRow]:
+    """Return the record row that holds a value; empty if there is none."""
+    identity = (item.system, item.metric, item.signature, artefact)
+    return [row for row in rows if (row.system, row.metric, row.signature, row.artefact) == identity][:1]

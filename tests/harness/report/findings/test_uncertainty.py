@@ -1,0 +1,122 @@
+"""Simulated grids of equal systems: how often verdicts, Holm's correction and counts call them different."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.report.analysis.paired import holm, sign_flip_p
+from openended.harness.report.findings.claim_values import Verdict
+from openended.harness.report.findings.uncertainty import check_with_uncertainty, draw_replicate_errors
+from openended.harness.report.findings.verdicts import _combine
+from openended.harness.report.tables.fair_comparison import _front, _tally
+from openended.harness.results.fold import SystemValue
+
+PROMPTS = [f"p/{i:03d}" for i in range(60)]
+PLAN = Plan(120)
+
+
+def value(mean: float, *, sd: float = float("nan"), seeds: int = 1) -> SystemValue:
+    return SystemValue(
+        "model", "m", "m", mean, sd, seeds, "m|v:1|n:60/60", "higher", "m", "", "", True, "text", {}, ("", ""), {}, ()
+    )
+
+
+def replicates_of(rows: np.ndarray, kind: str) -> Replicates:
+    if kind == "bootstrap":
+        return PLAN.mean(PROMPTS, rows)
+    inside = PLAN.halves(PROMPTS)
+    return Replicates(np.stack([m @ rows / m.sum(axis=1) for m in (inside, ~inside)]))
+
+
+def each_is_higher(items):
+    """The second of every pair is higher than the first: one component a pair."""
+    if len(items) % 2:
+        return None
+    higher = tuple(b.mean > a.mean for a, b in zip(items[::2], items[1::2], strict=True))
+    return Verdict(str(higher), all(higher), components=higher)
+
+
+def verdict_of(systems: list[np.ndarray], kind: str) -> Verdict:
+    items = [value(float(rows.mean())) for rows in systems]
+    verdict = check_with_uncertainty(
+        each_is_higher, items, [draw_replicate_errors(replicates_of(r, kind)) for r in systems]
+    )
+    assert verdict is not None
+    return verdict
+
+
+@pytest.mark.parametrize("kind", ["bootstrap", "halves"])
+def test_two_equal_systems_get_a_sure_verdict_in_five_percent_of_grids(kind):
+    sure = 0
+    worlds = 400
+    for seed in range(worlds):
+        rng = np.random.default_rng([1, seed])
+        prompt = rng.normal(size=60)
+        sure += bool(verdict_of([prompt + rng.normal(size=60) for _ in range(2)], kind).sure)
+    # standard error 1.1 points
+    assert 0.02 <= sure / worlds <= 0.085
+
+
+def test_many_equal_pairs_get_a_sure_verdict_in_at_most_five_percent_of_grids():
+    """With 95 % agreement of the whole claim, most such grids said *does not hold*, sure."""
+    sure, worlds = 0, 120
+    for seed in range(worlds):
+        rng = np.random.default_rng([2, seed])
+        sure += bool(verdict_of([rng.normal(size=60) for _ in range(10)], "bootstrap").sure)
+    # at most 2.5 % (does not hold), with a standard error of 1.4 points
+    assert sure / worlds <= 0.07
+
+
+def test_a_large_difference_is_sure_either_way():
+    rng = np.random.default_rng(3)
+    low, high = rng.normal(size=60), rng.normal(size=60) + 3
+    assert (verdict_of([low, high], "bootstrap").words, verdict_of([high, low], "bootstrap").words) == (
+        "holds",
+        "does not hold",
+    )
+
+
+def test_tasks_are_combined_with_a_correction_for_their_number():
+    def failed(doubt: float) -> Verdict:
+        return Verdict("m", False, sure=doubt <= 0.025, doubts=(doubt,))
+
+    assert _combine("", [failed(0.005), failed(0.9)]).sure
+    assert _combine("", [failed(0.02), failed(0.9)]).words == "undecided"
+    assert _combine("", [Verdict("m", True, sure=True, doubts=(0.02,))] * 3).words == "holds"
+
+
+def test_replicates_without_variation_give_no_verdict():
+    rng = np.random.default_rng(4)
+    verdict = verdict_of([np.zeros(60), rng.normal(size=60) + 3], "bootstrap")
+    assert verdict.words == "no variation seen"
+
+
+def test_holm_keeps_the_family_wise_error_of_a_grid_of_equal_systems():
+    wrong, counted, worlds = 0, 0, 300
+    names = "abcde"
+    for seed in range(worlds):
+        rng = np.random.default_rng([5, seed])
+        prompt = rng.normal(size=12)
+        rows = {name: prompt + rng.normal(size=12) for name in names}
+        pairs = list(itertools.combinations(names, 2))
+        p_values = [sign_flip_p(rows[a] - rows[b]) for a, b in pairs]
+        corrected = dict(zip(pairs, holm(p_values), strict=True))
+        wrong += min(corrected.values()) < 0.05
+        sweeps = [type("Sweep", (), {"name": name}) for name in names]
+        tests = {(a, b): (float((rows[a] - rows[b]).mean()), p) for (a, b), p in zip(pairs, p_values, strict=True)}
+        tally = _tally(sweeps, tests, corrected)
+        counted += any(row["+"] or row["-"] for row in tally.values())
+    assert wrong == counted, "a win is counted exactly where a corrected p-value is below 0.05"
+    assert wrong / worlds <= 0.08
+
+
+def test_a_pareto_front_of_equal_systems_names_some_dominated_by_chance():
+    """The front compares means without a test, as docs/statistics.md says."""
+    rng = np.random.default_rng(6)
+    sizes = [len(_front(rng.normal(size=(5, 2)).tolist())) for _ in range(300)]
+    # the expected size of the front of n independent points is 1 + 1/2 + … + 1/n
+    assert abs(np.mean(sizes) - sum(1 / i for i in range(1, 6))) < 0.2
