@@ -1,4 +1,4 @@
-"""Best-of-N curves: what a decoder gives for the number of settings that one tries."""
+"""Best-of-N curves: the expected best value against the number of settings tried."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from openended.harness.report.figures.drawing import (
     COLUMN,
     MOST,
     PAGE,
-    hide_rest,
-    legend_below,
-    legend_height,
-    look,
+    choose_style,
+    compute_legend_height,
+    draw_legend_below,
+    hide_unused_axes,
     new_figure,
 )
-from openended.harness.report.figures.naming import Told, named
+from openended.harness.report.figures.naming import FigureKey, name_figures
 from openended.harness.report.tables.selection import wanted
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import Folded, Layout, Results, by_data, values_of
@@ -31,41 +31,43 @@ PER_ROW = 3
 
 def best_of_n(results: Results, items: Sequence[Folded], metrics: Sequence[str] = ()) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw the expected best of N settings of every decoder; dotted: chosen and scored on the same seeds."""
-    drawn: dict[Told, Figure | None] = {}
+    figures: dict[FigureKey, Figure | None] = {}
     for task, part in by_data(items).items():
-        drawn[task, ""] = _figure(part, metrics)
-    return named("best_of_n", {told: one for told, one in drawn.items() if one is not None})
+        figures[task, ""] = _figure(part, metrics)
+    return name_figures("best_of_n", {key: figure for key, figure in figures.items() if figure is not None})
 
 
 def _figure(items: Sequence[Folded], metrics: Sequence[str]) -> Figure | None:
     from matplotlib.ticker import MaxNLocator
 
     pairs = [
-        (pair, found) for pair in wanted(items, Layout(metrics=tuple(metrics))) if (found := curves_of(items, pair)[0])
+        (pair, decoder_curves)
+        for pair in wanted(items, Layout(metrics=tuple(metrics)))
+        if (decoder_curves := curves_of(items, pair)[0])
     ]
     if not pairs:
         return None
-    names = list(dict.fromkeys(c.name for _, found in pairs for c in found))[:MOST]
+    names = list(dict.fromkeys(c.name for _, decoder_curves in pairs for c in decoder_curves))[:MOST]
     columns = min(PER_ROW, len(pairs))
     rows = math.ceil(len(pairs) / columns)
     width = COLUMN if columns == 1 else PAGE
-    figure, axes = new_figure(width, 2.0 * rows + 0.1 + legend_height(names, width, 4), rows, columns)
+    figure, axes = new_figure(width, 2.0 * rows + 0.1 + compute_legend_height(names, width, 4), rows, columns)
     for panel, (pair, curves) in zip(axes, pairs, strict=False):
         most = min(c.settings for c in curves)
         for curve in (c for c in curves if c.name in names):
-            style, x = look(names.index(curve.name)), list(range(1, most + 1))
+            style, x = choose_style(names.index(curve.name)), list(range(1, most + 1))
             if math.isfinite(curve.fresh[0]):
                 low = [v - h for v, h in zip(curve.fresh[:most], curve.half, strict=False)]
                 high = [v + h for v, h in zip(curve.fresh[:most], curve.half, strict=False)]
                 panel.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
                 panel.plot(x, curve.seen[:most], color=style["color"], linestyle=":", linewidth=0.7)
-            shown = curve.fresh if math.isfinite(curve.fresh[0]) else curve.seen
-            panel.plot(x, shown[:most], label=escape_mathtext(curve.name), **style)
+            values = curve.fresh if math.isfinite(curve.fresh[0]) else curve.seen
+            panel.plot(x, values[:most], label=escape_mathtext(curve.name), **style)
         first = values_of(items, *pair)[0]
         title, direction = printed_as(first)
         panel.set_title(escape_mathtext(f"{title} {arrow(direction)}"))
         panel.set_xlabel("settings tried (N)")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    hide_rest(axes, len(pairs))
-    legend_below(figure, axes[0], columns=4)
+    hide_unused_axes(axes, len(pairs))
+    draw_legend_below(figure, axes[0], columns=4)
     return figure
