@@ -1,4 +1,4 @@
-"""Forms for people, a server for a local network, a judge; and what they filled in, checked.
+"""Human studies: forms for raters, a server for a local network, LLM judges, and checks of their answers.
 
 What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
 """

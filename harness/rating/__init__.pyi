@@ -1,3 +1,3 @@
-from .collect.simulated_study import (
+from .collect.simulate_study import (
     run_simulated_study as run_simulated_study,
 )

@@ -1,4 +1,4 @@
-"""Control items: the maker's own, with known answers; raters cannot tell them from the others."""
+"""Control items with known answers, which raters cannot distinguish from other items."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from openended.metrics.judgments import read_rows
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """One item whose answer is known."""
+    """One control item with its expected answer."""
 
     prompt: str
     texts: tuple[str, ...]
@@ -24,8 +24,8 @@ class Control:
     criterion: str
     """The question that is checked."""
 
-    def passed(self, answer: AnswerChoice) -> bool:
-        """Say whether an answer to its question is right."""
+    def accepts(self, answer: AnswerChoice) -> bool:
+        """Return whether an answer to its question is correct."""
         if answer.rating is None:
             return answer.outcome == self.expected
         low, _, high = self.expected.partition("..")
@@ -55,19 +55,19 @@ def read_controls(path: Path, protocol: StudyProtocol) -> tuple[Control, ...]:
     missing = [name for name in ("prompt", *names, "expected") if name not in columns]
     if missing:
         raise DataError(f"{path}: expected the columns prompt, {', '.join(names)}, expected; no {missing[0]!r} there")
-    made = []
+    controls = []
     for row in rows:
         criterion = row.text("criterion") if "criterion" in columns else next(iter(protocol.questions))
         if criterion not in protocol.questions:
             raise DataError(
                 f"{row.where}: criterion: no question {criterion!r}{suggest(criterion, protocol.questions)}"
             )
-        expected = _expected(row.text("expected"), protocol.choices, row.where)
-        made.append(Control(row.text("prompt"), tuple(row.text(n) for n in names), expected, criterion))
-    return tuple(made)
+        expected = _parse_expected(row.text("expected"), protocol.choices, row.where)
+        controls.append(Control(row.text("prompt"), tuple(row.text(n) for n in names), expected, criterion))
+    return tuple(controls)
 
 
-def _expected(text: str, answers: Sequence[AnswerChoice], where: str) -> str:
+def _parse_expected(text: str, answers: Sequence[AnswerChoice], where: str) -> str:
     outcomes = sorted({str(answer.outcome) for answer in answers if answer.outcome})
     if outcomes:
         if text.lower() not in outcomes:
@@ -78,9 +78,9 @@ def _expected(text: str, answers: Sequence[AnswerChoice], where: str) -> str:
         ends = float(low), float(high or low)
     except ValueError as err:
         raise DataError(f"{where}: expected: a rating, or two as 4..5, got {text!r}") from err
-    known = [answer.rating for answer in answers if answer.rating is not None]
-    if not any(ends[0] <= rating <= ends[1] for rating in known):
+    ratings = [answer.rating for answer in answers if answer.rating is not None]
+    if not any(ends[0] <= rating <= ends[1] for rating in ratings):
         raise DataError(
-            f"{where}: expected: no answer is in {text!r}; ratings go from {min(known):g} to {max(known):g}"
+            f"{where}: expected: no answer is in {text!r}; ratings go from {min(ratings):g} to {max(ratings):g}"
         )
     return f"{ends[0]:g}..{ends[1]:g}"

@@ -1,7 +1,6 @@
-"""Who rates what: every rating that is wanted, dealt to sheets with balanced players and sides.
+"""Study design: assign all ratings to sheets with balanced players and sides.
 
-No prompt comes twice on a sheet, so that nobody compares what he saw before; each pair of players stands as often one
-way round as the other.
+No prompt appears twice on a sheet. Each pair of players is shown equally often in both orders.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ import numpy as np
 from openended.harness.core import SpecError, stream
 from openended.harness.rating.controls import Control
 from openended.harness.rating.protocol import StudyProtocol
-from openended.harness.rating.texts import Material
+from openended.harness.rating.texts import StudyTexts
 
 CONTROL = "control/"
-"""Begins the example of a control item."""
+"""Prefix of the example id of a control item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class RatingTask:
     """One item that one rater rates."""
 
     id: str
-    """What sheets call it: says nothing about prompt or players."""
+    """Id on sheets; it does not reveal prompt or players."""
     example: str
     sides: tuple[str, ...]
     """`pairs`: the players shown as A and B; `ratings`: the player; of a control empty."""
@@ -43,22 +42,22 @@ class RatingTask:
 
 @dataclass(frozen=True, slots=True)
 class StudyDesign:
-    """All ratings that are wanted, and the sheets that they are dealt to."""
+    """All rating tasks and the sheets they are assigned to."""
 
     tasks: tuple[RatingTask, ...]
     sheets: tuple[tuple[RatingTask, ...], ...]
 
 
-def opaque(secret: bytes, *words: str | int) -> str:
-    """Return a name that only who has the secret can trace back."""
+def derive_opaque_id(secret: bytes, *words: str | int) -> str:
+    """Return an id that can be traced back only with the secret."""
     text = "\x1f".join(map(str, words)).encode()
     return hmac.new(secret, text, hashlib.sha256).hexdigest()[:20]
 
 
 def design_study(
-    material: Material, protocol: StudyProtocol, *, controls: Sequence[Control], secret: bytes, seed: int
+    material: StudyTexts, protocol: StudyProtocol, *, controls: Sequence[Control], secret: bytes, seed: int
 ) -> StudyDesign:
-    """Draw prompts, set sides, deal everything to sheets.
+    """Draw prompts, choose sides, and assign all tasks to sheets.
 
     Raises:
         SpecError: If there are too few prompts or players for the protocol's sizes; says what to type.
@@ -68,58 +67,60 @@ def design_study(
         raise SpecError(f"items={protocol.items}: there are {len(examples)} prompts: items={len(examples)}")
     if len(material.players) < 2:
         raise SpecError(f"expected texts of two players or more, got {', '.join(material.players)}")
-    drawn = _pairs if protocol.kind == "pairs" else _singles
-    tasks = drawn(material, protocol, examples, secret, seed)
+    draw_tasks = _draw_pairs if protocol.kind == "pairs" else _draw_singles
+    tasks = draw_tasks(material, protocol, examples, secret, seed)
     controls_a_sheet = min(protocol.controls_a_sheet, len(controls))
-    own = max(1, protocol.items_a_sheet - controls_a_sheet)
-    count = max(math.ceil(len(tasks) / own), protocol.raters)
+    rated_items = max(1, protocol.items_a_sheet - controls_a_sheet)
+    count = max(math.ceil(len(tasks) / rated_items), protocol.raters)
     prompts = len({task.example for task in tasks})
     if math.ceil(len(tasks) / count) > prompts:
         raise SpecError(
             f"items_a_sheet={protocol.items_a_sheet}: no prompt may come twice on a sheet, and there are {prompts}: "
             f"items_a_sheet={prompts}"
         )
-    dealt = _dealt(tasks, count, own, seed)
-    made = []
+    dealt = _deal_tasks(tasks, count, rated_items, seed)
+    sheets = []
     for number, sheet in enumerate(dealt):
         rng = stream(seed, "sheet", number)
         chosen = rng.permutation(len(controls))[:controls_a_sheet]
-        checks = [RatingTask(opaque(secret, "control", number, int(c)), f"{CONTROL}{int(c)}", ()) for c in chosen]
-        made.append(_mixed(sheet, checks, rng))
-    return StudyDesign(tuple(itertools.chain.from_iterable(made)), tuple(made))
+        checks = [
+            RatingTask(derive_opaque_id(secret, "control", number, int(c)), f"{CONTROL}{int(c)}", ()) for c in chosen
+        ]
+        sheets.append(_shuffle_in_controls(sheet, checks, rng))
+    return StudyDesign(tuple(itertools.chain.from_iterable(sheets)), tuple(sheets))
 
 
-def _pairs(
-    material: Material, protocol: StudyProtocol, examples: Sequence[str], secret: bytes, seed: int
+def _draw_pairs(
+    material: StudyTexts, protocol: StudyProtocol, examples: Sequence[str], secret: bytes, seed: int
 ) -> list[RatingTask]:
     """All pairs of players, each on `items` prompts drawn without replacement; sides take turns."""
     pairs = list(itertools.combinations(material.players, 2))
     order = {pair: stream(seed, "prompts", *pair).permutation(len(examples)) for pair in pairs}
     first = {pair: int(stream(seed, "side", *pair).integers(2)) for pair in pairs}
-    made = []
+    tasks = []
     for k in range(protocol.items):
-        # Block by block of all pairs, so that what is dealt in turn is balanced at any time.
+        # In blocks of all pairs, so that any prefix of the tasks is balanced.
         for p in stream(seed, "block", k).permutation(len(pairs)):
             pair = pairs[p]
             example = examples[order[pair][k]]
             for copy in range(protocol.raters):
                 sides = pair if (k + copy + first[pair]) % 2 == 0 else pair[::-1]
-                made.append(RatingTask(opaque(secret, "pair", example, *pair, copy), example, sides))
-    return made
+                tasks.append(RatingTask(derive_opaque_id(secret, "pair", example, *pair, copy), example, sides))
+    return tasks
 
 
-def _singles(
-    material: Material, protocol: StudyProtocol, examples: Sequence[str], secret: bytes, seed: int
+def _draw_singles(
+    material: StudyTexts, protocol: StudyProtocol, examples: Sequence[str], secret: bytes, seed: int
 ) -> list[RatingTask]:
     """The texts of all players on `items` prompts, each rated by `raters`."""
     chosen = sorted(stream(seed, "prompts").choice(len(examples), size=protocol.items, replace=False))
-    made = []
+    tasks = []
     for copy in range(protocol.raters):
         texts = [(examples[e], player) for e in chosen for player in material.players]
         for t in stream(seed, "block", copy).permutation(len(texts)):
             example, player = texts[t]
-            made.append(RatingTask(opaque(secret, "text", example, player, copy), example, (player,)))
-    return made
+            tasks.append(RatingTask(derive_opaque_id(secret, "text", example, player, copy), example, (player,)))
+    return tasks
 
 
 @dataclass(slots=True)
@@ -145,21 +146,21 @@ class _Sheet:
         self.pairs[frozenset(task.sides)] -= 1
 
     def load(self, task: RatingTask) -> tuple[int, int, int]:
-        """How often its players and its pair are here already, and how full the sheet is."""
+        """Return how often its players and its pair are on the sheet, and the sheet's size."""
         return sum(self.players[p] for p in task.sides), self.pairs[frozenset(task.sides)], len(self.tasks)
 
 
-def _dealt(tasks: Sequence[RatingTask], count: int, most: int, seed: int) -> list[list[RatingTask]]:
-    """Give each task to one of the emptiest sheets without its prompt, where its players are rarest.
+def _deal_tasks(tasks: Sequence[RatingTask], count: int, most: int, seed: int) -> list[list[RatingTask]]:
+    """Assign each task to one of the emptiest sheets without its prompt, where its players are rarest.
 
-    What fits nowhere goes onto sheets of its own: two of one prompt never meet.
+    A task that fits on no sheet starts a new one.
     """
     sheets = [_Sheet(number) for number in range(count)]
     rng = stream(seed, "deal")
     for task in tasks:
         free = [s for s in sheets if len(s.tasks) < most and task.example not in s.examples]
         if not free:
-            free = _made_free(sheets, task, most)
+            free = _free_a_slot(sheets, task, most)
         if not free:
             sheets.append(_Sheet(len(sheets)))
             free = sheets[-1:]
@@ -171,7 +172,7 @@ def _dealt(tasks: Sequence[RatingTask], count: int, most: int, seed: int) -> lis
     return [sheet.tasks for sheet in sheets if sheet.tasks]
 
 
-def _made_free(sheets: Sequence[_Sheet], task: RatingTask, most: int) -> list[_Sheet]:
+def _free_a_slot(sheets: Sequence[_Sheet], task: RatingTask, most: int) -> list[_Sheet]:
     """Move a task from a full sheet without this prompt to one that has room and the prompt; returns the first."""
     for room in (s for s in sheets if len(s.tasks) < most):
         for full in (s for s in sheets if task.example not in s.examples):
@@ -183,7 +184,7 @@ def _made_free(sheets: Sequence[_Sheet], task: RatingTask, most: int) -> list[_S
     return []
 
 
-def _mixed(
+def _shuffle_in_controls(
     tasks: Sequence[RatingTask], checks: Sequence[RatingTask], rng: np.random.Generator
 ) -> tuple[RatingTask, ...]:
     both = [*tasks, *checks]

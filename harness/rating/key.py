@@ -1,4 +1,4 @@
-"""The key of a study: which item is what. It stays with the maker; sheets hold none of it."""
+"""The key of a study maps items to systems. It stays with the researcher; sheets contain none of it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import IO, Any, Self
 
 from openended.harness.core import DataError, read_json, replacing
 from openended.harness.rating.controls import Control
-from openended.harness.rating.design import CONTROL, RatingTask, opaque
-from openended.harness.rating.protocol import StudyProtocol, protocol_of
-from openended.harness.rating.texts import Material
+from openended.harness.rating.design import CONTROL, RatingTask, derive_opaque_id
+from openended.harness.rating.protocol import StudyProtocol, make_protocol
+from openended.harness.rating.texts import StudyTexts
 
 KEY = "key.json"
 _SCHEMA = 1
@@ -22,14 +22,14 @@ _PRIVATE = 0o600
 
 @dataclass(frozen=True)
 class StudyKey:
-    """Everything about a study that raters must not know."""
+    """The confidential part of a study: the origin of each item."""
 
     study: str
     """Its id, which is on every sheet."""
     secret: bytes
     created: str
     protocol: StudyProtocol
-    material: Material
+    material: StudyTexts
     tasks: tuple[RatingTask, ...]
     sheets: Mapping[str, tuple[str, ...]]
     """Name of a sheet → ids of its items, in order."""
@@ -43,11 +43,11 @@ class StudyKey:
         return {task.id: task for task in self.tasks}
 
     def nonce(self, sheet: str) -> str:
-        """What seals the answers of a sheet."""
-        return opaque(self.secret, "seal", sheet)
+        """Return the nonce that seals the answers of a sheet."""
+        return derive_opaque_id(self.secret, "seal", sheet)
 
-    def shown(self, task: RatingTask) -> tuple[str, tuple[str, ...]]:
-        """Return the prompt and the texts of an item, as raters see them: no blanks around them."""
+    def show_item(self, task: RatingTask) -> tuple[str, tuple[str, ...]]:
+        """Return the prompt and the texts of an item, as raters see them, stripped of surrounding blanks."""
         if task.is_control:
             control = self.control(task)
             return control.prompt.strip(), tuple(text.strip() for text in control.texts)
@@ -75,7 +75,7 @@ class StudyKey:
         """Read what `to_json` wrote.
 
         Raises:
-            DataError: If it is no key, or one of another version.
+            DataError: If it is not a key, or has another version.
         """
         if not isinstance(node, Mapping) or node.get("schema") != _SCHEMA:
             raise DataError(f"{where}: not the key of a study; `openended rate make` writes key.json")
@@ -83,14 +83,21 @@ class StudyKey:
             texts: Mapping[str, Mapping[str, str]] = node["texts"]
             return cls(
                 study=node["study"], secret=bytes.fromhex(node["secret"]), created=node["created"],
-                protocol=protocol_of(node["protocol"], where), made_of=tuple(node["made_of"]),
-                material=Material(tuple(node["players"]), node["prompts"], texts),
+                protocol=make_protocol(node["protocol"], where), made_of=tuple(node["made_of"]),
+                material=StudyTexts(tuple(node["players"]), node["prompts"], texts),
                 tasks=tuple(RatingTask(t[0], t[1], tuple(t[2:])) for t in node["tasks"]),
-                sheets={name: tuple(ids) for name, ids in node["sheets"].items()},
+                sheets={_check_name(name): tuple(ids) for name, ids in node["sheets"].items()},
                 controls=tuple(map(Control.from_json, node["controls"])),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as err:
-            raise DataError(f"{where}: a damaged key ({type(err).__name__}: {err})") from err
+            raise DataError(f"{where}: damaged key ({type(err).__name__}: {err})") from err
+
+
+def _check_name(name: str) -> str:
+    """Return the name of a sheet, which is also the name of a file and of a rater."""
+    if not name.isprintable() or "/" in name:
+        raise ValueError(f"sheet {name!r:.60}: expected printable characters without /")
+    return name
 
 
 def save_key(folder: Path, key: StudyKey) -> Path:
@@ -103,7 +110,7 @@ def save_key(folder: Path, key: StudyKey) -> Path:
 
     path = folder / KEY
     if path.exists():
-        raise DataError(f"{folder} holds a study: the key of its sheets would be lost; choose another folder with -o")
+        raise DataError(f"{folder} holds a study whose key would be lost; choose another folder with -o")
     with replacing(path) as handle:
         make_private(handle)
         json.dump(key.to_json(), handle, ensure_ascii=False, allow_nan=False)
@@ -111,7 +118,7 @@ def save_key(folder: Path, key: StudyKey) -> Path:
 
 
 def make_private(handle: IO[Any]) -> None:
-    """Let the file's owner alone read it, from before anything is in it."""
+    """Make an open file readable by its owner alone, before anything is written to it."""
     os.chmod(handle.fileno() if os.chmod in os.supports_fd else handle.name, _PRIVATE)
 
 
@@ -121,16 +128,16 @@ def read_key(path: Path) -> StudyKey:
     return StudyKey.from_json(read_json(file), str(file))
 
 
-def find_key(given: Path | None, files: Sequence[Path]) -> Path:
-    """Return the key that is named, or the one that lies beside the files or in a folder above them.
+def find_key(key_path: Path | None, files: Sequence[Path]) -> Path:
+    """Return the named key, or the one next to the files or in a folder above them.
 
     Raises:
         DataError: If there is none; says what to type.
     """
-    if given is not None:
-        return given
+    if key_path is not None:
+        return key_path
     for file in files:
         for folder in (file if file.is_dir() else file.parent, *list(file.resolve().parents)[:3]):
             if (folder / KEY).is_file():
                 return folder / KEY
-    raise DataError("no key.json beside these files: name the folder of the study with key=STUDY")
+    raise DataError("no key.json beside these files: name the folder of the study with --key STUDY")

@@ -1,4 +1,4 @@
-"""Protocols: what raters are asked, in which words, on which scale, and how many of them; a YAML each."""
+"""Study protocols: questions, wording, scale and sizes, each in a YAML file."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class AnswerChoice:
     more: str = ""
     """What it means, in smaller letters."""
     outcome: Outcome | None = None
-    """Of a pair: who won."""
+    """For pairs: the winner."""
     strength: str = ""
-    """Of a pair: `definitely`, `slightly`, `tie`; goes into the file of judgments."""
+    """For pairs: `definitely`, `slightly` or `tie`, for the judgments file."""
     rating: float | None = None
     """Of a single text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeWords:
-    """How a model is asked in place of people."""
+    """How an LLM judge is asked."""
 
     instruction: str = ""
-    """Empty: the guidelines, the questions and the answers, word for word, and a line that says how to reply."""
+    """Empty: the raters' guidelines, questions and answers verbatim, and a line about the format of the reply."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Question → its key in the JSON of the reply, where the instruction names one."""
     whole: bool = False
@@ -55,7 +55,7 @@ class JudgeWords:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyProtocol(Spec):
-    """One way of asking people: wording, scale, sizes."""
+    """A protocol for human studies: wording, scale, sizes."""
 
     group: ClassVar[str] = "protocol"
     name: ClassVar[str] = "protocol"
@@ -70,7 +70,7 @@ class StudyProtocol(Spec):
     guidelines: tuple[str, ...]
     """Paragraphs of the first page."""
     examples: tuple[Any, ...] = ()
-    """The maker's own worked examples: `prompt`, `a` and `b` (or `text`), `answers` {question: answer}, `why`."""
+    """Worked examples for the first page: `prompt`, `a` and `b` (or `text`), `answers` {question: answer}, `why`."""
     prompt: str = "{prompt}"
     """How the prompt is shown."""
     prompt_label: str = ""
@@ -87,7 +87,7 @@ class StudyProtocol(Spec):
     """Raters of each item."""
     items_a_sheet: int = 20
     controls_a_sheet: int = 2
-    """Of the maker's own controls, where there are any."""
+    """Number of control items per sheet, if there are controls."""
     cut_words: int | None = None
     """Texts are cut after so many words."""
     min_words: int = 1
@@ -99,7 +99,7 @@ class StudyProtocol(Spec):
     min_seconds: float = 25.0
     """Faster answers are counted on the quality sheet."""
     most_ties: float = 0.1
-    """A rater with a larger share of ties is told."""
+    """The form warns a rater with a larger share of ties."""
     judge: Mapping[str, Any] = field(default_factory=dict)
     """See `JudgeWords`."""
 
@@ -116,11 +116,11 @@ class StudyProtocol(Spec):
             self.require(value is None or value >= 1, name, "1 or more, or null")
         self.require("{prompt}" in self.prompt, "prompt", "a text with {prompt} in it")
         self.require("{text}" in self.text, "text", "a text with {text} in it")
-        said = [answer.say for answer in self.choices]
-        self.require(len(set(said)) == len(said), "answers", "different ones")
+        wordings = [answer.say for answer in self.choices]
+        self.require(len(set(wordings)) == len(wordings), "answers", "different ones")
         self._check_kind()
         self._check_examples()
-        _made(JudgeWords, self.judge, "protocol.judge")
+        _build_options(JudgeWords, self.judge, "protocol.judge")
 
     def _check_kind(self) -> None:
         if self.kind == "pairs":
@@ -130,39 +130,43 @@ class StudyProtocol(Spec):
         self.require(all(answer.rating is not None for answer in self.choices), "answers", "a rating each")
 
     def _check_examples(self) -> None:
-        wanted = {"prompt", "answers", "why", *(("a", "b") if self.kind == "pairs" else ("text",))}
-        said = [answer.say for answer in self.choices]
-        for number, one in enumerate(self.examples):
+        fields = {"prompt", "answers", "why", *(("a", "b") if self.kind == "pairs" else ("text",))}
+        wordings = [answer.say for answer in self.choices]
+        for number, example in enumerate(self.examples):
             where = f"protocol.examples[{number}]"
-            if not isinstance(one, Mapping) or set(one) != wanted:
-                raise SpecError(f"{where}: expected {', '.join(sorted(wanted))}, got {sorted(one)!r:.80}")
-            for question, answer in dict(one["answers"]).items():
+            if not isinstance(example, Mapping) or set(example) != fields:
+                raise SpecError(f"{where}: expected {', '.join(sorted(fields))}, got {sorted(example)!r:.80}")
+            for question, answer in dict(example["answers"]).items():
                 if question not in self.questions:
                     raise SpecError(f"{where}: no question {question!r}{suggest(str(question), self.questions)}")
-                if answer not in said:
-                    raise SpecError(f"{where}: no answer {answer!r}{suggest(str(answer), said)}")
+                if answer not in wordings:
+                    raise SpecError(f"{where}: no answer {answer!r}{suggest(str(answer), wordings)}")
 
     @cached_property
     def choices(self) -> tuple[AnswerChoice, ...]:
-        """The answers, typed."""
-        return tuple(_made(AnswerChoice, one, f"protocol.answers[{i}]") for i, one in enumerate(self.answers))
+        """The answers as `AnswerChoice` objects."""
+        return tuple(
+            _build_options(AnswerChoice, answer, f"protocol.answers[{i}]") for i, answer in enumerate(self.answers)
+        )
 
     @property
     def judging(self) -> JudgeWords:
-        """How a model is asked."""
-        made: JudgeWords = _made(JudgeWords, self.judge, "protocol.judge")
-        return made
+        """How an LLM judge is asked."""
+        judge_words: JudgeWords = _build_options(JudgeWords, self.judge, "protocol.judge")
+        return judge_words
 
     def to_json(self) -> dict[str, Json]:
         """Return all options as plain JSON."""
-        made = canonical(self)
+        options = canonical(self)
         return (
-            {k: v for k, v in made.items() if k not in ("group", "name", "version")} if isinstance(made, dict) else {}
+            {k: v for k, v in options.items() if k not in ("group", "name", "version")}
+            if isinstance(options, dict)
+            else {}
         )
 
 
-def _made(cls: type[Any], node: object, where: str) -> Any:  # noqa: ANN401
-    """Make a small dataclass of a YAML node."""
+def _build_options(cls: type[Any], node: object, where: str) -> Any:  # noqa: ANN401
+    """Build a small dataclass from a YAML node."""
     if not isinstance(node, Mapping):
         raise SpecError(f"{where}: expected options, got {node!r:.60}")
     check_options(cls, node, where)
@@ -172,7 +176,7 @@ def _made(cls: type[Any], node: object, where: str) -> Any:  # noqa: ANN401
     return cls(**{k: fitted(v, hints.get(k, str), f"{where}.{k}") for k, v in node.items()})
 
 
-def protocol_names() -> list[str]:
+def list_protocol_names() -> list[str]:
     """Return the names of the protocols that come with the harness."""
     folder = resources.files("openended.harness.rating") / "protocols"
     return sorted(p.name.removesuffix(".yaml") for p in folder.iterdir() if p.name.endswith(".yaml"))
@@ -183,7 +187,7 @@ def load_protocol(name: str, changes: Mapping[str, Any] | None = None) -> StudyP
 
     Args:
         name: One that comes with the harness, or the path of a .yaml.
-        changes: Options in place of its own.
+        changes: Options that override the file's.
 
     Raises:
         SpecError: If there is no such protocol, or an option is unknown, missing or not accepted.
@@ -195,16 +199,16 @@ def load_protocol(name: str, changes: Mapping[str, Any] | None = None) -> StudyP
         except (OSError, UnicodeDecodeError) as err:
             raise DataError(f"protocol={name}: cannot be read ({err})") from err
     else:
-        known = protocol_names()
-        if name not in known:
-            raise SpecError(f"protocol={name}: no such protocol{suggest(name, known)}, or the path of a .yaml")
+        names = list_protocol_names()
+        if name not in names:
+            raise SpecError(f"protocol={name}: no such protocol{suggest(name, names)}, or the path of a .yaml")
         text = (resources.files("openended.harness.rating") / "protocols" / f"{name}.yaml").read_text(encoding="utf-8")
-    own = read_options(text, f"protocol={name}", one_line)
-    return protocol_of({"label": path.stem, **own, **(changes or {})}, name)
+    options = read_options(text, f"protocol={name}", one_line)
+    return make_protocol({"label": path.stem, **options, **(changes or {})}, name)
 
 
-def protocol_of(node: Mapping[str, Any], where: str) -> StudyProtocol:
-    """Make a protocol of its options.
+def make_protocol(node: Mapping[str, Any], where: str) -> StudyProtocol:
+    """Build a protocol from its options.
 
     Raises:
         SpecError: If an option is unknown, missing or not accepted.

@@ -1,4 +1,4 @@
-"""One HTML file a rater: what is asked and shown, and nothing that says where a text comes from."""
+"""Write one HTML form per rater; it contains nothing about the origin of a text."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ FORM = "openended-rate/1"
 """Version of the form and of what it saves."""
 
 
-def form_policy(*, connect: bool) -> str:
-    """Return the Content-Security-Policy: our script and style by their hashes, and nothing else.
+def build_form_policy(*, connect: bool) -> str:
+    """Return the Content-Security-Policy: only the form's own script and style, by their hashes.
 
     Args:
-        connect: Let the page talk to the server that it came from.
+        connect: Allow the page to send requests to its own server.
     """
     hashes = {part: f"'sha256-{_hash(_part(f'form.{part}'))}'" for part in ("js", "css")}
     talk = " connect-src 'self';" if connect else ""
-    own = f"script-src {hashes['js']}; style-src {hashes['css']};{talk}"
-    return f"default-src 'none'; {own} base-uri 'none'; form-action 'none'"
+    sources = f"script-src {hashes['js']}; style-src {hashes['css']};{talk}"
+    return f"default-src 'none'; {sources} base-uri 'none'; form-action 'none'"
 
 
 def _hash(text: str) -> str:
@@ -51,7 +51,7 @@ def render_form(key: StudyKey, sheet: str, items: Sequence[Mapping[str, Any]] | 
     from markupsafe import Markup
 
     protocol = key.protocol
-    told = {
+    study_data = {
         "form": FORM, "study": key.study, "sheet": sheet, "nonce": key.nonce(sheet) if items is not None else "",
         "title": protocol.title, "guidelines": protocol.guidelines, "examples": protocol.examples,
         "prompt": protocol.prompt, "prompt_label": protocol.prompt_label,
@@ -59,24 +59,29 @@ def render_form(key: StudyKey, sheet: str, items: Sequence[Mapping[str, Any]] | 
         "answers": [{"say": a.say, "more": a.more, "tie": a.outcome == "tie"} for a in protocol.choices],
         "most_ties": protocol.most_ties, "items": items,
     }  # fmt: skip
-    # In JSON these letters stand in texts alone; written so, no text can end the element that holds it.
-    data = json.dumps(told, ensure_ascii=True).replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")
+    # These characters occur in JSON strings alone; escaped, no text can close the script element.
+    data = (
+        json.dumps(study_data, ensure_ascii=True)
+        .replace("<", r"\u003c")
+        .replace(">", r"\u003e")
+        .replace("&", r"\u0026")
+    )
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     parts = {"data": data, "script": _part("form.js"), "style": _part("form.css")}
     return environment.from_string(_part("form.html")).render(
         title=protocol.title,
-        policy=form_policy(connect=items is None),
+        policy=build_form_policy(connect=items is None),
         **{name: Markup(text) for name, text in parts.items()},  # noqa: S704 - ours, and JSON without markup
     )
 
 
-def items_of(key: StudyKey, ids: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what a sheet shows of its items."""
-    made = []
+def build_items(key: StudyKey, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the id, prompt and texts of items as a sheet shows them."""
+    items = []
     for name in ids:
-        prompt, texts = key.shown(key.by_id[name])
-        made.append({"id": name, "prompt": prompt, "texts": list(texts)})
-    return made
+        prompt, texts = key.show_item(key.by_id[name])
+        items.append({"id": name, "prompt": prompt, "texts": list(texts)})
+    return items
 
 
 def write_sheets(key: StudyKey, folder: Path) -> list[Path]:
@@ -84,15 +89,17 @@ def write_sheets(key: StudyKey, folder: Path) -> list[Path]:
     paths = []
     for sheet, ids in key.sheets.items():
         path = folder / f"{sheet}.html"
-        write_text(path, render_form(key, sheet, items_of(key, ids)))
+        write_text(path, render_form(key, sheet, build_items(key, ids)))
         paths.append(path)
     return paths
 
 
-def seal_of(study: str, sheet: str, nonce: str, questions: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+def compute_seal(
+    study: str, sheet: str, nonce: str, questions: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> str:
     """Return the seal of answers, as the form computes it: FNV-1a of 64 bits over their numbers.
 
-    It tells slips of a hand in an editor; whoever opens the sheet's source can make another.
+    It detects accidental edits, not forgery: the nonce is in the sheet's source.
     """
     lines = [study, sheet, nonce]
     for row in rows:

@@ -1,4 +1,4 @@
-"""The texts that are rated: those of people and of the systems of finished runs, prompt by prompt."""
+"""Read the texts to rate: human and model texts of finished runs, by prompt."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from openended.harness.storage import Rows
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
-    """Prompts, and what every player wrote after each."""
+class StudyTexts:
+    """Prompts and every player's continuation of each."""
 
     players: tuple[str, ...]
     """`human` first, then the systems under the names that the tables use."""
@@ -27,69 +27,71 @@ class Material:
     """What was left out, and why."""
 
 
-def read_material(words: Sequence[str], outputs: Path, protocol: StudyProtocol, exclude: Path | None) -> Material:
+def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtocol, exclude: Path | None) -> StudyTexts:
     """Read the texts of runs.
 
     Args:
         words: Names of experiments or grids, their folders, or runs.
         outputs: Where names are looked up.
-        protocol: Cuts texts, and says which are too short or too long.
+        protocol: Defines truncation and the accepted lengths.
         exclude: A file of example ids that are not shown, one a line.
 
     Raises:
         DataError: If no run, no text or no prompt is left; says what was expected.
     """
     results = read_results(asked(words, outputs).paths)
-    found: dict[str, dict[str, str]] = {}
+    texts: dict[str, dict[str, str]] = {}
     prompts: dict[str, str] = {}
     lengths: dict[str, int] = {}
-    for label, run in _runs(results):
+    for label, run in _iterate_runs(results):
         for player, stages in ((HUMAN, ("human",)), (label, ("generate", "import"))):
-            path = _file_of(results, run, stages)
+            path = _find_rows_file(results, run, stages)
             if path is None:
                 raise DataError(
                     f"{run.folder}: its texts ({' or '.join(stages)}) are no longer in the store: run it again"
                 )
-            lengths[player] = max(lengths.get(player, 0), _take(path, player, prompts, found, run))
-    return usable(tuple(found), prompts, found, lengths, protocol, _ids_of(exclude))
+            lengths[player] = max(lengths.get(player, 0), _add_first_texts(path, player, prompts, texts, run))
+    return select_usable_texts(tuple(texts), prompts, texts, lengths, protocol, _read_ids(exclude))
 
 
-def _runs(results: Results) -> Iterator[tuple[str, Run]]:
+def _iterate_runs(results: Results) -> Iterator[tuple[str, Run]]:
     """Yield one run a system, of several seeds the first, in the order of the tables."""
     for system in systems_of(fold_seeds(results)):
         yield system.name, results.runs[system.items[0].sources[0][0]]
 
 
-def _file_of(results: Results, run: Run, stages: Sequence[str]) -> Path | None:
-    names = ((name.partition(":")[0], artefact) for name, artefact in run.inputs.items())
-    stage, artefact = next(((s, a) for s, a in names if s in stages), ("", ""))
-    return stored_file(run.store, artefact, ROW_FILES.get(stage, ""), results.damaged)
+def _find_rows_file(results: Results, run: Run, stages: Sequence[str]) -> Path | None:
+    names = ((name.partition(":")[0], artifact) for name, artifact in run.inputs.items())
+    stage, artifact = next(((s, a) for s, a in names if s in stages), ("", ""))
+    return stored_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
 
 
-def _take(path: Path, player: str, prompts: dict[str, str], found: dict[str, dict[str, str]], run: Run) -> int:
+def _add_first_texts(
+    path: Path, player: str, prompts: dict[str, str], texts_by_player: dict[str, dict[str, str]], run: Run
+) -> int:
     """Take the first text of each prompt; returns the tokens of the longest."""
     rows = Rows(path)
-    own = found.setdefault(player, {})
+    texts = texts_by_player.setdefault(player, {})
     ids = zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True)
     for example, sample, prompt, text in ids:
         if prompts.setdefault(example, prompt) != prompt:
             raise DataError(f"{run.folder}: {example} has another prompt than in another run: rate runs of one task")
-        if sample == 0 and own.setdefault(example, text) != text and player == HUMAN:
+        if sample == 0 and texts.setdefault(example, text) != text and player == HUMAN:
             raise DataError(
-                f"{run.folder}: the human text of {example} is cut elsewhere than in another run: rate runs of one "
+                f"{run.folder}: the human text of {example} is truncated differently in another run: rate runs of one "
                 "max_new_tokens and one tokenizer (--where, or name the runs)"
             )
     return int(rows.token_ids.lengths.max(initial=0))
 
 
-def usable(
+def select_usable_texts(
     players: Sequence[str],
     prompts: Mapping[str, str],
-    found: Mapping[str, Mapping[str, str]],
+    texts_by_player: Mapping[str, Mapping[str, str]],
     lengths: Mapping[str, int],
     protocol: StudyProtocol,
     excluded: frozenset[str] = frozenset(),
-) -> Material:
+) -> StudyTexts:
     """Keep the prompts that every player has a text for, long enough; cut the texts.
 
     Raises:
@@ -101,18 +103,18 @@ def usable(
             f"texts of up to {longest} tokens, the protocol has {protocol.longest_tokens}: run with "
             f"max_new_tokens={protocol.longest_tokens}, or give --cut-words N or --longest-tokens null"
         )
-    everywhere = [e for e in sorted(prompts) if all(e in found[p] for p in players)]
+    everywhere = [e for e in sorted(prompts) if all(e in texts_by_player[p] for p in players)]
     unknown = sorted(excluded - set(prompts))
     if unknown:
         raise DataError(f"exclude: no example {unknown[0]!r} in these runs")
     texts: dict[str, dict[str, str]] = {}
     short = 0
     for example in (e for e in everywhere if e not in excluded):
-        own = {p: _cut(found[p][example], protocol.cut_words) for p in players}
-        if min(len(text.split()) for text in own.values()) < protocol.min_words:
+        cut_texts = {p: _cut(texts_by_player[p][example], protocol.cut_words) for p in players}
+        if min(len(text.split()) for text in cut_texts.values()) < protocol.min_words:
             short += 1
             continue
-        texts[example] = own
+        texts[example] = cut_texts
     remarks = [
         f"{count} prompts left out: {why}"
         for count, why in (
@@ -124,14 +126,14 @@ def usable(
     ]
     if not texts:
         raise DataError(f"no prompt is left to be rated ({'; '.join(remarks) or 'the runs hold none'})")
-    return Material(tuple(players), {e: prompts[e] for e in texts}, texts, tuple(remarks))
+    return StudyTexts(tuple(players), {e: prompts[e] for e in texts}, texts, tuple(remarks))
 
 
 def _cut(text: str, words: int | None) -> str:
     return text if words is None else first_words(text, words)
 
 
-def _ids_of(path: Path | None) -> frozenset[str]:
+def _read_ids(path: Path | None) -> frozenset[str]:
     if path is None:
         return frozenset()
     with open_text(path) as handle:

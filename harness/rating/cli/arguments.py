@@ -1,4 +1,4 @@
-"""The fields of a protocol or server as flags, and the older `name=value` words of the rating commands."""
+"""Flags for the fields of a protocol or server, and the older `name=value` form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from openended.harness.core import CommandParser, one_line, plain
 
 
 def add_fields(parser: CommandParser, cls: type[Any], title: str, help_lines: Mapping[str, str]) -> None:
-    """Add a flag for every field of a dataclass; those that are not given stay out of the namespace.
+    """Add a flag for every field of a dataclass; flags that were not typed stay out of the namespace.
 
     Args:
         parser: Of the command.
@@ -30,13 +30,13 @@ def add_fields(parser: CommandParser, cls: type[Any], title: str, help_lines: Ma
         )  # fmt: skip
 
 
-def given_fields(args: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
+def collect_flag_values(args: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
     """Return field → value of the flags that were given."""
     return {field.name: getattr(args, field.name) for field in dataclasses.fields(cls) if hasattr(args, field.name)}
 
 
-def parse_words(parser: CommandParser, words: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line in which `items=20` may stand for `--items 20`; says the new form on standard error."""
+def parse_arguments(parser: CommandParser, words: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line that may write `items=20` for `--items 20`; prints the new form on standard error."""
     args = parser.parse_intermixed_args(words)
     flags = {word: _as_flag(parser, word) for word in getattr(args, "words", ()) if _is_option(word)}
     if not flags:

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Sequence
 
 from openended.harness.core import CommandParser, code_of, terminal
-from openended.harness.rating.cli.arguments import parse_words
+from openended.harness.rating.cli.arguments import parse_arguments
 
 COMMANDS = {
-    "make": "one HTML file a rater from finished runs",
+    "make": "one HTML file per rater from finished runs",
     "collect": "judgments.csv and a quality sheet from what raters sent back",
-    "simulate": "fill a study's sheets by simulated raters, to try the whole way",
-    "judge": "ask a model behind a server in place of people",
-    "serve": "a study on a local network: items by a link, answers stored at once",
+    "simulate": "fill a study's sheets with simulated raters, for a complete trial run",
+    "judge": "let an LLM behind a server rate in place of people",
+    "serve": "serve a study on a local network: a link per rater, answers stored at once",
 }
 EPILOG = """\
 Examples:
@@ -30,7 +30,7 @@ Examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command of the human half; returns one of `exit_codes`."""
+    """Run a rating command and return its exit code."""
     terminal.start()
     words = list(sys.argv[1:] if argv is None else argv)
     listed = "\n".join(f"  {name:9} {line}" for name, line in COMMANDS.items())
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
     name = parser.parse_args(words[:1]).command
     module = importlib.import_module(f"openended.harness.rating.cli.{name}")
-    args = parse_words(module.parser(), words[1:])
+    args = parse_arguments(module.make_parser(), words[1:])
     return code_of(f"openended rate {name}", lambda: module.work(args), kept=module.KEPT)
 
 

@@ -1,1 +1,1 @@
-"""From raters' answers to judgments and their quality."""
+"""Collect raters' answers: check them, turn them into judgments, measure their quality."""

@@ -1,10 +1,10 @@
-"""The quality sheet: how fast, how even, how consistent raters were; nothing here removes an answer."""
+"""The quality sheet: speed, side preference and consistency of raters; nothing here removes an answer."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,24 +12,28 @@ import numpy as np
 
 from openended.harness.core import F64
 from openended.harness.rating.collect.answers import AnsweredItem, AnsweredSheet
-from openended.harness.rating.collect.collect import Gathered
+from openended.harness.rating.collect.study_answers import StudyAnswers
 from openended.harness.rating.key import StudyKey
 from openended.metrics.correlation import rank_correlation
 from openended.metrics.judgments import SIMULATED, agreement
 
+_LEAST_ITEMS = 5  # with fewer, equal answers are no sign of carelessness
+
 
 @dataclass(frozen=True, slots=True)
 class RaterQuality:
-    """One rater, or all of them together."""
+    """Quality measures of one rater, or of all raters together."""
 
     rater: str
     items: int
     """Answered, controls among them."""
     median_seconds: float
     too_fast: float
-    """Share of items that took less than the protocol's minimum; NaN where nobody took the time."""
+    """Share of items that took less than the protocol's minimum; NaN if times were not measured."""
     ties: float
     """Share of answers that are ties; NaN for ratings."""
+    top_answer: float
+    """Share of the most frequent answer among all answers; 1 for a rater who always chose the same."""
     side_a: float
     """Share of side A among the answers that are no ties."""
     side_p: float
@@ -40,60 +44,77 @@ class RaterQuality:
     """Agreement with the others on shared items: share of equal outcomes (pairs), rank correlation with their mean."""
 
 
-def raters_of(gathered: Gathered) -> list[RaterQuality]:
+def measure_rater_quality(gathered: StudyAnswers) -> list[RaterQuality]:
     """Return the quality of every rater, and of all under the name `all`."""
-    rest = _with_rest(gathered)
-    rows = [_quality(gathered.key, s.rater, s.items, rest.get(s.rater, math.nan)) for s in gathered.sheets]
+    rest = _measure_agreement_with_rest(gathered)
+    rows = [_measure_quality(gathered.key, s.rater, s.items, rest.get(s.rater, math.nan)) for s in gathered.sheets]
     everything = [item for sheet in gathered.sheets for item in sheet.items]
-    known = [row.with_rest for row in rows if not math.isnan(row.with_rest)]
-    return [*rows, _quality(gathered.key, "all", everything, float(np.mean(known)) if known else math.nan)]
+    agreements = [row.with_rest for row in rows if not math.isnan(row.with_rest)]
+    return [
+        *rows,
+        _measure_quality(gathered.key, "all", everything, float(np.mean(agreements)) if agreements else math.nan),
+    ]
 
 
-def _quality(key: StudyKey, rater: str, items: Sequence[AnsweredItem], rest: float) -> RaterQuality:
+def _measure_quality(key: StudyKey, rater: str, items: Sequence[AnsweredItem], rest: float) -> RaterQuality:
     from scipy.stats import binomtest
 
     seconds = np.array([item.seconds for item in items if not math.isnan(item.seconds)])
-    own = [item for item in items if not key.by_id[item.task].is_control]
-    outcomes = [key.protocol.choices[n - 1].outcome for item in own for n in item.choices.values()]
-    # One item counts once on the question of sides: its questions are answered together, and lean together.
-    leans = [_lean(key, item) for item in own]
+    rated = [item for item in items if not key.by_id[item.task].is_control]
+    outcomes = [key.protocol.choices[n - 1].outcome for item in rated for n in item.choices.values()]
+    # The answers about one item are correlated, so an item counts once in the side preference.
+    leans = [_count_lean(key, item) for item in rated]
     a, b = sum(x > 0 for x in leans), sum(x < 0 for x in leans)
     pairs = key.protocol.kind == "pairs"
-    passed = [ok for item in items for ok in _controls(key, item)]
+    passed = [ok for item in items for ok in _check_controls(key, item)]
     return RaterQuality(
         rater=rater, items=len(items),
         median_seconds=float(np.median(seconds)) if len(seconds) else math.nan,
         too_fast=float((seconds < key.protocol.min_seconds).mean()) if len(seconds) else math.nan,
         ties=outcomes.count("tie") / len(outcomes) if pairs and outcomes else math.nan,
+        top_answer=_measure_top_answer(rated),
         side_a=a / (a + b) if a + b else math.nan,
         side_p=float(binomtest(a, a + b).pvalue) if a + b else math.nan,
         controls=f"{sum(passed)}/{len(passed)}", with_rest=rest,
     )  # fmt: skip
 
 
-def _lean(key: StudyKey, item: AnsweredItem) -> int:
-    """Return above 0 where more questions went to A than to B."""
+def _measure_top_answer(items: Sequence[AnsweredItem]) -> float:
+    """Return the share of the most frequent answer; NaN without answers."""
+    counts = Counter(number for item in items for number in item.choices.values())
+    return max(counts.values()) / counts.total() if counts else math.nan
+
+
+def _find_constant_raters(rows: Sequence[RaterQuality]) -> Iterator[str]:
+    """Yield a line for each rater who always gave the same answer."""
+    for row in rows:
+        if row.rater != "all" and row.top_answer == 1.0 and row.items >= _LEAST_ITEMS:
+            yield f"{row.rater}: the same answer to all {row.items} items"
+
+
+def _count_lean(key: StudyKey, item: AnsweredItem) -> int:
+    """Return a positive number if more questions went to A than to B, negative if fewer."""
     sides = [key.protocol.choices[n - 1].outcome for n in item.choices.values()]
     return sides.count("a") - sides.count("b")
 
 
-def _controls(key: StudyKey, item: AnsweredItem) -> list[bool]:
+def _check_controls(key: StudyKey, item: AnsweredItem) -> list[bool]:
     task = key.by_id[item.task]
     if not task.is_control:
         return []
     control = key.control(task)
     number = item.choices.get(control.criterion)
-    return [] if number is None else [control.passed(key.protocol.choices[number - 1])]
+    return [] if number is None else [control.accepts(key.protocol.choices[number - 1])]
 
 
 Unit = tuple[str, ...]
 Tables = Mapping[str, Mapping[Unit, Mapping[str, float]]]
 
 
-def _tables(gathered: Gathered) -> Tables:
-    """Return question → rated thing → rater → level; of a pair from the side of its first player by name."""
+def _tabulate_levels(gathered: StudyAnswers) -> Tables:
+    """Return question → rated thing → rater → level; for pairs, seen from the player whose name sorts first."""
     key = gathered.key
-    made: dict[str, dict[Unit, dict[str, float]]] = {q: defaultdict(dict) for q in key.protocol.questions}
+    tables: dict[str, dict[Unit, dict[str, float]]] = {q: defaultdict(dict) for q in key.protocol.questions}
     levels = np.linspace(1.0, -1.0, len(key.protocol.choices))
     for sheet in gathered.sheets:
         for item in sheet.items:
@@ -105,31 +126,34 @@ def _tables(gathered: Gathered) -> Tables:
             for question, number in item.choices.items():
                 rating = key.protocol.choices[number - 1].rating
                 level = turn * float(levels[number - 1]) if rating is None else rating
-                made[question][task.example, *sides][sheet.rater] = level
-    return made
+                tables[question][task.example, *sides][sheet.rater] = level
+    return tables
 
 
-def alphas(gathered: Gathered) -> dict[str, float]:
+def compute_alphas(gathered: StudyAnswers) -> dict[str, float]:
     """Return question → Krippendorff's α (ordinal); NaN where no item has two raters."""
-    return {question: agreement(_matrix(units, gathered.sheets)) for question, units in _tables(gathered).items()}
+    return {
+        question: agreement(_to_matrix(units, gathered.sheets))
+        for question, units in _tabulate_levels(gathered).items()
+    }
 
 
-def _matrix(units: Mapping[Unit, Mapping[str, float]], sheets: Sequence[AnsweredSheet]) -> F64:
-    place = {sheet.rater: i for i, sheet in enumerate(sheets)}
-    out = np.full((max(len(units), 1), len(place)), np.nan)
+def _to_matrix(units: Mapping[Unit, Mapping[str, float]], sheets: Sequence[AnsweredSheet]) -> F64:
+    column = {sheet.rater: i for i, sheet in enumerate(sheets)}
+    out = np.full((max(len(units), 1), len(column)), np.nan)
     for row, unit in enumerate(sorted(units)):
         for rater, level in units[unit].items():
-            out[row, place[rater]] = level
+            out[row, column[rater]] = level
     return out
 
 
-def _with_rest(gathered: Gathered) -> dict[str, float]:
-    """Return rater → agreement with the others on what they rated too; raters who share nothing are not in it."""
+def _measure_agreement_with_rest(gathered: StudyAnswers) -> dict[str, float]:
+    """Return rater → agreement with the others on what they rated too; raters without shared items are left out."""
     shared: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for units in _tables(gathered).values():
-        for own in units.values():
-            for rater, level in own.items():
-                others = [v for name, v in own.items() if name != rater]
+    for units in _tabulate_levels(gathered).values():
+        for levels in units.values():
+            for rater, level in levels.items():
+                others = [v for name, v in levels.items() if name != rater]
                 if others:
                     shared[rater].append((level, float(np.mean(others))))
     if gathered.key.protocol.kind == "pairs":
@@ -141,21 +165,34 @@ def _with_rest(gathered: Gathered) -> dict[str, float]:
     }
 
 
-def quality_lines(gathered: Gathered) -> list[str]:
+def format_quality_sheet(gathered: StudyAnswers) -> list[str]:
     """Return the quality sheet as Markdown."""
-    key, rows = gathered.key, raters_of(gathered)
+    key, rows = gathered.key, measure_rater_quality(gathered)
     p = key.protocol
     simulated = sum(sheet.rater.startswith(SIMULATED) for sheet in gathered.sheets)
     out = [f"# Quality of study {key.study} ({p.label})", ""]
     if simulated:
-        out += [f"**{simulated} of {len(gathered.sheets)} raters are simulated: nobody rated anything.**", ""]
-    out += [f"- {remark}" for remark in gathered.remarks]
-    out += [f"- Krippendorff's α, {question}: {_alpha(value)}" for question, value in alphas(gathered).items()]
+        out += [f"**{simulated} of {len(gathered.sheets)} raters are simulated; no person rated anything.**", ""]
+    out += [f"- {remark}" for remark in [*gathered.remarks, *_find_constant_raters(rows)]]
+    out += [
+        f"- Krippendorff's α, {question}: {_format_alpha(value)}"
+        for question, value in compute_alphas(gathered).items()
+    ]
     rest = "agrees with the rest" if p.kind == "pairs" else "ρ with the rest"
-    heads = ("rater", "items", "median s", f"under {p.min_seconds:g} s", "ties", "side A (p)", "controls", rest)
+    heads = (
+        "rater",
+        "items",
+        "median s",
+        f"under {p.min_seconds:g} s",
+        "ties",
+        "top answer",
+        "side A (p)",
+        "controls",
+        rest,
+    )
     out += ["", f"| {' | '.join(heads)} |", f"| --- |{' ---: |' * (len(heads) - 1)}"]
-    out += [f"| {' | '.join(_cells(row))} |" for row in rows]
-    out += ["", "Controls: passed of seen. Nothing was removed."]
+    out += [f"| {' | '.join(_format_cells(row))} |" for row in rows]
+    out += ["", "Controls: passed of seen. Top answer: share of the most frequent answer. Nothing was removed."]
     if p.kind == "pairs":
         out[-1] += (
             " Side A: share of pairs in which A won more questions than B, with a binomial p-value. "
@@ -164,11 +201,13 @@ def quality_lines(gathered: Gathered) -> list[str]:
     return [*out, ""]
 
 
-def _alpha(value: float) -> str:
-    return "not told: no item has two raters who differ (--raters 2 or more)" if math.isnan(value) else f"{value:.2f}"
+def _format_alpha(value: float) -> str:
+    return (
+        "undefined: no item has two raters who differ (use --raters 2 or more)" if math.isnan(value) else f"{value:.2f}"
+    )
 
 
-def _cells(row: RaterQuality) -> list[str]:
+def _format_cells(row: RaterQuality) -> list[str]:
     def share(value: float) -> str:
         return "–" if math.isnan(value) else f"{value:.0%}"
 
@@ -176,14 +215,24 @@ def _cells(row: RaterQuality) -> list[str]:
     rest = "–" if math.isnan(row.with_rest) else f"{row.with_rest:.2f}"
     seconds = "–" if math.isnan(row.median_seconds) else f"{row.median_seconds:.0f}"
     seen = "–" if row.controls == "0/0" else row.controls
-    return [row.rater, str(row.items), seconds, share(row.too_fast), share(row.ties), side, seen, rest]
+    return [
+        row.rater,
+        str(row.items),
+        seconds,
+        share(row.too_fast),
+        share(row.ties),
+        share(row.top_answer),
+        side,
+        seen,
+        rest,
+    ]
 
 
-def quality_facts(gathered: Gathered) -> dict[str, Any]:
+def quality_to_json(gathered: StudyAnswers) -> dict[str, Any]:
     """Return the quality sheet as plain JSON."""
     from dataclasses import asdict
 
     return {
         "study": gathered.key.study, "protocol": gathered.key.protocol.label, "remarks": list(gathered.remarks),
-        "alpha": alphas(gathered), "raters": [asdict(row) for row in raters_of(gathered)],
+        "alpha": compute_alphas(gathered), "raters": [asdict(row) for row in measure_rater_quality(gathered)],
     }  # fmt: skip

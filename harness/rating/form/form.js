@@ -86,7 +86,7 @@
       return box;
     }));
     at("how").textContent = remote
-      ? "Each answer is sent as you give it. You may close this page and come back by the same link."
+      ? "Each answer is sent as you give it. You may close this page and come back with the same link."
       : "Your answers are kept in this browser: you may close the page and come back. At the end you download them as a file.";
   }
 
@@ -131,7 +131,7 @@
   function ready() {
     at("next").disabled = !complete(shown.id);
     if (!remote) count(done(), study.items.length);
-    if (!keeps) tell("This browser keeps nothing after the page is closed: save a copy before you close it.");
+    if (!keeps) tell("This browser does not keep your answers after the page is closed: save a copy before you close it.");
     tied();
   }
   function choose(number, value) {
@@ -153,7 +153,7 @@
     }
     at("ties").hidden = !(most > study.most_ties);
     at("ties").textContent = "Ties so far: " + Math.round(100 * most) + " % in one of the questions. Please keep them to " +
-      Math.round(100 * study.most_ties) + " % at most: where you lean ever so slightly, say so.";
+      Math.round(100 * study.most_ties) + " % at most: if you lean even slightly, choose that side.";
   }
 
   // ---- a sheet in a file
@@ -225,12 +225,17 @@
     }
   }
   async function fetchNext() {
-    const [status, told] = await call("next");
-    if (status !== 200) { shown = null; tell(told.error || "This link is not known."); screen("end"); at("end").hidden = true; return; }
-    count(told.done, told.total);
-    if (told.item) { show(told.item, true); return; }
+    const [status, info] = await call("next");
+    if (status !== 200) { shown = null; tell(info.error || "This link is not known."); screen("end"); at("end").hidden = true; return; }
+    count(info.done, info.total);
+    if (info.item) {
+      // Time under an earlier lease of the item does not count.
+      if (state.lease !== info.item.lease) { state.lease = info.item.lease; delete state.ms[info.item.id]; }
+      show(info.item, true);
+      return;
+    }
     shown = null;
-    at("said").textContent = told.waiting ? "Nothing is left for you right now: other raters hold what remains. Come back later by the same link." : "That was all. Your answers are stored: you may close this page.";
+    at("said").textContent = info.waiting ? "Nothing is left for you right now: other raters are working on the remaining items. Come back later with the same link." : "You are finished. Your answers are stored; you may close this page.";
     at("download").hidden = at("again").hidden = at("send").hidden = true;
     screen("end");
   }
@@ -238,9 +243,9 @@
     pause(); keep();
     at("next").disabled = true;
     const { id, lease } = shown;
-    const [status, told] = await call("answer", { id, lease, answers: state.answers[id], ms: state.ms[id] || 0 });
+    const [status, info] = await call("answer", { id, lease, answers: state.answers[id], ms: state.ms[id] || 0 });
     if (status !== 200) {
-      tell(told.error || "The server did not take this answer.");
+      tell(info.error || "The server did not accept this answer.");
       if (status !== 409) { at("next").disabled = false; resume(); return; }
     }
     await fetchNext();
@@ -285,7 +290,7 @@
       at("start").textContent = "Go on";
       tell("Welcome back: " + done() + " of " + study.items.length + " are answered in this browser.");
     }
-    if (!keeps) tell("This browser keeps nothing after the page is closed: save a copy before you close it.");
+    if (!keeps) tell("This browser does not keep your answers after the page is closed: save a copy before you close it.");
   }
   screen("guide");
 })();

@@ -1,1 +1,1 @@
-"""A model as a rater: asked in both orders, and shown only beside its agreement with people."""
+"""LLM judges: pairs are asked in both orders, and results are shown with the agreement with people."""

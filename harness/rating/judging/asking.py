@@ -1,4 +1,4 @@
-"""A judge behind a server: one chat turn a question, through the client that generates texts."""
+"""Ask a judge behind a server: one chat turn per question, with the client that generates texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BACKEND = "openai"
 
 @dataclass(frozen=True, slots=True)
 class ServerAsker:
-    """Asks a served model; replies are greedy, and the seed goes along for servers whose ties are random."""
+    """Asks a served model with greedy decoding; the seed is sent for servers that break ties at random."""
 
     spec: ServerSpec
     transport: httpx.AsyncBaseTransport | None = None
@@ -39,18 +39,20 @@ class ServerAsker:
 
     async def _all(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
         spec = self.spec
-        places = range(len(spec.roots))
+        endpoints = range(len(spec.roots))
         slots = asyncio.Semaphore(spec.concurrency * len(spec.roots))
         async with Client(
             spec.roots, spec.api_key_env, spec.timeout, spec.retries, spec.concurrency, self.transport
         ) as client:
 
-            async def one(number: int, prompt: str, seed: int) -> str:
-                order = [*places[number % len(places) :], *places[: number % len(places)]]
+            async def ask_question(number: int, prompt: str, seed: int) -> str:
+                order = [*endpoints[number % len(endpoints) :], *endpoints[: number % len(endpoints)]]
                 async with slots:
                     return self._text(await client.post(self._path, self._body(prompt, seed), order))
 
-            return await asyncio.gather(*(one(i, p, s) for i, (p, s) in enumerate(zip(prompts, seeds, strict=True))))
+            return await asyncio.gather(
+                *(ask_question(i, p, s) for i, (p, s) in enumerate(zip(prompts, seeds, strict=True)))
+            )
 
     @property
     def _path(self) -> str:
@@ -58,9 +60,9 @@ class ServerAsker:
 
     def _body(self, prompt: str, seed: int) -> dict[str, Any]:
         system = [{"role": "system", "content": self.spec.instruction}] if self.spec.instruction else []
-        asked = {"messages": [*system, {"role": "user", "content": prompt}]} if self.spec.chat else {"prompt": prompt}
+        content = {"messages": [*system, {"role": "user", "content": prompt}]} if self.spec.chat else {"prompt": prompt}
         seeds = {"seed": seed} if self.spec.seeded else {}
-        return {"model": self.spec.path, "temperature": 0.0, "max_tokens": MOST_TOKENS, **seeds, **asked}
+        return {"model": self.spec.path, "temperature": 0.0, "max_tokens": MOST_TOKENS, **seeds, **content}
 
     def _text(self, reply: Any) -> str:  # noqa: ANN401 - JSON
         try:
@@ -71,14 +73,16 @@ class ServerAsker:
         return "" if text is None else str(text)
 
 
-def asker_of(options: Mapping[str, Any]) -> ServerAsker:
-    """Make the judge of its options: `model=openai` (the one there is) and those of the server.
+def make_asker(options: Mapping[str, Any]) -> ServerAsker:
+    """Build the judge from its options: `model=openai` (the only one) and those of the server.
 
     Raises:
         SpecError: If an option is not accepted.
     """
-    given = dict(options)
-    model = given.pop("model", _BACKEND)
+    server_options = dict(options)
+    model = server_options.pop("model", _BACKEND)
     if model != _BACKEND:
-        raise SpecError(f"--model {model}: a judge is a model behind a server: --base-url … --path …")
-    return ServerAsker(construct(ServerSpec, {"chat": True, **given}, "judge"))
+        raise SpecError(
+            f"--model {model}: only openai is supported: a judge is a model behind a server (--base-url … --path …)"
+        )
+    return ServerAsker(construct(ServerSpec, {"chat": True, **server_options}, "judge"))

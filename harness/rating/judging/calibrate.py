@@ -1,4 +1,4 @@
-"""How a judge agrees with people on what both have judged: κ on outcomes, Spearman's ρ on levels, with intervals."""
+"""Measure a judge's agreement with people: κ on outcomes, Spearman's ρ on levels, with intervals."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from openended.metrics.judgments import (
 )
 
 LEAST = 20
-"""Shared judgments below which nothing is said: an interval of κ would hold nearly everything."""
+"""Minimum of shared judgments; with fewer, an interval of κ would cover nearly everything."""
 _DRAWS = 1000
 Unit = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A judge beside people."""
+    """Agreement of a judge with people."""
 
     kappa: float
     """Cohen's κ on outcomes (pairs), on levels with linear weights (ratings)."""
@@ -42,12 +42,12 @@ class Calibration:
     rho_low: float
     rho_high: float
     n: int
-    """Judgments that both have made."""
+    """Number of judgments in common."""
     who: str
     """`people`, or `simulated raters`."""
 
-    def said(self) -> str:
-        """What stands in the column of the judge's numbers."""
+    def format_label(self) -> str:
+        """Return the text of the `calibration` column."""
         if self.n < LEAST:
             return f"{UNCALIBRATED} ({self.n} judgments shared with {self.who})" if self.n else UNCALIBRATED
         if np.isnan(self.kappa) or np.isnan(self.rho):
@@ -62,26 +62,26 @@ def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels
 
     Args:
         rows: The judge's.
-        people: The file; other judges in it are passed over, simulated raters only where there are people.
+        people: The file; other judges in it are skipped, and simulated raters too if there are people.
         kind: `pairs` or `ratings`.
-        levels: The ratings that there are, for `ratings`.
+        levels: All possible ratings, for `ratings`.
 
     Raises:
-        DataError: If the file cannot be read, or has nobody but judges.
+        DataError: If the file cannot be read, or has no raters but judges.
     """
-    given = list(rows)
-    ours = {unit: level for _, unit, level in _units_of(given, kind)}
-    theirs, who = _people(people, kind, str(given[0]["criterion"]) if given else "")
-    shared = sorted(set(ours) & set(theirs))
-    judge = np.array([ours[unit] for unit in shared], dtype=np.float64)
-    mean = np.array([float(np.mean(theirs[unit])) for unit in shared], dtype=np.float64)
+    judge_rows = list(rows)
+    judge_levels = {unit: level for _, unit, level in _iterate_units(judge_rows, kind)}
+    human_levels, who = _read_people(people, kind, str(judge_rows[0]["criterion"]) if judge_rows else "")
+    shared = sorted(set(judge_levels) & set(human_levels))
+    judge = np.array([judge_levels[unit] for unit in shared], dtype=np.float64)
+    mean = np.array([float(np.mean(human_levels[unit])) for unit in shared], dtype=np.float64)
     if len(shared) < LEAST:
         nan = float("nan")
         return Calibration(nan, nan, nan, nan, nan, nan, len(shared), who)
     if kind == "pairs":
-        said = np.sign(mean)
-        low, high = _interval(judge, said, lambda x, y: kappa(x, y, (-1.0, 0.0, 1.0)))
-        value = kappa(judge, said, (-1.0, 0.0, 1.0))
+        outcomes = np.sign(mean)
+        low, high = _interval(judge, outcomes, lambda x, y: kappa(x, y, (-1.0, 0.0, 1.0)))
+        value = kappa(judge, outcomes, (-1.0, 0.0, 1.0))
     else:
         steps = np.asarray(sorted(levels), dtype=np.float64)
         near = steps[np.abs(mean[:, None] - steps).argmin(axis=1)]
@@ -109,8 +109,8 @@ def kappa(x: F64, y: F64, levels: Sequence[float], *, linear: bool = False) -> f
     table = np.zeros((len(steps), len(steps)))
     np.add.at(table, ([steps.index(v) for v in x], [steps.index(v) for v in y]), 1.0)
     table /= table.sum()
-    places = np.arange(len(steps))
-    distance = np.abs(places[:, None] - places[None, :]).astype(np.float64)
+    ranks = np.arange(len(steps))
+    distance = np.abs(ranks[:, None] - ranks[None, :]).astype(np.float64)
     cost = distance if linear else np.minimum(distance, 1.0)
     chance = float((cost * np.outer(table.sum(axis=1), table.sum(axis=0))).sum())
     return 1.0 - float((cost * table).sum()) / chance if chance > 0 else float("nan")
@@ -129,7 +129,7 @@ def _interval(x: F64, y: F64, measure: Callable[[F64, F64], float]) -> tuple[flo
     return float(low), float(high)
 
 
-def _units_of(rows: Iterable[Mapping[str, Any]], kind: str) -> Iterator[tuple[str, Unit, float]]:
+def _iterate_units(rows: Iterable[Mapping[str, Any]], kind: str) -> Iterator[tuple[str, Unit, float]]:
     """Yield rater, what was judged, and its level; of a pair 1 where the first by name won, −1 the second, 0 a tie."""
     for row in rows:
         if kind == "pairs":
@@ -141,41 +141,41 @@ def _units_of(rows: Iterable[Mapping[str, Any]], kind: str) -> Iterator[tuple[st
             yield row["rater"], (row["example_id"], row["system"], row["criterion"]), float(row["rating"])
 
 
-def _people(path: Path, kind: str, criterion: str) -> tuple[dict[Unit, list[float]], str]:
-    """Return what people said of each item, and whether they are people."""
-    found = list(_units_of(_file_rows(path, kind, criterion), kind))
-    found = [one for one in found if not one[0].startswith(JUDGE)]
-    real = [one for one in found if not one[0].startswith(SIMULATED)]
-    if not found:
-        raise DataError(f"--people {path}: nobody but judges rated there")
+def _read_people(path: Path, kind: str, criterion: str) -> tuple[dict[Unit, list[float]], str]:
+    """Return the levels that raters gave each item, and whether the raters are people or simulated."""
+    units = list(_iterate_units(_read_file_rows(path, kind, criterion), kind))
+    units = [rated for rated in units if not rated[0].startswith(JUDGE)]
+    human_units = [rated for rated in units if not rated[0].startswith(SIMULATED)]
+    if not units:
+        raise DataError(f"--people {path}: all raters in it are judges; expected judgments of people")
     out: dict[Unit, list[float]] = defaultdict(list)
-    for _, unit, level in real or found:
+    for _, unit, level in human_units or units:
         out[unit].append(level)
-    return out, "people" if real else "simulated raters"
+    return out, "people" if human_units else "simulated raters"
 
 
-def _file_rows(path: Path, kind: str, criterion: str) -> list[Mapping[str, Any]]:
-    """Return the rows of a file of judgments under our names.
+def _read_file_rows(path: Path, kind: str, criterion: str) -> list[Mapping[str, Any]]:
+    """Return the rows of a judgments file under the harness's column names.
 
-    A rating whose file has no criterion is of the judge's first one.
+    Ratings without a criterion get the judge's first criterion.
     """
     if kind == "pairs":
         return [dataclasses.asdict(c) for c in read_comparisons(path).rows]
     columns, rows = read_rows(path)
     if {"rating", "system", "example_id"} <= set(columns):
-        own = of_kind(columns, rows, "system", "system_a")
+        ratings = of_kind(columns, rows, "system", "system_a")
         return [
             {
                 "example_id": row.text("example_id"), "system": row.text("system"), "rating": row.number("rating"),
                 "criterion": str(row.cells.get("criterion") or criterion), "rater": str(row.cells.get("rater") or ""),
             }
-            for row in own
+            for row in ratings
         ]  # fmt: skip
-    made = read_judgments(path)
+    judgments = read_judgments(path)
     return [
         {
-            "example_id": made.example_ids[i], "system": made.systems[i], "rating": made.ratings[i, j],
+            "example_id": judgments.example_ids[i], "system": judgments.systems[i], "rating": judgments.ratings[i, j],
             "criterion": criterion, "rater": f"{j}",
         }
-        for i, j in np.argwhere(~np.isnan(made.ratings))
+        for i, j in np.argwhere(~np.isnan(judgments.ratings))
     ]  # fmt: skip

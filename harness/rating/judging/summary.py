@@ -1,4 +1,4 @@
-"""What a judge said, by system; every line of it stands beside its agreement with people."""
+"""Summarize a judge's ratings by system, next to its agreement with people."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from openended.harness.core import stream
-from openended.harness.rating.judging.judge import Judged
+from openended.harness.rating.judging.ask_judge import JudgeResult
 from openended.harness.rating.key import StudyKey
 
 _DRAWS = 1000
 
 
-def summary_lines(key: StudyKey, judged: Judged, calibration: str) -> list[str]:
+def format_summary(key: StudyKey, judged: JudgeResult, calibration: str) -> list[str]:
     """Return the judge's sheet as Markdown: mean ratings, or shares of wins, with intervals over prompts."""
     pairs = key.protocol.kind == "pairs"
     what = "share of wins, a tie is half" if pairs else "mean rating"
@@ -27,27 +27,27 @@ def summary_lines(key: StudyKey, judged: Judged, calibration: str) -> list[str]:
         f"| {what} | {' | '.join(f'{c} ({calibration})' for c in criteria)} |",
         f"| --- |{' ---: |' * len(criteria)}",
     ]
-    table = _scores(judged.rows, pairs=pairs)
+    table = _collect_scores(judged.rows, pairs=pairs)
     for player in key.material.players:
-        cells = [_cell(table.get((player, criterion), {})) for criterion in criteria]
+        cells = [_format_cell(table.get((player, criterion), {})) for criterion in criteria]
         out.append(f"| {player} | {' | '.join(cells)} |")
     return [*out, "", "Intervals: 95 %, percentile bootstrap over prompts.", ""]
 
 
-def _scores(rows: Sequence[Mapping[str, Any]], *, pairs: bool) -> dict[tuple[str, str], dict[str, list[float]]]:
+def _collect_scores(rows: Sequence[Mapping[str, Any]], *, pairs: bool) -> dict[tuple[str, str], dict[str, list[float]]]:
     """Return (player, criterion) → prompt → scores."""
-    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    scores: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if pairs:
             won = {"a": 1.0, "b": 0.0, "tie": 0.5}[row["outcome"]]
-            found[row["system_a"], row["criterion"]][row["item"]].append(won)
-            found[row["system_b"], row["criterion"]][row["item"]].append(1.0 - won)
+            scores[row["system_a"], row["criterion"]][row["item"]].append(won)
+            scores[row["system_b"], row["criterion"]][row["item"]].append(1.0 - won)
         else:
-            found[row["system"], row["criterion"]][row["example_id"]].append(float(row["rating"]))
-    return found
+            scores[row["system"], row["criterion"]][row["example_id"]].append(float(row["rating"]))
+    return scores
 
 
-def _cell(by_prompt: Mapping[str, Sequence[float]]) -> str:
+def _format_cell(by_prompt: Mapping[str, Sequence[float]]) -> str:
     if not by_prompt:
         return "–"
     means = np.array([float(np.mean(by_prompt[prompt])) for prompt in sorted(by_prompt)])

@@ -1,4 +1,4 @@
-"""How often somebody may ask: a bucket of tokens each, refilled by the clock."""
+"""Request rate limits by token buckets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-_MOST_KEPT = 10_000  # buckets; a full one need not be remembered
+_MOST_KEPT = 10_000  # buckets; the oldest are dropped
 
 
 class RateLimit:

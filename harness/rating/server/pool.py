@@ -1,4 +1,4 @@
-"""The items of a study in a database: dealt one by one, answered once; what was acknowledged is on the disk.
+"""Store a study's items and answers in SQLite; each item is leased to one rater and answered once.
 
 SQLite in WAL mode with `synchronous=FULL`: a commit has reached the disk when it returns, and the reply to the rater is
 sent after it. A killed server loses nothing that it has acknowledged.
@@ -16,19 +16,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from openended.harness.core import DataError
-from openended.harness.rating.collect.answers import valid_choices
+from openended.harness.core import DataError, plain
+from openended.harness.rating.collect.answers import MAX_SECONDS, are_valid_choices
+from openended.harness.rating.collect.answers_database import DATABASE_ERRORS
 from openended.harness.rating.key import StudyKey
 
 ANSWERS = "answers.db"
-LEASE_SECONDS = 30 * 60.0  # an item that was not answered for so long goes to somebody else
+LEASE_SECONDS = 30 * 60.0  # an unanswered item is leased to another rater after this time
+_CLOCK_SLACK_MS = 5_000  # rounding and drift between the rater's clock and the server's
 _SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE raters (name TEXT PRIMARY KEY, token TEXT NOT NULL UNIQUE);
 CREATE TABLE tasks (
   id TEXT PRIMARY KEY, example TEXT NOT NULL, control INTEGER NOT NULL, place INTEGER NOT NULL,
-  rater TEXT, lease TEXT, until REAL);
+  rater TEXT, lease TEXT, leased_at REAL, until REAL);
 CREATE TABLE answers (
   task TEXT PRIMARY KEY REFERENCES tasks (id), rater TEXT NOT NULL, lease TEXT NOT NULL, choices TEXT NOT NULL,
   ms INTEGER NOT NULL, at REAL NOT NULL);
@@ -46,8 +49,8 @@ ORDER BY place LIMIT 1
 """
 
 
-class Refused(Exception):  # noqa: N818 - an answer to a rater, not a failure
-    """An answer that is not stored; says why, and with which HTTP status."""
+class AnswerRefused(Exception):  # noqa: N818 - an answer to a rater, not a failure
+    """An answer was not stored; carries the reason and the HTTP status."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -55,16 +58,16 @@ class Refused(Exception):  # noqa: N818 - an answer to a rater, not a failure
 
 
 @dataclass(frozen=True, slots=True)
-class DealtItem:
-    """What a rater gets next."""
+class LeasedItem:
+    """The next item of a rater and the rater's progress."""
 
     task: str | None
-    """None: there is nothing (more) for this rater."""
+    """None if nothing is left for this rater."""
     lease: str
     done: int
     total: int
     waiting: bool = False
-    """True where others hold what is left: some of it may come back."""
+    """True if all remaining items are leased to other raters."""
 
 
 class ItemPool:
@@ -74,13 +77,30 @@ class ItemPool:
         self.path, self.key, self.clock = path, key, clock
         if not path.exists():
             self._create()
-        with self._transaction() as base:
-            row = base.execute("SELECT value FROM facts WHERE name = 'study'").fetchone()
+        if not path.is_file():
+            raise DataError(f"{path}: expected a regular file, the answers of a study; move it away")
+        try:
+            row, names = self._read_head()
+        except DATABASE_ERRORS as err:
+            raise DataError(
+                f"{path}: not a database of answers ({plain(str(err))}); move it away, or restore a copy"
+            ) from err
+        if row is not None and row[0] == key.study and names != set(key.by_id):
+            raise DataError(f"{path}: its items are not those of {key.study}; move it away, or restore a copy")
         if row is None or row[0] != key.study:
-            raise DataError(f"{path}: the answers of another study; move it away, or serve its own folder")
+            raise DataError(f"{path}: holds the answers of another study; move it away, or serve its own folder")
+
+    def _read_head(self) -> tuple[Any, set[object]]:
+        """Return the row of the study's id, and the ids of the stored items; checks that every column exists."""
+        with self._transaction() as base:
+            base.execute("SELECT lease, leased_at, until, example, control, place FROM tasks LIMIT 0")
+            base.execute("SELECT task, rater, lease, choices, ms, at FROM answers LIMIT 0")
+            base.execute("SELECT name, token FROM raters LIMIT 0")
+            row = base.execute("SELECT value FROM facts WHERE name = 'study'").fetchone()
+            return row, {name for (name,) in base.execute("SELECT id FROM tasks")}
 
     def _create(self) -> None:
-        """Write an empty database beside its place, then give it the name: a kill leaves none that is half made."""
+        """Create the database under a temporary name and rename it, so that a kill leaves no partial file."""
         temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
@@ -110,59 +130,59 @@ class ItemPool:
                 raise
 
     def add_raters(self, count: int, linked: Collection[str] = ()) -> list[tuple[str, str]]:
-        """Make raters with tokens that nobody can guess.
+        """Create raters with random tokens.
 
-        The database keeps digests: who reads it cannot answer in anybody's name.
+        The database keeps digests alone, so that its readers cannot impersonate a rater.
 
         Args:
             count: How many raters there shall be, at least.
-            linked: Raters whose tokens are known; of others the tokens are lost, and made anew.
+            linked: Raters whose tokens are known; all others get new tokens.
 
         Returns:
             Name and token of those who got one.
         """
         wide = max(2, len(str(count)))
         with self._transaction() as base:
-            known = {str(name) for (name,) in base.execute("SELECT name FROM raters")}
-            wanted = known | {f"served-{number:0{wide}d}" for number in range(1, count + 1)}
-            made = [(name, secrets.token_urlsafe(32)) for name in sorted(wanted - set(linked))]
-            base.executemany("INSERT OR REPLACE INTO raters VALUES (?, ?)", [(n, _digest(t)) for n, t in made])
-        return made
+            names = {str(name) for (name,) in base.execute("SELECT name FROM raters")}
+            all_names = names | {f"served-{number:0{wide}d}" for number in range(1, count + 1)}
+            new_tokens = [(name, secrets.token_urlsafe(32)) for name in sorted(all_names - set(linked))]
+            base.executemany("INSERT OR REPLACE INTO raters VALUES (?, ?)", [(n, _digest(t)) for n, t in new_tokens])
+        return new_tokens
 
     def rater_of(self, token: str) -> str | None:
-        """Return whose token it is; None where it is nobody's."""
+        """Return the rater with this token, or None."""
         with closing(sqlite3.connect(self.path, timeout=60)) as base:
             row = base.execute("SELECT name FROM raters WHERE token = ?", (_digest(token),)).fetchone()
         return None if row is None else str(row[0])
 
-    def next_item(self, rater: str) -> DealtItem:
-        """Deal the item that a rater holds, or a new one: of a prompt that he has not seen, held by nobody else."""
+    def next_item(self, rater: str) -> LeasedItem:
+        """Return the item leased to a rater, or lease a new one whose prompt the rater has not seen."""
         protocol, now = self.key.protocol, self.clock()
         with self._transaction() as base:
             done, checked = base.execute(_DONE, (rater,)).fetchone()
             left = base.execute("SELECT count(*) FROM tasks WHERE id NOT IN (SELECT task FROM answers)").fetchone()[0]
             total = min(protocol.items_a_sheet, done + left)
-            held = base.execute(
+            lease_row = base.execute(
                 "SELECT id, lease FROM tasks WHERE rater = ? AND id NOT IN (SELECT task FROM answers)", (rater,)
             ).fetchone()
-            if held is not None:
-                base.execute("UPDATE tasks SET until = ? WHERE id = ?", (now + LEASE_SECONDS, held[0]))
-                return DealtItem(held[0], held[1], done, total)
+            if lease_row is not None:
+                base.execute("UPDATE tasks SET until = ? WHERE id = ?", (now + LEASE_SECONDS, lease_row[0]))
+                return LeasedItem(lease_row[0], lease_row[1], done, total)
             if done >= protocol.items_a_sheet:
-                return DealtItem(None, "", done, total)
-            asked = {"now": now, "rater": rater, "controls": protocol.controls_a_sheet - checked}
-            found = base.execute(_NEXT, asked).fetchone()
-            if found is None:
+                return LeasedItem(None, "", done, total)
+            parameters = {"now": now, "rater": rater, "controls": protocol.controls_a_sheet - checked}
+            task_row = base.execute(_NEXT, parameters).fetchone()
+            if task_row is None:
                 waiting = base.execute(
                     "SELECT count(*) FROM tasks WHERE until >= ? AND id NOT IN (SELECT task FROM answers)", (now,)
                 ).fetchone()[0]
-                return DealtItem(None, "", done, total if waiting else done, waiting=bool(waiting))
+                return LeasedItem(None, "", done, total if waiting else done, waiting=bool(waiting))
             lease = secrets.token_urlsafe(12)
             base.execute(
-                "UPDATE tasks SET rater = ?, lease = ?, until = ? WHERE id = ?",
-                (rater, lease, now + LEASE_SECONDS, found[0]),
+                "UPDATE tasks SET rater = ?, lease = ?, leased_at = ?, until = ? WHERE id = ?",
+                (rater, lease, now, now + LEASE_SECONDS, task_row[0]),
             )
-            return DealtItem(found[0], lease, done, total)
+            return LeasedItem(task_row[0], lease, done, total)
 
     def store(self, rater: str, task: object, lease: object, choices: object, ms: object) -> bool:
         """Store an answer; it is on the disk when this returns. The same answer twice is stored once.
@@ -171,32 +191,39 @@ class ItemPool:
             True if it is new, false if it was stored before.
 
         Raises:
-            Refused: If it is no whole answer, the item went to somebody else, or another answer is stored.
+            Refused: If the answer is incomplete, the item was leased to another rater, or another answer is stored.
         """
-        told = self._checked(task, lease, choices, ms)
+        stored_choices = self._check_answer(task, lease, choices, ms)
         with self._transaction() as base:
-            known = base.execute("SELECT rater, lease, choices FROM answers WHERE task = ?", (task,)).fetchone()
-            if known is not None:
-                if known == (rater, lease, told):
+            stored_row = base.execute("SELECT rater, lease, choices FROM answers WHERE task = ?", (task,)).fetchone()
+            if stored_row is not None:
+                if stored_row == (rater, lease, stored_choices):
                     return False
-                raise Refused(409, "This item is answered already; the first answer stands.")
-            held = base.execute("SELECT rater, lease FROM tasks WHERE id = ?", (task,)).fetchone()
-            if held != (rater, lease):
-                raise Refused(409, "This item was yours too long ago and went to another rater; it does not count.")
-            base.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", (task, rater, lease, told, ms, self.clock()))
+                raise AnswerRefused(409, "This item is answered already; the first answer stands.")
+            lease_row = base.execute("SELECT rater, lease, leased_at FROM tasks WHERE id = ?", (task,)).fetchone()
+            if lease_row is None or lease_row[:2] != (rater, lease):
+                raise AnswerRefused(
+                    409, "Your time for this item ran out and it went to another rater; this answer does not count."
+                )
+            seconds = self.clock() - (lease_row[2] or 0.0)
+            if ms > 1000 * seconds + _CLOCK_SLACK_MS:  # type: ignore[operator] # an int by `_check_answer`
+                raise AnswerRefused(400, f"The time is longer than the {seconds:.0f} seconds since you got this item.")
+            base.execute(
+                "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", (task, rater, lease, stored_choices, ms, self.clock())
+            )
         return True
 
-    def _checked(self, task: object, lease: object, choices: object, ms: object) -> str:
+    def _check_answer(self, task: object, lease: object, choices: object, ms: object) -> str:
         """Return the answers as they are stored."""
         questions = tuple(self.key.protocol.questions)
         if not isinstance(task, str) or task not in self.key.by_id or not isinstance(lease, str):
-            raise Refused(404, "There is no such item.")
-        if not isinstance(ms, int) or isinstance(ms, bool) or not 0 <= ms <= 7 * 24 * 3600 * 1000:
-            raise Refused(400, "The time is no number of milliseconds.")
+            raise AnswerRefused(404, "There is no such item.")
+        if not isinstance(ms, int) or isinstance(ms, bool) or not 0 <= ms <= 1000 * MAX_SECONDS:
+            raise AnswerRefused(400, "The time is no number of milliseconds.")
         most = len(self.key.protocol.choices)
         whole = isinstance(choices, Mapping) and set(choices) == set(questions)
-        if not whole or not valid_choices(choices, questions, most):  # type: ignore[arg-type] # a Mapping by then
-            raise Refused(400, "Every question needs one of its answers.")
+        if not whole or not are_valid_choices(choices, questions, most):  # type: ignore[arg-type] # a Mapping by then
+            raise AnswerRefused(400, "Every question needs one of its answers.")
         return json.dumps(choices, sort_keys=True)
 
     def counts(self) -> Sequence[int]:

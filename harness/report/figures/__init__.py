@@ -1,1 +1,1 @@
-"""Figures: each a function of folded values."""
+"""Figures of a report, each drawn from aggregated values."""

@@ -12,15 +12,15 @@ import numpy as np
 from openended.harness.core import F64
 from openended.harness.report.figures.drawing import (
     COLUMN,
-    HUMAN_COLOUR,
+    HUMAN_COLOR,
     MOST,
-    legend_below,
-    legend_height,
-    look,
+    choose_style,
+    compute_legend_height,
+    draw_legend_below,
     new_figure,
 )
-from openended.harness.report.figures.naming import named
-from openended.harness.results import Results, SystemValue, find_human_value, group_by_task_and_options, group_systems
+from openended.harness.report.figures.naming import name_figures
+from openended.harness.results import Folded, Results, human_value, parts_of, systems_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,28 +31,27 @@ CURVES = "arrays/divergence_curves"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Band:
-    """A mean curve and its spread, each of shape (points,)."""
+    """A mean curve with its standard deviation, each of shape (points,)."""
 
     x: F64
     mean: F64
     sd: F64
 
 
-def divergence_curves(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
+def divergence_curves(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
     """Draw the MAUVE curve of every system: missed text against implausible text (MAUVE Fig. 2).
 
     A line is the mean over seeds and clusterings, so that its area is the value in the legend; the band is their
     standard deviation.
     """
-    return named(
-        "divergence",
-        {told: _divergence(results, part) for told, part in group_by_task_and_options(items, "mauve").items()},
+    return name_figures(
+        "divergence", {key: _draw_divergence(results, part) for key, part in parts_of(items, "mauve").items()}
     )
 
 
-def _divergence(results: Results, items: Sequence[SystemValue]) -> Figure | None:
+def _draw_divergence(results: Results, items: Sequence[Folded]) -> Figure | None:
     curves: list[tuple[str, float, Band]] = []
-    for system in group_systems(items):
+    for system in systems_of(items):
         for value in (i for i in system.items if (i.metric, i.key) == ("mauve", "mauve") and math.isfinite(i.mean)):
             stored = [a[CURVES] for s in value.sources if CURVES in (a := results.arrays(*s))]
             if stored and len(stored) == value.seeds:
@@ -61,18 +60,18 @@ def _divergence(results: Results, items: Sequence[SystemValue]) -> Figure | None
                 break
     if not curves:
         return None
-    if len(curves) > MOST:  # the ones that a reader asks about first: the best
+    if len(curves) > MOST:  # the best ones
         curves = sorted(curves, key=lambda c: -c[1])[:MOST]
-    figure, (panel,) = new_figure(COLUMN, 3.0 + legend_height([c[0] for c in curves], COLUMN, 2))
+    figure, (panel,) = new_figure(COLUMN, 3.0 + compute_legend_height([c[0] for c in curves], COLUMN, 2))
     for index, (label, _, band) in enumerate(curves):
-        style = look(index) | {"marker": ""}
+        style = choose_style(index) | {"marker": ""}
         panel.plot(band.x, band.mean, label=label, **style)
         low, high = np.clip(band.mean - band.sd, 0, 1), np.clip(band.mean + band.sd, 0, 1)
         panel.fill_between(band.x, low, high, color=style["color"], alpha=0.15, linewidth=0)
     panel.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     panel.set_xlabel("less implausible text →\nexp(−c KL(model, mixture))")
     panel.set_ylabel("exp(−c KL(human, mixture))\nless missed text →")
-    legend_below(figure, panel, columns=2)
+    draw_legend_below(figure, panel, columns=2)
     return figure
 
 
@@ -88,42 +87,42 @@ def mean_curve(runs: Sequence[F64]) -> Band:
     heights = np.stack([np.interp(x, *curve.T) for curve in curves])
     mean = weights @ heights
     sd = np.sqrt(weights @ (heights - mean) ** 2)
-    # Curves end on the axes: there they fall from any height.
+    # Each curve drops to the axes at its ends.
     return Band(np.concatenate([[0.0], x]), np.concatenate([[1.0], mean]), np.concatenate([[0.0], sd]))
 
 
-def rank_frequency(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
+def rank_frequency(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
     """Draw token rank against frequency of the human text and of each system, on logarithmic axes (Zipf)."""
-    return named(
-        "zipf", {told: _ranks(results, part) for told, part in group_by_task_and_options(items, "zipf").items()}
-    )
+    return name_figures("zipf", {key: _draw_ranks(results, part) for key, part in parts_of(items, "zipf").items()})
 
 
-def _ranks(results: Results, items: Sequence[SystemValue]) -> Figure | None:
+def _draw_ranks(results: Results, items: Sequence[Folded]) -> Figure | None:
     lines: list[tuple[str, F64]] = []
-    values: list[SystemValue] = []
-    for system in group_systems(items)[:MOST]:
+    values: list[Folded] = []
+    for system in systems_of(items)[:MOST]:
         value = system.value("zipf", "zipf")
-        stored = (_points(results.arrays(*s)) for s in value.sources) if value else iter(())
+        stored = (_read_points(results.arrays(*s)) for s in value.sources) if value else iter(())
         points = next((p for p in stored if p is not None), None)
         if points is not None and value is not None:
             lines.append((system.label, points))
             values.append(value)
     if not lines:
         return None
-    sides = dict.fromkeys(human.sources[0] for v in values if (human := find_human_value(items, v)) is not None)
-    humans = [h for source in sides if (h := _points(results.arrays(*source))) is not None]
-    figure, (panel,) = new_figure(COLUMN, 2.6 + legend_height([label for label, _ in lines] + ["human"], COLUMN, 2))
+    sides = dict.fromkeys(human.sources[0] for v in values if (human := human_value(items, v)) is not None)
+    humans = [h for source in sides if (h := _read_points(results.arrays(*source))) is not None]
+    figure, (panel,) = new_figure(
+        COLUMN, 2.6 + compute_legend_height([label for label, _ in lines] + ["human"], COLUMN, 2)
+    )
     for index, (label, points) in enumerate(lines):
-        panel.plot(*points, label=label, **(look(index) | {"marker": "", "linewidth": 1.0}))
-    for place, line in enumerate(humans):  # systems of several lengths have several human sides
-        panel.plot(*line, label="_" if place else "human", color=HUMAN_COLOUR, linewidth=1.4)
+        panel.plot(*points, label=label, **(choose_style(index) | {"marker": "", "linewidth": 1.0}))
+    for number, line in enumerate(humans):  # systems of several lengths have several human sides
+        panel.plot(*line, label="_" if number else "human", color=HUMAN_COLOR, linewidth=1.4)
     panel.set(xscale="log", yscale="log", xlabel="rank of the token", ylabel="occurrences")
-    legend_below(figure, panel, columns=2)
+    draw_legend_below(figure, panel, columns=2)
     return figure
 
 
-def _points(arrays: Mapping[str, Any]) -> F64 | None:
+def _read_points(arrays: Mapping[str, Any]) -> F64 | None:
     """Return ranks and counts, shape (2, points), of the line that the metric fitted."""
     if "arrays/log_rank" not in arrays or "arrays/log_frequency" not in arrays:
         return None

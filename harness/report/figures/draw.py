@@ -1,4 +1,4 @@
-"""The figures of a report: each a function of the results that returns nothing where the data is missing."""
+"""Draw all figures of a report for which there is data."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.report.figures.drawing import save, styled
-from openended.harness.report.figures.traced import traced
+from openended.harness.report.figures.drawing import apply_style, save
+from openended.harness.report.figures.trace import trace_figure
 from openended.harness.results import Layout, Results
 
 if TYPE_CHECKING:
@@ -27,34 +27,34 @@ def draw_all(
     Args:
         results: What is drawn.
         folder: Of the files.
-        traces: Takes name → what the figure shows as plain data, for those that can be told so.
+        traces: Filled with name → content of the figure as plain data, where that is possible.
         fair: Draw also the curves of this layout.
     """
-    from openended.harness.report.figures.fair import best_of_n
+    from openended.harness.report.figures.best_of_n_curves import best_of_n
     from openended.harness.results import fold_seeds
 
     items = fold_seeds(results)
     paths: list[Path] = []
-    with styled():
+    with apply_style():
         if fair is not None:
             for name, figure in best_of_n(results, items, fair.metrics).items():
                 paths += save(figure, folder, name)
         for draw in _makers():
             for name, figure in draw(results, items).items():
                 paths += save(figure, folder, name)
-                if traces is not None and (trace := traced(figure)) is not None:
+                if traces is not None and (trace := trace_figure(figure)) is not None:
                     traces[name] = trace
     return paths
 
 
 def _makers() -> list[Callable[..., Mapping[str, Figure]]]:
-    from openended.harness.report.figures import curves, frontiers, panels, similarity, sweeps
+    from openended.harness.report.figures import curves, frontiers, panels, similarity, sweep_curves
     from openended.harness.report.figures import people as people_figures
 
     return [
         curves.divergence_curves,
         panels.metric_panels,
-        sweeps.sweeps,
+        sweep_curves.sweeps,
         frontiers.precision_recall,
         frontiers.quality_diversity,
         curves.rank_frequency,

@@ -1,4 +1,4 @@
-"""What the figures share: style, colours, sizes, and files whose bytes depend on the data alone."""
+"""Shared by all figures: style, colors, sizes, legends, and reproducible files."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMN, PAGE = 3.4, 7.0  # inches: one column, both columns of a two-column paper
-# Okabe and Ito's palette (safe for colour-blind readers), black kept for the human side; then the same with other
-# markers and dashes, so that no two of 21 systems look alike in grey either.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C6D00")
+# Okabe and Ito's palette (safe for color-blind readers), black kept for the human side; then the same with other
+# markers and dashes, so that 21 systems differ even in grayscale.
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C6D00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.")
-HUMAN_COLOUR = "#222222"
+HUMAN_COLOR = "#222222"
 RESOLUTION = 200  # dots an inch of the PNG
 LINE, LETTER, HANDLE = 0.14, 0.066, 0.42  # inches of a legend: a line, a letter, the mark with its spaces
 CHARACTERS = 42  # of a label in a legend: what one column of a paper holds
-MOST = 20  # systems that one figure can tell apart
+MOST = 20  # systems that one figure can show distinctly
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 7.5, "axes.titlesize": 8,
     "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 6.5, "legend.frameon": False,
@@ -53,7 +53,7 @@ def new_figure(
 
 
 @contextmanager
-def styled() -> Iterator[None]:
+def apply_style() -> Iterator[None]:
     """Use the report's style, whatever the user's matplotlib settings are."""
     import matplotlib as mpl
 
@@ -63,12 +63,12 @@ def styled() -> Iterator[None]:
         yield
 
 
-def look(index: int) -> dict[str, Any]:
-    """Return colour, marker and dash of the n-th system."""
+def choose_style(index: int) -> dict[str, Any]:
+    """Return color, marker and dash of the n-th system."""
     return {
-        "color": COLOURS[index % len(COLOURS)],
+        "color": COLORS[index % len(COLORS)],
         "marker": MARKERS[index % len(MARKERS)],
-        "linestyle": DASHES[index // len(COLOURS) % len(DASHES)],
+        "linestyle": DASHES[index // len(COLORS) % len(DASHES)],
     }
 
 
@@ -92,31 +92,31 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     return [png, pdf]
 
 
-def legend_columns(labels: Sequence[str], width: float, most: int) -> int:
+def count_legend_columns(labels: Sequence[str], width: float, most: int) -> int:
     """Return how many columns of a legend fit a width in inches."""
     longest = max((min(len(label), CHARACTERS) for label in labels), default=1)
     return max(1, min(most, len(labels), int(width / (HANDLE + LETTER * longest))))
 
 
-def legend_height(labels: Sequence[str], width: float, most: int) -> float:
+def compute_legend_height(labels: Sequence[str], width: float, most: int) -> float:
     """Return the inches that `legend_below` will take."""
-    return LINE * math.ceil(len(labels) / legend_columns(labels, width, most)) if labels else 0.0
+    return LINE * math.ceil(len(labels) / count_legend_columns(labels, width, most)) if labels else 0.0
 
 
-def shortened(labels: Sequence[str], most: int) -> list[str]:
+def shorten_labels(labels: Sequence[str], most: int) -> list[str]:
     """Return labels of at most so many characters."""
     return [label if len(label) <= most else f"{label[: most - 1]}…" for label in labels]
 
 
-def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
+def draw_legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
     """Put one legend under the whole figure, in as many columns as fit."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        fitting = legend_columns(labels, figure.get_figwidth(), columns)
-        figure.legend(handles, shortened(labels, CHARACTERS), loc="outside lower center", ncols=fitting)
+        fitting = count_legend_columns(labels, figure.get_figwidth(), columns)
+        figure.legend(handles, shorten_labels(labels, CHARACTERS), loc="outside lower center", ncols=fitting)
 
 
-def hide_rest(axes: Sequence[Axes], used: int) -> None:
-    """Switch off the axes that no panel needs."""
+def hide_unused_axes(axes: Sequence[Axes], used: int) -> None:
+    """Hide the axes without a panel."""
     for empty in axes[used:]:
         empty.set_visible(False)

@@ -10,25 +10,18 @@ import numpy as np
 
 from openended.harness.core import F64
 from openended.harness.report.figures.drawing import (
-    COLOURS,
+    COLORS,
     COLUMN,
-    HUMAN_COLOUR,
+    HUMAN_COLOR,
     MOST,
-    legend_below,
-    legend_height,
-    look,
+    choose_style,
+    compute_legend_height,
+    draw_legend_below,
     new_figure,
 )
-from openended.harness.report.figures.labels import Label, place_labels
-from openended.harness.report.figures.naming import Told, named
-from openended.harness.results import (
-    Results,
-    System,
-    SystemValue,
-    find_human_value,
-    group_by_task_and_options,
-    select_systems_with_both,
-)
+from openended.harness.report.figures.labels import Label, draw_labels
+from openended.harness.report.figures.naming import FigureKey, name_figures
+from openended.harness.results import Folded, Results, System, human_value, parts_of, with_both
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,99 +30,100 @@ if TYPE_CHECKING:
 PRECISION_RECALL = "knn_precision_recall"
 
 
-def precision_recall(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:  # noqa: ARG001
+def precision_recall(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw precision against recall, with ellipses of two standard deviations over seeds (P&R Fig. 1)."""
-    drawn: dict[Told, Figure | None] = {}
-    for told, part in group_by_task_and_options(items, PRECISION_RECALL).items():
-        known = select_systems_with_both(part, (PRECISION_RECALL, "recall"), (PRECISION_RECALL, "precision"))[:MOST]
-        if known:
-            drawn[told] = _precision_recall(known)
-    return named("precision_recall", drawn)
+    figures: dict[FigureKey, Figure | None] = {}
+    for key, part in parts_of(items, PRECISION_RECALL).items():
+        systems = with_both(part, (PRECISION_RECALL, "recall"), (PRECISION_RECALL, "precision"))[:MOST]
+        if systems:
+            figures[key] = _draw_precision_recall(systems)
+    return name_figures("precision_recall", figures)
 
 
-def _precision_recall(known: Sequence[tuple[System, SystemValue, SystemValue]]) -> Figure:
-    figure, (panel,) = new_figure(COLUMN, 2.7 + legend_height([s.label for s, _, _ in known], COLUMN, 2))
-    for index, (system, x, y) in enumerate(known):
-        style = look(index)
-        hollow = {"markerfacecolor": "none"} if index // len(COLOURS) % 2 else {}  # points have no dashes to differ in
+def _draw_precision_recall(systems: Sequence[tuple[System, Folded, Folded]]) -> Figure:
+    figure, (panel,) = new_figure(COLUMN, 2.7 + compute_legend_height([s.label for s, _, _ in systems], COLUMN, 2))
+    for index, (system, x, y) in enumerate(systems):
+        style = choose_style(index)
+        hollow = {"markerfacecolor": "none"} if index // len(COLORS) % 2 else {}  # points have no dashes to differ in
         panel.plot(x.mean, y.mean, **(style | hollow | {"linestyle": "", "label": system.label}))
         seeds = [s for s in x.values if s in y.values]
         points = np.array([[x.values[s], y.values[s]] for s in seeds])
         if len(points) > 2:  # of two, the ellipse is a line
-            _ellipse(panel, points, style["color"])
+            _draw_ellipse(panel, points, style["color"])
     panel.set(xlabel="recall ↑", ylabel="precision ↑")
     panel.margins(0.08)
     panel.set(xlim=(None, min(panel.get_xlim()[1], 1.02)), ylim=(None, min(panel.get_ylim()[1], 1.02)))
-    legend_below(figure, panel, columns=2)
+    draw_legend_below(figure, panel, columns=2)
     return figure
 
 
-def _ellipse(panel: Axes, points: F64, colour: str) -> None:
-    """Draw where two standard deviations lie, along the principal axes of the seeds' spread."""
+def _draw_ellipse(panel: Axes, points: F64, color: str) -> None:
+    """Draw an ellipse of two standard deviations over seeds along their principal axes."""
     from matplotlib.patches import Ellipse
 
     spread, directions = np.linalg.eigh(np.cov(points.T))
     width, height = 2 * 2 * np.sqrt(np.clip(spread[::-1], 0, None))
     angle = math.degrees(math.atan2(directions[1, 1], directions[0, 1]))
     center = (float(points[:, 0].mean()), float(points[:, 1].mean()))
-    options: dict[str, Any] = {"facecolor": colour, "alpha": 0.2, "edgecolor": colour, "linewidth": 0.8}
+    options: dict[str, Any] = {"facecolor": color, "alpha": 0.2, "edgecolor": color, "linewidth": 0.8}
     panel.add_patch(Ellipse(center, float(width), float(height), angle=angle, **options))
-    panel.plot(*points.T, color=colour, marker=".", markersize=1.5, linestyle="")
+    panel.plot(*points.T, color=color, marker=".", markersize=1.5, linestyle="")
 
 
-def quality_diversity(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:  # noqa: ARG001
+def quality_diversity(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw generation perplexity against entropy; decoders of one kind are joined along their parameter."""
-    drawn: dict[Told, Figure | None] = {}
-    for told, part in group_by_task_and_options(items, "gen_ppl").items():
-        known = select_systems_with_both(part, ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"))
-        if len(known) > 1:
-            drawn[told] = _quality_diversity(known, part)
-    return named("quality_diversity", drawn)
+    figures: dict[FigureKey, Figure | None] = {}
+    for key, part in parts_of(items, "gen_ppl").items():
+        systems = with_both(part, ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"))
+        if len(systems) > 1:
+            figures[key] = _draw_quality_diversity(systems, part)
+    return name_figures("quality_diversity", figures)
 
 
-def _kind(entry: tuple[System, SystemValue, SystemValue]) -> str:
+def _name_decoder(entry: tuple[System, Folded, Folded]) -> str:
     """Name a decoder without its parameters."""
     system, value, _ = entry
     return system.label.replace(value.titles[1], value.axes.get("decoder", ""))
 
 
-def _option(value: SystemValue) -> str:
+def _format_option(value: Folded) -> str:
     """Say the parameter of a decoder, without its name where that is the decoder's own (`0.6` of temperature)."""
     option = value.titles[1].rpartition(" ")[2]
     return option.removeprefix(f"{value.axes.get('decoder', '')}=")
 
 
-def _quality_diversity(
-    known: Sequence[tuple[System, SystemValue, SystemValue]], items: Sequence[SystemValue]
-) -> Figure:
+def _draw_quality_diversity(systems: Sequence[tuple[System, Folded, Folded]], items: Sequence[Folded]) -> Figure:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    kinds: dict[tuple[str, ...], list[tuple[System, SystemValue, SystemValue]]] = {}
-    for entry in known:  # joined are those that differ in the decoder's parameters alone
+    kinds: dict[tuple[str, ...], list[tuple[System, Folded, Folded]]] = {}
+    for entry in systems:  # joined are those that differ in the decoder's parameters alone
         rest = tuple(v for a, v in entry[1].axes.items() if not a.startswith("decoder."))
         kinds.setdefault(rest, []).append(entry)
-    shown = list(kinds.items())[:MOST]
-    names = [e[0][0].label if len(e) == 1 else _kind(e[0]) for _, e in shown]
-    figure, (panel,) = new_figure(COLUMN, 2.6 + legend_height([*names, "human"], COLUMN, 3))
+    groups = list(kinds.items())[:MOST]
+    names = [e[0][0].label if len(e) == 1 else _name_decoder(e[0]) for _, e in groups]
+    figure, (panel,) = new_figure(COLUMN, 2.6 + compute_legend_height([*names, "human"], COLUMN, 3))
     ends: list[Label] = []
-    for index, (_, entries) in enumerate(shown):
+    for index, (_, entries) in enumerate(groups):
         xs, ys = [x.mean for _, x, _ in entries], [y.mean for _, _, y in entries]
-        panel.plot(xs, ys, **(look(index) | {"label": names[index], "linewidth": 0.9}))
+        panel.plot(xs, ys, **(choose_style(index) | {"label": names[index], "linewidth": 0.9}))
         if len(entries) > 2:
-            ends += [Label(_option(entries[at][1]), xs[at], ys[at], str(look(index)["color"])) for at in (0, -1)]
-    sides = [(find_human_value(items, x), find_human_value(items, y)) for _, x, y in known]
+            ends += [
+                Label(_format_option(entries[at][1]), xs[at], ys[at], str(choose_style(index)["color"]))
+                for at in (0, -1)
+            ]
+    sides = [(human_value(items, x), human_value(items, y)) for _, x, y in systems]
     humans = dict.fromkeys((x.mean, y.mean) for x, y in sides if x and y and math.isfinite(x.mean + y.mean))
-    for place, (x_mean, y_mean) in enumerate(humans):  # systems of several lengths have several human sides
-        label = "_" if place else "human"
-        panel.plot(x_mean, y_mean, marker="*", markersize=9, color=HUMAN_COLOUR, linestyle="", label=label)
-        panel.axvline(x_mean, color=HUMAN_COLOUR, linewidth=0.5, linestyle=":")
-        panel.axhline(y_mean, color=HUMAN_COLOUR, linewidth=0.5, linestyle=":")
+    for number, (x_mean, y_mean) in enumerate(humans):  # systems of several lengths have several human sides
+        label = "_" if number else "human"
+        panel.plot(x_mean, y_mean, marker="*", markersize=9, color=HUMAN_COLOR, linestyle="", label=label)
+        panel.axvline(x_mean, color=HUMAN_COLOR, linewidth=0.5, linestyle=":")
+        panel.axhline(y_mean, color=HUMAN_COLOR, linewidth=0.5, linestyle=":")
     panel.set_xscale("log")
     panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.set(xlabel="generation perplexity (nearest to human is best)", ylabel="entropy of the texts (nats)")
     panel.margins(0.08)
-    legend_below(figure, panel, columns=3)
-    place_labels(figure, panel, ends)
+    draw_legend_below(figure, panel, columns=3)
+    draw_labels(figure, panel, ends)
     return figure

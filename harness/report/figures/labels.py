@@ -1,4 +1,4 @@
-"""Short labels beside points, where they cover neither a line nor a point nor each other."""
+"""Draw short labels next to points without covering lines, points or each other."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
 
-STEPS = 40  # points that stand for one piece of a line
+STEPS = 40  # sample points per line segment
 PAD = 1.5  # points of free room around a label
-# Where a label may stand: nearest first; dx, dy in points from the point to the label's edge or middle.
+# Candidate offsets of a label, nearest first: dx, dy in points from the data point to the label's edge or middle.
 ALIGN = {-1: ("right", "top"), 0: ("center", "center"), 1: ("left", "bottom")}
-PLACES = [
+OFFSETS = [
     (dx * far, dy * far, dx, dy)
     for far in (5, 9, 14, 20)
     for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
@@ -29,66 +29,66 @@ PLACES = [
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A text beside a point of the data."""
+    """A text next to a data point."""
 
     text: str
     x: float
     y: float
-    colour: str
+    color: str
 
 
-def place_labels(figure: Figure, panel: Axes, labels: Sequence[Label]) -> None:
-    """Write labels, each in the first place that is free, or else in the one that covers least.
+def draw_labels(figure: Figure, panel: Axes, labels: Sequence[Label]) -> None:
+    """Draw labels, each at the first free position, or else at the one that covers least.
 
     To be called last: the axes, their limits and all that is drawn in them are known by then.
     """
     figure.draw_without_rendering()
-    taken = _drawn(panel)
+    occupied = _collect_drawn_points(panel)
     inside = panel.get_window_extent()
     boxes: list[Bbox] = []
     for label in labels:
-        made = [_annotation(panel, label, place) for place in PLACES]
-        found = [text.get_window_extent().padded(PAD * figure.dpi / 72) for text in made]
-        costs = [_cost(box, taken, boxes, inside) for box in found]
+        candidates = [_annotation(panel, label, offset) for offset in OFFSETS]
+        candidate_boxes = [text.get_window_extent().padded(PAD * figure.dpi / 72) for text in candidates]
+        costs = [_cost(box, occupied, boxes, inside) for box in candidate_boxes]
         best = costs.index(min(costs))
-        for at, text in enumerate(made):
+        for at, text in enumerate(candidates):
             if at != best:
                 text.remove()
-        boxes.append(found[best])
+        boxes.append(candidate_boxes[best])
 
 
-def _annotation(panel: Axes, label: Label, place: tuple[float, float, int, int]) -> Any:  # noqa: ANN401
-    x, y, dx, dy = place
+def _annotation(panel: Axes, label: Label, offset: tuple[float, float, int, int]) -> Any:  # noqa: ANN401
+    x, y, dx, dy = offset
     text = panel.annotate(
         label.text,
         (label.x, label.y),
         xytext=(x, y),
         textcoords="offset points",
         fontsize=6,
-        color=label.colour,
+        color=label.color,
         ha=ALIGN[dx][0],
         va=ALIGN[dy][1],
     )
-    text.set_in_layout(False)  # the axes stay where they were when the place was chosen
+    text.set_in_layout(False)  # the layout must not move after the position was chosen
     return text
 
 
-def _drawn(panel: Axes) -> F64:
-    """Return points, in pixels, that lie densely on all lines and marks; shape (points, 2)."""
+def _collect_drawn_points(panel: Axes) -> F64:
+    """Sample all lines and markers densely; returns pixels of shape (points, 2)."""
     share = np.linspace(0, 1, STEPS)[:, None]
-    found = []
+    points = []
     for line in panel.get_lines():
         ends = line.get_transform().transform(np.asarray(line.get_xydata(), dtype=np.float64))
-        found += [a + (b - a) * share for a, b in pairwise(ends)]
+        points += [a + (b - a) * share for a, b in pairwise(ends)]
         if line.get_marker() not in ("", "None", None):
             turn = np.linspace(0, 2 * np.pi, 12)[:, None]
             radius = line.get_markersize() / 2 * panel.figure.dpi / 72
-            found += [end + radius * np.hstack([np.cos(turn), np.sin(turn)]) for end in ends]
-    return np.concatenate(found) if found else np.empty((0, 2))
+            points += [end + radius * np.hstack([np.cos(turn), np.sin(turn)]) for end in ends]
+    return np.concatenate(points) if points else np.empty((0, 2))
 
 
-def _cost(box: Bbox, taken: F64, boxes: Sequence[Bbox], inside: Bbox) -> int:
+def _cost(box: Bbox, occupied: F64, boxes: Sequence[Bbox], inside: Bbox) -> int:
     """Count what a label covers; another label, or the edge of the axes, weighs more than any line."""
-    covered = (taken > (box.x0, box.y0)).all(axis=1) & (taken < (box.x1, box.y1)).all(axis=1)
+    covered = (occupied > (box.x0, box.y0)).all(axis=1) & (occupied < (box.x1, box.y1)).all(axis=1)
     outside = bool(box.x0 < inside.x0 or box.x1 > inside.x1 or box.y0 < inside.y0 or box.y1 > inside.y1)
     return int(covered.sum()) + 1000 * (sum(box.overlaps(other) for other in boxes) + outside)

@@ -1,28 +1,28 @@
-"""Names of figures' files."""
+"""Choose the file names of figures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from openended.harness.report.tables.selection import name_files
+from openended.harness.report.tables.selection import stems
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Told = tuple[str, ...]
+FigureKey = tuple[str, ...]
 
 
-def named(name: str, figures: Mapping[Told, Figure | None], *, always: bool = False) -> dict[str, Figure]:
-    """Name those figures that were drawn: by what they show, and where there are several, by what tells them apart.
+def name_figures(name: str, figures: Mapping[FigureKey, Figure | None], *, always: bool = False) -> dict[str, Figure]:
+    """Name the drawn figures by their subject and, if there are several, by what distinguishes them.
 
     Args:
         name: What they show.
         figures: What each is about (task, options, …) → the figure, or None where there is nothing to draw.
         always: The last word of what it is about (a system) is named even if there is but one figure.
     """
-    drawn = {told: figure for told, figure in figures.items() if figure is not None}
-    differ = [at for at, words in enumerate(zip(*drawn, strict=True)) if len(set(words)) > 1]
-    differ += [len(told) - 1 for told in list(drawn)[:1] if always and len(told) - 1 not in differ]
-    names = name_files(name, [[told[at] for at in differ] for told in drawn])
-    return dict(zip(names, drawn.values(), strict=True))
+    present = {key: figure for key, figure in figures.items() if figure is not None}
+    differ = [at for at, words in enumerate(zip(*present, strict=True)) if len(set(words)) > 1]
+    differ += [len(key) - 1 for key in list(present)[:1] if always and len(key) - 1 not in differ]
+    names = stems(name, [[key[at] for at in differ] for key in present])
+    return dict(zip(names, present.values(), strict=True))

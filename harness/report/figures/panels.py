@@ -1,4 +1,4 @@
-"""One panel a metric: every system's mean with its spread, the human value as a line."""
+"""One panel per metric: each system's mean with its interval, and the human value as a line."""
 
 from __future__ import annotations
 
@@ -7,20 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from openended.harness.core import escape_mathtext
-from openended.harness.report.figures.drawing import HUMAN_COLOUR, MOST, PAGE, hide_rest, look, new_figure
-from openended.harness.report.figures.naming import named
-from openended.harness.report.tables.selection import select_pairs
+from openended.harness.report.figures.drawing import HUMAN_COLOR, MOST, PAGE, choose_style, hide_unused_axes, new_figure
+from openended.harness.report.figures.naming import name_figures
+from openended.harness.report.tables.selection import wanted
 from openended.harness.report.tables.table import arrow
-from openended.harness.results import (
-    Layout,
-    Results,
-    System,
-    SystemValue,
-    find_human_value,
-    group_by_data,
-    group_by_options,
-    group_systems,
-)
+from openended.harness.results import Folded, Layout, Results, System, by_data, human_value, systems_of, variants
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,70 +21,73 @@ PER_ROW = 4
 _WIDE, _SMALL = 22, 6.5  # letters beyond which a title touches the next one, and the size that it has then
 
 
-def metric_panels(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:  # noqa: ARG001
+def metric_panels(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw all primary values, one figure a task."""
-    return named("metrics", {(task,): _panels(part) for task, part in group_by_data(items).items()})
+    return name_figures("metrics", {(task,): _draw_panels(part) for task, part in by_data(items).items()})
 
 
-def _panels(items: Sequence[SystemValue]) -> Figure | None:
-    known = [
+def _draw_panels(items: Sequence[Folded]) -> Figure | None:
+    panels = [
         (pair, options, part)
-        for pair in select_pairs(items, Layout())
-        for options, part in group_by_options(items, pair[0]).items()
-        if any(_shown(i, pair) for i in part)
+        for pair in wanted(items, Layout())
+        for options, part in variants(items, pair[0]).items()
+        if any(_has_value(i, pair) for i in part)
     ]
-    systems = [s for s in group_systems(items) if any(math.isfinite(i.mean) for i in s.items)]
-    if not known or not systems:
+    systems = [s for s in systems_of(items) if any(math.isfinite(i.mean) for i in s.items)]
+    if not panels or not systems:
         return None
-    shown = systems[:MOST]
-    columns = min(PER_ROW, len(known))
-    lines = math.ceil(len(known) / columns)
-    height = lines * (0.5 + 0.17 * len(shown)) + (0.2 if len(systems) > MOST else 0) + 0.15
+    systems_shown = systems[:MOST]
+    columns = min(PER_ROW, len(panels))
+    lines = math.ceil(len(panels) / columns)
+    height = lines * (0.5 + 0.17 * len(systems_shown)) + (0.2 if len(systems) > MOST else 0) + 0.15
     figure, axes = new_figure(PAGE, height, lines, columns, sharey=True)
-    lined = [_panel(panel, pair, shown, part, told) for panel, (pair, told, part) in zip(axes, known, strict=False)]
+    lined = [
+        _draw_panel(panel, pair, systems_shown, part, variant)
+        for panel, (pair, variant, part) in zip(axes, panels, strict=False)
+    ]
     if any(lined):
         figure.supxlabel("dashed line: the human text", fontsize=7)
-    hide_rest(axes, len(known))
+    hide_unused_axes(axes, len(panels))
     for panel in axes[::columns]:
-        panel.set_yticks(range(len(shown)), [s.label for s in shown])
-    axes[0].set_ylim(len(shown) - 0.5, -0.5)
+        panel.set_yticks(range(len(systems_shown)), [s.label for s in systems_shown])
+    axes[0].set_ylim(len(systems_shown) - 0.5, -0.5)
     if len(systems) > MOST:
         figure.suptitle(f"the first {MOST} of {len(systems)} systems", fontsize=7)
     return figure
 
 
-def _shown(item: SystemValue, pair: tuple[str, str]) -> bool:
+def _has_value(item: Folded, pair: tuple[str, str]) -> bool:
     return item.system == "model" and (item.metric, item.key) == pair and math.isfinite(item.mean)
 
 
-def _panel(
-    panel: Axes, pair: tuple[str, str], systems: Sequence[System], part: Sequence[SystemValue], told: str
+def _draw_panel(
+    panel: Axes, pair: tuple[str, str], systems: Sequence[System], part: Sequence[Folded], options: str
 ) -> bool:
-    """Draw one value of all systems, under the options that are told; returns whether the human line is there."""
+    """Draw one value of all systems, under these options; returns whether a human line was drawn."""
     from matplotlib.ticker import MaxNLocator
 
-    places = {tuple(s.items[0].axes.items()): place for place, s in enumerate(systems)}
-    own = [i for i in part if _shown(i, pair) and tuple(i.axes.items()) in places]
-    known = sorted(((places[tuple(i.axes.items())], i) for i in own), key=lambda one: one[0])
-    reach = [v.reach for _, v in known]
+    rows = {tuple(s.items[0].axes.items()): row for row, s in enumerate(systems)}
+    values = [i for i in part if _has_value(i, pair) and tuple(i.axes.items()) in rows]
+    placed = sorted(((rows[tuple(i.axes.items())], i) for i in values), key=lambda entry: entry[0])
+    reach = [v.reach for _, v in placed]
     humans: dict[float, None] = {}
-    for _, value in known:
-        human = find_human_value(part, value)
+    for _, value in placed:
+        human = human_value(part, value)
         if human is not None and math.isfinite(human.mean):
             humans[human.mean] = None
     # One drawing of all systems: a grid of a thousand runs has hundreds of points in here.
-    style = look(0) | {"marker": "o", "linestyle": ""}
+    style = choose_style(0) | {"marker": "o", "linestyle": ""}
     panel.errorbar(
-        [v.mean for _, v in known],
-        [p for p, _ in known],
+        [v.mean for _, v in placed],
+        [p for p, _ in placed],
         xerr=list(zip(*reach, strict=True)) if any(map(any, reach)) else None,
         **style,
     )
     for human_mean in humans:
-        panel.axvline(human_mean, color=HUMAN_COLOUR, linestyle="--", linewidth=0.9)
-    first = next((v for _, v in known), None)
+        panel.axvline(human_mean, color=HUMAN_COLOR, linestyle="--", linewidth=0.9)
+    first = next((v for _, v in placed), None)
     title = f"{first.title} {arrow(first.direction, first.target)}".rstrip() if first is not None else ""
-    lines = list(filter(None, (title, *escape_mathtext(told).split(", "))))
+    lines = list(filter(None, (title, *escape_mathtext(options).split(", "))))
     heading = panel.set_title("\n".join(lines))
     if max(map(len, lines), default=0) > _WIDE:
         heading.set_fontsize(_SMALL)

@@ -12,25 +12,17 @@ from numpy.typing import NDArray
 
 from openended.harness.core import escape_mathtext, parse_signature
 from openended.harness.report.figures.drawing import (
-    COLOURS,
+    COLORS,
     COLUMN,
-    HUMAN_COLOUR,
+    HUMAN_COLOR,
     MOST,
     PAGE,
-    legend_below,
-    look,
+    choose_style,
+    draw_legend_below,
     new_figure,
 )
-from openended.harness.report.figures.naming import named
-from openended.harness.results import (
-    Results,
-    System,
-    SystemValue,
-    group_by_data,
-    group_by_options,
-    group_by_task_and_options,
-    group_systems,
-)
+from openended.harness.report.figures.naming import name_figures
+from openended.harness.results import Folded, Results, System, by_data, parts_of, systems_of, variants
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +30,7 @@ if TYPE_CHECKING:
 
     from openended.metrics.huse import HusePoints, Rated, Rule, Ties, VoteTie
 
-MODEL_COLOUR = COLOURS[0]
+MODEL_COLOR = COLORS[0]
 RECALL = ("knn_precision_recall", "recall")  # not its metric's primary value, but its other half
 GRID = 160  # points a side of the picture of the regions
 LEAST_SYSTEMS = 5  # of a cell of the agreement map; see `agreement_map`
@@ -52,37 +44,37 @@ _DRAWS = 20
 _MANY = 2000  # examples: above, the stability curves take too long for a report
 
 
-def people_figures(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
+def people_figures(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
     """Draw what there is data for: `huse-<system>`, `huse-stability-<system>`, `huse-parts`, `metric-agreement`."""
     regions: dict[tuple[str, ...], Figure | None] = {}
     stability: dict[tuple[str, ...], Figure | None] = {}
     halves: dict[tuple[str, ...], Figure | None] = {}
-    for told, part in group_by_task_and_options(items, "huse").items():
-        systems = group_systems(part)
+    for key, part in parts_of(items, "huse").items():
+        systems = systems_of(part)
         for system in systems:
-            regions[*told, system.label], stability[*told, system.label] = _huse_of(results, system)
-        both = {s.label: (_mean(s, "huse_q"), _mean(s, "huse_d")) for s in systems}
+            regions[*key, system.label], stability[*key, system.label] = _draw_huse(results, system)
+        both = {s.label: (_read_mean(s, "huse_q"), _read_mean(s, "huse_d")) for s in systems}
         both = {name: pair for name, pair in both.items() if all(map(math.isfinite, pair))}
-        halves[told] = huse_parts(both) if both else None
+        halves[key] = huse_parts(both) if both else None
     agreement: dict[tuple[str, ...], Figure | None] = {}
-    for task, part in group_by_data(items).items():
+    for task, part in by_data(items).items():
         values = _primary_values(part)
-        enough = len(values) > 1 and _comparable(values)
+        enough = len(values) > 1 and _have_enough_shared(values)
         agreement[(task,)] = agreement_map(values) if enough else None
     return {
-        **named("huse", regions, always=True),
-        **named("huse-stability", stability, always=True),
-        **named("huse-parts", halves),
-        **named("metric-agreement", agreement),
+        **name_figures("huse", regions, always=True),
+        **name_figures("huse-stability", stability, always=True),
+        **name_figures("huse-parts", halves),
+        **name_figures("metric-agreement", agreement),
     }
 
 
-def _mean(system: System, key: str) -> float:
+def _read_mean(system: System, key: str) -> float:
     value = system.value("huse", key)
     return math.nan if value is None else value.mean
 
 
-def _huse_of(results: Results, system: System) -> tuple[Figure | None, Figure | None]:
+def _draw_huse(results: Results, system: System) -> tuple[Figure | None, Figure | None]:
     from openended.metrics.huse import Rated, Rule
 
     value = system.value("huse", "huse")
@@ -102,14 +94,14 @@ def _huse_of(results: Results, system: System) -> tuple[Figure | None, Figure | 
     return huse_regions(rated, rule), huse_stability(rated, rule) if rated.n <= _MANY else None
 
 
-def _primary_values(items: Sequence[SystemValue]) -> dict[str, list[float]]:
+def _primary_values(items: Sequence[Folded]) -> dict[str, list[float]]:
     """Metric → its primary value (and recall) of every system, where five systems or more have it."""
     models = [i for i in items if i.system == "model"]
     systems = list(dict.fromkeys(tuple(i.axes.items()) for i in models))
-    shown = [i for i in models if i.primary or (i.metric, i.key) == RECALL]
+    primary = [i for i in models if i.primary or (i.metric, i.key) == RECALL]
     table: dict[str, list[float]] = {}
-    for (metric, key), title in {(i.metric, i.key): i.title for i in shown}.items():
-        for options, part in group_by_options(models, metric).items():
+    for (metric, key), title in {(i.metric, i.key): i.title for i in primary}.items():
+        for options, part in variants(models, metric).items():
             values = {tuple(i.axes.items()): i.mean for i in part if i.key == key}
             name = f"{title} ({options})" if options else title
             column = [values.get(s, math.nan) for s in systems]
@@ -137,33 +129,33 @@ def huse_regions(rated: Rated, rule: Rule) -> Figure:
     )
     main: Axes = panels["main"]
     _shade(main, texts, rule)
-    for is_model, name, colour, marker in ((False, "human", HUMAN_COLOUR, "o"), (True, "model", MODEL_COLOUR, "^")):
-        own = points[labels == is_model]
-        main.plot(*own.T, marker, color=colour, label=name, markersize=2.6, alpha=0.8, markeredgewidth=0)
+    for is_model, name, color, marker in ((False, "human", HUMAN_COLOR, "o"), (True, "model", MODEL_COLOR, "^")):
+        side_points = points[labels == is_model]
+        main.plot(*side_points.T, marker, color=color, label=name, markersize=2.6, alpha=0.8, markeredgewidth=0)
         edges = [np.histogram_bin_edges(points[:, axis], 20).tolist() for axis in (0, 1)]
-        panels["top"].hist(own[:, 0], edges[0], color=colour, alpha=0.5)
-        panels["right"].hist(own[:, 1], edges[1], color=colour, alpha=0.5, orientation="horizontal")
+        panels["top"].hist(side_points[:, 0], edges[0], color=color, alpha=0.5)
+        panels["right"].hist(side_points[:, 1], edges[1], color=color, alpha=0.5, orientation="horizontal")
     for panel, side in ((panels["top"], "x"), (panels["right"], "y")):
         panel.grid(visible=False)
         getattr(panel, f"share{side}")(main)
         panel.tick_params(labelbottom=False, labelleft=False)
     main.set_xlabel("mean rating (typicality)")
     main.set_ylabel("log-probability a word, nats")
-    legend_below(figure, main)
+    draw_legend_below(figure, main)
     return figure
 
 
 def _shade(panel: Axes, texts: HusePoints, rule: Rule) -> None:
-    """Colour the plane by what the discriminator says there."""
+    """Color the plane by the discriminator's decision."""
     low, high = texts.raw.min(axis=0), texts.raw.max(axis=0)
     pad = 0.05 * np.maximum(high - low, texts.spread)
     axes = [np.linspace(low[i] - pad[i], high[i] + pad[i], GRID) for i in (0, 1)]
     grid = np.column_stack([g.ravel() for g in np.meshgrid(*axes)])
     margins = texts.margins_at(grid, rule)
     tie = 1 if rule.vote_tie == "model" else 0
-    said = np.where(margins == 0, tie, margins > 0).reshape(GRID, GRID).astype(float)
-    colours = ["#ececec", "#d3e6f3"]  # tints of the human and the model colour
-    panel.contourf(axes[0], axes[1], said, levels=[-0.5, 0.5, 1.5], colors=colours)
+    regions = np.where(margins == 0, tie, margins > 0).reshape(GRID, GRID).astype(float)
+    colors = ["#ececec", "#d3e6f3"]  # tints of the human and the model colour
+    panel.contourf(axes[0], axes[1], regions, levels=[-0.5, 0.5, 1.5], colors=colors)
     panel.grid(visible=False)
 
 
@@ -173,15 +165,15 @@ def huse_parts(parts: Mapping[str, tuple[float, float]]) -> Figure:
     Args:
         parts: System → (HUSE-Q, HUSE-D).
     """
-    shown = dict(list(parts.items())[:MOST])
-    figure, (panel,) = new_figure(COLUMN, 3.1 + 0.14 * math.ceil(len(shown) / 2))
-    every = np.array(list(shown.values()))
+    visible = dict(list(parts.items())[:MOST])
+    figure, (panel,) = new_figure(COLUMN, 3.1 + 0.14 * math.ceil(len(visible) / 2))
+    every = np.array(list(visible.values()))
     top = max(1.05, float(every.max()) + 0.05)
     bottom = min(-0.02, float(every.min()) - 0.05)
     for value in np.arange(0.2, 1.01, 0.2):
         # On this line HUSE-D = value + 1 − HUSE-Q.
         panel.plot([bottom, top], [value + 1 - bottom, value + 1 - top], ":", color="#999999", linewidth=0.7)
-        # Beside the axes, where its line ends: no point and no other line lies there.
+        # Outside the axes at the end of the line, where nothing overlaps.
         panel.annotate(
             f"HUSE {value:.1f}",
             (top, value + 1 - top),
@@ -192,12 +184,12 @@ def huse_parts(parts: Mapping[str, tuple[float, float]]) -> Figure:
             fontsize=5.5,
             color="#777777",
         )
-    for index, (name, (quality, diversity)) in enumerate(shown.items()):
-        panel.plot(quality, diversity, label=escape_mathtext(name), **(look(index) | {"linestyle": "none"}))
+    for index, (name, (quality, diversity)) in enumerate(visible.items()):
+        panel.plot(quality, diversity, label=escape_mathtext(name), **(choose_style(index) | {"linestyle": "none"}))
     panel.set(xlim=(bottom, top), ylim=(bottom, top), aspect="equal")
     panel.set_xlabel("HUSE-Q (quality) →")
     panel.set_ylabel("HUSE-D (diversity) →")
-    legend_below(figure, panel, columns=2)
+    draw_legend_below(figure, panel, columns=2)
     return figure
 
 
@@ -218,13 +210,13 @@ def huse_stability(rated: Rated, rule: Rule, *, draws: int = _DRAWS, seed: int =
     for panel, (curve, what) in zip(panels, curves, strict=True):
         good = ~np.isnan(curve.huse)
         at = curve.sizes[good]
-        panel.fill_between(at, curve.low[good], curve.high[good], color=MODEL_COLOUR, alpha=0.18, linewidth=0)
-        panel.plot(at, curve.huse[good], "o-", color=MODEL_COLOUR, label="HUSE")
-        panel.plot(at, curve.huse_q[good], "s--", color=COLOURS[1], label="HUSE-Q")
+        panel.fill_between(at, curve.low[good], curve.high[good], color=MODEL_COLOR, alpha=0.18, linewidth=0)
+        panel.plot(at, curve.huse[good], "o-", color=MODEL_COLOR, label="HUSE")
+        panel.plot(at, curve.huse_q[good], "s--", color=COLORS[1], label="HUSE-Q")
         panel.set_xlabel(what)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panels[0].set_ylabel("HUSE, HUSE-Q")
-    legend_below(figure, panels[0])
+    draw_legend_below(figure, panels[0])
     return figure
 
 
@@ -237,7 +229,7 @@ def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
     """
     from openended.metrics.correlation import correlation_matrix
 
-    shared = _shared(values)
+    shared = _count_shared(values)
     matrix = np.where(shared >= LEAST_SYSTEMS, correlation_matrix(values), np.nan)
     # Long names would leave no room for the cells: the columns then have the numbers of the rows.
     numbered = max(map(len, values)) > _LONG
@@ -264,14 +256,14 @@ def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
     return figure
 
 
-def _shared(values: Mapping[str, Sequence[float]]) -> NDArray[np.int64]:
+def _count_shared(values: Mapping[str, Sequence[float]]) -> NDArray[np.int64]:
     """Return how many systems have both values, shape (metrics, metrics)."""
-    known = np.isfinite(np.array([list(v) for v in values.values()], dtype=np.float64)).astype(np.int64)
-    both: NDArray[np.int64] = known @ known.T
+    present = np.isfinite(np.array([list(v) for v in values.values()], dtype=np.float64)).astype(np.int64)
+    both: NDArray[np.int64] = present @ present.T
     return both
 
 
-def _comparable(values: Mapping[str, Sequence[float]]) -> bool:
-    """Say whether enough systems have both values of any two metrics."""
-    shared = _shared(values)
+def _have_enough_shared(values: Mapping[str, Sequence[float]]) -> bool:
+    """Return whether enough systems have both values of some two metrics."""
+    shared = _count_shared(values)
     return bool((shared[~np.eye(len(shared), dtype=bool)] >= LEAST_SYSTEMS).any())

@@ -1,1 +1,1 @@
-"""One HTML file with everything."""
+"""The page of a report: one HTML file with tables, figures and texts."""

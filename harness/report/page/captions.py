@@ -1,4 +1,4 @@
-"""What the page says under a figure: how to read it."""
+"""Captions that explain how to read each figure."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ CAPTIONS = {
     ),
     "huse-stability": "How HUSE changes with the number of ratings a text and of examples; bands: intervals of 90 %.",
     "huse-parts": (
-        "HUSE-Q (quality: people's ratings alone) against HUSE-D (diversity: what the model's probabilities tell "
-        "beside them). Systems on one dotted line have the same HUSE; up and to the right is better."
+        "HUSE-Q (quality: people's ratings alone) against HUSE-D (diversity: what the model's probabilities add "
+        "to them). Systems on one dotted line have the same HUSE; up and to the right is better."
     ),
     "huse": (
-        "Human and model texts by mean rating and log-probability. The shading is what the classifier behind HUSE "
-        "says there."
+        "Human and model texts by mean rating and log-probability. The shading shows the decision of the classifier "
+        "behind HUSE."
     ),
     "metric-agreement": (
         "How alike two metrics order the systems: 1 the same order, 0 unrelated, −1 the opposite order "
         "(agreement, where one metric is better when high and the other when low)."
     ),
 }
-"""Begin of a figure's name → how to read it; the first that fits counts."""
+"""Prefix of a figure's name → caption; the first match is used."""
 
 
-def caption_of(name: str) -> str:
-    """Return how to read a figure; empty for one that is not known here."""
+def find_caption(name: str) -> str:
+    """Return the caption of a figure; empty if there is none."""
     return next((text for begin, text in CAPTIONS.items() if name == begin or name.startswith(f"{begin}-")), "")

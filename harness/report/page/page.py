@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import to_json, write_text
 from openended.harness.report.figures.drawing import COLUMN, PAGE, RESOLUTION
-from openended.harness.report.page.captions import caption_of
-from openended.harness.report.page.parts import as_json, fits_inside, parts_of, write_beside
-from openended.harness.report.page.settings import settings_of
-from openended.harness.report.page.sources import collect
+from openended.harness.report.page.captions import find_caption
+from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
+from openended.harness.report.page.settings import list_settings
+from openended.harness.report.page.sources import collect_page_texts
 from openended.harness.report.page.stories import Stories
-from openended.harness.report.page.why import reasons_of
-from openended.harness.report.tables.run_summary import summarize_sources
+from openended.harness.report.page.why import read_reasons
+from openended.harness.report.tables.about import about_of
 from openended.harness.report.tables.table import Cell, Table
 
 if TYPE_CHECKING:
@@ -51,17 +51,17 @@ def write_page(
     path: Path,
     *,
     traces: Mapping[str, Any] | None = None,
-    beside: Mapping[str, Results] | None = None,
+    compared_results: Mapping[str, Results] | None = None,
 ) -> list[Path]:
-    """Write the page, and the folder beside it where the texts are many; all text is escaped.
+    """Write the page and, if there are many texts, a folder next to it; all text is escaped.
 
     Args:
         results: What the page is about.
         tables: Shown as they stand.
         figures: Their files; PNGs are shown.
         path: The page.
-        traces: Name of a figure → what it shows as plain data; such a figure answers to the pointer.
-        beside: Word before the systems' names → results whose texts are shown, where two reports are compared.
+        traces: Name of a figure → its content as plain data; such a figure is interactive.
+        compared_results: Prefix of the systems' names → results whose texts are shown, where two reports are compared.
 
     Returns:
         The page and what was written beside it.
@@ -71,25 +71,28 @@ def write_page(
 
     from openended.harness.results import fold_seeds
 
-    shelf = collect(list(beside.items()) if beside else [("", results)])
-    contents, made = parts_of(shelf)
-    inside, reasons = fits_inside(shelf), reasons_of(shelf)
-    parts = {name: as_json(part) for name, part in made} if inside else {}
-    written = [] if inside else write_beside(made, path.parent)
-    parts |= {"contents": as_json(contents), "stories": as_json(to_json(Stories(results).of(tables)))}
-    parts |= {"figures": as_json(to_json(traces))} if traces else {}
-    parts |= {"why": as_json(reasons)} if reasons else {}
-    style, script = _file("page.css"), "".join(_file(f"js/{name}.js") for name in SCRIPTS)
+    page_texts = collect_page_texts(list(compared_results.items()) if compared_results else [("", results)])
+    contents, named_parts = build_parts(page_texts)
+    inside, reasons = fits_inside(page_texts), read_reasons(page_texts)
+    parts = {name: to_script_json(part) for name, part in named_parts} if inside else {}
+    written = [] if inside else write_beside(named_parts, path.parent)
+    parts |= {
+        "contents": to_script_json(contents),
+        "stories": to_script_json(to_json(Stories(results).collect(tables))),
+    }
+    parts |= {"figures": to_script_json(to_json(traces))} if traces else {}
+    parts |= {"why": to_script_json(reasons)} if reasons else {}
+    style, script = _read_asset("page.css"), "".join(_read_asset(f"js/{name}.js") for name in SCRIPTS)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    page = environment.from_string(_file("page.html")).render(
+    page = environment.from_string(_read_asset("page.html")).render(
         title=tables[0].title if tables else "Report",
-        tables=[_for_page(t) for t in tables],
-        figures=[_figure(p) for p in figures if p.suffix == ".png"],
-        texts=bool(shelf.sources),
+        tables=[_to_plain_table(t) for t in tables],
+        figures=[_to_embedded_figure(p) for p in figures if p.suffix == ".png"],
+        texts=bool(page_texts.sources),
         why=bool(reasons),
-        counts=_counts(results),
-        about=summarize_sources(fold_seeds(results), results.runs),
-        settings=settings_of(results.runs),
+        counts=_format_counts(results),
+        about=about_of(fold_seeds(results), results.runs),
+        settings=list_settings(results.runs),
         parts={name: Markup(part) for name, part in parts.items()}.items(),  # noqa: S704 - `as_json` leaves no `<`
         beside=not inside,
         style=Markup(style),  # noqa: S704 - our own file
@@ -101,26 +104,26 @@ def write_page(
     return [path, *written]
 
 
-def _file(name: str) -> str:
+def _read_asset(name: str) -> str:
     return (resources.files("openended.harness.report.page") / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
-    """Return the digest by which a policy knows an element's text."""
+    """Return the digest of an element for the content security policy."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _counts(results: Results) -> str:
+def _format_counts(results: Results) -> str:
     parts = [f"{len(results.runs)} runs", f"{len(results.frame)} values"]
-    parts += [f"{results.unfinished} unfinished run folders passed over"] if results.unfinished else []
+    parts += [f"{results.unfinished} unfinished run folders skipped"] if results.unfinished else []
     parts += [f"{results.superseded} values superseded by newer runs"] if results.superseded else []
     parts += [f"{len(results.left_out)} runs with damaged records left out"] if results.left_out else []
-    parts += [f"{len(results.damaged)} damaged artefacts passed over"] if results.damaged else []
+    parts += [f"{len(results.damaged)} damaged artifacts skipped"] if results.damaged else []
     return ", ".join(parts)
 
 
-def _for_page(table: Table) -> Mapping[str, Any]:
-    """Return a table as plain text for the template: the text of every cell, its spread and its mark."""
+def _to_plain_table(table: Table) -> Mapping[str, Any]:
+    """Return a table as plain text for the template: the text of every cell, its uncertainty and its mark."""
     rows = [
         {
             "label": row.label,
@@ -138,14 +141,14 @@ def _for_page(table: Table) -> Mapping[str, Any]:
     return {"table": table, "rows": rows, "notes": notes, "legend": table.legend(), "signatures": table.signatures()}
 
 
-def _figure(path: Path) -> Mapping[str, Any]:
-    """Return a picture for the template; a PNG's width in pixels is in bytes 16 to 20 of its head."""
+def _to_embedded_figure(path: Path) -> Mapping[str, Any]:
+    """Return a picture for the template; a PNG stores its width in pixels in bytes 16 to 20."""
     data = path.read_bytes()
     pixels = int.from_bytes(data[16:20])
     return {
         "name": path.stem.replace("_", " "),
         "stem": path.stem,
-        "caption": caption_of(path.stem),
+        "caption": find_caption(path.stem),
         "file": path.with_suffix(".pdf").name,
         "data": base64.b64encode(data).decode(),
         "width": round(SHOWN * pixels),

@@ -1,4 +1,4 @@
-"""What stands behind every cell of the tables: signature, interval, the value of every seed, command, LaTeX."""
+"""Collect the details of every table cell: signature, interval, value of every seed, command, LaTeX."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from openended.harness.report.tables.about import commands_of
 from openended.harness.report.tables.formats.clean import clean_table
 from openended.harness.report.tables.formats.latex import row_latex
-from openended.harness.report.tables.run_summary import commands_of
 from openended.harness.report.tables.table import Cell, Column, Table
-from openended.harness.results import Results, SystemValue
+from openended.harness.results import Folded, Results
 
 
 class Stories:
-    """Collects the cells of tables; what many of them share is written once.
+    """Collects the details of table cells; shared strings are stored once.
 
     Args:
         results: What the tables are about.
@@ -25,10 +25,10 @@ class Stories:
         self._shared: dict[str, int] = {}
         self._settings: dict[tuple[tuple[str, str], ...], int] = {}
 
-    def of(self, tables: Sequence[Table]) -> dict[str, Any]:
+    def collect(self, tables: Sequence[Table]) -> dict[str, Any]:
         """Return the tables' cells, with `texts` and `settings` that they name by number."""
-        told = [self._table(table) for table in tables]
-        return {"tables": told, "texts": list(self._shared), "settings": [dict(s) for s in self._settings]}
+        table_stories = [self._table(table) for table in tables]
+        return {"tables": table_stories, "texts": list(self._shared), "settings": [dict(s) for s in self._settings]}
 
     def _table(self, table: Table) -> dict[str, Any]:
         clean = clean_table(table)
@@ -45,24 +45,24 @@ class Stories:
         return {"title": table.title, "columns": columns, "rows": rows}
 
     def _cell(self, table: Table, cell: Cell, column: Column) -> dict[str, Any]:
-        made: dict[str, Any] = {"text": " ".join(filter(None, table.text(cell, column)))}
-        made |= {"value": cell.value} if math.isfinite(cell.value) else {}
-        made |= {"note": cell.note} if cell.note else {}
-        made |= {"interval": list(cell.interval)} if cell.interval else {}
-        return made | (self._source(cell.source) if cell.source is not None else {})
+        story: dict[str, Any] = {"text": " ".join(filter(None, table.text(cell, column)))}
+        story |= {"value": cell.value} if math.isfinite(cell.value) else {}
+        story |= {"note": cell.note} if cell.note else {}
+        story |= {"interval": list(cell.interval)} if cell.interval else {}
+        return story | (self._source(cell.source) if cell.source is not None else {})
 
-    def _source(self, item: SystemValue) -> dict[str, Any]:
+    def _source(self, item: Folded) -> dict[str, Any]:
         runs = [self._results.runs[at] for at in dict.fromkeys(at for at, _ in item.sources)]
         settings = tuple((name, value) for name, value in item.axes.items() if value)
-        made: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "signature": self._share(item.signature),
             "seeds": {seed: value if math.isfinite(value) else None for seed, value in item.values.items()},
             "settings": self._settings.setdefault(settings, len(self._settings)),
             "commands": [self._share(line.removeprefix("Command: ")) for line in commands_of(runs)],
             "runs": [self._share(run.name) for run in runs],
         }
-        made |= {"sd": item.sd} if math.isfinite(item.sd) else {}
-        return made | ({"own": item.error} if math.isfinite(item.error) else {})
+        facts |= {"sd": item.sd} if math.isfinite(item.sd) else {}
+        return facts | ({"own": item.error} if math.isfinite(item.error) else {})
 
     def _share(self, text: str) -> int:
         return self._shared.setdefault(text, len(self._shared))

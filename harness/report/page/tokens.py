@@ -1,4 +1,4 @@
-"""Where the scorer's tokens end in a text, so that a page can colour them; known where the scorer's tokenizer is here.
+"""Find the scorer's tokens in a text so that the page can color them; needs the scorer's tokenizer on this machine.
 
 Nothing is guessed: the pieces must spell the text and be as many as the stored likelihoods, else a text stays plain.
 """
@@ -14,9 +14,9 @@ from openended.harness.core import Floats
 from openended.harness.results import Run
 
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"
-STEP = 0.25  # nats: one step of the scale that the page colours by
+STEP = 0.25  # nats: one step of the scale of the page's colors
 BUNDLED = "bundled:"
-UNKNOWN = "\ufffd"  # stands for a part of a character
+UNKNOWN = "\ufffd"  # decoded from an incomplete character
 
 
 class TokenEnds:
@@ -38,13 +38,19 @@ class TokenEnds:
             ids: Its token ids, perhaps under another tokenizer.
             count: How many tokens the scorer saw.
         """
-        for own in (ids, self._tokenizer.encode(text, add_special_tokens=False).ids if len(ids) != count else ()):
-            if len(own) != count or not count:
+        for candidate_ids in (
+            ids,
+            self._tokenizer.encode(text, add_special_tokens=False).ids if len(ids) != count else (),
+        ):
+            if len(candidate_ids) != count or not count:
                 continue
-            known = [self._piece(i) for i in own]
-            if "".join(piece for piece, _ in known) == text:
-                return [length for _, length in known]
-            if any(UNKNOWN in piece for piece, _ in known) and "".join(pieces := self._by_prefix(own)) == text:
+            decoded = [self._piece(i) for i in candidate_ids]
+            if "".join(piece for piece, _ in decoded) == text:
+                return [length for _, length in decoded]
+            if (
+                any(UNKNOWN in piece for piece, _ in decoded)
+                and "".join(pieces := self._by_prefix(candidate_ids)) == text
+            ):
                 return [_units(piece) for piece in pieces]
         return None
 
@@ -57,12 +63,12 @@ class TokenEnds:
     def _by_prefix(self, ids: Sequence[int]) -> list[str]:
         """Decode token by token; a character that several tokens share belongs to the last of them."""
         pieces: list[str] = []
-        known = ""
+        text_so_far = ""
         for end in range(1, len(ids) + 1):
             whole = self._decode(ids[:end])
             so_far = whole if end == len(ids) else whole.rstrip(UNKNOWN)
-            pieces.append(so_far[len(known) :])
-            known = so_far
+            pieces.append(so_far[len(text_so_far) :])
+            text_so_far = so_far
         return pieces
 
     def _decode(self, ids: Sequence[int]) -> str:
@@ -70,12 +76,12 @@ class TokenEnds:
 
 
 def _units(text: str) -> int:
-    """Return how long a browser takes a text to be."""
+    """Return the length of a text in UTF-16 units, as browsers count."""
     return len(text.encode("utf-16-le")) // 2
 
 
-def token_ends(run: Run) -> TokenEnds | None:
-    """Return what finds the tokens of a run's scorer; None where its tokenizer is not on this machine."""
+def load_token_ends(run: Run) -> TokenEnds | None:
+    """Return the token finder of a run's scorer; None if its tokenizer is not on this machine."""
     path = _tokenizer_file(str(run.axes.get("scorer.path") or ""), str(run.axes.get("scorer.revision") or "") or None)
     if path is None or not path.is_file():
         return None
@@ -95,11 +101,11 @@ def _tokenizer_file(where: str, revision: str | None) -> Path | None:
         return folder / "tokenizer.json"
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(where, "tokenizer.json", revision=revision)  # looks on the disk alone
-    return Path(found) if isinstance(found, str) else None
+    path = try_to_load_from_cache(where, "tokenizer.json", revision=revision)  # looks on the disk alone
+    return Path(path) if isinstance(path, str) else None
 
 
-def coded(lengths: Sequence[int], nll: Floats) -> tuple[str, str] | None:
+def encode_tokens(lengths: Sequence[int], nll: Floats) -> tuple[str, str] | None:
     """Return lengths and surprise as a letter a token: `DIGITS`; None where a token is too long for one."""
     if max(lengths, default=0) >= len(DIGITS):
         return None

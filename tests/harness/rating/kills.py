@@ -76,7 +76,7 @@ def rate(link: str, seed: int, tally: Tally) -> None:
             if item is None:
                 return
             answers = {q: rng.randint(1, 5) for q in ("interesting", "sensible", "human_like")}
-            body = {"id": item["id"], "lease": item["lease"], "answers": answers, "ms": rng.randint(1, 10**5)}
+            body = {"id": item["id"], "lease": item["lease"], "answers": answers, "ms": rng.randint(1, 4_000)}
             reply = ask("answer", body)
             if reply is None:
                 return

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.rating.key import StudyKey
-from openended.harness.rating.make import make_study, write_study
 from openended.harness.rating.protocol import load_protocol
-from openended.harness.rating.texts import Material
+from openended.harness.rating.study import make_study, write_study
+from openended.harness.rating.texts import StudyTexts
 
 PLAYERS = ("human", "xq-greedy-7b", "xq-nucleus p=0.95")
 HOSTILE = (
@@ -19,14 +19,14 @@ HOSTILE = (
 )
 
 
-def material(prompts: int = 12, players: tuple[str, ...] = PLAYERS) -> Material:
+def material(prompts: int = 12, players: tuple[str, ...] = PLAYERS) -> StudyTexts:
     """Prompts whose texts say who wrote them to nobody; some are hostile."""
     ids = [f"docs/{i:06d}" for i in range(prompts)]
     texts = {
         e: {p: f"{HOSTILE[(i + j) % 4]} text number {i * len(players) + j} goes on" for j, p in enumerate(players)}
         for i, e in enumerate(ids)
     }
-    return Material(players, {e: f" Beginning {i} of a text {HOSTILE[i % 4]}" for i, e in enumerate(ids)}, texts)
+    return StudyTexts(players, {e: f" Beginning {i} of a text {HOSTILE[i % 4]}" for i, e in enumerate(ids)}, texts)
 
 
 def study(folder: Path, protocol: str = "mauve", prompts: int = 12, **changes: Any) -> StudyKey:
@@ -36,3 +36,18 @@ def study(folder: Path, protocol: str = "mauve", prompts: int = 12, **changes: A
     made = make_study(material(prompts), load_protocol(protocol, sizes), controls=controls, seed=7)
     write_study(made, folder)
     return made.key
+
+
+class Clock:
+    """A clock that tests set."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+def whole(pool: Any, number: int = 1) -> dict[str, int]:
+    """Return one answer to every question."""
+    return dict.fromkeys(pool.key.protocol.questions, number)

@@ -9,11 +9,11 @@ import pytest
 from openended.harness.core.errors import DataError
 from openended.harness.rating.cli.main import main
 from openended.harness.rating.collect.answers import read_answers
-from openended.harness.rating.collect.by_study import by_study
-from openended.harness.rating.collect.collect import expand, gather, judgments
-from openended.harness.rating.collect.quality import alphas, quality_lines, raters_of
-from openended.harness.rating.sheet import seal_of
-from openended.harness.rating.simulate import fill_all
+from openended.harness.rating.collect.by_study import group_files_by_study
+from openended.harness.rating.collect.quality import compute_alphas, format_quality_sheet, measure_rater_quality
+from openended.harness.rating.collect.study_answers import build_judgment_rows, find_answer_files, gather_answers
+from openended.harness.rating.rater_model import fill_all_sheets
+from openended.harness.rating.sheet import compute_seal
 from openended.metrics.judgments import read_comparisons, read_judgments
 from tests.harness.rating.studies import PLAYERS, study
 
@@ -26,7 +26,7 @@ def studies(tmp_path_factory):
     made = {}
     for name in ("mauve", "typicality"):
         key = study(folder / name, name, items=12, raters=3, items_a_sheet=9)
-        fill_all(key, folder / name / "simulated", strengths=STRENGTHS)
+        fill_all_sheets(key, folder / name / "simulated", strengths=STRENGTHS)
         made[name] = key
     return folder, made
 
@@ -49,7 +49,7 @@ def test_both_protocols_in_one_file_feed_both_metrics(studies, tmp_path, capsys)
     folder, _ = studies
     out = tmp_path / "judgments.csv"
     assert main(["collect", str(folder / "mauve"), str(folder / "typicality"), "-o", str(out)]) == 0
-    assert "nobody rated anything" in (tmp_path / "judgments.quality.md").read_text()
+    assert "no person rated anything" in (tmp_path / "judgments.quality.md").read_text()
     pairs, ratings = read_comparisons(out), read_judgments(out)
     assert len(pairs.rows) == 3 * 12 * 3 * 3
     assert pairs.criteria == ("human_like", "interesting", "sensible")
@@ -63,8 +63,8 @@ def test_both_protocols_in_one_file_feed_both_metrics(studies, tmp_path, capsys)
 def test_every_answer_comes_out_as_it_was_given(studies):
     folder, made = studies
     key = made["mauve"]
-    gathered = gather([folder / "mauve"], key, leave_out=False)
-    rows = {(r["item"], r["criterion"], r["rater"]): r for r in judgments(gathered)}
+    gathered = gather_answers([folder / "mauve"], key, leave_out=False)
+    rows = {(r["item"], r["criterion"], r["rater"]): r for r in build_judgment_rows(gathered)}
     assert len(rows) == sum(len(s.items) for s in gathered.sheets) * 3
     for path in (folder / "mauve" / "simulated").iterdir():
         told = json.loads(path.read_text())
@@ -82,17 +82,17 @@ def test_every_answer_comes_out_as_it_was_given(studies):
     ("spoil", "said"),
     [
         (lambda p: p.write_text("{"), "not JSON"),
-        (lambda p: p.write_text("[1]"), "no file of answers"),
+        (lambda p: p.write_text("[1]"), "not an answer file"),
         (lambda p: changed(p, study="0" * 12), "of another study"),
         (lambda p: changed(p, sheet="rater-99"), "no sheet"),
         (lambda p: changed(p, form="openended-rate/9"), "another version"),
-        (lambda p: changed(p, seal="0" * 16), "its seal does not fit"),
+        (lambda p: changed(p, seal="0" * 16), "its seal does not match"),
         (lambda p: changed(p, answers=[{"id": "x", "answers": {}, "ms": 1}]), "an item or an answer"),
         (
             lambda p: p.write_text(
                 p.read_text().replace('"sensible": 1', '"sensible": 2').replace('"sensible": 5', '"sensible": 4')
             ),
-            "its seal does not fit",
+            "its seal does not match",
         ),
     ],
 )
@@ -101,8 +101,8 @@ def test_a_file_that_cannot_be_used_is_told_and_never_dropped_silently(sent, spo
     path = sorted(folder.glob("answers*.json"))[0]
     spoil(path)
     with pytest.raises(DataError, match=said):
-        gather([folder], key, leave_out=False)
-    left = gather([folder], key, leave_out=True)
+        gather_answers([folder], key, leave_out=False)
+    left = gather_answers([folder], key, leave_out=True)
     assert len(left.sheets) == len(key.sheets) - 1
     assert any(remark.startswith("left out:") and path.name in remark for remark in left.remarks)
     assert any("1 of" in remark and "did not come back" in remark for remark in left.remarks)
@@ -113,17 +113,17 @@ def test_the_same_rater_twice(sent):
     path = sorted(folder.glob("answers*.json"))[0]
     told = json.loads(path.read_text())
     half = told["answers"][:4]
-    sealed = seal_of(key.study, told["sheet"], key.nonce(told["sheet"]), tuple(key.protocol.questions), half)
+    sealed = compute_seal(key.study, told["sheet"], key.nonce(told["sheet"]), tuple(key.protocol.questions), half)
     copy = folder / "answers-copy.json"
     copy.write_text(json.dumps({**told, "answers": half, "seal": sealed}))
-    gathered = gather([folder], key, leave_out=False)  # a copy saved on the way: the fuller one counts
+    gathered = gather_answers([folder], key, leave_out=False)  # a copy saved on the way: the fuller one counts
     assert len(gathered.sheets) == len(key.sheets)
     assert any("copy of" in remark and "answers-copy" in remark for remark in gathered.remarks)
     other = [{**row, "answers": {**row["answers"], "sensible": row["answers"]["sensible"] % 5 + 1}} for row in half]
-    sealed = seal_of(key.study, told["sheet"], key.nonce(told["sheet"]), tuple(key.protocol.questions), other)
+    sealed = compute_seal(key.study, told["sheet"], key.nonce(told["sheet"]), tuple(key.protocol.questions), other)
     copy.write_text(json.dumps({**told, "answers": other, "seal": sealed}))
     with pytest.raises(DataError, match="with different answers"):
-        gather([folder], key, leave_out=False)
+        gather_answers([folder], key, leave_out=False)
 
 
 def test_missing_answers_are_counted(sent):
@@ -131,9 +131,9 @@ def test_missing_answers_are_counted(sent):
     path = sorted(folder.glob("answers*.json"))[0]
     told = json.loads(path.read_text())
     rows = told["answers"][:-2]
-    sealed = seal_of(key.study, told["sheet"], key.nonce(told["sheet"]), tuple(key.protocol.questions), rows)
+    sealed = compute_seal(key.study, told["sheet"], key.nonce(told["sheet"]), tuple(key.protocol.questions), rows)
     changed(path, answers=rows, seal=sealed)
-    gathered = gather([folder], key, leave_out=False)
+    gathered = gather_answers([folder], key, leave_out=False)
     total = 3 * len(key.sheets[told["sheet"]])
     assert f"simulated:{told['sheet']}: 6 of {total} answers are missing" in gathered.remarks
     assert read_answers(path, key).expected == total // 3
@@ -146,18 +146,18 @@ def test_quality_sees_haste_ties_sides_and_agreement(studies):
     lazy = next(iter(key.sheets))
     rows = [{"id": i, "answers": dict.fromkeys(key.protocol.questions, 1), "ms": 3000} for i in key.sheets[lazy]]
     path = folder / "lazy.json"
-    sealed = seal_of(key.study, lazy, key.nonce(lazy), tuple(key.protocol.questions), rows)
+    sealed = compute_seal(key.study, lazy, key.nonce(lazy), tuple(key.protocol.questions), rows)
     good = folder / "mauve" / "simulated" / f"answers-{lazy}.json"
     path.write_text(json.dumps({**json.loads(good.read_text()), "answers": rows, "seal": sealed, "simulated": False}))
     rest = [p for p in (folder / "mauve" / "simulated").iterdir() if p != good]
-    gathered = gather([path, *rest], key, leave_out=False)
-    rows = {row.rater: row for row in raters_of(gathered)}
+    gathered = gather_answers([path, *rest], key, leave_out=False)
+    rows = {row.rater: row for row in measure_rater_quality(gathered)}
     own = rows[lazy]
     assert (own.too_fast, own.side_a, own.ties, own.median_seconds) == (1.0, 1.0, 0.0, 3.0)
     assert own.side_p == pytest.approx(2 * 0.5**9)  # nine times heads: both tails of a fair coin
     assert rows["all"].too_fast < 0.3
-    assert all(-1 <= value <= 1 for value in alphas(gathered).values())
-    text = "\n".join(quality_lines(gathered))
+    assert all(-1 <= value <= 1 for value in compute_alphas(gathered).values())
+    text = "\n".join(format_quality_sheet(gathered))
     assert f"| {lazy} | 9 | 3 | 100% | 0% | 100%" in text
 
 
@@ -172,21 +172,21 @@ def test_alpha_is_that_of_the_metric_and_full_agreement_is_one(studies, tmp_path
             first, second = key.by_id[name].sides
             rows.append({"id": name, "answers": dict.fromkeys(key.protocol.questions, 1 if order[first] < order[second] else 5), "ms": 60000})  # fmt: skip
         told = {"form": "openended-rate/1", "study": key.study, "sheet": sheet, "answers": rows}
-        told["seal"] = seal_of(key.study, sheet, key.nonce(sheet), tuple(key.protocol.questions), rows)
+        told["seal"] = compute_seal(key.study, sheet, key.nonce(sheet), tuple(key.protocol.questions), rows)
         (tmp_path / f"answers-{sheet}.json").write_text(json.dumps(told))
-    gathered = gather([tmp_path], key, leave_out=False)
-    assert set(alphas(gathered).values()) == {1.0}
-    assert all(row.with_rest == 1.0 for row in raters_of(gathered))
+    gathered = gather_answers([tmp_path], key, leave_out=False)
+    assert set(compute_alphas(gathered).values()) == {1.0}
+    assert all(row.with_rest == 1.0 for row in measure_rater_quality(gathered))
 
 
 def test_words_and_folders(tmp_path, studies):
     with pytest.raises(DataError, match="no files of answers"):
-        expand([tmp_path])
+        find_answer_files([tmp_path])
     with pytest.raises(DataError, match="no such file"):
-        expand([tmp_path / "gone"])
+        find_answer_files([tmp_path / "gone"])
     folder, made = studies
-    files = expand([folder / "mauve", folder / "typicality"])
-    assert {key.study for key, _ in by_study(files, files, None)} == {key.study for key in made.values()}
+    files = find_answer_files([folder / "mauve", folder / "typicality"])
+    assert {key.study for key, _ in group_files_by_study(files, files, None)} == {key.study for key in made.values()}
 
 
 def test_no_key_says_what_to_type(tmp_path, capsys):
@@ -194,3 +194,22 @@ def test_no_key_says_what_to_type(tmp_path, capsys):
     (tmp_path / "deep" / "er" / "x" / "answers.json").write_text("{}")
     assert main(["collect", str(tmp_path / "deep")]) == 2
     assert "no key.json beside these files: name the folder of the study with --key STUDY" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("protocol", ["typicality", "mauve"])
+def test_a_rater_who_always_clicks_the_same_is_on_the_quality_sheet(tmp_path, protocol):
+    key = study(tmp_path, protocol)
+    fill_all_sheets(key, tmp_path / "answers")
+    path = sorted((tmp_path / "answers").glob("*.json"))[0]
+    content = json.loads(path.read_text())
+    questions = tuple(key.protocol.questions)
+    rows = [{**row, "answers": dict.fromkeys(questions, 2)} for row in content["answers"]]
+    changed(
+        path, answers=rows, seal=compute_seal(key.study, content["sheet"], key.nonce(content["sheet"]), questions, rows)
+    )
+    gathered = gather_answers([tmp_path / "answers"], key, leave_out=False)
+    shares = {row.rater: row.top_answer for row in measure_rater_quality(gathered)}
+    clicker = next(sheet.rater for sheet in gathered.sheets if sheet.path == path)
+    assert shares[clicker] == 1.0
+    assert [rater for rater, share in shares.items() if share == 1.0] == [clicker]
+    assert f"- {clicker}: the same answer to all {len(rows)} items" in format_quality_sheet(gathered)

@@ -9,11 +9,11 @@ import pytest
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.rating.controls import read_controls
-from openended.harness.rating.design import design_study, opaque
+from openended.harness.rating.design import derive_opaque_id, design_study
 from openended.harness.rating.key import find_key, read_key, save_key
-from openended.harness.rating.make import make_study, write_study
 from openended.harness.rating.protocol import load_protocol
-from openended.harness.rating.sheet import form_policy, render_form
+from openended.harness.rating.sheet import build_form_policy, render_form
+from openended.harness.rating.study import make_study, write_study
 from tests.harness.rating.studies import PLAYERS, material, study
 
 SIZES = [("mauve", 9, 20, 2, 12), ("mauve", 4, 30, 1, 15), ("typicality", 3, 40, 5, 20), ("huse", 2, 25, 20, 25)]
@@ -80,12 +80,12 @@ def test_no_sheet_names_a_system_and_the_key_is_the_makers(tmp_path):
     for path in sheets:
         page = path.read_text(encoding="utf-8")
         assert not [word for word in told if word in page], path
-        assert form_policy(connect=False) in page.replace("&#39;", "'")
-        assert "unsafe" not in form_policy(connect=False)
+        assert build_form_policy(connect=False) in page.replace("&#39;", "'")
+        assert "unsafe" not in build_form_policy(connect=False)
         assert "http" not in page.replace("http-equiv", "")
     assert stat.S_IMODE((tmp_path / "key.json").stat().st_mode) == 0o600
     # Ids of the same item for two raters, and of two sides, have nothing in common.
-    assert opaque(b"a", "x") != opaque(b"b", "x")
+    assert derive_opaque_id(b"a", "x") != derive_opaque_id(b"b", "x")
     assert read_key(tmp_path) == key
     assert find_key(None, [tmp_path / "sheets" / "x.json"]) == tmp_path / "key.json"
     with pytest.raises(DataError, match="choose another folder"):
@@ -124,7 +124,7 @@ def test_controls_are_mixed_in_and_look_like_the_others(tmp_path):
 def test_the_forecast_is_told_before_anything_is_written(tmp_path):
     made = make_study(material(40), load_protocol("mauve", {"items": 40}), seed=1)
     said = "\n".join(made.lines())
-    assert "120 items to rate on 8 sheets: 3.0 hours of people" in said
+    assert "120 items to rate on 8 sheets: 3.0 hours of rating" in said
     assert "95 % interval of width" in said
     assert not list(tmp_path.iterdir())
     write_study(made, tmp_path)

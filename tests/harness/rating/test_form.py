@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from openended.harness.rating.collect.collect import gather, judgments
-from openended.harness.rating.sheet import items_of
+from openended.harness.rating.collect.study_answers import build_judgment_rows, gather_answers
+from openended.harness.rating.sheet import build_items
 from tests.harness.rating.kills import start
 from tests.harness.rating.studies import study
 
@@ -93,7 +93,7 @@ def test_a_sheet_is_filled_in_left_resumed_and_downloaded(page, protocol, how, t
     page.click("#start")
     ids = list(key.sheets[sheet])
     for name in ids[:3]:
-        prompt, texts = key.shown(key.by_id[name])
+        prompt, texts = key.show_item(key.by_id[name])
         assert prompt in page.locator("#prompt").text_content()
         assert [t in c for t, c in zip(texts, page.locator("#texts .text").all_text_contents(), strict=True)] == [
             True
@@ -115,11 +115,11 @@ def test_a_sheet_is_filled_in_left_resumed_and_downloaded(page, protocol, how, t
         answer(page, key, choices[name], how)
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
     path = downloaded(page, "#download", tmp_path / "answers-x.json")
-    gathered = gather([path], key, leave_out=False)
+    gathered = gather_answers([path], key, leave_out=False)
     assert {item.task: dict(item.choices) for item in gathered.sheets[0].items} == choices
     assert not [r for r in gathered.remarks if "missing" in r]
     assert all(0 <= item.seconds < 60 for item in gathered.sheets[0].items)
-    assert len(judgments(gathered)) == len(ids) * len(key.protocol.questions)
+    assert len(build_judgment_rows(gathered)) == len(ids) * len(key.protocol.questions)
 
 
 def test_hostile_texts_run_nothing_and_stand_there_as_they_are(page, tmp_path):
@@ -127,7 +127,7 @@ def test_hostile_texts_run_nothing_and_stand_there_as_they_are(page, tmp_path):
     sheet = next(iter(key.sheets))
     page.goto((tmp_path / "sheets" / f"{sheet}.html").as_uri())
     page.click("#start")
-    for shown in items_of(key, key.sheets[sheet]):
+    for shown in build_items(key, key.sheets[sheet]):
         assert page.locator("#texts .text").all_text_contents() == shown["texts"]
         answer(page, key, dict.fromkeys(key.protocol.questions, 2), "keys")
     assert page.evaluate("window.pwned") is None
@@ -155,7 +155,7 @@ def test_a_saved_copy_goes_on_elsewhere_and_an_edited_one_does_not(page, browser
     elsewhere.set_input_files("#load", copy)
     elsewhere.wait_for_selector("text=it is of another sheet")
     elsewhere.context.close()
-    assert gather([copy], key, leave_out=False).sheets[0].items[0].choices["sensible"] == 5
+    assert gather_answers([copy], key, leave_out=False).sheets[0].items[0].choices["sensible"] == 5
 
 
 def test_ties_are_told_back_is_possible_and_time_counts_only_while_visible(page, tmp_path):
@@ -232,6 +232,6 @@ def test_a_served_study_goes_on_after_the_server_was_killed(page, tmp_path):
         server.wait(timeout=240)
         server.stdout.close()
     page.faults[:] = [fault for fault in page.faults if "net::ERR_" not in fault]
-    gathered = gather([tmp_path / "answers.db"], key, leave_out=False)
-    stored = {key.shown(key.by_id[i.task])[0]: dict(i.choices) for s in gathered.sheets for i in s.items}
+    gathered = gather_answers([tmp_path / "answers.db"], key, leave_out=False)
+    stored = {key.show_item(key.by_id[i.task])[0]: dict(i.choices) for s in gathered.sheets for i in s.items}
     assert stored == given

@@ -16,14 +16,14 @@ from openended.harness.core.errors import DataError, SpecError
 from openended.harness.rating.cli import judge
 from openended.harness.rating.cli.judge import run
 from openended.harness.rating.cli.main import main
-from openended.harness.rating.collect.collect import gather, judgments, write_judgments
-from openended.harness.rating.judging.asking import ServerAsker, asker_of
+from openended.harness.rating.collect.study_answers import build_judgment_rows, gather_answers, write_judgments
+from openended.harness.rating.judging.ask_judge import judge_study
+from openended.harness.rating.judging.asking import ServerAsker, make_asker
 from openended.harness.rating.judging.calibrate import calibrate, kappa
-from openended.harness.rating.judging.judge import judge_study
-from openended.harness.rating.judging.questions import questions_of, read_reply
-from openended.harness.rating.judging.summary import summary_lines
+from openended.harness.rating.judging.questions import build_questions, read_reply
+from openended.harness.rating.judging.summary import format_summary
 from openended.harness.rating.protocol import load_protocol
-from openended.harness.rating.simulate import fill_all
+from openended.harness.rating.rater_model import fill_all_sheets
 from openended.metrics.bradley_terry import BradleyTerry
 from openended.metrics.judgments import read_comparisons
 from tests.harness.rating.studies import PLAYERS, study
@@ -56,13 +56,13 @@ class Fake:
 def paired(tmp_path_factory):
     folder = tmp_path_factory.mktemp("judge")
     key = study(folder, items=12, raters=2, items_a_sheet=12)
-    fill_all(key, folder / "simulated", strengths=dict(zip(PLAYERS, WORTH, strict=True)))
+    fill_all_sheets(key, folder / "simulated", strengths=dict(zip(PLAYERS, WORTH, strict=True)))
     return folder, key
 
 
 def test_pairs_are_asked_both_ways_round_with_seeds_of_their_own(paired):
     _, key = paired
-    asked = questions_of(key, limit=None, seed=0)
+    asked = build_questions(key, limit=None, seed=0)
     assert len(asked) == 2 * 3 * 12  # each pair on each prompt once, whatever number of people rates it
     assert len({q.seed for q in asked}) == len(asked)
     ways = {(q.example, q.sides) for q in asked}
@@ -70,8 +70,8 @@ def test_pairs_are_asked_both_ways_round_with_seeds_of_their_own(paired):
     for question in asked[:2]:
         assert all(words in question.prompt for words in key.protocol.questions.values())
         assert not any(player in question.prompt for player in PLAYERS[1:])
-    assert questions_of(key, limit=5, seed=0) == asked[:10]
-    assert questions_of(key, limit=5, seed=1)[0].seed != asked[0].seed
+    assert build_questions(key, limit=5, seed=0) == asked[:10]
+    assert build_questions(key, limit=5, seed=1)[0].seed != asked[0].seed
 
 
 def test_an_honest_judge_is_counted_and_one_that_sees_positions_ties(paired, tmp_path):
@@ -90,7 +90,7 @@ def test_an_honest_judge_is_counted_and_one_that_sees_positions_ties(paired, tmp
     assert partial.disagreed == len(partial.rows) == 108
     shares = [
         line.split("|")[2].split()[0]
-        for line in summary_lines(key, honest, "?")
+        for line in format_summary(key, honest, "?")
         if line.startswith(("| human", "| xq"))
     ]
     assert shares == ["0.50", "0.00", "1.00"]  # of the player in the middle, the worst and the best
@@ -147,7 +147,7 @@ def test_a_judge_of_single_texts(tmp_path, capsys):
 def test_judges_numbers_stand_beside_their_agreement_with_people(paired, tmp_path, capsys):
     folder, key = paired
     people = tmp_path / "people.csv"
-    rows = judgments(gather([folder / "simulated"], key, leave_out=False))
+    rows = build_judgment_rows(gather_answers([folder / "simulated"], key, leave_out=False))
     write_judgments(people, [{**r, "rater": r["rater"].replace("simulated:", "")} for r in rows], list(rows[0]))
     run(key, Fake(), tmp_path / "judge.csv", people=people)
     said = capsys.readouterr().out
@@ -168,13 +168,13 @@ def test_without_people_the_column_says_so_and_simulated_raters_are_no_people(pa
     folder, key = paired
     made = judge_study(key, Fake(), tmp_path / "log.jsonl")
     simulated = tmp_path / "simulated.csv"
-    rows = judgments(gather([folder / "simulated"], key, leave_out=False))
+    rows = build_judgment_rows(gather_answers([folder / "simulated"], key, leave_out=False))
     write_judgments(simulated, rows, list(rows[0]))
-    assert "with simulated raters on 108" in calibrate(made.rows, simulated, "pairs", ()).said()
+    assert "with simulated raters on 108" in calibrate(made.rows, simulated, "pairs", ()).format_label()
     few = calibrate(made.rows[:5], simulated, "pairs", ())
-    assert few.said() == "not calibrated (5 judgments shared with simulated raters)"
+    assert few.format_label() == "not calibrated (5 judgments shared with simulated raters)"
     run(key, Fake(), tmp_path / "judge.csv")
-    with pytest.raises(DataError, match="nobody but judges rated there"):
+    with pytest.raises(DataError, match="all raters in it are judges"):
         calibrate(made.rows, tmp_path / "judge.csv", "pairs", ())
 
 
@@ -217,7 +217,7 @@ class Served:
 
 def served(server, **options):
     given = {"path": "org/judge-7b", "base_url": "http://host:8000/v1", **options}
-    return ServerAsker(asker_of(given).spec, httpx.MockTransport(server))
+    return ServerAsker(make_asker(given).spec, httpx.MockTransport(server))
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ def test_a_served_judge_is_asked_greedily_with_seeds_and_again_after_faults(pair
     ]
     assert set(server.paths) == {path}
     assert {(b["model"], b["temperature"]) for b in server.bodies} == {("org/judge-7b", 0.0)}
-    assert {b["seed"] for b in server.bodies} == {q.seed for q in questions_of(key, limit=6, seed=0)}
+    assert {b["seed"] for b in server.bodies} == {q.seed for q in build_questions(key, limit=6, seed=0)}
 
 
 @pytest.mark.parametrize(
@@ -257,13 +257,13 @@ def test_options_of_a_judge():
             {"path": "x", "base_url": "http://h", "api_key_env": "sk-a b"},
             "the name of an environment variable, not a key",
         ),
-        ({"model": "gpt2"}, "--model gpt2: a judge is a model behind a server"),
+        ({"model": "gpt2"}, "--model gpt2: only openai is supported"),
     ):
         with pytest.raises(SpecError, match=said):
-            asker_of(options)
+            make_asker(options)
     odd = httpx.MockTransport(lambda request: httpx.Response(200, json={"error": "x"}))
     with pytest.raises(DataError, match="expected a reply with choices"):
-        ServerAsker(asker_of({"path": "x", "base_url": "http://h"}).spec, odd).ask(["x"], [1])
+        ServerAsker(make_asker({"path": "x", "base_url": "http://h"}).spec, odd).ask(["x"], [1])
 
 
 def test_the_command_takes_flags_and_the_older_words(paired, tmp_path, monkeypatch, capsys):

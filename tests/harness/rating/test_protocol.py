@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.core.errors import SpecError
-from openended.harness.rating.protocol import load_protocol, protocol_names, protocol_of
+from openended.harness.rating.protocol import list_protocol_names, load_protocol, make_protocol
 
 OWN = """
 kind: ratings
@@ -37,7 +37,7 @@ def test_the_published_wording_is_there():
     assert huse.text == 'How typical is the exact title: "{text}"?'
     assert (huse.items, huse.raters, huse.items_a_sheet) == (100, 20, 25)
     assert '("score_coherence": score, "score_insightful": score, "score_likely": score)' in pr.judging.instruction
-    assert protocol_names() == ["huse", "mauve", "pr_gpt", "typicality"]
+    assert list_protocol_names() == ["huse", "mauve", "pr_gpt", "typicality"]
 
 
 def test_an_own_yaml_needs_no_code(tmp_path):
@@ -45,7 +45,7 @@ def test_an_own_yaml_needs_no_code(tmp_path):
     path.write_text(OWN)
     made = load_protocol(str(path), {"items": 5})
     assert (made.label, made.items, [a.rating for a in made.choices]) == ("fluency", 5, [1.0, 0.0])
-    assert protocol_of(made.to_json(), "again") == made
+    assert make_protocol(made.to_json(), "again") == made
 
 
 @pytest.mark.parametrize(

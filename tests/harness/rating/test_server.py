@@ -11,33 +11,25 @@ import pytest
 
 from openended.harness.core.errors import DataError, MissingExtra, SpecError
 from openended.harness.rating.cli import serve
-from openended.harness.rating.collect.collect import gather, judgments
-from openended.harness.rating.collect.stored import is_database, read_database
+from openended.harness.rating.collect.answers_database import is_database, read_database
+from openended.harness.rating.collect.study_answers import build_judgment_rows, gather_answers
 from openended.harness.rating.server.limits import RateLimit
-from openended.harness.rating.server.pool import LEASE_SECONDS, ItemPool, Refused
+from openended.harness.rating.server.pool import LEASE_SECONDS, AnswerRefused, ItemPool
 from tests.harness.rating.kills import campaign, losses
-from tests.harness.rating.studies import PLAYERS, study
+from tests.harness.rating.studies import PLAYERS, Clock, study, whole
 
 pytest.importorskip("starlette")
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def pool(tmp_path):
-    key = study(tmp_path, items=12, items_a_sheet=12)
-    made = ItemPool(tmp_path / "answers.db", key, Clock())
-    made.tokens = dict(made.add_raters(3))
-    return made
-
-
-def whole(pool, number=1):
-    return dict.fromkeys(pool.key.protocol.questions, number)
+def test_a_time_longer_than_since_the_item_was_leased_is_refused(pool):
+    rater = next(iter(pool.tokens))
+    item = pool.next_item(rater)
+    with pytest.raises(AnswerRefused, match="longer than the 0 seconds since you got this item"):
+        pool.store(rater, item.task, item.lease, whole(pool), 30_000)
+    pool.clock.now += 20
+    pool.next_item(rater)  # a page that is loaded again does not restart the time
+    pool.clock.now += 10
+    assert pool.store(rater, item.task, item.lease, whole(pool), 30_000)
 
 
 def test_an_item_is_dealt_to_one_rater_and_no_prompt_twice_to_any(pool):
@@ -53,7 +45,7 @@ def test_an_item_is_dealt_to_one_rater_and_no_prompt_twice_to_any(pool):
                 example = pool.key.by_id[item.task].example
                 assert example not in seen[rater]
                 seen[rater].add(example)
-                assert pool.store(rater, item.task, item.lease, whole(pool), 30_000)
+                assert pool.store(rater, item.task, item.lease, whole(pool), 5_000)
                 assert item.task not in answered
                 answered.add(item.task)
     assert len(answered) == len(pool.key.tasks) == 36
@@ -65,7 +57,7 @@ def test_an_answer_sent_twice_is_stored_once_and_another_one_is_refused(pool):
     item = pool.next_item(rater)
     assert pool.store(rater, item.task, item.lease, whole(pool), 5)
     assert not pool.store(rater, item.task, item.lease, whole(pool), 5)
-    with pytest.raises(Refused, match="the first answer stands"):
+    with pytest.raises(AnswerRefused, match="the first answer stands"):
         pool.store(rater, item.task, item.lease, whole(pool, 2), 5)
     assert pool.counts() == (1, 36)
 
@@ -79,7 +71,7 @@ def test_a_lease_that_ran_out_goes_to_another_and_the_late_answer_is_told(pool):
     if late.task != item.task:
         assert pool.store(one, item.task, item.lease, whole(pool), 5)
         return
-    with pytest.raises(Refused, match="went to another rater"):
+    with pytest.raises(AnswerRefused, match="went to another rater"):
         pool.store(one, item.task, item.lease, whole(pool), 5)
     assert pool.store(other, late.task, late.lease, whole(pool), 5)
     assert pool.next_item(one).task not in (None, item.task)
@@ -97,7 +89,7 @@ def test_what_is_no_answer_is_refused(pool, changes, said):
     rater = next(iter(pool.tokens))
     item = pool.next_item(rater)
     given = {"task": item.task, "lease": item.lease, "choices": whole(pool), "ms": 5, **changes}
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(AnswerRefused, match=said):
         pool.store(rater, **given)
     assert pool.counts()[0] == 0
 
@@ -118,9 +110,9 @@ def test_twenty_raters_at_once_share_nothing(tmp_path):
     with ThreadPoolExecutor(20) as many:
         got = [task for own in many.map(rate, names) for task in own]
     assert len(got) == len(set(got)) == 100
-    gathered = gather([tmp_path / "answers.db"], key, leave_out=False)
+    gathered = gather_answers([tmp_path / "answers.db"], key, leave_out=False)
     assert sum(len(sheet.items) for sheet in gathered.sheets) == 100
-    assert len(judgments(gathered)) == 300
+    assert len(build_judgment_rows(gathered)) == 300
 
 
 def test_another_study_and_lost_links(tmp_path, pool):
@@ -128,7 +120,7 @@ def test_another_study_and_lost_links(tmp_path, pool):
     with pytest.raises(DataError, match="the answers of another study"):
         ItemPool(pool.path, other)
     with pytest.raises(DataError, match="of another study"):
-        gather([pool.path], other, leave_out=False)
+        gather_answers([pool.path], other, leave_out=False)
     assert is_database(pool.path)
     assert read_database(pool.path, pool.key) == []
     broken = tmp_path / "broken.db"
@@ -150,15 +142,6 @@ def test_another_study_and_lost_links(tmp_path, pool):
     with sqlite3.connect(pool.path) as base:
         stored = str(base.execute("SELECT * FROM raters").fetchall())
     assert not any(link.rpartition("/s/")[2].rstrip("/") in stored for link in links.values())
-
-
-@pytest.fixture
-def client(pool):
-    from starlette.testclient import TestClient
-
-    from openended.harness.rating.server.app import make_app
-
-    return TestClient(make_app(pool, "127.0.0.1"), base_url="http://127.0.0.1:8123")
 
 
 def test_no_item_without_a_token_and_none_on_the_page(pool, client):
@@ -198,7 +181,7 @@ def test_no_other_origin_and_no_other_host(pool, client, headers, status):
 def test_answers_by_the_web_are_stored_and_nonsense_is_told(pool, client):
     token = next(iter(pool.tokens.values()))
     item = client.post(f"/s/{token}/next").json()["item"]
-    body = {"id": item["id"], "lease": item["lease"], "answers": whole(pool), "ms": 30_000}
+    body = {"id": item["id"], "lease": item["lease"], "answers": whole(pool), "ms": 3_000}
     assert client.post(f"/s/{token}/answer", json=body).json() == {"stored": True, "new": True}
     assert client.post(f"/s/{token}/answer", json=body).json() == {"stored": True, "new": False}
     for text in ("{", "[]", "null", "[" * 20_000):
@@ -229,9 +212,16 @@ def test_the_bucket_refills():
     assert [limit.wait("a"), limit.wait("a")] == [0, 2]
 
 
+@pytest.mark.parametrize("port", ["65536", "-1", "999999999999"])
+def test_a_port_out_of_range_is_refused(tmp_path, port):
+    study(tmp_path)
+    with pytest.raises(SpecError, match="expected 0 to 65535"):
+        serve.work(serve.make_parser().parse_args([str(tmp_path), "--port", port]))
+
+
 def test_words_of_the_command(tmp_path, monkeypatch):
     study(tmp_path)
-    parse = serve.parser().parse_args
+    parse = serve.make_parser().parse_args
     with pytest.raises(SpecError, match="the address that raters will type"):
         serve.work(parse([str(tmp_path), "--host", "0.0.0.0"]))
     with pytest.raises(SpecError, match="--raters: expected 1 or more"):

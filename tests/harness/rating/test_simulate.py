@@ -8,12 +8,22 @@ import pytest
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.types import HUMAN
 from openended.harness.rating.cli import simulate
-from openended.harness.rating.collect.collect import columns_of, gather, judgments, write_judgments
+from openended.harness.rating.collect.study_answers import (
+    build_judgment_rows,
+    gather_answers,
+    list_judgment_columns,
+    write_judgments,
+)
 from openended.harness.rating.forecast import Z95
 from openended.harness.rating.key import read_key
-from openended.harness.rating.make import make_study
 from openended.harness.rating.protocol import load_protocol
-from openended.harness.rating.simulate import SimulatedRaters, abilities_from_texts, fill_all, forecast_raters
+from openended.harness.rating.rater_model import (
+    RaterModel,
+    derive_strengths_from_texts,
+    fill_all_sheets,
+    make_forecast_raters,
+)
+from openended.harness.rating.study import make_study
 from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
 from openended.metrics.huse import Rated, Rule, bootstrap_huse
 from openended.metrics.judgments import calibration_of, count_wins, raters_fact, read_comparisons, read_judgments
@@ -29,11 +39,11 @@ def two_hundred(tmp_path_factory):
     folder = tmp_path_factory.mktemp("raters")
     spec = load_protocol("mauve", {"items": 500, "items_a_sheet": 15})
     made = make_study(material(500, PLAYERS), spec, seed=5)
-    raters = SimulatedRaters(strengths=dict(zip(PLAYERS, TRUTH, strict=True)), ties=0.1, seed=2)
-    fill_all(made.key, folder, strengths=raters.strengths, seed=2)
-    gathered = gather([folder], made.key, leave_out=False)
+    raters = RaterModel(strengths=dict(zip(PLAYERS, TRUTH, strict=True)), ties=0.1, seed=2)
+    fill_all_sheets(made.key, folder, strengths=raters.strengths, seed=2)
+    gathered = gather_answers([folder], made.key, leave_out=False)
     out = folder / "judgments.csv"
-    write_judgments(out, judgments(gathered), columns_of([made.key]))
+    write_judgments(out, build_judgment_rows(gathered), list_judgment_columns([made.key]))
     return made, gathered, read_comparisons(out)
 
 
@@ -57,23 +67,23 @@ def test_the_announced_width_holds_within_a_fifth(two_hundred, items, players, t
     else:
         names = ("human", *(f"m{i}" for i in range(players - 1)))
         made = make_study(material(items, names), load_protocol("mauve", {"items": items}), seed=1)
-        fill_all(made.key, tmp_path, strengths=forecast_raters(made.key.protocol, names, 0).strengths)
-        rows = judgments(gather([tmp_path], made.key, leave_out=False))
-        write_judgments(tmp_path / "j.csv", rows, columns_of([made.key]))
+        fill_all_sheets(made.key, tmp_path, strengths=make_forecast_raters(made.key.protocol, names, 0).strengths)
+        rows = build_judgment_rows(gather_answers([tmp_path], made.key, leave_out=False))
+        write_judgments(tmp_path / "j.csv", rows, list_judgment_columns([made.key]))
         comparisons = read_comparisons(tmp_path / "j.csv")
     widths = [2 * Z95 * bradley_terry(count_wins(comparisons, criterion=c).matrix).std_errors.mean() for c in comparisons.criteria]  # fmt: skip
     assert made.forecast.width == pytest.approx(np.mean(widths), rel=0.2)
-    assert 0.9 <= made.forecast.held <= 1.0
+    assert 0.9 <= made.forecast.coverage <= 1.0
 
 
 def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
     spec = load_protocol("typicality", {"items": 100, "raters": 5})
     made = make_study(material(100, (HUMAN, "model")), spec, seed=7)
     key, told = made.key, made.forecast
-    raters = forecast_raters(key.protocol, (HUMAN, "model"), 0)
-    fill_all(key, tmp_path / "filled", strengths=raters.strengths)
-    rows = judgments(gather([tmp_path / "filled"], key, leave_out=False))
-    write_judgments(tmp_path / "j.csv", rows, columns_of([key]))
+    raters = make_forecast_raters(key.protocol, (HUMAN, "model"), 0)
+    fill_all_sheets(key, tmp_path / "filled", strengths=raters.strengths)
+    rows = build_judgment_rows(gather_answers([tmp_path / "filled"], key, leave_out=False))
+    write_judgments(tmp_path / "j.csv", rows, list_judgment_columns([key]))
     judged = read_judgments(tmp_path / "j.csv", scale=(0, 5))
     sides = [judged.rows_of(name) for name in (HUMAN, "model")]
     at = [side[e] for side in sides for e in sorted(sides[0])]
@@ -89,9 +99,9 @@ def test_simulated_raters_say_so_in_every_number(two_hundred, tmp_path):
     _, _, comparisons = two_hundred
     assert raters_fact((row.rater for row in comparisons.rows), "") == "200 simulated raters"
     key = study(tmp_path, items=12, raters=2)
-    fill_all(key, tmp_path / "x", strengths=None)
-    rows = judgments(gather([tmp_path / "x"], key, leave_out=False))
-    write_judgments(tmp_path / "j.csv", rows, columns_of([key]))
+    fill_all_sheets(key, tmp_path / "x", strengths=None)
+    rows = build_judgment_rows(gather_answers([tmp_path / "x"], key, leave_out=False))
+    write_judgments(tmp_path / "j.csv", rows, list_judgment_columns([key]))
     metric, features = BradleyTerry().from_file(tmp_path / "j.csv")
     result = metric.compute(features)
     assert result.signature.endswith(f"|raters:{len(key.sheets)} simulated raters")
@@ -103,23 +113,23 @@ def test_judgments_do_not_depend_on_the_secret(tmp_path):
     made = []
     for name in "ab":
         key = study(tmp_path / name)
-        fill_all(key, tmp_path / name / "filled")
-        made.append(judgments(gather([tmp_path / name / "filled"], key, leave_out=False)))
+        fill_all_sheets(key, tmp_path / name / "filled")
+        made.append(build_judgment_rows(gather_answers([tmp_path / name / "filled"], key, leave_out=False)))
     assert made[0] == made[1]
 
 
 def test_who_repeats_himself_is_the_weakest(tmp_path):
     key = study(tmp_path)
-    made = abilities_from_texts(key)
+    made = derive_strengths_from_texts(key)
     assert sum(made.values()) == pytest.approx(0, abs=1e-9)
     assert set(made) == set(key.material.players)
 
 
 def test_words_of_the_command(tmp_path, capsys):
     study(tmp_path)
-    parse = simulate.parser().parse_args
+    parse = simulate.make_parser().parse_args
     simulate.work(parse([str(tmp_path)]))
-    assert "nobody rated anything" in capsys.readouterr().out
+    assert "no person rated anything" in capsys.readouterr().out
     assert len(list((tmp_path / "simulated").iterdir())) == len(read_key(tmp_path).sheets)
     with pytest.raises(SpecError, match="expected PLAYER=NUMBER"):
         simulate.work(parse([str(tmp_path), "--strength", "human"]))

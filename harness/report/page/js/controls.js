@@ -1,9 +1,9 @@
-// What the reader of texts can be asked.
+// Controls of the text reader: which texts, which examples, order, highlights.
 
 const ORDERS = [
   ["task", "in the task's order"], ["best", "best first"], ["worst", "worst first"], ["high", "highest first"],
-  ["low", "lowest first"], ["random", "random"], ["differ", "most different first"], ["above", "first above second most"],
-  ["below", "first below second most"],
+  ["low", "lowest first"], ["random", "random"], ["differ", "most different first"], ["above", "largest lead first"],
+  ["below", "largest deficit first"],
 ];
 const OF_TWO = ["differ", "above", "below"];
 
@@ -51,7 +51,7 @@ function whichExamples(again) {
     clearTimeout(timer);
     timer = setTimeout(() => { view.words = find.value; refresh(); }, 200);
   });
-  const [stop, box] = select("that", [option("", "ended or were cut"), option("eos", "ended"), option("length", "were cut at the limit")],
+  const [stop, box] = select("Stop reason", [option("", "any"), option("eos", "finished"), option("length", "length limit")],
     (value) => { view.stop = value; refresh(); });
   box.value = view.stop;
   const clear = h("button", { class: "small", onclick: () => { Object.assign(view, { words: "", stop: "" }); again(); } }, "clear");
@@ -83,12 +83,12 @@ function whichOrder(systems, again) {
 }
 
 function whichMarks(systems) {
-  const [base, box] = select("dim what is as in", [option("", "–"), ...systems.map((name) => option(name))], (name) => { view.base = name; refresh(); });
+  const [base, box] = select("Fade text shared with", [option("", "(none)"), ...systems.map((name) => option(name))], (name) => { view.base = name; refresh(); });
   box.value = view.base;
   const key = h("small", { class: "key" });
   const explain = () => {
     const parts = [];
-    if (view.repeats) parts.push(h("span", { class: "loop" }, "loop"), " ", h("span", { class: "gram" }, "four words said before"), " ");
+    if (view.repeats) parts.push(h("span", { class: "loop" }, "loop"), " ", h("span", { class: "gram" }, "four words repeated"), " ");
     if (view.surprise) parts.push("nats of a token: ", ...LEVELS.map((least, at) => h("span", { class: `s${at + 1}` }, `≥ ${least}`)));
     key.replaceChildren(...parts);
   };

@@ -1,4 +1,4 @@
-// What all parts of the page share: elements made of text alone, the data, and its parts, which load when asked for.
+// Shared helpers: elements built from text alone, and the page's data, whose parts load on demand.
 
 const $ = (selector, root = document) => root.querySelector(selector);
 
@@ -57,7 +57,7 @@ function part(name) {
 
 const contents = JSON.parse($("#part-contents").textContent);
 
-// Four digits, as a person writes them.
+// Format a number with four significant digits.
 function shown(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const size = Math.abs(value);

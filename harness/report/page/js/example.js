@@ -1,4 +1,4 @@
-// One example: its prompt, and what everybody in view wrote after it.
+// One example: its prompt and the selected systems' texts.
 
 const LONGEST = 4000; // characters shown at first
 
@@ -17,7 +17,7 @@ async function drawExample(view, example) {
   const terms = termsOf(view.words);
   const before = h("pre", { class: "prompt", dir: "auto" });
   paintCut(before, prompt, hits(prompt, terms));
-  const texts = columns.map(([system, told]) => drawText(view, { id, example, system, told, base, terms }));
+  const texts = columns.map(([system, info]) => drawText(view, { id, example, system, info, base, terms }));
   const made = h(
     "article", { class: "example", tabindex: "-1", "data-example": String(example), "aria-label": id },
     h("h3", {}, h("a", { href: link }, id)), before, h("div", { class: "texts" }, ...texts),
@@ -28,43 +28,43 @@ async function drawExample(view, example) {
 async function textIn(view, example, system) {
   const at = sourceOf(view.side, system, view.seed);
   if (at === undefined) return null;
-  const told = await textOf(at, example, view.sample);
-  return told && { ...told, seed: contents.sources[at].seed };
+  const info = await textOf(at, example, view.sample);
+  return info && { ...told, seed: contents.sources[at].seed };
 }
 
-function drawText(view, { id, example, system, told, base, terms }) {
-  const name = told?.seed && told.seed !== "–" ? [system, " ", h("small", {}, `seed ${told.seed}`)] : [system];
+function drawText(view, { id, example, system, info, base, terms }) {
+  const name = info?.seed && info.seed !== "–" ? [system, " ", h("small", {}, `seed ${info.seed}`)] : [system];
   const made = h("section", { class: isHuman(system) ? "text is-human" : "text", "data-system": system }, h("h4", {}, ...name));
-  if (!told) {
+  if (!info) {
     made.append(h("small", { class: "facts" }, "no text"));
     return made;
   }
   const body = h("pre", { dir: "auto" });
-  const ranges = hits(told.text, terms);
-  if (view.repeats) ranges.push(...repeats(told.text));
-  if (view.surprise && told.tokens) ranges.push(...surprises(told.tokens, told.surprise));
+  const ranges = hits(info.text, terms);
+  if (view.repeats) ranges.push(...repeats(info.text));
+  if (view.surprise && info.tokens) ranges.push(...surprises(info.tokens, info.surprise));
   if (base && view.base !== system) {
-    const shared = common(told.text, base.text);
-    const next = String.fromCodePoint(told.text.codePointAt(shared) ?? 32).length;
+    const shared = common(info.text, base.text);
+    const next = String.fromCodePoint(info.text.codePointAt(shared) ?? 32).length;
     ranges.push({ from: 0, to: shared, css: "same", title: `as ${view.base}` });
-    if (shared < told.text.length) ranges.push({ from: shared, to: shared + next, css: "part", title: "" });
+    if (shared < info.text.length) ranges.push({ from: shared, to: shared + next, css: "part", title: "" });
   }
-  paintCut(body, told.text, ranges);
-  const button = h("button", { class: "small", onclick: () => copy(told.text, button) }, "copy");
-  made.append(body, ...facts(view, told), " ", button);
-  if (told.nearest !== undefined) {
-    const near = h("button", { class: "small", onclick: () => goTo(view.side, told.nearest, humanOf(system)) }, "nearest human text");
+  paintCut(body, info.text, ranges);
+  const button = h("button", { class: "small", onclick: () => copy(info.text, button) }, "copy");
+  made.append(body, ...facts(view, info), " ", button);
+  if (info.nearest !== undefined) {
+    const near = h("button", { class: "small", onclick: () => goTo(view.side, info.nearest, humanOf(system)) }, "nearest human text");
     made.append(" ", near);
   }
   return made;
 }
 
 // Why it stopped, its length, the number that the list is sorted by; all others when asked for.
-function facts(view, told) {
-  const say = (name) => `${contents.values[name][0]} ${shown(told.values[name])}`;
-  const by = view.by in told.values && !["task", "random"].includes(view.order) ? view.by : "words";
-  const lead = h("small", { class: "facts" }, told.cut ? "cut at the limit · " : "ended · ", h("b", {}, say(by)));
-  const rest = Object.keys(told.values).filter((name) => name !== by).map((name) => h("div", {}, say(name)));
+function facts(view, info) {
+  const say = (name) => `${contents.values[name][0]} ${shown(info.values[name])}`;
+  const by = view.by in info.values && !["task", "random"].includes(view.order) ? view.by : "words";
+  const lead = h("small", { class: "facts" }, info.cut ? "cut at the limit · " : "ended · ", h("b", {}, say(by)));
+  const rest = Object.keys(info.values).filter((name) => name !== by).map((name) => h("div", {}, say(name)));
   return [lead, h("details", { class: "facts" }, h("summary", {}, "numbers"), ...rest)];
 }
 

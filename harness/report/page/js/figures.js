@@ -1,4 +1,4 @@
-// Figures drawn again from what the static ones show: a point tells its value, a legend switches systems off and on.
+// Interactive figures, redrawn from the static ones: a point shows its value, the legend toggles systems.
 
 const SVG = "http://www.w3.org/2000/svg";
 const PANEL = { width: 400, height: 300, left: 62, right: 12, top: 26, bottom: 46 };
@@ -15,17 +15,17 @@ function s(tag, attributes, ...children) {
 async function startFigures() {
   const figures = document.querySelectorAll("figure[data-figure]");
   if (!figures.length || !document.getElementById("part-figures")) return;
-  const told = await part("figures");
+  const info = await part("figures");
   for (const figure of figures) {
-    const trace = told[figure.dataset.figure];
+    const trace = info[figure.dataset.figure];
     if (trace) drawFigure(figure, trace);
   }
 }
 
 function drawFigure(figure, trace) {
   const picture = $(".wide", figure);
-  const tip = h("p", { class: "tip", role: "status" }, "Point at a mark, or use the arrow keys inside a figure; Enter tells more.");
-  // Panels in a row share the names at the left of the first.
+  const tip = h("p", { class: "tip", role: "status" }, "Hover over a point, or use the arrow keys; Enter shows details.");
+  // Panels in a row share the tick labels of the first.
   const named = trace.panels.find((panel) => panel.y.ticks.some(([, text]) => text))?.y.ticks ?? [];
   const panels = h("div", { class: "panels" }, ...trace.panels.map((panel) => drawPanel(panel, tip, named)));
   const still = h("details", { class: "still" }, h("summary", {}, "Static picture"));
@@ -40,7 +40,7 @@ function scaleOf(axis, from, to) {
   return (value) => from + ((bend(value) - low) / (high - low || 1)) * (to - from);
 }
 
-const ink = (colour) => (colour === "#222222" ? "currentColor" : colour);
+const ink = (color) => (color === "#222222" ? "currentColor" : color);
 
 function drawPanel(drawn, tip, named) {
   const panel = drawn.y.ticks.some(([, text]) => text) ? drawn : { ...drawn, y: { ...drawn.y, ticks: named } };
@@ -94,19 +94,19 @@ function drawAxes(svg, panel, { x, y, left, right, top, bottom }) {
 
 const pathOf = (points, x, y) => points.map(([a, b], at) => `${at ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
 
-// Returns what the pointer can catch: place, words, and the series' name.
+// Returns the points that react to the pointer: position, values, and the name of the series.
 function drawSeries(place, one, { panel, rows }, { x, y }) {
   const group = s("g", { "data-series": one.label, "data-colour": one.colour });
-  const colour = ink(one.colour);
+  const color = ink(one.colour);
   if (one.line) {
-    group.append(s("path", { d: pathOf(one.points, x, y), fill: "none", stroke: colour, "stroke-width": Math.max(1.2, one.width * 1.3), "stroke-dasharray": DASHES[one.line] ?? "" }));
+    group.append(s("path", { d: pathOf(one.points, x, y), fill: "none", stroke: color, "stroke-width": Math.max(1.2, one.width * 1.3), "stroke-dasharray": DASHES[one.line] ?? "" }));
   }
   const found = one.points.map(([a, b], at) => {
     const [px, py] = [x(a), y(b)];
     const bar = one.across?.[at] ?? one.up?.[at];
-    if (one.across) group.append(s("line", { x1: x(bar[0]), x2: x(bar[1]), y1: py, y2: py, stroke: colour, "stroke-width": 1.5 }));
-    if (one.up) group.append(s("line", { y1: y(bar[0]), y2: y(bar[1]), x1: px, x2: px, stroke: colour, "stroke-width": 1.5 }));
-    if (one.marker) group.append(markOf(one, px, py, colour));
+    if (one.across) group.append(s("line", { x1: x(bar[0]), x2: x(bar[1]), y1: py, y2: py, stroke: color, "stroke-width": 1.5 }));
+    if (one.up) group.append(s("line", { y1: y(bar[0]), y2: y(bar[1]), x1: px, x2: px, stroke: color, "stroke-width": 1.5 }));
+    if (one.marker) group.append(markOf(one, px, py, color));
     const row = rows.get(b) ?? "";
     const system = one.label || (Number.isNaN(Number(row)) ? row : "");
     const interval = bar && bar[0] !== bar[1] ? ` [${bar.map(shown).join(", ")}]` : "";
@@ -118,8 +118,8 @@ function drawSeries(place, one, { panel, rows }, { x, y }) {
   return found;
 }
 
-function markOf(one, px, py, colour) {
-  const fill = one.hollow ? "none" : colour;
+function markOf(one, px, py, color) {
+  const fill = one.hollow ? "none" : color;
   const r = one.marker === "." ? 1.6 : 4.2;
   const shapes = {
     s: `M${px - r} ${py - r}h${2 * r}v${2 * r}h${-2 * r}z`, D: `M${px} ${py - r - 1}l${r + 1} ${r + 1}l${-r - 1} ${r + 1}l${-r - 1} ${-r - 1}z`,
@@ -128,7 +128,7 @@ function markOf(one, px, py, colour) {
     "*": Array.from({ length: 10 }, (_, k) => [k % 2 ? 3 : 7, (k * Math.PI) / 5]).map(([far, turn], k) => `${k ? "L" : "M"}${px + far * Math.sin(turn)} ${py - far * Math.cos(turn)}`).join("") + "z",
   };
   const d = shapes[one.marker];
-  return d ? s("path", { d, fill, stroke: colour, "stroke-width": "XP".includes(one.marker) ? 2.4 : 1 }) : s("circle", { cx: px, cy: py, r, fill, stroke: colour });
+  return d ? s("path", { d, fill, stroke: color, "stroke-width": "XP".includes(one.marker) ? 2.4 : 1 }) : s("circle", { cx: px, cy: py, r, fill, stroke: color });
 }
 
 function answer(svg, points, tip) {
@@ -169,14 +169,14 @@ function answer(svg, points, tip) {
   });
 }
 
-// The point's system in the first table that knows it, and where to read its texts.
+// Shows the point's system as in the first table that lists it, with a link to its texts.
 async function pointStory({ system, value }) {
-  const told = await stories();
+  const info = await stories();
   const plain = (label) => system === label || system.startsWith(`${label} (`);
-  const known = told.tables.flatMap((t) => t.rows).filter((row) => plain(row.label)).sort((a, b) => b.label.length - a.label.length)[0];
+  const known = info.tables.flatMap((t) => t.rows).filter((row) => plain(row.label)).sort((a, b) => b.label.length - a.label.length)[0];
   const cell = known?.cells.find((c) => c.settings !== undefined);
-  const settings = cell && told.settings[cell.settings];
-  const pairs = [...value, ["settings", settings ? settingsOf(settings) : null], ["runs", cell ? cell.runs.map((at) => told.texts[at]).join(", ") : null]];
+  const settings = cell && info.settings[cell.settings];
+  const pairs = [...value, ["settings", settings ? settingsOf(settings) : null], ["runs", cell ? cell.runs.map((at) => info.texts[at]).join(", ") : null]];
   openStory(system || "value", pairs, readButton(known?.label ?? system));
 }
 

@@ -1,4 +1,4 @@
-// A long list that holds only what is near the window: blocks of examples, drawn when they come near, emptied when they go.
+// A virtual list: blocks of examples are drawn near the window and emptied when they leave it.
 
 const BLOCK = 8;
 const NEAR = "1500px";

@@ -1,4 +1,4 @@
-// Ranges of a text that say something: what it shares with a baseline, where it repeats, how surprising its tokens are.
+// Highlighted ranges of a text: shared with a baseline, repeated, or surprising.
 
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
 const NATS = 0.25; // a step of DIGITS
@@ -41,7 +41,7 @@ function repeats(text) {
     if (seen.has(gram)) {
       const [from, to] = [words[at].from, words[at + GRAM - 1].to];
       if (last && from <= last.to) last.to = to;
-      else ranges.push(last = { from, to, css: "gram", title: "said before" });
+      else ranges.push(last = { from, to, css: "gram", title: "repeated" });
     }
     seen.add(gram);
   }

@@ -1,4 +1,4 @@
-// Texts by example: which source a column shows, its rows, its texts and numbers.
+// Look up sources, rows, texts and values by example.
 
 const sides = contents.sides ?? [];
 const HUMAN = "human";
@@ -12,14 +12,14 @@ function sourceOf(side, system, seed) {
 
 const heads = new Map();
 
-// What is known of the rows of a source: `rowOf(example, sample)`, numbers, whether a text was cut.
+// Data about the rows of a source: `rowOf(example, sample)`, numbers, whether a text was cut.
 function head(at) {
   if (!heads.has(at)) {
-    heads.set(at, part(`source-${at}`).then((told) => {
+    heads.set(at, part(`source-${at}`).then((data) => {
       const { n, samples, side } = contents.sources[at];
       const rows = new Int32Array(sides[side].n * samples).fill(-1);
       for (let row = 0; row < n; row += 1) {
-        rows[(told.example ? told.example[row] : row) * samples + (told.sample ? told.sample[row] : 0)] = row;
+        rows[(data.example ? data.example[row] : row) * samples + (data.sample ? data.sample[row] : 0)] = row;
       }
       // A system with fewer samples than asked for shows its first.
       const rowOf = (example, sample) => rows[example * samples + (sample < samples ? sample : 0)];
@@ -34,17 +34,17 @@ async function promptOf(side, example) {
   return prompts[example % contents.part];
 }
 
-// One text with all that is known of it; null where the source has none for the example.
+// One text with its values and tokens; null where the source has none for the example.
 async function textOf(at, example, sample) {
-  const told = await head(at);
-  const row = told.rowOf(example, sample);
+  const data = await head(at);
+  const row = data.rowOf(example, sample);
   if (row < 0) return null;
   const texts = await part(`texts-${at}-${Math.floor(row / contents.part)}`);
   const place = row % contents.part;
   return {
-    text: texts.text[place], cut: told.cut[row] === "1", tokens: texts.tokens?.[place] ?? "", surprise: texts.surprise?.[place] ?? "",
-    nearest: told.nearest?.[row],
-    values: Object.fromEntries(Object.entries(told.values).map(([name, column]) => [name, column[row]])),
+    text: texts.text[place], cut: data.cut[row] === "1", tokens: texts.tokens?.[place] ?? "", surprise: texts.surprise?.[place] ?? "",
+    nearest: data.nearest?.[row],
+    values: Object.fromEntries(Object.entries(data.values).map(([name, column]) => [name, column[row]])),
   };
 }
 
@@ -77,9 +77,9 @@ async function ordered(places, view) {
   const at = sourceOf(view.side, view.of, view.seed);
   const numbers = async (source) => {
     if (source === undefined) return () => NaN;
-    const told = await head(source);
-    const column = told.values[view.by] ?? [];
-    return (example) => column[told.rowOf(example, view.sample)] ?? NaN;
+    const data = await head(source);
+    const column = data.values[view.by] ?? [];
+    return (example) => column[data.rowOf(example, view.sample)] ?? NaN;
   };
   const mine = await numbers(at);
   const other = await numbers(view.against ? sourceOf(view.side, view.against, view.seed) : undefined);

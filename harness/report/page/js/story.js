@@ -1,4 +1,4 @@
-// The dialog that tells what stands behind a number.
+// The dialog with the details of a value.
 
 function openStory(title, pairs, ...buttons) {
   const dialog = $("#story");
@@ -15,12 +15,12 @@ function openStory(title, pairs, ...buttons) {
 const stories = () => part("stories");
 
 async function cellStory(table, row, column) {
-  const told = await stories();
-  const { title, columns, rows } = told.tables[table];
+  const data = await stories();
+  const { title, columns, rows } = data.tables[table];
   const cell = rows[row].cells[column];
-  const texts = (numbers) => (numbers ?? []).map((at) => told.texts[at]);
-  const [seeds, settings] = [Object.entries(cell.seeds ?? {}), told.settings[cell.settings] ?? {}];
-  const signature = cell.signature === undefined ? told.texts[columns[column].signature] : told.texts[cell.signature];
+  const texts = (numbers) => (numbers ?? []).map((at) => data.texts[at]);
+  const [seeds, settings] = [Object.entries(cell.seeds ?? {}), data.settings[cell.settings] ?? {}];
+  const signature = cell.signature === undefined ? data.texts[columns[column].signature] : data.texts[cell.signature];
   const latex = h("button", { class: "small", onclick: () => copy(rows[row].latex, latex) }, "copy LaTeX");
   const pairs = [
     ["value", cell.text || "–"],

@@ -1,4 +1,4 @@
-// Tables: sorted by a click on a heading, columns hidden, a cell's story told.
+// Tables: sort by a heading, hide columns, show the details of a cell.
 
 function startTables() {
   for (const table of document.querySelectorAll("table.data")) {

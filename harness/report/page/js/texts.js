@@ -1,4 +1,4 @@
-// The reader of texts: what is in view, in which order, and where one stands in it.
+// The text reader: selected examples, their order, and the current position.
 
 const FIRST = 4; // systems in view at first
 
@@ -50,7 +50,7 @@ async function refresh() {
     reader.list.show(places);
     reader.here = -1;
     const all = sides[view.side].n;
-    say(places.length === 0 ? "none found" : places.length < all ? `${places.length} of ${all} examples` : `${all} examples`);
+    say(places.length === 0 ? "no matches" : places.length < all ? `${places.length} of ${all} examples` : `${all} examples`);
   } catch (error) {
     if (turn === reader.turn) say(error.message);
   }
@@ -66,11 +66,11 @@ async function passing(turn) {
   const sources = view.columns.map((system) => [system, sourceOf(view.side, system, view.seed)]).filter(([, at]) => at !== undefined);
   const asked = sources.filter(([system]) => !isHuman(system));
   const judged = asked.length ? asked : sources;
-  const told = await Promise.all(judged.map(([, at]) => head(at)));
+  const data = await Promise.all(judged.map(([, at]) => head(at)));
   let left = all;
   if (view.stop) {
     const wanted = view.stop === "length" ? "1" : "0";
-    left = left.filter((e) => told.some((one) => one.rowOf(e, view.sample) >= 0 && one.cut[one.rowOf(e, view.sample)] === wanted));
+    left = left.filter((e) => data.some((one) => one.rowOf(e, view.sample) >= 0 && one.cut[one.rowOf(e, view.sample)] === wanted));
   }
   if (!terms.length) return left;
   const found = [];
@@ -79,7 +79,7 @@ async function passing(turn) {
     const texts = await Promise.all(sources.map(([, at]) => textOf(at, example, view.sample)));
     if (fits(prompt, terms) || texts.some((one) => one && fits(one.text, terms))) found.push(example);
     if (turn !== reader.turn) return [];
-    if (count % contents.part === 0) say(`looking: ${count} of ${left.length}`);
+    if (count % contents.part === 0) say(`searching: ${count} of ${left.length}`);
   }
   return found;
 }
@@ -157,9 +157,9 @@ async function downloadShown() {
   for (const example of reader.list.order) {
     const prompt = await promptOf(view.side, example);
     for (const system of view.columns) {
-      const told = await textIn(view, example, system);
-      if (!told) continue;
-      const { text, cut, seed, values } = told;
+      const data = await textIn(view, example, system);
+      if (!data) continue;
+      const { text, cut, seed, values } = data;
       const row = { example_id: ids[example], prompt, system, seed, sample: view.sample, text, stop: cut ? "length" : "eos", ...values };
       lines.push(`${JSON.stringify(row)}\n`);
     }

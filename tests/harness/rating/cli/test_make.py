@@ -13,7 +13,7 @@ from openended.harness.rating.cli import collect
 from openended.harness.rating.cli.main import COMMANDS, main
 from openended.harness.rating.key import read_key
 from openended.harness.rating.protocol import load_protocol
-from openended.harness.rating.texts import read_material, usable
+from openended.harness.rating.texts import read_study_texts, select_usable_texts
 from tests.harness.report.synthetic import write_run
 from tests.helpers import exit_code
 
@@ -30,7 +30,7 @@ def outputs(tmp_path_factory):
 
 
 def test_players_are_named_as_in_the_tables_and_one_seed_stands_for_a_system(outputs):
-    made = read_material([str(outputs)], outputs, load_protocol("mauve"), None)
+    made = read_study_texts([str(outputs)], outputs, load_protocol("mauve"), None)
     assert made.players == ("human", "greedy", "nucleus p=0.95")
     assert made.texts["docs/000000"]["human"] == " what people wrote & text 0 </script>"
     assert len(made.texts) == len(made.prompts) > 3
@@ -56,7 +56,7 @@ def test_make_writes_sheets_and_says_what_they_cost(outputs, tmp_path, capsys):
     assert main(words) == 0
     said = capsys.readouterr().out
     assert "3 players (human, greedy, nucleus p=0.95)" in said
-    assert "hours of people" in said
+    assert "hours of rating" in said
     assert "--controls FILE adds some" in said
     key = read_key(tmp_path / "s")
     assert len(key.sheets) == len(list((tmp_path / "s" / "sheets").iterdir())) == 3
@@ -90,7 +90,7 @@ def test_older_words_are_understood_and_answered_by_their_flags(outputs, tmp_pat
         (["--items", "0"], "protocol.items: expected 1 or more, got 0"),
         (
             ["--people", "2", "--items", "3"],
-            "--people 2: each would rate 5 items, and no prompt may come twice on a sheet: type --people 3",
+            "--people 2: each would rate 5 items, but a prompt may appear only once per sheet: type --people 3",
         ),
         (["--people", "x"], "argument --people: expected a whole number of 1 or more, got 'x'"),
         (["--protocol", "nope"], "protocol=nope: no such protocol"),
@@ -125,30 +125,30 @@ def test_no_runs_and_unknown_commands(tmp_path, capsys):
 
 def test_a_file_of_judgments_has_a_name_that_says_so(tmp_path):
     with pytest.raises(DataError, match=r"expected the name of a \.csv file"):
-        collect.work(collect.parser().parse_args([str(tmp_path), "-o", "x.txt"]))
+        collect.work(collect.make_parser().parse_args([str(tmp_path), "-o", "x.txt"]))
 
 
 def test_texts_are_cut_left_out_or_refused_aloud(tmp_path):
     prompts = {"a": "A", "b": "B", "c": "C"}
     found = {"human": {"a": " one two three", "b": "one", "c": "x y"}, "m": {"a": "four five six", "b": "x y z"}}
     spec = load_protocol("typicality", {"cut_words": 2, "min_words": 2, "longest_tokens": 5})
-    made = usable(("human", "m"), prompts, found, {"human": 3, "m": 9}, spec)
+    made = select_usable_texts(("human", "m"), prompts, found, {"human": 3, "m": 9}, spec)
     assert made.texts == {"a": {"human": " one two", "m": "four five"}}
     assert made.remarks == (
         "1 prompts left out: not every system has a text for them", "1 prompts left out: a text has fewer than 2 words",
     )  # fmt: skip
     spec = load_protocol("typicality", {"longest_tokens": 5})
     with pytest.raises(DataError, match=r"texts of up to 9 tokens.*max_new_tokens=5, or give --cut-words N"):
-        usable(("human", "m"), prompts, found, {"human": 3, "m": 9}, spec)
+        select_usable_texts(("human", "m"), prompts, found, {"human": 3, "m": 9}, spec)
     with pytest.raises(DataError, match="exclude: no example 'z'"):
-        usable(("human", "m"), prompts, found, {}, load_protocol("typicality"), frozenset({"z"}))
+        select_usable_texts(("human", "m"), prompts, found, {}, load_protocol("typicality"), frozenset({"z"}))
 
 
 def test_excluded_prompts_are_left_out(outputs, tmp_path):
     write_text(tmp_path / "ids.txt", f"{EXAMPLE}\n\n")
-    made = read_material([str(outputs)], outputs, load_protocol("mauve"), tmp_path / "ids.txt")
+    made = read_study_texts([str(outputs)], outputs, load_protocol("mauve"), tmp_path / "ids.txt")
     assert EXAMPLE not in made.texts
     assert "1 prompts left out: named in exclude" in made.remarks
     write_text(tmp_path / "ids.txt", "\n")
     with pytest.raises(SpecError, match="the file is empty"):
-        read_material([str(outputs)], outputs, load_protocol("mauve"), tmp_path / "ids.txt")
+        read_study_texts([str(outputs)], outputs, load_protocol("mauve"), tmp_path / "ids.txt")

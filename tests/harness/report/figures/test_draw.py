@@ -11,10 +11,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from openended.harness.core.metric import Features, Side
-from openended.harness.report.figures import curves, frontiers, panels, sweeps
+from openended.harness.report.figures import curves, frontiers, panels, sweep_curves
 from openended.harness.report.figures.draw import draw_all
-from openended.harness.report.figures.drawing import COLOURS, MOST, look, save, styled
-from openended.harness.report.tables.systems import build_value_tables
+from openended.harness.report.figures.drawing import COLORS, MOST, apply_style, choose_style, save
+from openended.harness.report.tables.systems import value_tables
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
@@ -48,10 +48,10 @@ MAKERS = {
     "metrics": (panels.metric_panels, {"num_examples": "500", "max_new_tokens": "96"}),
     "precision_recall": (frontiers.precision_recall, {"experiment": "decoders"}),
     "quality_diversity": (frontiers.quality_diversity, {"experiment": "decoders|p"}),
-    "sweep-max_new_tokens": (sweeps.sweeps, {"experiment": "lengths|decoders", "num_examples": "500"}),
-    "sweep-num_examples": (sweeps.sweeps, {"experiment": "sizes|decoders", "max_new_tokens": "96"}),
-    "sweep-decoder.p": (sweeps.sweeps, {"num_examples": "500", "max_new_tokens": "96"}),
-    "sweep-mauve-scaling_factor": (sweeps.sweeps, {}),
+    "sweep-max_new_tokens": (sweep_curves.sweeps, {"experiment": "lengths|decoders", "num_examples": "500"}),
+    "sweep-num_examples": (sweep_curves.sweeps, {"experiment": "sizes|decoders", "max_new_tokens": "96"}),
+    "sweep-decoder.p": (sweep_curves.sweeps, {"num_examples": "500", "max_new_tokens": "96"}),
+    "sweep-mauve-scaling_factor": (sweep_curves.sweeps, {}),
 }
 
 
@@ -59,7 +59,7 @@ MAKERS = {
 def test_each_figure_is_drawn(name, tmp_path):
     make, where = MAKERS[name]
     results = read_results([FIXTURE], where)
-    with styled():
+    with apply_style():
         figure = make(results, fold_seeds(results))[name]
         for panel in figure.axes:
             assert panel.has_data() or not panel.get_visible()
@@ -70,7 +70,7 @@ def test_each_figure_is_drawn(name, tmp_path):
 
 
 def test_the_same_runs_give_the_same_bytes(results, tmp_path):
-    with styled():
+    with apply_style():
         first, second = (
             save(curves.divergence_curves(results, fold_seeds(results))["divergence"], tmp_path / n, "x") for n in "ab"
         )
@@ -82,13 +82,13 @@ def test_the_same_runs_give_the_same_bytes(results, tmp_path):
 def test_no_data_no_figure(tmp_path):
     write_run(tmp_path, "nucleus", 0, results=[result("model", "m", {"m": float("nan")})])
     empty = read_results([tmp_path])
-    with styled():
+    with apply_style():
         for make, _ in MAKERS.values():
             assert not make(empty, fold_seeds(empty))
 
 
 def test_the_human_value_is_a_line_and_systems_are_points(results):
-    with styled():
+    with apply_style():
         figure = panels.metric_panels(results, fold_seeds(results))["metrics"]
     titled = {p.get_title().split(" ")[0]: p for p in figure.axes}
     human = [line for line in titled["Gen."].lines if line.get_linestyle() == "--"]
@@ -97,25 +97,25 @@ def test_the_human_value_is_a_line_and_systems_are_points(results):
 
 def test_a_sweep_joins_the_points_of_a_system_in_order():
     results = read_results([FIXTURE], {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"})
-    with styled():
-        figure = sweeps.sweep(fold_seeds(results), "max_new_tokens", ["gen_ppl.entropy"])
+    with apply_style():
+        figure = sweep_curves.sweep(fold_seeds(results), "max_new_tokens", ["gen_ppl.entropy"])
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     assert list(lines["nucleus p=0.95"].get_xdata()) == [32.0, 64.0, 96.0]
     assert list(lines["human"].get_xdata()) == [32.0, 64.0, 96.0]
     assert "tokens" in figure.axes[0].get_xlabel()
-    assert sweeps.sweep(fold_seeds(results), "num_examples") is None
+    assert sweep_curves.sweep(fold_seeds(results), "num_examples") is None
 
 
 def test_no_two_systems_of_a_figure_look_alike():
-    looks = {tuple(sorted(look(i).items())) for i in range(MOST)}
+    looks = {tuple(sorted(choose_style(i).items())) for i in range(MOST)}
     assert len(looks) == MOST
-    assert len(set(COLOURS)) == len(COLOURS)
+    assert len(set(COLORS)) == len(COLORS)
 
 
 def test_a_dollar_in_a_name_is_no_formula(tmp_path):
     write_run(tmp_path, "nucleus", 0, title="p=$x_{", arrays=True)
     results = read_results([tmp_path])
-    with styled():
+    with apply_style():
         save(panels.metric_panels(results, fold_seeds(results))["metrics"], tmp_path / "out", "m")
 
 
@@ -141,7 +141,7 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
         seal_record(folder, {k: v for k, v in record.items() if k != "digest"})
     results = read_results([tmp_path])
     items = fold_seeds(results)
-    with styled():
+    with apply_style():
         panel = curves.divergence_curves(results, items)["divergence"].axes[0]
     (line,) = panel.get_lines()
     value = next(i for i in items if i.key == "mauve")
@@ -150,9 +150,9 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
     (band,) = panel.collections
     height = np.ptp(band.get_paths()[0].vertices[:, 1])
     assert height > 0.5, "the spread over clusterings and seeds is not drawn"
-    (table,) = build_value_tables(results, Layout(metrics=("mauve",)), "t")
+    (table,) = value_tables(results, Layout(metrics=("mauve",)), "t")
     cell = next(r for r in table.rows if r.system == "model").cells[0]
-    assert (cell.sd, cell.metric_error) == (value.sd, value.error)
+    assert (cell.sd, cell.own) == (value.sd, value.error)
     _, spread = table.text(cell, table.columns[0])
     assert re.fullmatch(r"± 0\.\d+ \(0\.\d+\)", spread), "both sources of spread are shown"
     assert "the metric's own spread" in table.legend()

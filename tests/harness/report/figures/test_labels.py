@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from openended.harness.report.figures import frontiers
-from openended.harness.report.figures.drawing import COLUMN, new_figure, styled
-from openended.harness.report.figures.labels import Label, place_labels
+from openended.harness.report.figures.drawing import COLUMN, apply_style, new_figure
+from openended.harness.report.figures.labels import Label, draw_labels
 from openended.harness.report.figures.people import huse_parts
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
@@ -18,7 +18,7 @@ from tests.harness.report.synthetic import result, write_run
 
 @pytest.fixture(autouse=True)
 def style():
-    with styled():
+    with apply_style():
         yield
 
 
@@ -42,7 +42,7 @@ def test_labels_of_crossing_lines_are_free():
     panel.axhline(2.5, linestyle=":")
     panel.margins(0.15)
     ends = [(0, 0, "p=0.5"), (2, 3, "p=1"), (0, 0.1, "temperature"), (2, 3, "k=500")]
-    place_labels(figure, panel, [Label(text, x, y, "black") for x, y, text in ends])
+    draw_labels(figure, panel, [Label(text, x, y, "black") for x, y, text in ends])
     boxes, inside = boxes_of(panel), panel.get_window_extent()
     assert [text.get_text() for text in panel.texts] == [text for _, _, text in ends]
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.report.figures.drawing import save, styled
+from openended.harness.report.figures.drawing import apply_style, save
 from openended.harness.report.figures.people import (
     agreement_map,
     huse_parts,
@@ -23,7 +23,7 @@ RULE = Rule()
 
 @pytest.fixture(autouse=True)
 def style():
-    with styled():
+    with apply_style():
         yield
 
 

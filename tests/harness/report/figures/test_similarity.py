@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openended.harness.report.figures.drawing import styled
-from openended.harness.report.figures.similarity import Compared, matrix_of, system_similarity
+from openended.harness.report.figures.drawing import apply_style
+from openended.harness.report.figures.similarity import TextSetSimilarity, matrix_of, system_similarity
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from tests.helpers import openended
@@ -15,7 +15,7 @@ from tests.helpers import openended
 def test_seeds_of_a_system_are_averaged_and_the_diagonal_is_between_them():
     # Places 0 and 1 are seeds of one system, 2 is another, 3 shares no prompt with them.
     rows = [[1.0, 0.8, 0.4, np.nan], [0.8, 1.0, 0.6, np.nan], [0.4, 0.6, 1.0, np.nan]]
-    runs = [Compared(int(own == 2), own, np.array(row)) for own, row in enumerate(rows)]
+    runs = [TextSetSimilarity(int(own == 2), own, np.array(row)) for own, row in enumerate(rows)]
     np.testing.assert_allclose(matrix_of(runs, [0, 1]), [[0.8, 0.5], [0.5, np.nan]])
 
 
@@ -27,7 +27,7 @@ def test_a_grid_with_samples_ends_with_the_matrix_and_the_sameness_of_each_promp
     assert done.returncode == 0, done.stderr
     results = read_results([tmp_path / "outputs/runs/same"])
     items = fold_seeds(results)
-    with styled():
+    with apply_style():
         figure = system_similarity(results, items)["similarity"]
     panel = figure.axes[0]
     labels = [label.get_text() for label in panel.get_yticklabels()]

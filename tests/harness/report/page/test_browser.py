@@ -123,10 +123,10 @@ def test_words_phrases_and_stop_reasons_find_texts(page):
     assert names(page) == ["docs/000005"]
     assert "on the mat" in page.locator(".example mark").all_text_contents()
     page.get_by_label("find in prompts and texts").fill("no such word")
-    settled(page, "none found")
+    settled(page, "no matches")
     page.get_by_role("button", name="clear").click()
     settled(page, f"{COUNT} examples")
-    control(page, "that").select_option("length")
+    control(page, "Stop reason").select_option("length")
     settled(page, f"{COUNT // 4} of {COUNT} examples")
     assert names(page)[:2] == ["docs/000000", "docs/000004"]
 
@@ -176,7 +176,7 @@ def test_repetition_surprise_and_a_baseline_are_marked(page):
     control(page, "surprise").check()
     page.locator(".example .s5").first.wait_for()
     assert "nats" in page.locator(".example .s5").first.get_attribute("title")
-    control(page, "dim what is as in").select_option("human")
+    control(page, "Fade text shared with").select_option("human")
     page.locator(".same").first.wait_for()
     tenth = page.locator(".example").nth(6).locator("[data-system=greedy]")
     shared = "".join(tenth.locator(".same").all_text_contents())

@@ -8,10 +8,10 @@ import json
 import re
 
 from openended.harness.report.build import make_tables
-from openended.harness.report.page.captions import caption_of
+from openended.harness.report.page.captions import find_caption
 from openended.harness.report.page.page import write_page
-from openended.harness.report.page.settings import settings_of
-from openended.harness.report.page.sources import collect
+from openended.harness.report.page.settings import list_settings
+from openended.harness.report.page.sources import collect_page_texts
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
 from tests.harness.report.synthetic import seal_record, write_run
@@ -73,7 +73,7 @@ def test_sources_are_named_like_the_rows_and_every_seed_is_there(tmp_path):
     write_run(tmp_path, "greedy", None, texts=True)
     for rows in tmp_path.glob("store/human/*/*/human.arrow"):  # as a run leaves it: beside the halves of the ceiling
         (rows.parent / "ceiling_a.arrow").write_bytes(b"not the human side")
-    shelf = collect([("", read_results([tmp_path]))])
+    shelf = collect_page_texts([("", read_results([tmp_path]))])
     assert shelf.systems == ("human", "greedy", "nucleus p=0.95")
     assert [(s.system, s.seed) for s in shelf.sources] == [
         ("human", ""), ("greedy", "–"), ("nucleus p=0.95", "0"), ("nucleus p=0.95", "1"),
@@ -84,14 +84,14 @@ def test_sources_are_named_like_the_rows_and_every_seed_is_there(tmp_path):
 def test_sides_of_one_task_are_told_apart(tmp_path):
     write_run(tmp_path, "greedy", None, texts=True)
     write_run(tmp_path, "greedy", None, texts=True, length=32)
-    shelf = collect([("", read_results([tmp_path]))])
+    shelf = collect_page_texts([("", read_results([tmp_path]))])
     assert {side.name for side in shelf.sides} == {"docs, length=32", "docs, length=96"}
 
 
 def test_runs_without_texts_make_a_page_without_a_reader(tmp_path):
     write_run(tmp_path, "greedy", None)
     results = read_results([tmp_path])
-    assert collect([("", results)]).sources == ()
+    assert collect_page_texts([("", results)]).sources == ()
     page = written(results, tmp_path)
     assert 'id="texts"' not in page
     assert 'id="figures"' not in page
@@ -113,14 +113,14 @@ def test_the_page_says_settings_date_and_command(tmp_path):
 def test_settings_that_were_swept_come_first(tmp_path):
     for p in (0.5, 0.9):
         write_run(tmp_path, "nucleus", 0, options={"p": p}, title=f"nucleus p={p}")
-    told = settings_of(read_results([tmp_path]).runs)
+    told = list_settings(read_results([tmp_path]).runs)
     assert told[0] == ("decoder.p", "0.5, 0.9")
     assert ("task", "docs") in told
     assert "" not in dict(told).values()
 
 
 def test_figures_say_how_to_read_them():
-    assert "same HUSE" in caption_of("huse-parts-docs")
-    assert "classifier" in caption_of("huse-GPT-2")
-    assert "opposite order" in caption_of("metric-agreement")
-    assert caption_of("of-a-plugin") == ""
+    assert "same HUSE" in find_caption("huse-parts-docs")
+    assert "classifier" in find_caption("huse-GPT-2")
+    assert "opposite order" in find_caption("metric-agreement")
+    assert find_caption("of-a-plugin") == ""

@@ -10,13 +10,13 @@ from tokenizers import Tokenizer
 
 from openended.harness.core.types import Ragged
 from openended.harness.report.build import make_tables
-from openended.harness.report.page import values
-from openended.harness.report.page.parts import as_json, fits_inside, parts_of
-from openended.harness.report.page.sources import collect
+from openended.harness.report.page import text_values as values
+from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json
+from openended.harness.report.page.sources import collect_page_texts
 from openended.harness.report.page.stories import Stories
-from openended.harness.report.page.tokens import DIGITS, TokenEnds, coded, token_ends
-from openended.harness.report.page.values import nearest, token_nll, values_of
-from openended.harness.report.page.why import reasons_of
+from openended.harness.report.page.text_values import compute_text_values, find_nearest_human_texts, read_token_nll
+from openended.harness.report.page.tokens import DIGITS, TokenEnds, encode_tokens, load_token_ends
+from openended.harness.report.page.why import read_reasons
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
@@ -30,24 +30,24 @@ def results(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shelf(results):
-    return collect([("", results)])
+    return collect_page_texts([("", results)])
 
 
 def test_values_of_texts_come_from_the_store(shelf):
     human, greedy, *_ = shelf.sources
-    values = values_of(greedy, token_nll(greedy))
+    values = compute_text_values(greedy, read_token_nll(greedy))
     assert values["gen_ppl.gen_ppl"].values[:3].tolist() == [100, 99, 98]
     assert values["gen_ppl.gen_ppl"].direction == "match_human"
     assert values["words"].values[5] == len(HOSTILE[5].split())
-    nll = token_nll(greedy)
+    nll = read_token_nll(greedy)
     assert values["nll"].values[7] == pytest.approx(nll[7].mean())
     mine, theirs = (np.load(s.results.runs[0].store / s.results.runs[0].inputs[f"embed:{s.role} prompt_and_continuation"] / "embeddings.npy")
                     for s in (greedy, human))  # fmt: skip
     alike = [[float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)) for b in theirs] for a in mine]
-    best, where = nearest(greedy, human)
+    best, where = find_nearest_human_texts(greedy, human)
     assert best == pytest.approx([max(row) for row in alike])
     assert where.tolist() == [row.index(max(row)) for row in alike]
-    own, other = nearest(human, human)
+    own, other = find_nearest_human_texts(human, human)
     assert own.max() < 1
     assert all(at != i for i, at in enumerate(other))
 
@@ -62,13 +62,13 @@ def test_tokens_spell_their_text_or_are_not_told(shelf):
         assert len(lengths) == len(ids)
         assert ends.lengths(text, ids[:-1], len(ids) - 1) is None
         assert ends.lengths(text, [], len(ids)) == lengths
-    assert coded([3, 1], np.array([0.6, 99.0])) == (f"{DIGITS[3]}{DIGITS[1]}", f"{DIGITS[2]}{DIGITS[-1]}")
-    assert coded([64], np.array([1.0])) is None
-    assert token_ends(shelf.sources[0].results.runs[0]) is not None
+    assert encode_tokens([3, 1], np.array([0.6, 99.0])) == (f"{DIGITS[3]}{DIGITS[1]}", f"{DIGITS[2]}{DIGITS[-1]}")
+    assert encode_tokens([64], np.array([1.0])) is None
+    assert load_token_ends(shelf.sources[0].results.runs[0]) is not None
 
 
 def test_parts_are_whole_and_the_same_again(shelf):
-    contents, made = parts_of(shelf)
+    contents, made = build_parts(shelf)
     parts = dict(made)
     assert fits_inside(shelf)
     assert [s["n"] for s in contents["sources"]] == [COUNT, COUNT, 2 * COUNT, 2 * COUNT]
@@ -77,15 +77,15 @@ def test_parts_are_whole_and_the_same_again(shelf):
     assert parts["source-2"]["example"] == [at for at in range(COUNT) for _ in range(2)]
     assert parts["source-1"]["cut"] == "1000" * (COUNT // 4)
     assert len(parts["texts-1-0"]["surprise"]) == COUNT
-    again = parts_of(shelf)
-    assert as_json(dict(again[1])) == as_json(parts)
+    again = build_parts(shelf)
+    assert to_script_json(dict(again[1])) == to_script_json(parts)
     assert again[0] == contents
-    assert "<" not in as_json(parts)
-    assert json.loads(as_json(HOSTILE)) == HOSTILE
+    assert "<" not in to_script_json(parts)
+    assert json.loads(to_script_json(HOSTILE)) == HOSTILE
 
 
 def test_reasons_name_texts_by_their_places_and_damage_is_said(shelf, results, caplog):
-    told = reasons_of(shelf)
+    told = read_reasons(shelf)
     assert [(one["system"], one["seed"]) for one in told] == [
         ("greedy", "–"),
         ("nucleus p=0.95", "0"),
@@ -102,15 +102,15 @@ def test_reasons_name_texts_by_their_places_and_damage_is_said(shelf, results, c
     path = results.runs[0].folder / "explain.jsonl"
     kept = path.read_text()
     path.write_text('{"kind": "cell"}\n')
-    assert len(reasons_of(shelf)) == 2
-    assert "passed over" in caplog.text
+    assert len(read_reasons(shelf)) == 2
+    assert "is skipped" in caplog.text
     path.write_text(kept)
     results.damaged.clear()
 
 
 def test_a_cells_story_has_signature_seeds_and_latex(results):
     table = make_tables(results, Layout(), "t")[0]
-    told = Stories(results).of([table])
+    told = Stories(results).collect([table])
     row = next(r for r in told["tables"][0]["rows"] if r["label"].startswith("nucleus"))
     place = next(i for i, c in enumerate(table.columns) if c.metric == "mauve")
     cell = row["cells"][place]
@@ -125,4 +125,4 @@ def test_sums_of_rows_do_not_depend_on_how_many_are_read_at_once(monkeypatch):
     monkeypatch.setattr(values, "ROWS", 3)
     rows = Ragged.from_rows([[0.1, 0.7], [], [0.3], [], [1e9, 0.2, 0.4], [0.5], []], np.float64)
     running = np.concatenate([[0.0], np.cumsum(rows.values)])
-    assert values._sums(rows).tolist() == np.diff(running[rows.offsets]).tolist()
+    assert values._sum_rows(rows).tolist() == np.diff(running[rows.offsets]).tolist()

@@ -1,4 +1,4 @@
-"""A metric against whatever was swept: length, N, a decoder's parameter, a metric's own option."""
+"""Curves of a metric against a swept setting: length, N, a decoder's parameter, a metric's option."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import TYPE_CHECKING
 from openended.harness.core import escape_mathtext, parse_signature
 from openended.harness.report.figures.drawing import (
     COLUMN,
-    HUMAN_COLOUR,
+    HUMAN_COLOR,
     MOST,
     PAGE,
-    hide_rest,
-    legend_below,
-    legend_height,
-    look,
+    choose_style,
+    compute_legend_height,
+    draw_legend_below,
+    hide_unused_axes,
     new_figure,
 )
-from openended.harness.report.tables.selection import select_pairs, slug
+from openended.harness.report.tables.selection import slug, wanted
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import (
     FACTS,
+    Folded,
     Layout,
     Results,
-    SystemValue,
-    find_distinguishing_axes,
-    find_human_value,
-    format_option,
-    is_readable,
-    natural_sort_key,
-    parent_axis,
-    select_fewest_axes,
-    select_values,
-    sort_by_readability,
+    by_name,
+    fewest,
+    head_of,
+    human_value,
+    is_word,
+    natural,
+    said,
+    telling,
+    values_of,
 )
 
 if TYPE_CHECKING:
@@ -57,153 +57,153 @@ class Line:
     """One curve: a system that differs from point to point in the swept value alone."""
 
     label: str
-    points: tuple[tuple[float, SystemValue], ...]
+    points: tuple[tuple[float, Folded], ...]
 
 
-def sweeps(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:  # noqa: ARG001
+def sweeps(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw every axis or option that takes three or more numbers while all else stays the same."""
-    drawn: dict[str, Figure] = {}
+    figures: dict[str, Figure] = {}
     models = [i for i in items if i.system == "model" and math.isfinite(i.mean)]
-    for axis in _numeric_axes(models):
+    for axis in _find_numeric_axes(models):
         figure = sweep(items, axis)
         if figure is not None:
-            drawn[f"sweep-{slug(axis)}"] = figure
+            figures[f"sweep-{slug(axis)}"] = figure
     for metric in dict.fromkeys(i.metric for i in models):
-        own = [i for i in models if i.metric == metric]
-        for option in _numeric_options(own):
+        metric_items = [i for i in models if i.metric == metric]
+        for option in _find_numeric_options(metric_items):
             figure = sweep([i for i in items if i.metric == metric], f"option.{option}")
             if figure is not None:
-                drawn[f"sweep-{metric}-{slug(option)}"] = figure
-    return drawn
+                figures[f"sweep-{metric}-{slug(option)}"] = figure
+    return figures
 
 
-def sweep(items: Sequence[SystemValue], axis: str, metrics: Sequence[str] = ()) -> Figure | None:
+def sweep(items: Sequence[Folded], axis: str, metrics: Sequence[str] = ()) -> Figure | None:
     """Draw metrics against one axis (`max_new_tokens`, `decoder.p`, …) or one option (`option.scaling_factor`).
 
     One line a system, bands of one standard deviation over seeds (of one seed: its 95 % interval over examples), the
     human value dashed. Nothing is drawn where no system has three values of the axis.
     """
     panels: list[tuple[tuple[str, str], list[Line]]] = []
-    for pair in select_pairs(items, Layout(metrics=tuple(metrics))):
-        lines = list(lines_of([i for i in select_values(items, *pair) if math.isfinite(i.mean)], axis))
+    for pair in wanted(items, Layout(metrics=tuple(metrics))):
+        lines = list(lines_of([i for i in values_of(items, *pair) if math.isfinite(i.mean)], axis))
         if lines:
             panels.append((pair, lines))
     if not panels:
         return None
-    labels = sorted({line.label for _, lines in panels for line in lines}, key=natural_sort_key)[:MOST]
+    labels = sorted({line.label for _, lines in panels for line in lines}, key=natural)[:MOST]
     columns = min(PER_ROW, len(panels))
     rows = math.ceil(len(panels) / columns)
     width = COLUMN if columns == 1 else PAGE
     legend = 2 if columns == 1 else 4
     figure, axes = new_figure(
-        width, rows * 1.75 + 0.1 + legend_height([*labels, "human"], width, legend), rows, columns
+        width, rows * 1.75 + 0.1 + compute_legend_height([*labels, "human"], width, legend), rows, columns
     )
     humans = [i for i in items if i.system == "human"]
     for panel, (_, lines) in zip(axes, panels, strict=False):
-        _panel(panel, axis, [line for line in lines if line.label in labels], labels, humans)
-    hide_rest(axes, len(panels))
+        _draw_panel(panel, axis, [line for line in lines if line.label in labels], labels, humans)
+    hide_unused_axes(axes, len(panels))
     most = max(axes[: len(panels)], key=lambda a: len(a.get_legend_handles_labels()[1]))
-    legend_below(figure, most, columns=legend)
+    draw_legend_below(figure, most, columns=legend)
     return figure
 
 
-def _panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str], sides: Sequence[SystemValue]) -> None:
+def _draw_panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str], sides: Sequence[Folded]) -> None:
     """Draw the lines of one value; `sides` are the human values."""
     humans: dict[float, float] = {}
     for line in lines:
         x, y = [p for p, _ in line.points], [i.mean for _, i in line.points]
         reach = [i.reach for _, i in line.points]
-        style = look(labels.index(line.label)) | ({"marker": ""} if len(x) > CROWDED else {})
+        style = choose_style(labels.index(line.label)) | ({"marker": ""} if len(x) > CROWDED else {})
         panel.plot(x, y, label=line.label, **style)
         if any(map(any, reach)):
             low = [a - below for a, (below, _) in zip(y, reach, strict=True)]
             high = [a + above for a, (_, above) in zip(y, reach, strict=True)]
             panel.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
-        for place, item in line.points:
-            human = find_human_value(sides, item)
+        for x_value, item in line.points:
+            human = human_value(sides, item)
             if human is not None and math.isfinite(human.mean):
-                humans[place] = human.mean
+                humans[x_value] = human.mean
     first = lines[0].points[0][1]
-    places = sorted({p for line in lines for p, _ in line.points})
+    x_values = sorted({p for line in lines for p, _ in line.points})
     if humans:
         panel.plot(
-            sorted(humans), [humans[p] for p in sorted(humans)], color=HUMAN_COLOUR, linestyle="--", label="human"
+            sorted(humans), [humans[p] for p in sorted(humans)], color=HUMAN_COLOR, linestyle="--", label="human"
         )
-    if places[0] > 0 and places[-1] / places[0] >= 20:
+    if x_values[0] > 0 and x_values[-1] / x_values[0] >= 20:
         panel.set_xscale("log")
     panel.set_title(f"{first.title} {arrow(first.direction, first.target)}".rstrip())
     short = axis.rpartition(".")[2]
     panel.set_xlabel(escape_mathtext(TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))))
 
 
-def lines_of(items: Sequence[SystemValue], axis: str) -> Iterator[Line]:
+def lines_of(items: Sequence[Folded], axis: str) -> Iterator[Line]:
     """Group points that share all but the swept value."""
-    groups: dict[tuple[tuple[str, str], ...], dict[float, SystemValue]] = {}
+    groups: dict[tuple[tuple[str, str], ...], dict[float, Folded]] = {}
     for item in items:
-        value = _number(_swept(item, axis))
+        value = _parse_number(_read_swept_value(item, axis))
         if value is not None:
-            groups.setdefault(_rest(item, axis), {})[value] = item
+            groups.setdefault(_read_fixed_values(item, axis), {})[value] = item
     long = {rest: points for rest, points in groups.items() if len(points) >= LEAST}
-    found = sorted(long.items())
-    labels = _labels([dict(rest) for rest, _ in found], [next(iter(points.values())) for _, points in found], axis)
-    for label, (_, points) in zip(labels, found, strict=True):
+    series = sorted(long.items())
+    labels = _label_lines(
+        [dict(rest) for rest, _ in series], [next(iter(points.values())) for _, points in series], axis
+    )
+    for label, (_, points) in zip(labels, series, strict=True):
         yield Line(escape_mathtext(label), tuple(sorted(points.items())))
 
 
-def _swept(item: SystemValue, axis: str) -> str:
+def _read_swept_value(item: Folded, axis: str) -> str:
     if axis.startswith("option."):
         return parse_signature(item.signature).get(axis.removeprefix("option."), "")
     return item.axes.get(axis, "")
 
 
-def _rest(item: SystemValue, axis: str) -> tuple[tuple[str, str], ...]:
-    """Return what stays the same along a line; what the signature says of the axis moves along with it."""
+def _read_fixed_values(item: Folded, axis: str) -> tuple[tuple[str, str], ...]:
+    """Return the values that are fixed along a line, without signature fields that follow the axis."""
     # Who cut the texts, and how, is in the axes; with the length, or what the task takes, all of them change.
-    skip = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts", "task" if parent_axis(axis) == "task" else ""}
+    skip = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts", "task" if head_of(axis) == "task" else ""}
     options = {f"option.{k}": v for k, v in parse_signature(item.signature).items() if k not in skip}
     axes = {k: v for k, v in item.axes.items() if k not in (axis, "task.texts")}
     return tuple(sorted((axes | options).items()))
 
 
-def _labels(rests: Sequence[Mapping[str, str]], items: Sequence[SystemValue], axis: str) -> list[str]:
-    """Name lines by model and decoder, and by whatever else tells them apart."""
+def _label_lines(rests: Sequence[Mapping[str, str]], items: Sequence[Folded], axis: str) -> list[str]:
+    """Label lines by model, decoder and other distinguishing options."""
     several = len({i.titles[0] for i in items}) > 1
     by_decoder = axis.startswith("decoder.")
-    # The title of a decoder says its options; along one of them it is named alone, and the others tell lines apart.
-    known = {"model", "decoder", *(f"option.{fact}" for fact in FACTS)}
-    names = [n for n in dict.fromkeys(n for rest in rests for n in rest) if n not in known]
+    # A decoder's title includes its options; along one of them, use its name and label the other options separately.
+    titled_names = {"model", "decoder", *(f"option.{fact}" for fact in FACTS)}
+    names = [n for n in dict.fromkeys(n for rest in rests for n in rest) if n not in titled_names]
     titled = [{**r, "title": " ".join(i.titles)} for r, i in zip(rests, items, strict=True)]
-    shown = find_distinguishing_axes(
-        rests, [n for n in names if is_readable(n) and (by_decoder or parent_axis(n) != "decoder")]
-    )
-    rest_of = select_fewest_axes(titled, sort_by_readability(n for n in names if n not in shown), ["title", *shown])
-    shown += [n for n in rest_of if n not in {"title", *shown}]
-    made = []
+    distinguishing = telling(rests, [n for n in names if is_word(n) and (by_decoder or head_of(n) != "decoder")])
+    rest_of = fewest(titled, by_name(n for n in names if n not in distinguishing), ["title", *distinguishing])
+    distinguishing += [n for n in rest_of if n not in {"title", *distinguishing}]
+    labels = []
     for rest, item in zip(rests, items, strict=True):
         model, decoder = item.titles
         name = rest.get("decoder", "") if by_decoder else decoder
         parts = [p for p in ((model if several or not name else ""), name) if p]
-        made.append(" ".join([*parts, *(format_option(n, rest[n]) for n in shown if rest.get(n))]))
-    return made
+        labels.append(" ".join([*parts, *(said(n, rest[n]) for n in distinguishing if rest.get(n))]))
+    return labels
 
 
-def _numeric_axes(models: Sequence[SystemValue]) -> list[str]:
+def _find_numeric_axes(models: Sequence[Folded]) -> list[str]:
     names = list(models[0].axes) if models else []
-    return [n for n in names if is_readable(n) and len(_numbers(i.axes.get(n, "") for i in models)) >= LEAST]
+    return [n for n in names if is_word(n) and len(_parse_numbers(i.axes.get(n, "") for i in models)) >= LEAST]
 
 
-def _numeric_options(models: Sequence[SystemValue]) -> list[str]:
+def _find_numeric_options(models: Sequence[Folded]) -> list[str]:
     """Return the metric's own options that were swept; facts of the data (`n`, `task`) are axes already."""
     fields = [parse_signature(s) for s in dict.fromkeys(i.signature for i in models)]
     names = [n for n in fields[0] if n not in ("v", "n")] if fields else []
-    return [n for n in names if len(_numbers(f.get(n, "") for f in fields)) >= LEAST]
+    return [n for n in names if len(_parse_numbers(f.get(n, "") for f in fields)) >= LEAST]
 
 
-def _numbers(values: Iterable[str]) -> set[float]:
-    return {n for n in map(_number, values) if n is not None}
+def _parse_numbers(values: Iterable[str]) -> set[float]:
+    return {n for n in map(_parse_number, values) if n is not None}
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:

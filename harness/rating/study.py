@@ -1,4 +1,4 @@
-"""`openended rate make`: a study from finished runs, as one HTML file a rater."""
+"""Make a study from the texts of finished runs and write one HTML file per rater."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from pathlib import Path
 from openended.harness.core import SpecError
 from openended.harness.rating.controls import Control
 from openended.harness.rating.design import design_study
-from openended.harness.rating.forecast import StudyForecast, forecast
+from openended.harness.rating.forecast import StudyForecast, forecast_study
 from openended.harness.rating.key import KEY, StudyKey, save_key
 from openended.harness.rating.protocol import StudyProtocol
 from openended.harness.rating.sheet import write_sheets
-from openended.harness.rating.texts import Material
+from openended.harness.rating.texts import StudyTexts
 
 SHEETS = "sheets"
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A study, and what it will cost."""
+    """A study and the forecast of its cost."""
 
     key: StudyKey
     forecast: StudyForecast
 
     def lines(self) -> Iterator[str]:
-        """Say what it is of, and what it costs."""
+        """Return the lines that the command prints: texts, controls, forecast."""
         m, p = self.key.material, self.key.protocol
         yield f"{p.label}: {len(m.players)} players ({', '.join(m.players)}), {len(m.texts):,} prompts to draw from"
         yield from m.remarks
@@ -40,7 +40,7 @@ class Study:
 
 
 def make_study(
-    material: Material,
+    material: StudyTexts,
     protocol: StudyProtocol,
     *,
     controls: Sequence[Control] = (),
@@ -53,31 +53,31 @@ def make_study(
         material: Prompts and texts.
         protocol: What is asked, and how much.
         controls: Items with known answers.
-        made_of: The words that named the runs, for the key.
-        seed: Of draws and sides; None: one that nobody can guess.
+        made_of: The command-line arguments that named the runs.
+        seed: Of draws and sides; None draws one at random.
 
     Raises:
         SpecError: If prompts or players are too few for the protocol.
     """
     secret = secrets.token_bytes(32)
-    drawn = secrets.randbits(48) if seed is None else seed
-    design = design_study(material, protocol, controls=controls, secret=secret, seed=drawn)
+    design_seed = secrets.randbits(48) if seed is None else seed
+    design = design_study(material, protocol, controls=controls, secret=secret, seed=design_seed)
     wide = len(str(len(design.sheets)))
     key = StudyKey(
         study=secrets.token_hex(6), secret=secret, created=datetime.now(UTC).isoformat(timespec="seconds"),
         protocol=protocol, material=material, tasks=design.tasks, controls=tuple(controls), made_of=tuple(made_of),
         sheets={f"rater-{i:0{wide}d}": tuple(t.id for t in s) for i, s in enumerate(design.sheets, 1)},
     )  # fmt: skip
-    return Study(key, forecast(protocol, design))
+    return Study(key, forecast_study(protocol, design))
 
 
 def write_study(study: Study, folder: Path) -> list[Path]:
-    """Write the key, for the maker, and a sheet a rater.
+    """Write the key and one sheet per rater.
 
     Raises:
         DataError: If the folder holds a study already.
     """
     if (folder / SHEETS).exists() and not (folder / KEY).exists() and any((folder / SHEETS).iterdir()):
-        raise SpecError(f"{folder / SHEETS} holds files of something else: choose another folder with -o")
+        raise SpecError(f"{folder / SHEETS} holds other files; choose another folder with -o")
     save_key(folder, study.key)
     return write_sheets(study.key, folder / SHEETS)

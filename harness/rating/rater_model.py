@@ -1,6 +1,6 @@
-"""Raters that nobody is: they fill sheets by known strengths, for tests, forecasts and the worked example.
+"""Simulated raters with known player strengths, for tests, forecasts and the worked example.
 
-Every rater of this kind is called `simulated:…` in the file of judgments, and tables say so.
+Simulated raters are called `simulated:…` in the judgments file, and tables note them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from openended.harness.core import stream, write_json
 from openended.harness.rating.design import RatingTask
 from openended.harness.rating.key import StudyKey
 from openended.harness.rating.protocol import AnswerChoice, StudyProtocol
-from openended.harness.rating.sheet import FORM, seal_of
+from openended.harness.rating.sheet import FORM, compute_seal
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulatedRaters:
-    """How simulated raters judge."""
+class RaterModel:
+    """A probabilistic model of raters."""
 
     strengths: Mapping[str, float]
     """Player → natural-log ability (`pairs`), or shift of its typicality in steps of the scale (`ratings`)."""
@@ -39,16 +39,16 @@ class SimulatedRaters:
     def answer(self, key: StudyKey, sheet: str, task: RatingTask) -> dict[str, int]:
         """Return question → number of the answer, from 1; depends on rater, item and seed alone."""
         protocol = key.protocol
-        made = {}
+        choices = {}
         for question in protocol.questions:
             rng = stream(self.seed, "simulated", sheet, question, task.example, *task.sides)
             if task.is_control:
-                made[question] = _right(key, task, question, rng)
+                choices[question] = _answer_control(key, task, question, rng)
             elif protocol.kind == "pairs":
-                made[question] = self._preference(protocol.choices, task, rng)
+                choices[question] = self._preference(protocol.choices, task, rng)
             else:
-                made[question] = self._typicality(protocol.choices, task, question, rng)
-        return made
+                choices[question] = self._typicality(protocol.choices, task, question, rng)
+        return choices
 
     def _preference(self, choices: Sequence[AnswerChoice], task: RatingTask, rng: np.random.Generator) -> int:
         first, second = (self.strengths[player] for player in task.sides)
@@ -56,17 +56,17 @@ class SimulatedRaters:
         if tie and rng.random() < self.ties:
             return tie[0] + 1
         side = "a" if rng.random() < 1.0 / (1.0 + math.exp(second - first)) else "b"
-        fitting = [i for i, answer in enumerate(choices) if answer.outcome == side]
-        return int(rng.choice(fitting)) + 1
+        side_choices = [i for i, answer in enumerate(choices) if answer.outcome == side]
+        return int(rng.choice(side_choices)) + 1
 
     def _typicality(
         self, choices: Sequence[AnswerChoice], task: RatingTask, question: str, rng: np.random.Generator
     ) -> int:
         levels = np.array([answer.rating for answer in choices], dtype=np.float64)
         middle = 0.5 * (levels.min() + levels.max())
-        # The text's own typicality: the same for all who rate it.
-        own = stream(self.seed, "text", question, task.example, *task.sides).normal(0.0, self.text_spread)
-        seen = middle + self.strengths[task.sides[0]] + own + rng.normal(0.0, self.noise)
+        # The typicality of the text is the same for all raters.
+        text_effect = stream(self.seed, "text", question, task.example, *task.sides).normal(0.0, self.text_spread)
+        seen = middle + self.strengths[task.sides[0]] + text_effect + rng.normal(0.0, self.noise)
         return int(np.argmin(np.abs(levels - seen))) + 1
 
     def fill(self, key: StudyKey, sheet: str) -> dict[str, Any]:
@@ -80,35 +80,35 @@ class SimulatedRaters:
         return {
             "form": FORM, "study": key.study, "sheet": sheet, "started": key.created, "saved": key.created,
             "complete": True, "simulated": True, "answers": rows,
-            "seal": seal_of(key.study, sheet, key.nonce(sheet), tuple(key.protocol.questions), rows),
+            "seal": compute_seal(key.study, sheet, key.nonce(sheet), tuple(key.protocol.questions), rows),
         }  # fmt: skip
 
 
-def _right(key: StudyKey, task: RatingTask, question: str, rng: np.random.Generator) -> int:
-    """Answer a control rightly, nineteen times of twenty."""
+def _answer_control(key: StudyKey, task: RatingTask, question: str, rng: np.random.Generator) -> int:
+    """Answer a control correctly with probability 0.95."""
     control, choices = key.control(task), key.protocol.choices
-    right = [i for i, answer in enumerate(choices) if control.criterion != question or control.passed(answer)]
+    right = [i for i, answer in enumerate(choices) if control.criterion != question or control.accepts(answer)]
     good = rng.random() < 0.95
     return int(rng.choice(right if good else range(len(choices)))) + 1
 
 
-def fill_all(key: StudyKey, folder: Path, *, strengths: Mapping[str, float] | None = None, seed: int = 0) -> int:
-    """Fill every sheet of a study, by strengths that are given or that the texts deserve; returns their number."""
-    raters = SimulatedRaters(strengths=strengths or abilities_from_texts(key), seed=seed)
+def fill_all_sheets(key: StudyKey, folder: Path, *, strengths: Mapping[str, float] | None = None, seed: int = 0) -> int:
+    """Fill every sheet of a study and return their number; strengths default to `derive_strengths_from_texts`."""
+    raters = RaterModel(strengths=strengths or derive_strengths_from_texts(key), seed=seed)
     for sheet in key.sheets:
         write_json(folder / f"answers-{sheet}.json", raters.fill(key, sheet))
     return len(key.sheets)
 
 
-def plain_strengths(players: Sequence[str], spread: float) -> dict[str, float]:
+def space_strengths_evenly(players: Sequence[str], spread: float) -> dict[str, float]:
     """Return abilities of mean 0 and standard deviation `spread`, evenly spaced: what a forecast assumes."""
     steps = np.linspace(1.0, -1.0, len(players))
     scale = spread / float(steps.std())
     return {player: float(scale * step) for player, step in zip(players, steps, strict=True)}
 
 
-def abilities_from_texts(key: StudyKey) -> dict[str, float]:
-    """Return a strength for each player that its texts deserve by one plain measure: how little they repeat themselves.
+def derive_strengths_from_texts(key: StudyKey) -> dict[str, float]:
+    """Return a strength for each player from how little its texts repeat themselves.
 
     The mean share of 3-grams that a text does not repeat, scaled to a standard deviation of 0.6 over the players; it is
     what the simulated raters of the worked example go by, and says nothing about people.
@@ -125,8 +125,8 @@ def abilities_from_texts(key: StudyKey) -> dict[str, float]:
     return {player: 0.6 * float(value - values.mean()) / spread for player, value in means.items()}
 
 
-def forecast_raters(protocol: StudyProtocol, players: Sequence[str], seed: int) -> SimulatedRaters:
+def make_forecast_raters(protocol: StudyProtocol, players: Sequence[str], seed: int) -> RaterModel:
     """Return the raters that a forecast assumes."""
     spread = 0.5 if protocol.kind == "pairs" else 0.3
     ties = protocol.most_ties if any(answer.outcome == "tie" for answer in protocol.choices) else 0.0
-    return SimulatedRaters(strengths=plain_strengths(players, spread), ties=ties, seed=seed)
+    return RaterModel(strengths=space_strengths_evenly(players, spread), ties=ties, seed=seed)

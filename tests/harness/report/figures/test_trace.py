@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from openended.harness.report.figures.draw import draw_all
-from openended.harness.report.figures.traced import traced
+from openended.harness.report.figures.trace import trace_figure
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import quickstart
@@ -37,7 +37,7 @@ def test_lines_bands_rules_and_powers():
     axes.axhline(0.5)
     axes.set_xscale("log")
     figure.canvas.draw()
-    (panel,) = traced(figure)["panels"]
+    (panel,) = trace_figure(figure)["panels"]
     assert panel["series"][0] | {"colour": "", "width": 0} == {
         "label": "a",
         "points": [[1, 0], [10, 1]],
@@ -53,4 +53,4 @@ def test_lines_bands_rules_and_powers():
 def test_a_shaded_plane_is_left_to_its_picture():
     figure = Figure()
     figure.subplots().imshow([[0, 1], [1, 0]])
-    assert traced(figure) is None
+    assert trace_figure(figure) is None

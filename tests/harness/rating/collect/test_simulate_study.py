@@ -9,7 +9,7 @@ import pytest
 
 from openended.harness.app.hydra.simulated import judged_by_nobody, of_grid
 from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.rating.collect.collect import gather
+from openended.harness.rating.collect.study_answers import gather_answers
 from openended.harness.rating.key import read_key
 from openended.harness.run.pipeline import judged_alone
 from openended.harness.run.pipeline.measure import Measure
@@ -28,7 +28,7 @@ def test_the_whole_way_says_that_nobody_rated(tmp_path):
     for protocol in ("mauve", "typicality"):
         key = read_key(folder / protocol)
         assert key.material.players == ("human", "ancestral", "greedy", "nucleus")
-        gathered = gather([folder / protocol / "simulated"], key, leave_out=False)
+        gathered = gather_answers([folder / protocol / "simulated"], key, leave_out=False)
         assert not gathered.remarks
         assert len(list((folder / protocol / "sheets").iterdir())) == len(key.sheets) == len(gathered.sheets)
     rows = []
@@ -38,7 +38,7 @@ def test_the_whole_way_says_that_nobody_rated(tmp_path):
     assert {status for _, status, _ in rows} == {"ok"}
     assert all("simulated raters" in signature for _, _, signature in rows)
     assert "simulated raters" in (tmp_path / "outputs/reports/human_study_docs/report.html").read_text()
-    assert "nobody rated anything" in (folder / "quality.md").read_text()
+    assert "no person rated anything" in (folder / "quality.md").read_text()
 
 
 def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):

@@ -1,0 +1,165 @@
+"""Hostile raters and tampered databases: every case ends in an answer of the server or in an error of one line."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sqlite3
+import sys
+import tempfile
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from openended.harness.core.errors import HarnessError
+from openended.harness.core.exit_codes import one_line
+from openended.harness.rating.collect.by_study import group_files_by_study
+from openended.harness.rating.collect.quality import format_quality_sheet
+from openended.harness.rating.collect.study_answers import build_judgment_rows, gather_answers
+from openended.harness.rating.key import StudyKey
+from openended.harness.rating.rater_model import fill_all_sheets
+from openended.harness.rating.server.pool import AnswerRefused, ItemPool
+from tests.harness.rating.studies import study
+
+VALUES: tuple[Any, ...] = (
+    None, -5, 0, 1, 2**40, 2**62, 1e308, float("nan"), True, "", "x", "\x1b[31m\n", "\x00", "9" * 5000, b"\xff\x00",
+    "[" * 20_000, "{}", "[]", "null", '{"sensible": 9}', '{"sensible": [1]}', '{"sensible": true}', "é" * 300,
+)  # fmt: skip
+TABLES = {
+    "facts": ("name", "value"), "raters": ("name", "token"), "answers": ("task", "rater", "lease", "choices", "ms", "at"),
+    "tasks": ("id", "example", "control", "place", "rater", "lease", "leased_at", "until"),
+}  # fmt: skip
+ENDLESS = "CREATE VIEW answers AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT "
+
+
+class Raters:
+    """A study with some answers in a database and in files, copied anew for each case."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.key: StudyKey = study(folder / "study", items=12, items_a_sheet=12)
+        self.path = folder / "study" / "answers.db"
+        pool = ItemPool(self.path, self.key)
+        self.rater = pool.add_raters(2)[0][0]
+        for _ in range(4):
+            item = pool.next_item(self.rater)
+            pool.store(self.rater, item.task, item.lease, dict.fromkeys(self.key.protocol.questions, 1), 5)
+        with closing(sqlite3.connect(self.path)) as base:
+            base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            base.execute("PRAGMA journal_mode = DELETE")
+        fill_all_sheets(self.key, folder / "sheets")
+
+    def run_case(self, number: int, draw: random.Random) -> str:
+        """Try one fault; returns the error's line, or an empty text where the input was accepted.
+
+        Raises:
+            Exception: Anything but an error of one line.
+        """
+        work = self.folder / f"case-{number}"
+        work.mkdir()
+        try:
+            kind = draw.choice(
+                (self.tamper_with_cells, self.tamper_with_schema, self.damage_bytes, self.change_file, self.post)
+            )
+            kind(work, draw)
+        except (HarnessError, AnswerRefused) as err:
+            line = one_line(err)
+            if "\n" in line or "\x1b" in line or len(line) > 2000:
+                raise AssertionError(f"not one line: {line[:200]!r}") from err
+            return line
+        finally:
+            shutil.rmtree(work)
+        return ""
+
+    def tamper_with_cells(self, work: Path, draw: random.Random) -> None:
+        """Write a value of any type into a column."""
+        path = Path(shutil.copy(self.path, work))
+        table = draw.choice(("answers", "answers", *TABLES))
+        column, value = draw.choice(TABLES[table]), draw.choice(VALUES)
+        with closing(sqlite3.connect(path)) as base, suppress(sqlite3.IntegrityError):
+            one = draw.choice(("", " WHERE rowid = 1"))
+            base.execute(f"UPDATE {table} SET {column} = ?{one}", (value,))
+            base.commit()
+        self.read(path)
+
+    def tamper_with_schema(self, work: Path, draw: random.Random) -> None:
+        """Drop a table or column, or put an endless view in place of the answers."""
+        path = Path(shutil.copy(self.path, work))
+        table = draw.choice(list(TABLES))
+        with closing(sqlite3.connect(path)) as base:
+            if draw.random() < 0.3:
+                base.execute("DROP TABLE answers")
+                base.execute(f"{ENDLESS} i AS task, 'a' AS rater, '{{}}' AS choices, 1 AS ms FROM n")
+            elif draw.random() < 0.5:
+                base.execute(f"DROP TABLE {table}")
+            else:
+                base.execute(f"ALTER TABLE {table} RENAME COLUMN {draw.choice(TABLES[table])} TO other")
+            base.commit()
+        self.read(path)
+
+    def damage_bytes(self, work: Path, draw: random.Random) -> None:
+        """Cut the database short, or overwrite some bytes."""
+        path = Path(shutil.copy(self.path, work))
+        data = bytearray(path.read_bytes())
+        if draw.random() < 0.3:
+            del data[draw.randrange(len(data)) :]
+        else:
+            for _ in range(draw.choice((1, 20, 500))):
+                data[draw.randrange(len(data))] = draw.randrange(256)
+        path.write_bytes(bytes(data))
+        self.read(path)
+
+    def change_file(self, work: Path, draw: random.Random) -> None:
+        """Replace a value of a rater's file."""
+        source = draw.choice(sorted((self.folder / "sheets").glob("*.json")))
+        content = json.loads(source.read_text())
+        row = draw.choice(content["answers"])
+        target = draw.choice((content, row, row["answers"]))
+        value = draw.choice([v for v in VALUES if not isinstance(v, bytes)])
+        target[draw.choice(list(target))] = value
+        (work / source.name).write_text(json.dumps(content))
+        self.read(work / source.name)
+
+    def post(self, work: Path, draw: random.Random) -> None:
+        """Send an answer as a hostile rater would; no such answer may be stored."""
+        pool = ItemPool(work / "answers.db", self.key)
+        pool.add_raters(1)
+        item = pool.next_item("served-01")
+        sent = {
+            "task": item.task, "lease": item.lease, "choices": dict.fromkeys(self.key.protocol.questions, 1), "ms": 60_000
+        }  # fmt: skip
+        for name in draw.sample(list(sent), draw.randint(0, 2)):
+            sent[name] = draw.choice([v for v in VALUES if name != "ms" or v not in (0, 1)])
+        pool.store("served-01", **sent)
+        raise AssertionError(f"stored: {sent!r:.200}")
+
+    def read(self, path: Path) -> None:
+        """Collect a file, as `openended rate collect` does, and open a database, as `rate serve` does."""
+        ((key, files),) = group_files_by_study([path], [], [self.folder / "study"])
+        if path.suffix == ".db":
+            with suppress(HarnessError):
+                pool = ItemPool(path, key)
+                with suppress(sqlite3.Error):  # of a server that runs: answered by status 503
+                    pool.next_item(self.rater)
+        gathered = gather_answers(files, key, leave_out=False)
+        build_judgment_rows(gathered)
+        format_quality_sheet(gathered)
+
+
+def run_cases(count: int, seed: int) -> dict[str, Any]:
+    """Try many cases; returns how many ended well, and what did not."""
+    draw = random.Random(f"raters {seed}")
+    lost = []
+    with tempfile.TemporaryDirectory() as name:
+        raters = Raters(Path(name))
+        for number in range(count):
+            try:
+                raters.run_case(number, draw)
+            except Exception as err:
+                lost.append(f"case {number}: {type(err).__name__}: {err}"[:300])
+    return {"kind": "raters and databases", "tried": count, "survived": count - len(lost), "lost": lost}
+
+
+if __name__ == "__main__":
+    print(json.dumps(run_cases(int(sys.argv[1]), int(sys.argv[2]))))
