@@ -1,15 +1,19 @@
 """Bradley-Terry: abilities of systems from pairwise preferences.
 
-P(i beats j) = 1 / (1 + exp(s_j − s_i)); the scores s maximise the likelihood of the wins and have mean 0. They are
+P(i beats j) = 1 / (1 + exp(s_j − s_i)); the scores s maximize the likelihood of the wins and have mean 0. They are
 natural-log abilities (a difference is a log odds), unbounded; higher is better.
 
 Source: Bradley & Terry 1952, "Rank Analysis of Incomplete Block Designs"; used for open-ended generation by Pillutla et
-al. 2021 (MAUVE), Tables 5, 13 and 14, which print 100 × s centred over all players, the human among them
+al. 2021 (MAUVE), Tables 5, 13 and 14, which print 100 × s centered over all players, the human among them
 (`display_scale=100`). There a tie counted for side A, whose place was random: here `ties=random`; the default gives
 each side half a win.
 
 Finite scores exist only where every group of players has both beaten and lost to the rest (Ford 1957); other graphs
 are refused with the groups' names. Standard errors come from the observed information on the space of mean-0 scores.
+Where a file of judgments has several for one item, they are not independent, so the errors are clustered by item.
+
+`ties=half` shrinks scores toward 0, because a tie is evidence that two players are equally able; `ties=drop` gives the
+log odds of winning a comparison that is decided.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, N
 from openended.metrics._common.values import Values
 from openended.metrics.judgments import Empty, FileRow, JudgmentMetric, file_features, judgments_of, with_raters
 from openended.metrics.judgments.comparisons import Comparisons, TieRule, Wins, count_wins, is_matrix, read_comparisons
-from openended.metrics.judgments.layouts import kind_of, places
+from openended.metrics.judgments.item_errors import estimate_std_errors
+from openended.metrics.judgments.layouts import kind_of, map_columns
 
 PAIRS = Need("judgments", by="pairs")
 
@@ -67,14 +72,14 @@ def bradley_terry(wins: ArrayLike, *, players: Sequence[str] | None = None) -> B
     >>> fit.scores.round(4).tolist()
     [0.5493, -0.5493]
     """
-    matrix, names = _checked(wins, players)
+    matrix, names = _check_wins(wins, players)
     _require_connected(matrix, names)
-    scores = _maximise(matrix)
-    covariance = _centred_inverse(_information(matrix, scores))
+    scores = _maximize(matrix)
+    covariance = _invert_centered(_information(matrix, scores))
     return BradleyTerryScores(scores, np.sqrt(np.diag(covariance)), covariance, -_loss(scores, matrix))
 
 
-def _checked(wins: ArrayLike, players: Sequence[str] | None) -> tuple[F64, list[str]]:
+def _check_wins(wins: ArrayLike, players: Sequence[str] | None) -> tuple[F64, list[str]]:
     """Check shape and numbers, and name the players."""
     matrix = np.array(wins, dtype=np.float64)
     n = len(matrix) if matrix.ndim else 0
@@ -103,12 +108,12 @@ def _require_connected(matrix: F64, names: Sequence[str]) -> None:
             continue
         sets = [[names[int(i)] for i in np.flatnonzero(group == g)] for g in range(count)]
         if kind == "weak":
-            shown = " | ".join(", ".join(members) for members in sets)
-            raise UndefinedMetric(f"no comparisons link these groups of players: {shown}")
-        raise UndefinedMetric(f"no finite scores: {_one_sided(matrix, group, sets)}")
+            listed = " | ".join(", ".join(members) for members in sets)
+            raise UndefinedMetric(f"no comparisons link these groups of players: {listed}")
+        raise UndefinedMetric(f"no finite scores: {_describe_one_sided_groups(matrix, group, sets)}")
 
 
-def _one_sided(matrix: F64, group: Any, sets: Sequence[Sequence[str]]) -> str:  # noqa: ANN401
+def _describe_one_sided_groups(matrix: F64, group: Any, sets: Sequence[Sequence[str]]) -> str:  # noqa: ANN401
     """Name every group that never loses to, or never beats, a player outside."""
     claims = []
     for g, members in enumerate(sets):
@@ -146,7 +151,7 @@ def _information(matrix: F64, scores: F64) -> F64:
     return out
 
 
-def _centred_inverse(information: F64) -> F64:
+def _invert_centered(information: F64) -> F64:
     """Pseudo-inverse on the space of mean-0 scores, where the information is not singular.
 
     Its null vector is all ones: a multiple of the matrix of ones makes it invertible and is taken out again, which no
@@ -159,8 +164,8 @@ def _centred_inverse(information: F64) -> F64:
     return out
 
 
-def _maximise(matrix: F64) -> F64:
-    """Maximise the likelihood with the last player held at 0, then center."""
+def _maximize(matrix: F64) -> F64:
+    """Maximize the likelihood with the last player held at 0, then center."""
     from scipy.optimize import minimize
 
     games = float(matrix.sum())
@@ -178,9 +183,9 @@ def _maximise(matrix: F64) -> F64:
 
     start = np.zeros(len(matrix) - 1)
     options: Any = {"gtol": 1e-7, "maxiter": 1000}
-    found = minimize(loss, start, jac=gradient, hess=hessian, method="trust-exact", options=options)
-    free: F64 = np.asarray(found.x, dtype=np.float64)
-    # The loss is flat to rounding near its minimum, where the optimiser compares losses; Newton steps need none.
+    solution = minimize(loss, start, jac=gradient, hess=hessian, method="trust-exact", options=options)
+    free: F64 = np.asarray(solution.x, dtype=np.float64)
+    # The loss is flat to rounding near its minimum, where the optimizer compares losses; Newton steps need none.
     for _ in range(20):
         step = np.asarray(np.linalg.solve(hessian(free), gradient(free)), dtype=np.float64)
         free = free - step
@@ -189,7 +194,7 @@ def _maximise(matrix: F64) -> F64:
     steepest = float(np.abs(gradient(free)).max())
     if not steepest <= _GRADIENT:
         raise UndefinedMetric(
-            f"the likelihood did not converge: gradient {steepest:.1e} a comparison ({found.message})"
+            f"the likelihood did not converge: gradient {steepest:.1e} a comparison ({solution.message})"
         )
     scores = _full(free)
     return scores - float(scores.mean())
@@ -203,18 +208,15 @@ def _full(free: F64) -> F64:
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
 class BradleyTerry(JudgmentMetric):
-    """Bradley-Terry scores of all systems of a file of comparisons.
-
-    Source: Bradley & Terry 1952; Pillutla et al. 2021 (MAUVE), Tables 5, 13 and 14.
-    """
+    """Bradley-Terry scores of all systems in a file of comparisons."""
 
     name: ClassVar[str] = "bradley_terry"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     bounds: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
     titles: ClassVar[Mapping[str, str]] = {"bradley_terry": "Bradley-Terry"}
 
     system: str | None = None  # whose score is `bradley_terry`; none: the run's model if rated, else the best non-human
-    ties: TieRule = "half"  # half a win each; MAUVE gave ties to side A, whose place was random: that is `random`
+    ties: TieRule = "half"  # half a win each; MAUVE gave ties to side A at a random position, which is `random`
     seed: int = 0  # of `ties=random`
     min_seconds: float = 0.0  # faster judgments are dropped; MAUVE dropped those under 25 seconds
     criterion: str | None = None  # one of the file's criteria; none: each of them by itself
@@ -233,7 +235,7 @@ class BradleyTerry(JudgmentMetric):
     @classmethod
     def feeds_on(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
         """Say whether there are comparisons, counts or a matrix of wins."""
-        return kind_of(places(columns)) is not None or is_matrix(columns, rows)
+        return kind_of(map_columns(columns)) is not None or is_matrix(columns, rows)
 
     def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Comparisons:
         """Read and check the file of comparisons."""
@@ -241,9 +243,10 @@ class BradleyTerry(JudgmentMetric):
 
     def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
         """Score the file alone; a side's ids are the items that a human text, or any other, was compared on."""
-        made = self.read(path, renamed)
-        human = sorted({c.item for c in made.rows if HUMAN in (c.system_a, c.system_b)})
-        return self, file_features(PAIRS, made, made.source, human, sorted({c.item for c in made.rows}))
+        comparisons = self.read(path, renamed)
+        human = sorted({c.item for c in comparisons.rows if HUMAN in (c.system_a, c.system_b)})
+        items = sorted({c.item for c in comparisons.rows})
+        return self, file_features(PAIRS, comparisons, comparisons.source, human, items)
 
     def compute(self, features: Features) -> MetricResult:
         """Fit every criterion.
@@ -251,34 +254,37 @@ class BradleyTerry(JudgmentMetric):
         Where a system is under test, the values are its scores: `bradley_terry`, and one a criterion beside it. A file
         by itself gives every player's: `<player>` or `<criterion>/<player>`. `arrays` always holds all of them.
         """
-        made = judgments_of(features.model, PAIRS, Comparisons)
-        shown = self._shown(made.players, features.model.system)
-        features, notes = with_raters(features, (row.rater for row in made.rows), made.calibration)
-        criteria = [self.criterion] if self.criterion is not None else [c or None for c in made.criteria]
+        comparisons = judgments_of(features.model, PAIRS, Comparisons)
+        player = self._find_player(comparisons.players, features.model.system)
+        features, notes = with_raters(features, (row.rater for row in comparisons.rows), comparisons.calibration)
+        criteria = [self.criterion] if self.criterion is not None else [c or None for c in comparisons.criteria]
         values: dict[str, float] = {}
         sd: dict[str, float] = {}
         arrays: dict[str, F64] = {}
         for criterion in criteria:
-            wins = count_wins(made, criterion=criterion, ties=self.ties, min_seconds=self.min_seconds, seed=self.seed)
+            wins = count_wins(
+                comparisons, criterion=criterion, ties=self.ties, min_seconds=self.min_seconds, seed=self.seed
+            )
             fit = bradley_terry(wins.matrix, players=wins.players)
+            std_errors, how = estimate_std_errors(fit.scores, fit.covariance, wins)
             prefix = f"{criterion}/" if criterion and len(criteria) > 1 else ""
-            scores, errors = self.display_scale * fit.scores, self.display_scale * fit.std_errors
+            scores, errors = self.display_scale * fit.scores, self.display_scale * std_errors
             arrays |= {f"{prefix}wins": wins.matrix, f"{prefix}scores": scores, f"{prefix}std_errors": errors}
             for name, score, error in zip(wins.players, scores, errors, strict=True):
-                key = (prefix.rstrip("/") or "bradley_terry") if name == shown else f"{prefix}{name}"
-                if shown in (None, name):
+                key = (prefix.rstrip("/") or "bradley_terry") if name == player else f"{prefix}{name}"
+                if player in (None, name):
                     values[key], sd[key] = float(score), float(error)
             notes.append(self._note(wins, criterion))
         first = next(iter(arrays)).removesuffix("wins")
-        rivals = [i for i, name in enumerate(made.players) if name != HUMAN]  # a file by itself: the best of them
-        at = made.players.index(shown) if shown else max(rivals, key=lambda i: float(arrays[f"{first}scores"][i]))
+        players = comparisons.players
+        rivals = [i for i, name in enumerate(players) if name != HUMAN]  # a file by itself: the best of them
+        at = players.index(player) if player else max(rivals, key=lambda i: float(arrays[f"{first}scores"][i]))
         values["bradley_terry"] = float(arrays[f"{first}scores"][at])
         sd["bradley_terry"] = float(arrays[f"{first}std_errors"][at])
-        of = f"{first}{made.players[at]}"
-        notes.append(f"bradley_terry is the score of {of}; its sd is a standard error (observed information)")
+        notes.append(f"bradley_terry is the score of {first}{players[at]}; its sd is a standard error ({how})")
         return self.result(features, "bradley_terry", values, notes=notes, arrays=arrays, sd=sd)
 
-    def _shown(self, players: Sequence[str], system: str) -> str | None:
+    def _find_player(self, players: Sequence[str], system: str) -> str | None:
         """Return the player under test, None for a file by itself."""
         if self.system is not None and self.system not in players:
             raise UndefinedMetric(f"system {self.system!r} was not compared; the file has {', '.join(players)}")

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from openended.harness.core import F64, Floats, Scope, register
-from openended.metrics.families import Prompts, WithinPrompt, cosines, off_diagonal, prompts_of
+from openended.metrics.families import Prompts, SamplesMetric, cosines, mask_off_diagonal, prompts_of
 
 
 def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
@@ -44,14 +44,14 @@ def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
 def _by_prompt(embeddings: Floats, prompts: Prompts) -> F64:
     out = np.zeros(len(prompts))
     for at, cosine in cosines(embeddings, prompts):
-        others = np.where(off_diagonal(cosine.shape[1]), cosine, -np.inf)
+        others = np.where(mask_off_diagonal(cosine.shape[1]), cosine, -np.inf)
         out[at] = (1 - others.max(axis=2)).mean(axis=1)
     return out
 
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class Chamfer(WithinPrompt):
+class Chamfer(SamplesMetric):
     """Mean distance of each text to the nearest other text of its prompt."""
 
     name: ClassVar[str] = "chamfer"

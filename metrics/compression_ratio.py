@@ -115,15 +115,17 @@ class CompressionRatio(Metric):
         block = prompt * min(_BLOCKS, max(10, len(names) // _LEAST), len(names)) // len(names)
         before, after, window = [], [], b""
         for number in range(int(block.max()) + 1):
-            own = "\n".join(texts[i] for i in np.flatnonzero(block == number)).encode("utf-8", "surrogatepass") + b"\n"
+            block_text = (
+                "\n".join(texts[i] for i in np.flatnonzero(block == number)).encode("utf-8", "surrogatepass") + b"\n"
+            )
             packer = (
                 zlib.compressobj(self.level, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=window)
                 if window
                 else (zlib.compressobj(self.level, zlib.DEFLATED, -zlib.MAX_WBITS))
             )
-            before.append(len(own))
-            after.append(len(packer.compress(own)) + len(packer.flush()))
-            window = (window + own)[-_WINDOW:]
+            before.append(len(block_text))
+            after.append(len(packer.compress(block_text)) + len(packer.flush()))
+            window = (window + block_text)[-_WINDOW:]
         sizes = np.array([before, after], dtype=np.float64)
         mean = plan.mean([f"{number:06d}" for number in range(len(before))], sizes[0] / sizes[1], sizes[1])
         return {"compression_ratio": mean}

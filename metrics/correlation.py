@@ -62,7 +62,7 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
     left, right = _finite(x, "x"), _finite(y, "y")
     if len(left) != len(right):
         raise ValueError(f"expected as many values on both sides, got {len(left)} and {len(right)}")
-    return float(_cosines(_scored(left[None], method), _scored(right[None], method))[0])
+    return float(_cosines(_to_scores(left[None], method), _to_scores(right[None], method))[0])
 
 
 def correlate(
@@ -102,23 +102,23 @@ def correlate(
     value = rank_correlation(left, right, method=method) if n >= 3 else math.nan
     if math.isnan(value):
         return Correlation(math.nan, math.nan, math.nan, math.nan, n, n <= _MOST_EXACT)
-    scored = [_scored(side[None], method)[0] for side in (left, right)]
+    scored = [_to_scores(side[None], method)[0] for side in (left, right)]
     p_value = _permutation_p(scored[0], scored[1], n, permutations, seed)
     low, high = _bootstrap(left, right, method, draws, level, seed)
     return Correlation(value, p_value, low, high, n, n <= _MOST_EXACT)
 
 
 def _finite(values: ArrayLike, name: str) -> F64:
-    made = np.asarray(values, dtype=np.float64)
-    if made.ndim != 1 or len(made) < 2 or not np.isfinite(made).all():
+    rows = np.asarray(values, dtype=np.float64)
+    if rows.ndim != 1 or len(rows) < 2 or not np.isfinite(rows).all():
         raise ValueError(f"{name}: expected at least 2 finite numbers, got {values!r}")
-    return made
+    return rows
 
 
-def _scored(rows: F64, method: Method) -> F64:
+def _to_scores(rows: F64, method: Method) -> F64:
     """Turn rows of values (m, n) into scores whose cosine is the correlation.
 
-    Spearman: centred mid-ranks (m, n); Kendall: signs of all differences (m, n, n).
+    Spearman: centered mid-ranks (m, n); Kendall: signs of all differences (m, n, n).
     """
     if method == "kendall":
         signs: F64 = np.sign(rows[:, :, None] - rows[:, None, :])
@@ -126,8 +126,8 @@ def _scored(rows: F64, method: Method) -> F64:
     from scipy.stats import rankdata
 
     # Mid-ranks always sum to n (n + 1) / 2, so a constant row becomes exactly zero.
-    centred: F64 = np.asarray(rankdata(rows, axis=1), dtype=np.float64) - (rows.shape[1] + 1) / 2
-    return centred
+    centered: F64 = np.asarray(rankdata(rows, axis=1), dtype=np.float64) - (rows.shape[1] + 1) / 2
+    return centered
 
 
 def _cosines(a: F64, b: F64) -> F64:
@@ -154,14 +154,14 @@ def _permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int) -> floa
             block = np.array(list(itertools.islice(orders, size)), dtype=np.int64)
         else:
             block = np.argsort(rng.random((size, n)), axis=1)
-        values = _permuted(a, b, block) / norm
+        values = _permute_products(a, b, block) / norm
         hits += int(np.sum(np.abs(values) >= observed - _SAME))
         left -= size
     # A random test counts the observed order among the orders, so that p is never 0 (Phipson & Smyth 2010).
     return hits / total if exact else (hits + 1) / (total + 1)
 
 
-def _permuted(a: F64, b: F64, orders: Any) -> F64:  # noqa: ANN401
+def _permute_products(a: F64, b: F64, orders: Any) -> F64:  # noqa: ANN401
     """Inner products of `a` with `b` in each order, shape (orders,)."""
     if a.ndim == 1:
         out: F64 = b[orders] @ a
@@ -174,7 +174,7 @@ def _bootstrap(x: F64, y: F64, method: Method, draws: int, level: float, seed: i
     """Percentile interval over resampled systems; NaN if most resamples have no correlation."""
     n = len(x)
     picks = stream(seed, "bootstrap", n).integers(n, size=(draws, n))
-    values = _cosines(_scored(x[picks], method), _scored(y[picks], method))
+    values = _cosines(_to_scores(x[picks], method), _to_scores(y[picks], method))
     good = values[~np.isnan(values)]
     if not len(good) or 2 * len(good) < draws:
         return math.nan, math.nan
@@ -194,14 +194,14 @@ def agreement_scores(values: ArrayLike, *, direction: Turn, human: float | None 
         ValueError: If `match_human` has no human value, or the direction is unknown.
     """
     check_choice("direction", direction, Turn)
-    made = np.asarray(values, dtype=np.float64)
+    rows = np.asarray(values, dtype=np.float64)
     if direction == "lower":
-        return -made
+        return -rows
     if direction == "match_human":
         if human is None:
             raise ValueError("match_human: expected the human value")
-        return -np.abs(made - human)
-    return made
+        return -np.abs(rows - human)
+    return rows
 
 
 def correlation_matrix(metrics: Mapping[str, Sequence[float]], *, method: Method = "spearman") -> F64:

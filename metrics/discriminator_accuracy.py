@@ -1,6 +1,6 @@
 """Accuracy of a linear classifier that tells model texts from human ones by their embeddings.
 
-Logistic regression on standardised frozen features; both sides are split alike into train and test, the strength of the
+Logistic regression on standardized frozen features; both sides are split alike into train and test, the strength of the
 L2 penalty is chosen by cross-validation inside the train part, and the accuracy is that on the test part, balanced over
 the sides. In [0, 1], dimensionless, lower is better: 0.5 is chance, 1 means that the sides are told apart every time.
 
@@ -10,7 +10,7 @@ prompts cannot leak.
 Variants in use: fine-tuned discriminators of several sizes (Pillutla et al., appendix C); this one needs no training of
 a language model.
 
-Source: Pillutla et al. 2021, appendix C (discriminator with split and cross-validated regularisation).
+Source: Pillutla et al. 2021, appendix C (discriminator with split and cross-validated regularization).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from openended.harness.core import (
     stream,
 )
 from openended.metrics._common.values import Values
-from openended.metrics._embeddings.blocks import check_sides, in_range
+from openended.metrics._embeddings.blocks import check_sides, limit_magnitude
 from openended.metrics.families import TwoSample
 
 _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
@@ -90,8 +90,8 @@ def discriminator_accuracy(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeldOut:
-    """What a classifier says of the texts that it was not trained on."""
+class ClassifierPredictions:
+    """Predictions of a classifier on texts it was not trained on."""
 
     penalty: float
     """C, chosen by cross-validation."""
@@ -116,13 +116,13 @@ def _classify(
     folds: int,
     seed: int,
     groups: tuple[ArrayLike | None, ArrayLike | None],
-) -> HeldOut:
+) -> ClassifierPredictions:
     """Return what the classifier says of the held-out texts."""
     human_groups, model_groups = groups
     if not 0 < test_share < 1 or folds < 2:
         raise ValueError(f"expected 0 < test_share < 1 and folds >= 2, got {test_share} and {folds}")
     human, model = check_sides(human=human, model=model, least=2 * folds)
-    human, model = in_range(human=human, model=model)
+    human, model = limit_magnitude(human=human, model=model)
     if human_groups is None or model_groups is None:
         most = max(len(human), len(model))
         parts = [_split(len(side), most, test_share, folds, seed) for side in (human, model)]
@@ -130,43 +130,43 @@ def _classify(
         parts = _split_by_group([np.asarray(human_groups), np.asarray(model_groups)], test_share, folds, seed)
     (train_h, fold_h, test_h), (train_m, fold_m, test_m) = parts
     rows = np.vstack([human[train_h], model[train_m]]).astype(np.float64)
-    centre, spread = rows.mean(axis=0), rows.std(axis=0)
-    spread[spread <= 1e-12 * np.abs(centre)] = np.inf  # a constant feature says nothing
+    center, spread = rows.mean(axis=0), rows.std(axis=0)
+    spread[spread <= 1e-12 * np.abs(center)] = np.inf  # a constant feature says nothing
     labels = np.repeat([0, 1], [len(train_h), len(train_m)])
-    scaled = (rows - centre) / spread
+    scaled = (rows - center) / spread
     chosen, classifier = _fit(scaled, labels, np.concatenate([fold_h, fold_m]))
     sides = tuple(
-        (test, classifier.predict((np.asarray(side[test], dtype=np.float64) - centre) / spread) == label)
+        (test, classifier.predict((np.asarray(side[test], dtype=np.float64) - center) / spread) == label)
         for label, side, test in ((0, human, test_h), (1, model, test_m))
     )
-    return HeldOut(chosen, sides)
+    return ClassifierPredictions(chosen, sides)
 
 
 def _split(n: int, of: int, test_share: float, folds: int, seed: int) -> tuple[I64, I64, I64]:
     """Train rows, their folds and test rows of the first n of `of` rows, in an order drawn once for all rows."""
     order = stream(seed, "discriminator_accuracy").permutation(of)
     order = order[order < n]
-    held = min(max(1, round(n * test_share)), n - folds)
-    return order[held:], np.arange(n - held) % folds, order[:held]
+    test_size = min(max(1, round(n * test_share)), n - folds)
+    return order[test_size:], np.arange(n - test_size) % folds, order[:test_size]
 
 
 def _split_by_group(
     groups: Sequence[NDArray[Any]], test_share: float, folds: int, seed: int
 ) -> list[tuple[I64, I64, I64]]:
     """Do the same for rows of which some share a prompt: prompts are drawn, once for all sides."""
-    names, place = np.unique(np.concatenate(groups), return_inverse=True)
+    names, group = np.unique(np.concatenate(groups), return_inverse=True)
     order = stream(seed, "discriminator_accuracy").permutation(len(names))
-    held = max(1, round(len(names) * test_share))
+    test_size = max(1, round(len(names) * test_share))
     fold = np.full(len(names), -1)
-    fold[order[held:]] = np.arange(len(names) - held) % folds
+    fold[order[test_size:]] = np.arange(len(names) - test_size) % folds
     parts = []
-    for own in np.split(fold[place], [len(groups[0])]):
-        train, test = np.flatnonzero(own >= 0), np.flatnonzero(own < 0)
-        if not len(test) or len(np.unique(own[train])) < 2:
+    for side_folds in np.split(fold[group], [len(groups[0])]):
+        train, test = np.flatnonzero(side_folds >= 0), np.flatnonzero(side_folds < 0)
+        if not len(test) or len(np.unique(side_folds[train])) < 2:
             raise UndefinedMetric(
                 f"{len(names)} prompts are too few to hold some out and to cross-validate on the rest"
             )
-        parts.append((train, own[train], test))
+        parts.append((train, side_folds[train], test))
     return parts
 
 
@@ -176,8 +176,8 @@ def _fit(rows: Floats, labels: I64, fold: I64) -> tuple[float, Any]:
     for penalty in _PENALTIES:
         right = 0
         for i in np.unique(fold):
-            kept = fold != i
-            right += int(np.sum(_train(rows[kept], labels[kept], penalty).predict(rows[~kept]) == labels[~kept]))
+            train = fold != i
+            right += int(np.sum(_train(rows[train], labels[train], penalty).predict(rows[~train]) == labels[~train]))
         scores.append(right)
     chosen = _PENALTIES[int(np.argmax(scores))]
     return chosen, _train(rows, labels, chosen)
@@ -217,13 +217,13 @@ class DiscriminatorAccuracy(TwoSample):
         self.require(self.folds >= 2, "folds", "at least 2")
         self.require(self.seed >= 0, "seed", "at least 0")
 
-    def prepare(self, features: Features) -> HeldOut:
+    def prepare(self, features: Features) -> ClassifierPredictions:
         """Train the classifier and classify the held-out texts."""
         human, model = self.pair(features)
         prompts = self.prompts(features) or (None, None)
         return _classify(human, model, self.test_share, self.folds, self.seed, prompts)
 
-    def compute(self, features: Features, prepared: HeldOut | None = None) -> MetricResult:
+    def compute(self, features: Features, prepared: ClassifierPredictions | None = None) -> MetricResult:
         """Compute the accuracy; the penalty stands in the notes."""
         held_out = prepared or self.prepare(features)
         notes = [f"{held_out.count} held-out texts; C={held_out.penalty:g} by cross-validation; 0.5 is chance"]
@@ -234,10 +234,10 @@ class DiscriminatorAccuracy(TwoSample):
         features: Features,
         result: MetricResult,  # noqa: ARG002
         plan: Plan,
-        prepared: HeldOut | None = None,
+        prepared: ClassifierPredictions | None = None,
     ) -> Mapping[str, Replicates]:
         """Draw the held-out texts, for the classifier as it is."""
         held_out = prepared or self.prepare(features)
         sides = zip((features.human, features.model), held_out.sides, strict=True)
-        shares = [plan.mean(self.sorted_ids(side)[rows], correct.astype(np.float64)) for side, (rows, correct) in sides]
+        shares = [plan.mean(self.sort_ids(side)[rows], correct.astype(np.float64)) for side, (rows, correct) in sides]
         return {"accuracy": Replicates((shares[0].draws + shares[1].draws) / 2)}

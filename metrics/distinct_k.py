@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from openended.harness.core import F64, DataError, Family, Features, Floats, MetricResult, Need, Scope, register
-from openended.metrics.families import Prompts, WithinPrompt, cosines, over_prompts, prompts_of
+from openended.metrics.families import Prompts, SamplesMetric, average_over_prompts, cosines, prompts_of
 from openended.metrics.judgments import ReadsFile, read_rows
 
 Partition = Literal["exact", "threshold", "file"]
@@ -89,13 +89,13 @@ class Classes:
     """The classes of a file."""
 
     source: str
-    held: Mapping[tuple[str, int], str]
+    by_text: Mapping[tuple[str, int], str]
     """(Example id, sample) → class."""
 
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class DistinctK(WithinPrompt, ReadsFile):
+class DistinctK(SamplesMetric, ReadsFile):
     """How many different texts a system gives for one prompt."""
 
     name: ClassVar[str] = "distinct_k"
@@ -129,7 +129,7 @@ class DistinctK(WithinPrompt, ReadsFile):
         missing = [c for c in _COLUMNS if c not in columns]
         if missing:
             raise DataError(f"{path}: no column {', '.join(missing)}; classes have {', '.join(_COLUMNS)}")
-        held: dict[tuple[str, int], str] = {}
+        classes: dict[tuple[str, int], str] = {}
         for row in rows:
             sample = row.number("sample")
             if not sample >= 0 or sample != int(sample):
@@ -137,10 +137,10 @@ class DistinctK(WithinPrompt, ReadsFile):
                     f"{row.where}: column 'sample': expected 0, 1, 2, …, got {row.cells.get('sample')!r:.40}"
                 )
             key = row.text("example_id"), int(sample)
-            if key in held:
+            if key in classes:
                 raise DataError(f"{row.where}: sample {key[1]} of {key[0]} comes twice")
-            held[key] = row.text("class")
-        return Classes(path.name, held)
+            classes[key] = row.text("class")
+        return Classes(path.name, classes)
 
     def compute(self, features: Features) -> MetricResult:
         """Count the classes of each prompt."""
@@ -148,14 +148,14 @@ class DistinctK(WithinPrompt, ReadsFile):
         if self.partition == "threshold":
             classes = _by_threshold(side.embeddings(self.needs()[0]), prompts, self.threshold)
         elif self.partition == "file":
-            classes = _by_class(_of_file(side.data[_FILE], side.ids), prompts)
+            classes = _by_class(_read_classes(side.data[_FILE], side.ids), prompts)
         else:
             classes = _by_class(side.texts(self.needs()[0]), prompts)
         values = {"distinct_k": classes, "distinct_share": classes / prompts.sizes}
-        return over_prompts(self, features, prompts, values)
+        return average_over_prompts(self, features, prompts, values)
 
 
-def _of_file(classes: Any, ids: Sequence[str]) -> list[str]:  # noqa: ANN401
+def _read_classes(classes: Any, ids: Sequence[str]) -> list[str]:  # noqa: ANN401
     """Return the class of each row; samples are counted in the order of the rows.
 
     Raises:
@@ -166,7 +166,7 @@ def _of_file(classes: Any, ids: Sequence[str]) -> list[str]:  # noqa: ANN401
     for example in ids:
         sample = seen.get(example, 0)
         seen[example] = sample + 1
-        if (example, sample) not in classes.held:
+        if (example, sample) not in classes.by_text:
             raise DataError(f"{classes.source}: no class for sample {sample} of {example}")
-        out.append(classes.held[example, sample])
+        out.append(classes.by_text[example, sample])
     return out

@@ -29,10 +29,11 @@ from numpy.typing import NDArray
 
 from openended.harness.core import F64, Features, MetricResult, Plan, Replicates, Resampling, UndefinedMetric, register
 from openended.metrics._common.choices import check_choice
+from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics._ngrams.resampled_counts import repeat_draws, totals, type_draws
+from openended.metrics._ngrams.resampled_counts import compute_half_repeats, count_types
 from openended.metrics._ngrams.statistics import distinct_by_text, mean_of, simctg_percent
-from openended.metrics.families import TextMetric, check_orders, defined, missing_note, variant_of
+from openended.metrics.families import TextMetric, check_orders, describe_missing, require_defined, variant_of
 
 Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
 _RESHAPED = {"simctg": "without_last", "ngd": "joined"}
@@ -90,7 +91,7 @@ class DistinctN(TextMetric):
     """Share of different n-grams; values `distinct_<order>`, for `ngd` also their sum `ngram_diversity`."""
 
     name: ClassVar[str] = "distinct_n"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))  # ngram_diversity is a sum over orders
     resampling: ClassVar[Resampling] = "subsample"  # a bootstrap repeats texts, which lowers the value
     titles: ClassVar[dict[str, str]] = {f"distinct_{n}": f"Distinct-{n}" for n in range(1, 7)} | {
@@ -111,11 +112,11 @@ class DistinctN(TextMetric):
         reshape = _RESHAPED.get(self.variant)
         index = self.variant_index(features, reshape) if reshape else corpus.index
         values = {f"distinct_{order}": _share(index, order, self.variant) for order in self.orders}
-        values = defined(values, "all texts are shorter than the smallest order")
-        notes = corpus.notes + missing_note(values, "all texts are shorter")
+        values = require_defined(values, "all texts are shorter than the smallest order")
+        notes = corpus.notes + describe_missing(values, "all texts are shorter")
         per_example = {}
         if self.variant == "per_doc":
-            per_example = {f"distinct_{n}": corpus.spread(distinct_by_text(index, n)) for n in self.orders}
+            per_example = {f"distinct_{n}": corpus.align_values(distinct_by_text(index, n)) for n in self.orders}
         primary = f"distinct_{2 if 2 in self.orders else self.orders[0]}"
         if self.variant == "ngd":
             values["ngram_diversity"] = float(np.nansum(list(values.values())))
@@ -123,23 +124,23 @@ class DistinctN(TextMetric):
         return self.result(features, primary, values, notes=notes, per_example=per_example)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
-        """Count the different n-grams of halves; where texts are joined, none that crosses their borders."""
-        ids = features.model.ids
+        """Count the distinct n-grams of random subsets of the texts; n-grams that cross joined texts are left out."""
         if self.variant == "per_doc":
-            return plan.means(ids, result.per_example, result.values)
-        corpus, halves = self.drawn_texts(features, plan)
+            return plan.means(features.model.ids, result.per_example, result.values)
         if self.variant == "simctg":
+            _, halves = self.split_texts(features, plan)
             index = self.variant_index(features, "without_last")
-            return {f"distinct_{n}": Replicates(1.0 - repeat_draws(index, n, halves)) for n in self.orders}
-        made = {n: self._draws(corpus.index, n, halves) for n in self.orders}
-        out = {f"distinct_{n}": Replicates(draws) for n, draws in made.items()}
+            return {f"distinct_{n}": Replicates(1.0 - compute_half_repeats(index, n, halves)) for n in self.orders}
+        corpus, ids = self.corpus_and_prompts(features)
+        subsets = plan.subsets(ids, SUBSET_SHARE)
+        shares = {f"distinct_{n}": self._subset_shares(corpus.index, n, subsets) for n in self.orders}
         if self.variant == "ngd":
-            out["ngram_diversity"] = Replicates(np.nansum(list(made.values()), axis=0))
-        return out
+            shares["ngram_diversity"] = np.nansum(list(shares.values()), axis=0)
+        return {name: plan.of_subsets(ids, SUBSET_SHARE, values) for name, values in shares.items()}
 
-    def _draws(self, index: NgramIndex, order: int, halves: NDArray[np.bool_]) -> F64:
-        total, types, once = type_draws(index, order, halves)
+    def _subset_shares(self, index: NgramIndex, order: int, subsets: NDArray[np.bool_]) -> F64:
+        total, types, once = count_types(index, order, subsets)
         if self.variant == "li":
-            total = totals(index.lengths, halves)
+            total = subsets @ index.lengths.astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             return (once if self.variant == "hapax" else types) / total

@@ -20,10 +20,11 @@ from typing import ClassVar, Literal
 
 from openended.harness.core import Features, MetricResult, Plan, Replicates, Resampling, UndefinedMetric, register
 from openended.metrics._common.choices import check_choice
+from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics._ngrams.resampled_counts import entropy_draws
+from openended.metrics._ngrams.resampled_counts import compute_subset_entropies
 from openended.metrics._ngrams.statistics import corpus_entropy, entropy_by_text, mean_of
-from openended.metrics.families import TextMetric, check_orders, defined, missing_note
+from openended.metrics.families import TextMetric, check_orders, describe_missing, require_defined
 
 Average = Literal["corpus", "texts"]
 
@@ -52,8 +53,8 @@ def ngram_entropy(
     """
     check_choice("average", average, Average)
     index = index_of(sequences)
-    one = corpus_entropy if average == "corpus" else _mean_text_entropy
-    values = {order: one(index, order) for order in orders}
+    compute_entropy = corpus_entropy if average == "corpus" else _mean_text_entropy
+    values = {order: compute_entropy(index, order) for order in orders}
     if all(math.isnan(value) for value in values.values()):
         raise UndefinedMetric(f"no text has an n-gram of order {min(orders)}")
     return values
@@ -69,7 +70,7 @@ class Entropy(TextMetric):
     """Entropy of n-grams; values `entropy_<order>` (corpus) and `text_entropy_<order>` (mean over texts)."""
 
     name: ClassVar[str] = "entropy"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
     resampling: ClassVar[Resampling] = "bootstrap"  # the primary value is a mean over texts
     titles: ClassVar[dict[str, str]] = {f"entropy_{n}": f"Corpus entropy-{n}" for n in range(1, 5)} | {
@@ -91,18 +92,22 @@ class Entropy(TextMetric):
         by_text = {f"text_entropy_{n}": scale * entropy_by_text(corpus.index, n) for n in self.orders}
         values = {name: mean_of(column) for name, column in by_text.items()}
         values |= {f"entropy_{n}": scale * corpus_entropy(corpus.index, n) for n in self.orders}
-        values = defined(values, "all texts are shorter than the smallest order")
+        values = require_defined(values, "all texts are shorter than the smallest order")
         return self.result(
             features,
             f"text_entropy_{1 if 1 in self.orders else self.orders[0]}",
             values,
-            notes=corpus.notes + missing_note(values, "all texts are shorter"),
-            per_example={name: corpus.spread(column) for name, column in by_text.items()},
+            notes=corpus.notes + describe_missing(values, "all texts are shorter"),
+            per_example={name: corpus.align_values(column) for name, column in by_text.items()},
         )
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
-        """Draw texts for the means over texts, halves for the entropy of all texts together."""
-        corpus, halves = self.drawn_texts(features, plan)
+        """Resample texts for the means over texts; take random subsets for the entropy of the whole corpus."""
+        corpus, ids = self.corpus_and_prompts(features)
+        subsets = plan.subsets(ids, SUBSET_SHARE)
         scale = 1.0 if self.measured_in == "nats" else 1.0 / math.log(2.0)
         out = dict(super().replicates(features, result, plan))
-        return out | {f"entropy_{n}": Replicates(scale * entropy_draws(corpus.index, n, halves)) for n in self.orders}
+        for order in self.orders:
+            entropies = scale * compute_subset_entropies(corpus.index, order, subsets)
+            out[f"entropy_{order}"] = plan.of_subsets(ids, SUBSET_SHARE, entropies)
+        return out

@@ -54,8 +54,8 @@ def _nll(q: F64, vocab_size: int, eps: float) -> F64:
     zeros = int(np.count_nonzero(q == 0))
     if eps == 0 and zeros:
         raise UndefinedMetric(f"Q is zero on {zeros} of {len(q)} human tokens and eps is 0")
-    made: F64 = np.log1p(eps * vocab_size) - np.log(q + eps)
-    return made
+    nll: F64 = np.log1p(eps * vocab_size) - np.log(q + eps)
+    return nll
 
 
 @register("metric")

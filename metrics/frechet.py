@@ -60,7 +60,7 @@ def frechet_distance(
     >>> round(frechet_distance(human=np.array([[0.0], [2.0]]), model=np.array([[3.0], [5.0]])), 9)
     9.0
     """
-    human, model = _prepared(human, model, shrinkage, pca_share)
+    human, model = _prepare_sides(human, model, shrinkage, pca_share)
     return _distance(human, model, shrinkage)
 
 
@@ -115,13 +115,13 @@ def frechet_infinity(
     """
     if sizes < 2 or draws < 1:
         raise ValueError(f"expected sizes of at least 2 and draws of at least 1, got {sizes} and {draws}")
-    human, model = _prepared(human, model, shrinkage, pca_share, least=_FEWEST)
+    human, model = _prepare_sides(human, model, shrinkage, pca_share, least=_FEWEST)
     rng = np.random.default_rng(seed)
     shares = np.linspace(_least_share(min(len(human), len(model)), human.shape[1]), 1.0, sizes)
     whole = _distance(human, model, shrinkage)
     at_zero = np.empty(draws)
     for i in range(draws):
-        parts = [(_thinned(human, share, rng), _thinned(model, share, rng)) for share in shares[:-1]]
+        parts = [(_subsample_rows(human, share, rng), _subsample_rows(model, share, rng)) for share in shares[:-1]]
         distances = [*(_distance(*part, shrinkage) for part in parts), whole]
         at_zero[i] = np.polyfit(1 / shares, distances, 1)[1]
     return Extrapolated(
@@ -133,12 +133,12 @@ def _least_share(n: int, dim: int) -> float:  # of the texts, that the extrapola
     return max(0.1, min(0.5, 2 * dim / n))
 
 
-def _thinned(rows: Floats, share: float, rng: np.random.Generator) -> Floats:
-    """Return some of the rows, drawn without replacement, in their order."""
+def _subsample_rows(rows: Floats, share: float, rng: np.random.Generator) -> Floats:
+    """Draw a subset of the rows without replacement; their order is kept."""
     return rows[np.sort(rng.choice(len(rows), round(share * len(rows)), replace=False))]
 
 
-def _prepared(
+def _prepare_sides(
     human: Floats, model: Floats, shrinkage: Shrinkage, pca_share: float | None, least: int = 2
 ) -> tuple[Floats, Floats]:
     """Check sides and options; project where a share is given."""
@@ -160,8 +160,8 @@ def _distance(human: Floats, model: Floats, shrinkage: Shrinkage) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PreparedSides:
-    """Both sides as the distance reads them."""
+class FrechetSides:
+    """Embeddings of both sides, checked and projected."""
 
     human: Floats
     model: Floats
@@ -197,12 +197,12 @@ class Frechet(TwoSample):
         self.require(self.draws >= 1, "draws", "at least 1")
         self.require(self.seed >= 0, "seed", "at least 0")
 
-    def prepare(self, features: Features) -> PreparedSides:
+    def prepare(self, features: Features) -> FrechetSides:
         """Check and project both sides, and extrapolate where that is asked for."""
         human, model = self.pair(features)
-        sides = _prepared(human, model, self.shrinkage, self.pca_share)
+        sides = _prepare_sides(human, model, self.shrinkage, self.pca_share)
         if not self.extrapolate:
-            return PreparedSides(*sides)
+            return FrechetSides(*sides)
         extrapolated = frechet_infinity(
             human=human,
             model=model,
@@ -212,9 +212,9 @@ class Frechet(TwoSample):
             pca_share=self.pca_share,
             seed=self.seed,
         )
-        return PreparedSides(*sides, extrapolated)
+        return FrechetSides(*sides, extrapolated)
 
-    def compute(self, features: Features, prepared: PreparedSides | None = None) -> MetricResult:
+    def compute(self, features: Features, prepared: FrechetSides | None = None) -> MetricResult:
         """Compute the distance; n and d stand in the notes where the covariance is singular."""
         human, model = self.pair(features)
         sides = prepared or self.prepare(features)
@@ -236,11 +236,11 @@ class Frechet(TwoSample):
         return self.result(features, "frechet", values, notes=notes, sd=sd)
 
     def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: PreparedSides | None = None
+        self, features: Features, result: MetricResult, plan: Plan, prepared: FrechetSides | None = None
     ) -> Mapping[str, Replicates]:
         """Weigh the texts by their influence on the distance; PCA and the weight of a shrinkage stay as they are."""
         sides = prepared or self.prepare(features)
-        ids = [[str(name) for name in self.sorted_ids(side)] for side in (features.human, features.model)]
+        ids = [[str(name) for name in self.sort_ids(side)] for side in (features.human, features.model)]
         influences = frechet_influence(sides.human, sides.model)
         replicates = plan.linear(result.values["frechet"], *zip(ids, influences, strict=True))
         out = {"frechet": replicates}

@@ -1,6 +1,6 @@
 """HUSE: can anything tell model text from human text, given what people say and what the model says?
 
-HUSE = 2 × leave-one-out error of a k-nearest-neighbour discriminator on (mean typicality rating, log p / length), each
+HUSE = 2 × leave-one-out error of a k-nearest-neighbor discriminator on (mean typicality rating, log p / length), each
 divided by its population standard deviation over all texts. HUSE-Q is the same on ratings alone (quality), and
 HUSE-D = 1 + HUSE − HUSE-Q (diversity), not clipped. Higher is better; 1 means indistinguishable, 0 fully separable.
 HUSE and HUSE-Q lie in [0, 2]: above 1 the discriminator does worse than chance. Dimensionless.
@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from openended.harness.core import F64, HUMAN, Direction, Features, Metric, MetricResult, Need, register
 from openended.metrics._common.choices import check_choice
 from openended.metrics._common.values import Values
-from openended.metrics._huse.join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, Rated, join
+from openended.metrics._huse.join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, PairRatings, join
 from openended.metrics._huse.nearest_neighbors import Ties, VoteTie
 from openended.metrics._huse.stability import affordable, bootstrap_huse, example_curve, rater_curve
 from openended.metrics._huse.statistic import HusePoints, Rule, huse_of
@@ -56,7 +56,7 @@ __all__ = [
     "Huse",
     "HusePoints",
     "HuseScores",
-    "Rated",
+    "PairRatings",
     "Rule",
     "Ties",
     "VoteTie",
@@ -99,7 +99,7 @@ def huse(
         log_probs: Total natural-log probability of each text under the model, shape (n,); −inf is allowed.
         lengths: Number of words (or tokens) a text, positive, shape (n,).
         is_model: True for model text, shape (n,); both kinds must be there.
-        k: Neighbours before ties are added, 1 <= k < n.
+        k: Neighbors before ties are added, 1 <= k < n.
         ties: `include`: all points tied with the k-th vote. `exclude`: exactly k votes, shared at the cut.
         vote_tie: Who wins a vote tie; `half` counts half an error.
         log_prob_floor: Nats that replace −inf; none: −inf leaves HUSE undefined.
@@ -111,7 +111,7 @@ def huse(
     Raises:
         ValueError: If shapes disagree, numbers are not finite, a length is not positive, one side is empty or an option
             is unknown.
-        UndefinedMetric: If k >= n, or all ratings or all normalised log-probabilities are equal.
+        UndefinedMetric: If k >= n, or all ratings or all normalized log-probabilities are equal.
 
     Source: Hashimoto, Zhang & Liang 2019, section 3; released code for k, ties and vote ties.
 
@@ -126,8 +126,8 @@ def huse(
     if isinstance(k, bool) or k != int(k) or k < 1:
         raise ValueError(f"k: expected a whole number of at least 1, got {k!r}")
     rule = Rule(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
-    own = None if copies is None else np.asarray(copies, dtype=np.int64)
-    errors, errors_q = HusePoints.of(ratings, logp, sizes, labels, rule).errors(rule, own)
+    own_copies = None if copies is None else np.asarray(copies, dtype=np.int64)
+    errors, errors_q = HusePoints.build(ratings, logp, sizes, labels, rule).errors(rule, own_copies)
     value, quality = huse_of(errors), huse_of(errors_q)
     return HuseScores(value, quality, 1.0 + value - quality, errors, errors_q)
 
@@ -136,10 +136,10 @@ def _columns(
     judgments: ArrayLike, log_probs: ArrayLike, lengths: ArrayLike, is_model: ArrayLike
 ) -> tuple[F64, F64, F64, NDArray[np.bool_]]:
     """Check and convert the four columns."""
-    given = {"judgments": judgments, "log_probs": log_probs, "lengths": lengths}
-    made = {name: np.asarray(column, dtype=np.float64) for name, column in given.items()}
+    arguments = {"judgments": judgments, "log_probs": log_probs, "lengths": lengths}
+    columns = {name: np.asarray(column, dtype=np.float64) for name, column in arguments.items()}
     marks = np.asarray(is_model)
-    shapes = {name: column.shape for name, column in made.items()} | {"is_model": marks.shape}
+    shapes = {name: column.shape for name, column in columns.items()} | {"is_model": marks.shape}
     if len(set(shapes.values())) != 1 or marks.ndim != 1:
         raise ValueError(f"expected four columns of one shape (n,), got {shapes}")
     if not np.isin(marks, (0, 1)).all():
@@ -149,15 +149,15 @@ def _columns(
         raise ValueError(
             f"expected human and model texts, got {int((~labels).sum())} human and {int(labels.sum())} model"
         )
-    for name, column in made.items():
+    for name, column in columns.items():
         bad = ~np.isfinite(column) & ~(np.isneginf(column) if name == "log_probs" else False)
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
             raise ValueError(f"{name}[{row}]: expected a finite number, got {column[row]}")
-    if (made["lengths"] <= 0).any():
-        row = int(np.flatnonzero(made["lengths"] <= 0)[0])
-        raise ValueError(f"lengths[{row}]: expected a positive number, got {made['lengths'][row]}")
-    return made["judgments"], made["log_probs"], made["lengths"], labels
+    if (columns["lengths"] <= 0).any():
+        row = int(np.flatnonzero(columns["lengths"] <= 0)[0])
+        raise ValueError(f"lengths[{row}]: expected a positive number, got {columns['lengths'][row]}")
+    return columns["judgments"], columns["log_probs"], columns["lengths"], labels
 
 
 @register("metric")
@@ -261,7 +261,7 @@ class Huse(JudgmentMetric):
             "huse",
             values,
             notes=[*who, *rated.notes, *self._warnings(rated.n, draws, judged.empty)],
-            per_example=rated.spread(scores.errors, scores.errors_q, features.model.ids),
+            per_example=rated.align_errors(scores.errors, scores.errors_q, features.model.ids),
             arrays=rated.arrays() | {"errors": scores.errors, "errors_q": scores.errors_q},
         )
 

@@ -4,7 +4,7 @@
        = mean of  (log(2 / (1 + q)) + q log(2 q / (1 + q)) + (1 - q) log 2) / 2,  q = Q(y)
 
 Measures how little of Q lies on the true token; in [0, log 2] nats, lower is better; it depends on Q through Q(y)
-alone. Teacher-forced: Q is the decoder's truncated and renormalised distribution on human text.
+alone. Teacher-forced: Q is the decoder's truncated and renormalized distribution on human text.
 
 Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al. 2021, Table 3. Variants: base 2
 (`base`).
@@ -51,10 +51,10 @@ def jensen_shannon(gold_prob: ArrayLike, *, base: Base = "e") -> float:
 def _by_token(q: F64, base: Base) -> F64:
     log_2 = np.log(2.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        own = np.where(q > 0, q * (log_2 + np.log(q) - np.log1p(q)), 0.0)
-    nats = 0.5 * (log_2 - np.log1p(q) + own + (1.0 - q) * log_2)
-    made: F64 = np.clip(nats, 0.0, log_2)
-    return made / log_2 if base == "2" else made
+        gold_term = np.where(q > 0, q * (log_2 + np.log(q) - np.log1p(q)), 0.0)
+    nats = 0.5 * (log_2 - np.log1p(q) + gold_term + (1.0 - q) * log_2)
+    divergence: F64 = np.clip(nats, 0.0, log_2)
+    return divergence / log_2 if base == "2" else divergence
 
 
 @register("metric")

@@ -153,11 +153,11 @@ class Kid(TwoSample):
         """Compute the distance and its standard error."""
         human, model = self.pair(features)
         prompts = self.prompts(features) or (None, None)
-        found = kid(human=human, model=model, degree=self.degree, human_groups=prompts[0], model_groups=prompts[1])
-        return self.result(features, "kid", dict(found))
+        estimate = kid(human=human, model=model, degree=self.degree, human_groups=prompts[0], model_groups=prompts[1])
+        return self.result(features, "kid", dict(estimate))
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
         """Average the kernel over the pairs of halves."""
         human, model = self.pair(features)
-        ours, theirs = self.halves(features, plan)
-        return {"kid": Replicates(kid_draws(human, model, ours, theirs, self.degree))}
+        human_halves, model_halves = self.halves(features, plan)
+        return {"kid": Replicates(kid_draws(human, model, human_halves, model_halves, self.degree))}

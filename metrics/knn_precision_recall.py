@@ -1,6 +1,6 @@
 """k-NN precision and recall, density and coverage of model text against human text.
 
-Each point has a ball whose radius is the distance to its k-th neighbour on its own side (itself left out). Precision is
+Each point has a ball whose radius is the distance to its k-th neighbor on its own side (itself left out). Precision is
 the share of model points inside some human ball, recall the share of human points inside some model ball, coverage the
 share of human balls that hold a model point, density the mean number of human balls a model point is in, divided by k.
 All but density are in [0, 1] (density may exceed 1), dimensionless, higher is better.
@@ -25,16 +25,15 @@ import numpy as np
 
 from openended.harness.core import Direction, Features, Floats, MetricResult, Plan, Replicates, Scope, register
 from openended.metrics._common.choices import check_choice
+from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import Rows, blocks, check_sides
-from openended.metrics._embeddings.neighbors import Counts, PreparedPoints, count_balls, prepare, radii
+from openended.metrics._embeddings.neighbors import Counts, DistancePoints, count_balls, prepare, radii
 from openended.metrics._embeddings.pca import project_pair
-from openended.metrics._embeddings.resampled_neighbors import knn_draws
+from openended.metrics._embeddings.resampled_neighbors import resample_knn
 from openended.metrics.families import TwoSample
 
 RowScale = Literal["with_pca", "l2", "none"]
-
-_SHARE = 0.6  # of the prompts in a subset
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -66,7 +65,7 @@ def knn_precision_recall(
     Args:
         human: Embeddings of human texts, shape (n_human, d), n_human > k.
         model: Embeddings of model texts, shape (n_model, d), n_model > k.
-        k: Neighbour that sets the radius, at least 1.
+        k: Neighbor that sets the radius, at least 1.
         explained_variance: Share of the variance that joint PCA keeps, in (0, 1]; `None`: no PCA.
         seed: Not used: nothing here is random. It stands in the signature of every two-sample function.
         rows: `l2` scales rows to unit norm first, `none` takes them raw, `with_pca` is `l2` where PCA is on.
@@ -86,13 +85,13 @@ def knn_precision_recall(
     0.5
     """
     del seed
-    sides = _prepared(human=human, model=model, k=k, explained_variance=explained_variance, rows=rows)
-    return _shares(_counted(*sides, k, closed=closed), k)
+    sides = _prepare_points(human=human, model=model, k=k, explained_variance=explained_variance, rows=rows)
+    return _compute_shares(_count_balls(*sides, k, closed=closed), k)
 
 
-def _prepared(
+def _prepare_points(
     *, human: Floats, model: Floats, k: int, explained_variance: float | None, rows: RowScale
-) -> tuple[PreparedPoints, PreparedPoints]:
+) -> tuple[DistancePoints, DistancePoints]:
     """Check, scale and project both sides."""
     check_choice("rows", rows, RowScale)
     if k < 1:
@@ -108,12 +107,12 @@ def _prepared(
     return prepare(human, model)
 
 
-def _counted(a: PreparedPoints, b: PreparedPoints, k: int, *, closed: bool) -> Counts:
+def _count_balls(a: DistancePoints, b: DistancePoints, k: int, *, closed: bool) -> Counts:
     """Count for each point the balls of the other side that it is in."""
     return count_balls(a, b, radii(a, k), radii(b, k), closed=closed)
 
 
-def _shares(counts: Counts, k: int) -> KnnResult:
+def _compute_shares(counts: Counts, k: int) -> KnnResult:
     return KnnResult(
         precision=float(np.mean(counts.human_balls > 0)),
         recall=float(np.mean(counts.model_balls > 0)),
@@ -153,16 +152,18 @@ class KnnPrecisionRecall(TwoSample):
         share = self.explained_variance
         self.require(share is None or 0 < share <= 1, "explained_variance", "a share in (0, 1] or null")
 
-    def prepare(self, features: Features) -> tuple[PreparedPoints, PreparedPoints]:
+    def prepare(self, features: Features) -> tuple[DistancePoints, DistancePoints]:
         """Return both sides ready for distances."""
         human, model = self.pair(features)
-        return _prepared(human=human, model=model, k=self.k, explained_variance=self.explained_variance, rows=self.rows)
+        return _prepare_points(
+            human=human, model=model, k=self.k, explained_variance=self.explained_variance, rows=self.rows
+        )
 
     def compute(
-        self, features: Features, prepared: tuple[PreparedPoints, PreparedPoints] | None = None
+        self, features: Features, prepared: tuple[DistancePoints, DistancePoints] | None = None
     ) -> MetricResult:
         """Compute the four values; the arrays hold the rows (in the order of ids) in no ball of the other side."""
-        counts = _counted(*(prepared or self.prepare(features)), self.k, closed=self.closed)
+        counts = _count_balls(*(prepared or self.prepare(features)), self.k, closed=self.closed)
         n_human, n_model = len(features.human), len(features.model)
         notes = []
         if n_human != n_model:
@@ -171,22 +172,22 @@ class KnnPrecisionRecall(TwoSample):
             "missed_human_rows": np.flatnonzero(counts.model_balls == 0),
             "missed_model_rows": np.flatnonzero(counts.human_balls == 0),
         }
-        return self.result(features, "precision", dict(_shares(counts, self.k)), notes=notes, arrays=missed)
+        return self.result(features, "precision", dict(_compute_shares(counts, self.k)), notes=notes, arrays=missed)
 
     def replicates(
         self,
         features: Features,
         result: MetricResult,  # noqa: ARG002
         plan: Plan,
-        prepared: tuple[PreparedPoints, PreparedPoints] | None = None,
+        prepared: tuple[DistancePoints, DistancePoints] | None = None,
     ) -> Mapping[str, Replicates]:
         """Take subsets of three fifths of the prompts, with radii of their own.
 
-        A removed text makes its neighbours' balls larger, so few removed texts would spread the values too far, and the
+        A removed text makes its neighbors' balls larger, so few removed texts would spread the values too far, and the
         covariance of two halves misses what only two near texts of one half make together.
         """
-        ids = [self.sorted_ids(side) for side in (features.human, features.model)]
+        ids = [self.sort_ids(side) for side in (features.human, features.model)]
         points = prepared or self.prepare(features)
-        human_subsets, model_subsets = (plan.subsets(side, _SHARE) for side in ids)
-        values = knn_draws(*points, human_subsets, model_subsets, k=self.k, closed=self.closed)
-        return {name: plan.of_subsets(ids[1], _SHARE, draws) for name, draws in values.items()}
+        human_subsets, model_subsets = (plan.subsets(side, SUBSET_SHARE) for side in ids)
+        values = resample_knn(*points, human_subsets, model_subsets, k=self.k, closed=self.closed)
+        return {name: plan.of_subsets(ids[1], SUBSET_SHARE, draws) for name, draws in values.items()}

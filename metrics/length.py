@@ -33,7 +33,7 @@ from openended.harness.core import (
     Unit,
     register,
 )
-from openended.metrics._ngrams.sequences import rows_of
+from openended.metrics._ngrams.sequences import pack_rows
 
 
 def length_statistics(sequences: object) -> dict[str, float]:
@@ -53,7 +53,7 @@ def length_statistics(sequences: object) -> dict[str, float]:
     >>> length_statistics([[1, 2], [1, 2, 3, 4]])
     {'length': 3.0, 'length_sd': 1.0, 'length_median': 3.0}
     """
-    return _statistics(rows_of(sequences).lengths)  # type: ignore[arg-type]
+    return _statistics(pack_rows(sequences).lengths)  # type: ignore[arg-type]
 
 
 def _statistics(lengths: I64) -> dict[str, float]:
@@ -108,8 +108,8 @@ class Length(Metric):
         """Draw texts: for the deviation the sums of squares, for the median the weights in the order of the lengths."""
         out = dict(super().replicates(features, result, plan))
         ids, lengths = features.model.ids, result.per_example["length"]
-        centred = lengths - lengths.mean()
-        sums = plan.sums(ids, np.stack([np.ones(len(lengths)), centred, centred**2], axis=1))
+        centered = lengths - lengths.mean()
+        sums = plan.sums(ids, np.stack([np.ones(len(lengths)), centered, centered**2], axis=1))
         count = sums[:, 0]
         square = np.maximum(sums[:, 2] / count - (sums[:, 1] / count) ** 2, 0.0)
         out["length_sd"] = Replicates(np.sqrt(square)[None, :])

@@ -1,4 +1,4 @@
-"""MAUVE: area under the divergence curve of the human and the model text, after quantising embeddings.
+"""MAUVE: area under the divergence curve of the human and the model text, after quantizing embeddings.
 
 With cell histograms p (human) and q (model) and mixtures r = w p + (1 - w) q, MAUVE is the area under the curve of
 (exp(-c KL(q || r)), exp(-c KL(p || r))). It is in [0, 1], dimensionless, higher is better; two samples of the *same*
@@ -11,7 +11,7 @@ human as its P; on the same rows in the same order the scores agree to 1e-9. Row
 the function takes rows as they come, the metric sorts them by example id.
 
 Variants in use: the paper's experiments take the weights on an angular grid (`curve: angular`, differs by at most
-.0005); other packages leave out the normalisation or take k = 500 at any n. `*_star` values come from histograms with
+.0005); other packages leave out the normalization or take k = 500 at any n. `*_star` values come from histograms with
 half a count added to each cell (`smoothing: kt`, see `openended.metrics._mauve.smoothing`).
 
 Summaries of one frontier: `area` (MAUVE), `mid_point` (the rectangle exp(-2 c JS) under the curve's mid-point), `js`
@@ -42,11 +42,11 @@ from openended.harness.core import F64, Direction, Features, Floats, MetricResul
 from openended.metrics._common.choices import check_choice
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
-from openended.metrics._mauve.explain import telling_cells, telling_ratios
+from openended.metrics._mauve.explain import find_distinguishing_cells, find_distinguishing_texts
 from openended.metrics._mauve.histograms import Curve
 from openended.metrics._mauve.notes import ratio_notes, sample_notes
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName, counts_seen_cells, fit_quantizer
-from openended.metrics._mauve.resampled_cells import mauve_draws, ratio_draws, without_gaps
+from openended.metrics._mauve.resampled_cells import resample_mauve, resample_ratios, without_gaps
 from openended.metrics._mauve.scores import (
     DIRECTIONS,
     TITLES,
@@ -105,7 +105,7 @@ def mauve(
         estimator: `cells`, or how log p / q is estimated at each text; quantizer and smoothing then do nothing.
         smoothing: What is added to the counts of cells.
         neighbors: Of `knn`, at least 1.
-        self: Of `knn`: whether a text counts among its own neighbours.
+        self: Of `knn`: whether a text counts among its own neighbors.
         groups: The prompt of each human and of each model row: an estimator judges a text by those of other prompts.
 
     Returns:
@@ -210,7 +210,7 @@ class Mauve(Quantized):
         if self.estimator == "cells":
             return self.run_clusterings(features, self.cluster_fit)
         human, model = self.pair(features)
-        ids = (self.sorted_ids(features.human), self.sorted_ids(features.model))
+        ids = (self.sort_ids(features.human), self.sort_ids(features.model))
         settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)
         return Ratios(*log_ratios(human=human, model=model, estimator=self.estimator, settings=settings))
 
@@ -218,16 +218,16 @@ class Mauve(Quantized):
         """Average the scores over the clustering seeds; the array holds the curve of each."""
         runs = prepared or self.prepare(features)
         if isinstance(runs, Ratios):
-            return self._estimated(features, runs)
+            return self._estimate(features, runs)
         (human, model), cells = self.pair(features), runs[0].cells
-        return self.averaged(
+        return self.average(
             features,
             _VALUE[self.summary],
             runs,
             notes=sample_notes(len(human), len(model), cells.count),
             arrays={
                 "divergence_curves": np.stack([run.arrays["divergence_curve"] for run in runs]),
-                **telling_cells(
+                **find_distinguishing_cells(
                     human=human, model=model, human_cells=cells.human, model_cells=cells.model, num_buckets=cells.count
                 ),
             },
@@ -235,7 +235,7 @@ class Mauve(Quantized):
 
     def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
         """Return all values for many pairs of histograms."""
-        return mauve_draws(
+        return resample_mauve(
             p, q, n_human, n_model, lambdas=self.lambdas, smoothing=self.smoothing,
             scaling_factor=self.scaling_factor, points=self.curve_points, curve=self.curve,
         )  # fmt: skip
@@ -252,7 +252,7 @@ class Mauve(Quantized):
         if not isinstance(runs, Ratios):
             return self.draw_halves(features, result, plan, runs)
         halves = self.halves(features, plan)
-        return ratio_draws(runs.human, runs.model, halves, lambda *half: self._score_ratios(Ratios(*half))[1])
+        return resample_ratios(runs.human, runs.model, halves, lambda *half: self._score_ratios(Ratios(*half))[1])
 
     def score(self, cells: Cells) -> ClusteringRun:
         """Return the values and the curve of one clustering."""
@@ -270,7 +270,7 @@ class Mauve(Quantized):
         rest = histogram_values(scores, len(cells.human), len(cells.model), self.lambdas, self.smoothing)
         return ClusteringRun(cells, self._values(scores, main) | rest, {"divergence_curve": scores.divergence_curve})
 
-    def _estimated(self, features: Features, ratios: Ratios) -> MetricResult:
+    def _estimate(self, features: Features, ratios: Ratios) -> MetricResult:
         """Score by density ratios."""
         scores, values = self._score_ratios(ratios)
         ceiling = np.exp(-self.scaling_factor / self.neighbors) if self.estimator == "knn" else 1.0
@@ -279,7 +279,10 @@ class Mauve(Quantized):
             _VALUE[self.summary],
             values,
             notes=ratio_notes(self.estimator, scores.clipped, float(ceiling), counted=self.self == "counted"),
-            arrays={"divergence_curves": scores.divergence_curve[None], **telling_ratios(ratios.human, ratios.model)},
+            arrays={
+                "divergence_curves": scores.divergence_curve[None],
+                **find_distinguishing_texts(ratios.human, ratios.model),
+            },
         )
 
     def _score_ratios(self, ratios: Ratios) -> tuple[MauveResult, dict[str, float]]:

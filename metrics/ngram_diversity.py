@@ -17,8 +17,8 @@ from typing import ClassVar
 import numpy as np
 
 from openended.harness.core import F64, Direction, Features, MetricResult, Ragged, Resampling, UndefinedMetric, register
-from openended.metrics._ngrams.sequences import rows_of
-from openended.metrics.families import Prompts, TextMetric, check_orders, over_prompts, prompts_of
+from openended.metrics._ngrams.sequences import pack_rows
+from openended.metrics.families import Prompts, TextMetric, average_over_prompts, check_orders, prompts_of
 
 
 def ngram_diversity(
@@ -45,16 +45,16 @@ def ngram_diversity(
     >>> ngram_diversity(["a b", "a b"], ["p", "p"], orders=(1, 2))
     1.1666666666666665
     """
-    return float(_by_prompt(rows_of(sequences), prompts_of(ids), orders).mean())
+    return float(_by_prompt(pack_rows(sequences), prompts_of(ids), orders).mean())
 
 
 def _by_prompt(rows: Ragged, prompts: Prompts, orders: Sequence[int]) -> F64:
     """Number n-grams of all prompts at once: those of order n are pairs of one of order n - 1 and a token."""
-    lengths = rows.lengths[prompts.places]
+    lengths = rows.lengths[prompts.corpus_rows]
     sizes = np.add.reduceat(lengths, prompts.starts[:-1])
     if not sizes.all():
         raise UndefinedMetric("the texts of a prompt are all empty")
-    values = np.concatenate([rows[int(r)] for r in prompts.places])
+    values = np.concatenate([rows[int(r)] for r in prompts.corpus_rows])
     _, token = np.unique(values, return_inverse=True)
     width = int(token.max()) + 1
     prompt = np.repeat(np.arange(len(prompts)), sizes)
@@ -97,6 +97,6 @@ class NgramDiversity(TextMetric):
     def compute(self, features: Features) -> MetricResult:
         """Compute the mean over prompts."""
         corpus = self.corpus(features)
-        prompts = prompts_of(features.model.ids, corpus.kept)
+        prompts = prompts_of(features.model.ids, corpus.is_included)
         values = {"ngram_diversity": _by_prompt(corpus.rows, prompts, self.orders)}
-        return over_prompts(self, features, prompts, values, notes=corpus.notes)
+        return average_over_prompts(self, features, prompts, values, notes=corpus.notes)

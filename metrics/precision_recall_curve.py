@@ -5,7 +5,7 @@ model histogram. F8 (the most of F-beta with beta = 8 along the curve) weighs re
 dimensionless, higher is better.
 
 Variants in use: 1,001 angles (Sajjadi et al.) or 999 (Le Bronnec et al. 2024); they differ below 1e-3. The cells are
-those of MAUVE, so everything that holds for its quantisation holds here.
+those of MAUVE, so everything that holds for its quantization holds here.
 
 Source: Sajjadi et al. 2018, "Assessing generative models via precision and recall", Theorem 3 and section 4.1;
 Le Bronnec et al. 2024 for text.
@@ -114,7 +114,7 @@ class PrecisionRecallCurve(Quantized):
     def compute(self, features: Features, prepared: tuple[ClusteringRun, ...] | None = None) -> MetricResult:
         """Average over the clustering seeds; the curve is that of the first."""
         runs = prepared or self.prepare(features)
-        return self.averaged(features, "f8", runs, arrays=runs[0].arrays)
+        return self.average(features, "f8", runs, arrays=runs[0].arrays)
 
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[ClusteringRun, ...] | None = None

@@ -18,7 +18,15 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from openended.harness.core import F64, Direction, Features, Floats, MetricResult, Scope, register
-from openended.metrics.families import Prompts, WithinPrompt, cosines, off_diagonal, over_prompts, prompts_of, unit_rows
+from openended.metrics.families import (
+    Prompts,
+    SamplesMetric,
+    average_over_prompts,
+    cosines,
+    mask_off_diagonal,
+    prompts_of,
+    unit_rows,
+)
 
 
 def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: float = 0.8) -> dict[str, float]:
@@ -46,20 +54,20 @@ def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: floa
     return {
         "prompt_similarity": float(similarity.mean()),
         "similar_share": float(share.mean()),
-        "other_prompts": _between_prompts(embeddings, prompts),
+        "other_prompts": _compare_prompts(embeddings, prompts),
     }
 
 
 def _by_prompt(embeddings: Floats, prompts: Prompts, threshold: float) -> tuple[F64, F64]:
     similarity, share = np.zeros(len(prompts)), np.zeros(len(prompts))
     for at, cosine in cosines(embeddings, prompts):
-        pairs = cosine[:, off_diagonal(cosine.shape[1])]
+        pairs = cosine[:, mask_off_diagonal(cosine.shape[1])]
         similarity[at], share[at] = pairs.mean(axis=1), (pairs > threshold).mean(axis=1)
     return similarity, share
 
 
-def _between_prompts(embeddings: Floats, prompts: Prompts) -> float:
-    """Mean cosine over all pairs of texts of different prompts, of sums of unit rows: no pair is looked at."""
+def _compare_prompts(embeddings: Floats, prompts: Prompts) -> float:
+    """Mean cosine over all pairs of texts of different prompts, computed from sums of unit rows."""
     units = unit_rows(np.asanyarray(embeddings)[prompts.rows])
     sums = np.add.reduceat(units, prompts.starts[:-1], axis=0)
     total = sums.sum(axis=0)
@@ -69,7 +77,7 @@ def _between_prompts(embeddings: Floats, prompts: Prompts) -> float:
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class PromptSimilarity(WithinPrompt):
+class PromptSimilarity(SamplesMetric):
     """How alike the texts of one prompt are."""
 
     name: ClassVar[str] = "prompt_similarity"
@@ -96,4 +104,6 @@ class PromptSimilarity(WithinPrompt):
         rows = features.model.embeddings(self.needs()[0])
         similarity, share = _by_prompt(rows, prompts, self.threshold)
         values = {"prompt_similarity": similarity, "similar_share": share}
-        return over_prompts(self, features, prompts, values, others={"other_prompts": _between_prompts(rows, prompts)})
+        return average_over_prompts(
+            self, features, prompts, values, others={"other_prompts": _compare_prompts(rows, prompts)}
+        )

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from openended.harness.core import F64, Floats, Scope, register
-from openended.metrics.families import Prompts, WithinPrompt, cosines, off_diagonal, prompts_of
+from openended.metrics.families import Prompts, SamplesMetric, cosines, mask_off_diagonal, prompts_of
 
 
 def remote_clique(embeddings: Floats, ids: Sequence[str]) -> float:
@@ -44,13 +44,13 @@ def remote_clique(embeddings: Floats, ids: Sequence[str]) -> float:
 def _by_prompt(embeddings: Floats, prompts: Prompts) -> F64:
     out = np.zeros(len(prompts))
     for at, cosine in cosines(embeddings, prompts):
-        out[at] = 1 - cosine[:, off_diagonal(cosine.shape[1])].mean(axis=1)
+        out[at] = 1 - cosine[:, mask_off_diagonal(cosine.shape[1])].mean(axis=1)
     return out
 
 
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
-class RemoteClique(WithinPrompt):
+class RemoteClique(SamplesMetric):
     """Mean distance of the texts of one prompt."""
 
     name: ClassVar[str] = "remote_clique"

@@ -47,13 +47,13 @@ def distance_back(candidates: I64, gold: I64, offsets: I64, context: Ragged) -> 
     for row in range(len(offsets) - 1):
         start, end = int(offsets[row]), int(offsets[row + 1])
         last: dict[int, int] = {int(token): at for at, token in enumerate(context[row])}
-        place = len(context[row])
+        position = len(context[row])
         for at in range(start, end):
             seen = last.get(int(candidates[at]))
             if seen is not None:
-                out[at] = place - seen
-            last[int(gold[at])] = place
-            place += 1
+                out[at] = position - seen
+            last[int(gold[at])] = position
+            position += 1
     return out
 
 

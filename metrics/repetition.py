@@ -44,15 +44,15 @@ from openended.harness.core import (
 from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.loops import ends_in_loop
-from openended.metrics._ngrams.resampled_counts import repeat_draws, shared_draws
+from openended.metrics._ngrams.resampled_counts import compute_half_repeats, compute_subset_sharing
 from openended.metrics._ngrams.statistics import (
+    compute_pooled_repeats,
     distinct_by_text,
     mean_of,
-    pooled_repeats,
     self_repetition_by_text,
     simctg_percent,
 )
-from openended.metrics.families import TextMetric, check_orders, missing_note, variant_of
+from openended.metrics.families import TextMetric, check_orders, describe_missing, variant_of
 
 Average = Literal["texts", "pooled", "simctg"]
 _DIVERSITY_ORDERS = (2, 3, 4)  # Su et al. 2022
@@ -169,7 +169,7 @@ def self_repetition(sequences: Sequences, *, order: int = 4) -> float:
 def _rep(index: NgramIndex, order: int, average: str) -> float:
     if average == "texts":
         return mean_of(1.0 - distinct_by_text(index, order))
-    return simctg_percent(index, order) / 100.0 if average == "simctg" else pooled_repeats(index, order)
+    return simctg_percent(index, order) / 100.0 if average == "simctg" else compute_pooled_repeats(index, order)
 
 
 @register("metric")
@@ -218,21 +218,21 @@ class Repetition(TextMetric):
             features,
             "loop_rate",
             values,
-            notes=corpus.notes + missing_note(values, "all texts are shorter"),
-            per_example={name: corpus.spread(column) for name, column in by_text.items()},
+            notes=corpus.notes + describe_missing(values, "all texts are shorter"),
+            per_example={name: corpus.align_values(column) for name, column in by_text.items()},
         )
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
-        """Draw texts where a value is of each text alone, halves where texts are compared."""
+        """Resample texts for means over texts; take halves or subsets where texts are compared."""
         out = dict(super().replicates(features, result, plan))
         out.pop("self_repetition", None)
-        corpus, halves = self.drawn_texts(features, plan)
-        ids = np.asarray(features.model.ids, dtype=np.str_)[corpus.kept]
+        corpus, halves = self.split_texts(features, plan)
+        ids = np.asarray(features.model.ids, dtype=np.str_)[corpus.is_included]
         subsets = plan.subsets(ids, SHARE)
-        own = shared_draws(corpus.index, self.self_repetition_order, subsets, np.log1p)
-        out["self_repetition"] = plan.of_subsets(ids, SHARE, own)
+        sharing = compute_subset_sharing(corpus.index, self.self_repetition_order, subsets, np.log1p)
+        out["self_repetition"] = plan.of_subsets(ids, SHARE, sharing)
         pooled = self.variant_index(features, "without_last") if self.simctg else corpus.index
-        rep = {n: repeat_draws(pooled, n, halves) for n in {*self.orders, *_DIVERSITY_ORDERS}}
+        rep = {n: compute_half_repeats(pooled, n, halves) for n in {*self.orders, *_DIVERSITY_ORDERS}}
         out |= {f"rep_{n}": Replicates(rep[n]) for n in self.orders}
         out["diversity"] = Replicates(np.prod([1.0 - rep[n] for n in _DIVERSITY_ORDERS], axis=0))
         return out

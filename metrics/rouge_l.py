@@ -25,8 +25,8 @@ from typing import ClassVar
 import numpy as np
 
 from openended.harness.core import F64, Direction, Features, MetricResult, Ragged, Resampling, register
-from openended.metrics._ngrams.sequences import rows_of
-from openended.metrics.families import Prompts, TextMetric, over_prompts, prompts_of
+from openended.metrics._ngrams.sequences import pack_rows
+from openended.metrics.families import Prompts, TextMetric, average_over_prompts, prompts_of
 
 
 def rouge_l(sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str]) -> float:
@@ -47,16 +47,16 @@ def rouge_l(sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Se
     >>> rouge_l(["a b c d", "a c x d"], ["p", "p"])
     0.75
     """
-    return float(_by_prompt(rows_of(sequences), prompts_of(ids)).mean())
+    return float(_by_prompt(pack_rows(sequences), prompts_of(ids)).mean())
 
 
 def _by_prompt(rows: Ragged, prompts: Prompts) -> F64:
     out = np.zeros(len(prompts))
     for p in range(len(prompts)):
-        texts = [rows[int(r)].tolist() for r in prompts.places[prompts.starts[p] : prompts.starts[p + 1]]]
-        places = [_places(text) for text in texts]
+        texts = [rows[int(r)].tolist() for r in prompts.corpus_rows[prompts.starts[p] : prompts.starts[p + 1]]]
+        positions = [_find_positions(text) for text in texts]
         scores = [
-            2 * common_length(places[i], len(texts[i]), texts[j]) / ((len(texts[i]) + len(texts[j])) or 1)
+            2 * common_length(positions[i], len(texts[i]), texts[j]) / ((len(texts[i]) + len(texts[j])) or 1)
             if texts[i] or texts[j]
             else 1.0
             for i, j in combinations(range(len(texts)), 2)
@@ -65,19 +65,19 @@ def _by_prompt(rows: Ragged, prompts: Prompts) -> F64:
     return out
 
 
-def _places(text: Sequence[int]) -> dict[int, int]:
-    """Return token → the places where it stands, as bits."""
-    found: dict[int, int] = {}
-    for place, token in enumerate(text):
-        found[token] = found.get(token, 0) | 1 << place
-    return found
+def _find_positions(text: Sequence[int]) -> dict[int, int]:
+    """Map each token to its positions, as bits of an integer."""
+    positions: dict[int, int] = {}
+    for position, token in enumerate(text):
+        positions[token] = positions.get(token, 0) | 1 << position
+    return positions
 
 
-def common_length(places: Mapping[int, int], size: int, other: Sequence[int]) -> int:
+def common_length(positions: Mapping[int, int], size: int, other: Sequence[int]) -> int:
     """Return the length of the longest common subsequence of a text and another.
 
     Args:
-        places: Token → the places where it stands in the text, as bits.
+        positions: Token → the places where it stands in the text, as bits.
         size: Tokens of the text.
         other: Tokens of the other text.
 
@@ -86,7 +86,7 @@ def common_length(places: Mapping[int, int], size: int, other: Sequence[int]) ->
     whole = (1 << size) - 1
     row = whole  # bit i is 0 where a token more of the text makes the common subsequence longer
     for token in other:
-        here = places.get(token)
+        here = positions.get(token)
         if here is not None:
             hit = row & here
             row = (row + hit | row - hit) & whole
@@ -96,7 +96,7 @@ def common_length(places: Mapping[int, int], size: int, other: Sequence[int]) ->
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
 class RougeL(TextMetric):
-    """How much of their token order the texts of one prompt share."""
+    """Mean ROUGE-L F between the texts of one prompt."""
 
     name: ClassVar[str] = "rouge_l"
     version: ClassVar[int] = 1
@@ -109,5 +109,7 @@ class RougeL(TextMetric):
     def compute(self, features: Features) -> MetricResult:
         """Compute the mean over prompts."""
         corpus = self.corpus(features)
-        prompts = prompts_of(features.model.ids, corpus.kept)
-        return over_prompts(self, features, prompts, {"rouge_l": _by_prompt(corpus.rows, prompts)}, notes=corpus.notes)
+        prompts = prompts_of(features.model.ids, corpus.is_included)
+        return average_over_prompts(
+            self, features, prompts, {"rouge_l": _by_prompt(corpus.rows, prompts)}, notes=corpus.notes
+        )

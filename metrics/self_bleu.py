@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from openended.harness.core import (
     F64,
     I64,
-    SHARE,
     Features,
     MetricResult,
     Plan,
@@ -42,8 +41,9 @@ from openended.harness.core import (
     register,
     stream,
 )
+from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._ngrams.index import NgramIndex, Runs, Sequences, index_of
-from openended.metrics._ngrams.resampled_counts import found_draws
+from openended.metrics._ngrams.resampled_counts import count_subset_matches
 from openended.metrics.families import TextMetric, check_orders
 
 _SHOWN = 4  # the order that tables show: Pillutla et al. 2021
@@ -80,12 +80,12 @@ def self_bleu(
     0.707107
     """
     index = index_of(sequences)
-    chosen = drawn_hypotheses(len(index), num_hypotheses, seed)
+    chosen = choose_hypotheses(len(index), num_hypotheses, seed)
     table = bleu_by_text(index, max(orders), num_references=num_references, seed=seed)
     return {order: float(table[order - 1][chosen].mean()) for order in orders}
 
 
-def drawn_hypotheses(n: int, num_hypotheses: int | None, seed: int) -> I64:
+def choose_hypotheses(n: int, num_hypotheses: int | None, seed: int) -> I64:
     """Return the indices of the scored texts, rising; all if there are no more than `num_hypotheses`."""
     if num_hypotheses is None or num_hypotheses >= n:
         return np.arange(n)
@@ -119,15 +119,15 @@ def bleu_by_text(index: NgramIndex, highest: int, *, num_references: int | None 
 
 def _bleu(index: NgramIndex, highest: int, is_reference: NDArray[np.bool_]) -> F64:
     """BLEU of every text against the references without itself, shape (highest, n)."""
-    found = np.stack([_found(index, order, is_reference) for order in range(1, highest + 1)])
+    matches = np.stack([_count_matches(index, order, is_reference) for order in range(1, highest + 1)])
     sizes = np.stack([np.maximum(index.sizes(order), 1) for order in range(1, highest + 1)])
-    precision = np.where(found > 0, found, _EPSILON) / sizes
+    precision = np.where(matches > 0, matches, _EPSILON) / sizes
     steps = np.arange(1, highest + 1)[:, None]
     mean_log = np.cumsum(np.log(precision), axis=0) / steps
-    return np.where(found[0] > 0, np.exp(mean_log) * _brevity(index.lengths, is_reference), 0.0)
+    return np.where(matches[0] > 0, np.exp(mean_log) * _brevity(index.lengths, is_reference), 0.0)
 
 
-def _found(index: NgramIndex, order: int, is_reference: NDArray[np.bool_]) -> I64:
+def _count_matches(index: NgramIndex, order: int, is_reference: NDArray[np.bool_]) -> I64:
     """N-grams of each text found in the other references, clipped, shape (n,)."""
     out = np.zeros(len(index), dtype=np.int64)
     for runs in index.run_blocks(order):
@@ -143,8 +143,8 @@ def _limits(runs: Runs, is_reference: NDArray[np.bool_]) -> NDArray[np.int32]:
     largest = np.maximum.reduceat(count, runs.first)
     at_top = count == largest[runs.group]
     # the first text with the largest count holds it; without that text the limit is the second largest
-    place = np.arange(len(count))
-    holder = np.minimum.reduceat(np.where(at_top, place, len(count)), runs.first)
+    position = np.arange(len(count))
+    holder = np.minimum.reduceat(np.where(at_top, position, len(count)), runs.first)
     count[holder] = 0
     second = np.maximum.reduceat(count, runs.first)
     limit: NDArray[np.int32] = largest[runs.group]
@@ -154,13 +154,13 @@ def _limits(runs: Runs, is_reference: NDArray[np.bool_]) -> NDArray[np.int32]:
 
 def _brevity(lengths: I64, is_reference: NDArray[np.bool_]) -> F64:
     """Brevity penalty of each text with the closest length of a reference other than itself, shape (n,)."""
-    known, times = np.unique(lengths[is_reference], return_counts=True)
-    at = np.searchsorted(known, lengths)
-    at_known = np.minimum(at, len(known) - 1)
-    same = known[at_known] == lengths
+    lengths_seen, times = np.unique(lengths[is_reference], return_counts=True)
+    at = np.searchsorted(lengths_seen, lengths)
+    at_known = np.minimum(at, len(lengths_seen) - 1)
+    same = lengths_seen[at_known] == lengths
     others = np.where(same, times[at_known], 0) - is_reference
     far = np.iinfo(np.int64).max // 4
-    padded = np.concatenate([[-far], known, [far]])
+    padded = np.concatenate([[-far], lengths_seen, [far]])
     below = padded[at]  # the largest length that is smaller
     above = padded[at + 1 + same]
     closest = np.where(lengths - below <= above - lengths, below, above)
@@ -175,7 +175,7 @@ class SelfBleu(TextMetric):
     """Mean BLEU of each text against the other texts; values `self_bleu_<order>`."""
 
     name: ClassVar[str] = "self_bleu"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     resampling: ClassVar[Resampling] = "subsample"  # a repeated text would be its own perfect reference
     titles: ClassVar[dict[str, str]] = {f"self_bleu_{n}": f"Self-BLEU-{n}" for n in range(1, 6)}
@@ -202,7 +202,7 @@ class SelfBleu(TextMetric):
             notes.append(f"num_references is {references}, but there are only {n - 1} other texts: all were used")
             references = None
         table = bleu_by_text(corpus.index, max(self.orders), num_references=references, seed=self.seed)
-        chosen = drawn_hypotheses(n, self.num_hypotheses, self.seed)
+        chosen = choose_hypotheses(n, self.num_hypotheses, self.seed)
         scored = np.full((len(self.orders), n), np.nan)
         scored[:, chosen] = table[np.array(self.orders) - 1][:, chosen]
         return self.result(
@@ -211,24 +211,24 @@ class SelfBleu(TextMetric):
             {f"self_bleu_{order}": float(row[chosen].mean()) for order, row in zip(self.orders, scored, strict=True)},
             notes=notes,
             per_example={
-                f"self_bleu_{order}": corpus.spread(row) for order, row in zip(self.orders, scored, strict=True)
+                f"self_bleu_{order}": corpus.align_values(row) for order, row in zip(self.orders, scored, strict=True)
             },
         )
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
         """Score the texts of subsets against each other; the brevity penalty is that of all texts."""
         corpus = self.corpus(features)
-        ids = np.asarray(features.model.ids, dtype=np.str_)[corpus.kept]
-        subsets = plan.subsets(ids, SHARE)
+        ids = np.asarray(features.model.ids, dtype=np.str_)[corpus.is_included]
+        subsets = plan.subsets(ids, SUBSET_SHARE)
         index, n = corpus.index, len(corpus.index)
         pool = np.ones(n, dtype=np.bool_)
         if self.num_references is not None and self.num_references < n - 1:
             pool[:] = False
             pool[stream(self.seed, "self_bleu", "references").permutation(n)[: self.num_references + 1]] = True
         scored = np.zeros(n)
-        scored[drawn_hypotheses(n, self.num_hypotheses, self.seed)] = 1.0
+        scored[choose_hypotheses(n, self.num_hypotheses, self.seed)] = 1.0
         table = _subset_means(index, max(self.orders), subsets, pool, scored)
-        return {f"self_bleu_{order}": plan.of_subsets(ids, SHARE, table[order - 1]) for order in self.orders}
+        return {f"self_bleu_{order}": plan.of_subsets(ids, SUBSET_SHARE, table[order - 1]) for order in self.orders}
 
 
 def _subset_means(
@@ -239,13 +239,13 @@ def _subset_means(
     brevity = _brevity(index.lengths, pool)[:, None]
     weight = first * scored[:, None]
     weight /= np.maximum(weight.sum(axis=0), 1.0)
-    mean_log, any_found = np.zeros_like(first), np.zeros(first.shape, dtype=np.bool_)
+    mean_log, any_match = np.zeros_like(first), np.zeros(first.shape, dtype=np.bool_)
     out = np.empty((highest, len(subsets)))
     for order in range(1, highest + 1):
-        found = found_draws(index, order, first, pool)
-        any_found = found > 0 if order == 1 else any_found
+        matches = count_subset_matches(index, order, first, pool)
+        any_match = matches > 0 if order == 1 else any_match
         sizes = np.maximum(index.sizes(order), 1)[:, None]
-        mean_log += np.log(np.where(found > 0, found, _EPSILON) / sizes)
-        bleu = np.where(any_found, np.exp(mean_log / order) * brevity, 0.0)
+        mean_log += np.log(np.where(matches > 0, matches, _EPSILON) / sizes)
+        bleu = np.where(any_match, np.exp(mean_log / order) * brevity, 0.0)
         out[order - 1] = (bleu * weight).sum(axis=0)
     return out

@@ -4,7 +4,7 @@
 
 Measures fit and calibration at once (a Brier score turned round); in [0, 1], dimensionless, higher is better: 1 where
 Q is the one-hot of the true token, 0 where it is a one-hot elsewhere, near 1/2 for a uniform Q over many tokens.
-Teacher-forced: Q is the decoder's truncated and renormalised distribution on human text.
+Teacher-forced: Q is the decoder's truncated and renormalized distribution on human text.
 
 Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al. 2021, Table 3. Variants: one
 minus half the squared distance, 1 - (|Q|^2 / 2 - Q(y) + 1 / 2), is the same number; averages over blocks of 512 tokens

@@ -81,10 +81,10 @@ def _means(rows: Floats, ids: Sequence[str]) -> _Means:
     return _Means(names, sums / sizes[:, None])
 
 
-def _by_prompt(one: _Means, other: _Means) -> tuple[NDArray[np.intp], F64]:
+def _by_prompt(first: _Means, other: _Means) -> tuple[NDArray[np.intp], F64]:
     """Return the prompts of `one` that `other` has too, and the mean cosine of each, shape (c,)."""
-    _, at, there = np.intersect1d(one.names, other.names, assume_unique=True, return_indices=True)
-    return at, np.clip(np.einsum("ij,ij->i", one.vectors[at], other.vectors[there]), -1.0, 1.0)
+    _, at, in_other = np.intersect1d(first.names, other.names, assume_unique=True, return_indices=True)
+    return at, np.clip(np.einsum("ij,ij->i", first.vectors[at], other.vectors[in_other]), -1.0, 1.0)
 
 
 @register("metric")
@@ -114,24 +114,24 @@ class SystemSimilarity(Metric):
         return (Need("embeddings", by="embedder", scope=self.scope),)
 
     def compute(self, features: Features) -> MetricResult:
-        """Compare with every set of texts of the grid; `own` is the place of the system's own in `between`."""
+        """Compare with every system of the grid; `own` is the system's own index in `between`."""
         if not features.others:
             raise UndefinedMetric("needs other systems on the same prompts: a grid (openended -m …)")
-        mine = self._of(features.model)
-        others = [self._of(side) for side in features.others]
+        mine = self._average_by_prompt(features.model)
+        others = [self._average_by_prompt(side) for side in features.others]
         same = [_equal(mine, other) for other in others]
-        found = [_by_prompt(mine, other) for other in others]
-        between = np.array([v.mean() if len(v) else np.nan for _, v in found])
-        known = [i for i, v in enumerate(between) if not same[i] and np.isfinite(v)]
-        if not known:
+        compared = [_by_prompt(mine, other) for other in others]
+        between = np.array([v.mean() if len(v) else np.nan for _, v in compared])
+        different = [i for i, v in enumerate(between) if not same[i] and np.isfinite(v)]
+        if not different:
             raise UndefinedMetric("no other system of the grid has texts for the same prompts")
         by_prompt = np.zeros(len(mine.names))
-        for i in known:
-            at, cosine = found[i]
-            by_prompt[at] += cosine * (len(mine.names) / len(cosine) / len(known))
-        human = _by_prompt(mine, self._of(features.human))[1]
+        for i in different:
+            at, cosine = compared[i]
+            by_prompt[at] += cosine * (len(mine.names) / len(cosine) / len(different))
+        human = _by_prompt(mine, self._average_by_prompt(features.human))[1]
         to_human = float(human.mean()) if len(human) else math.nan
-        values = {"system_similarity": float(between[known].mean()), "human": to_human}
+        values = {"system_similarity": float(between[different].mean()), "human": to_human}
         arrays = {"between": between, "own": np.array([same.index(True) if any(same) else -1])}
         ids = np.asarray(features.model.ids, dtype=np.str_)
         _, row, sizes = np.unique(ids, return_inverse=True, return_counts=True)
@@ -139,10 +139,10 @@ class SystemSimilarity(Metric):
         rows = {"system_similarity": by_prompt[row]} if len(set(sizes.tolist())) == 1 else None
         return self.result(features, "system_similarity", values, arrays=arrays, per_example=rows)
 
-    def _of(self, side: Side) -> _Means:
+    def _average_by_prompt(self, side: Side) -> _Means:
         need = self.needs()[0]
         return side.derived(("prompt means", need), lambda: _means(side.embeddings(need), side.ids))
 
 
-def _equal(one: _Means, other: _Means) -> bool:
-    return np.array_equal(one.names, other.names) and np.array_equal(one.vectors, other.vectors)
+def _equal(first: _Means, other: _Means) -> bool:
+    return np.array_equal(first.names, other.names) and np.array_equal(first.vectors, other.vectors)

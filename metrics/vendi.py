@@ -116,11 +116,11 @@ class Vendi(TwoSample):
 
     def compute(self, features: Features) -> MetricResult:
         """Compute the score of the system under test."""
-        value = vendi(self.sorted_rows(features.model), order=float(self.order))
+        value = vendi(self.sort_rows(features.model), order=float(self.order))
         return self.result(features, "vendi", {"vendi": value})
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
         """Weigh the texts by their influence on the score."""
-        influence = vendi_influence(self.sorted_rows(features.model), float(self.order))
-        ids = [str(name) for name in self.sorted_ids(features.model)]
+        influence = vendi_influence(self.sort_rows(features.model), float(self.order))
+        ids = [str(name) for name in self.sort_ids(features.model)]
         return {"vendi": plan.linear(result.values["vendi"], (ids, influence))}

@@ -35,7 +35,7 @@ from openended.harness.core import (
 )
 from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.index import Sequences, index_of
-from openended.metrics._ngrams.resampled_counts import frequency_draws
+from openended.metrics._ngrams.resampled_counts import compute_subset_slopes
 from openended.metrics.families import TextMetric
 
 Definition = Literal["degen", "log_thinned"]
@@ -66,7 +66,7 @@ def zipf_coefficient(sequences: Sequences, *, definition: Definition = "degen", 
     if max_rank < 2:
         raise ValueError(f"expected max_rank of at least 2, got {max_rank}")
     log_rank, log_frequency = rank_points(top_frequencies(index_of(sequences).frequencies, max_rank), definition)
-    return fitted(log_rank, log_frequency)
+    return fit_slope(log_rank, log_frequency)
 
 
 def top_frequencies(frequencies: NDArray[np.signedinteger[Any]], max_rank: int) -> I64:
@@ -87,7 +87,7 @@ def rank_points(frequencies: I64, definition: Definition) -> tuple[F64, F64]:
     return rounded, np.log(frequencies[first])
 
 
-def fitted(x: F64, y: F64) -> float:
+def fit_slope(x: F64, y: F64) -> float:
     """Minus the least-squares slope of y on x.
 
     Raises:
@@ -125,7 +125,7 @@ class Zipf(TextMetric):
         return self.result(
             features,
             "zipf",
-            {"zipf": fitted(log_rank, log_frequency)},
+            {"zipf": fit_slope(log_rank, log_frequency)},
             notes=corpus.notes,
             arrays={"log_rank": log_rank, "log_frequency": log_frequency},
         )
@@ -133,11 +133,11 @@ class Zipf(TextMetric):
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
         """Fit the line to the frequencies of subsets."""
         corpus = self.corpus(features)
-        ids = np.asarray(features.model.ids, dtype=np.str_)[corpus.kept]
+        ids = np.asarray(features.model.ids, dtype=np.str_)[corpus.is_included]
         subsets = plan.subsets(ids, _SHARE)
 
         def slope(frequencies: NDArray[np.int32]) -> float:
-            return fitted(*rank_points(top_frequencies(frequencies, self.max_rank), self.definition))
+            return fit_slope(*rank_points(top_frequencies(frequencies, self.max_rank), self.definition))
 
-        draws = frequency_draws(corpus.index, subsets, slope)
+        draws = compute_subset_slopes(corpus.index, subsets, slope)
         return {"zipf": plan.of_subsets(ids, _SHARE, draws)}

@@ -1,21 +1,24 @@
-"""Do the intervals hold what they promise? Coverage and false positives of every metric, on made-up texts.
+"""Measure the coverage of intervals and the false positives of tests for every metric, on made-up or real texts.
 
-    python scripts/coverage.py [--draws 400] [--n 200] [--metrics mauve,zipf] [--write docs/statistics.md]
+    python scripts/coverage.py [--draws 400] [--n 200] [--metrics mauve,zipf] [--texts made-up|docs] [--samples 1]
+                               [--write docs/statistics.md]
 
-In each of many worlds two systems of one law write on the same prompts, beside one human side. Counted are the 95 %
-intervals that hold the value that the systems have on average at this n, and the tests at 5 % that call the two systems
-different, which they are not. A share of 400 has a standard error of 1.1 points.
+Each of many worlds has one human side and two systems that follow one law: made-up texts on the same prompts
+(`scripts/worlds.py`), or disjoint draws of docstring passages (`scripts/passages.py`). The script counts the 95 %
+intervals that contain the systems' mean value at this n, and the tests at 5 % that call the two systems different,
+which is always wrong. A share of 400 has a standard error of 1.1 points.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import re
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,23 +26,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Metric
+from openended.harness.core.metric import Features, Metric
 from openended.harness.core.registry import members
-from openended.harness.core.resampling import Plan, Replicates, combined
+from openended.harness.core.resampling import Interval, Plan, Replicates, combined
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts.worlds import MODEL, Writer, draw
+from scripts.passages import draw_passages
+from scripts.worlds import MODEL, draw
 
 END = "<!-- end -->"
-# Values that are no estimate from texts, or that say how sure another is.
-ASIDE = ("std_error", "inverse_penalty", "n_test")
-SIZES: Mapping[str, int] = {}  # metric → another n
+LEFT_OUT = ("std_error", "inverse_penalty", "n_test")
+"""Values that are not estimated from texts, and standard errors of other values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What was counted for one value."""
+    """Coverage and false positives of one value."""
 
     metric: str
     key: str
@@ -53,54 +56,63 @@ class Shares:
 
 
 def simulate(
-    metric: Metric, n: int, worlds: int, seed: int = 0, writers: Sequence[Writer] = (MODEL, MODEL)
+    metric: Metric, n: int, worlds: int, seed: int = 0, *, texts: str = "made-up", samples: int | None = None
 ) -> list[Shares]:
-    """Draw worlds and count."""
-    samples = samples_of(metric)
+    """Draw worlds, and return the shares of every value of the metric."""
+    samples = samples or samples_of(metric)
     if not samples:
         return []
     values: dict[str, list[float]] = defaultdict(list)
-    errors: dict[str, list[float]] = defaultdict(list)
-    ends: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    tests: dict[str, list[float]] = defaultdict(list)
+    intervals: dict[str, list[Interval]] = defaultdict(list)
+    p_values: dict[str, list[float]] = defaultdict(list)
     methods: dict[str, str] = {}
     for world in range(worlds):
-        rng = np.random.default_rng([seed, world])
-        plan = Plan()
-        made: list[dict[str, tuple[float, Replicates]]] = []
-        for features in draw(rng, n, metric, *writers, samples=samples):
-            result = metric.compute(features)
-            found = metric.replicates(features, result, plan)
-            made.append(
-                {
-                    k: (result.values[k], r)
-                    for k, r in found.items()
-                    if k in result.values and np.isfinite(r.draws).all()
-                }
-            )
-            for key, (value, drawn) in made[-1].items():
-                interval = drawn.interval(value, metric.bounds)
-                values[key].append(value)
-                errors[key].append(interval.std_error)
-                ends[key].append((interval.low, interval.high))
-                methods[key] = drawn.method
-        for key in set(made[0]) & set(made[1]):
-            (a, left), (b, right) = made[0][key], made[1][key]
-            both = combined((1.0, -1.0), (left, right))
-            if both is not None:
-                tests[key].append(both.p_value(a - b))
-    out = []
-    for key, own in values.items():
-        target, low_high = float(np.mean(own)), np.array(ends[key])
-        holds = (low_high[:, 0] <= target) & (target <= low_high[:, 1])
-        ratio = float(np.sqrt(np.mean(np.square(errors[key]))) / np.std(own, ddof=1))
-        wrong = float(np.mean(np.array(tests[key]) < 0.05))
-        out.append(Shares(metric.name, key, methods[key], n, float(holds.mean()), wrong, ratio, len(own)))
-    return out
+        pair = draw_pair(np.random.default_rng([seed, world]), n, metric, samples, texts)
+        if pair is None:
+            return []
+        systems = [_resample(metric, features) for features in pair]
+        for key, (value, replicates) in (item for system in systems for item in system.items()):
+            values[key].append(value)
+            intervals[key].append(replicates.interval(value, metric.bounds))
+            methods[key] = replicates.method
+        for key in set(systems[0]) & set(systems[1]):
+            (a, first), (b, second) = systems[0][key], systems[1][key]
+            difference = combined((1.0, -1.0), (first, second))
+            if difference is not None:
+                p_values[key].append(difference.p_value(a - b))
+    name = metric.name if samples == 1 or metric.least_samples > 1 else f"{metric.name} ({samples} samples)"
+    return [_count(name, key, methods[key], n, values[key], intervals[key], p_values[key]) for key in values]
+
+
+def draw_pair(rng: np.random.Generator, n: int, metric: Metric, samples: int, texts: str) -> list[Features] | None:
+    """Draw two systems of one law; None if the metric needs features that these texts do not have."""
+    if texts == "docs":
+        return draw_passages(rng, n, metric, samples)
+    return draw(rng, n, metric, MODEL, MODEL, samples=samples)
+
+
+def _resample(metric: Metric, features: Features) -> dict[str, tuple[float, Replicates]]:
+    """Return every value of a system with its replicates; values without finite replicates are left out."""
+    result = metric.compute(features)
+    replicates = metric.replicates(features, result, Plan())
+    finite = {key: r for key, r in replicates.items() if key in result.values and np.isfinite(r.draws).all()}
+    return {key: (result.values[key], r) for key, r in finite.items()}
+
+
+def _count(
+    metric: str, key: str, method: str, n: int, values: list[float], intervals: list[Interval], p_values: list[float]
+) -> Shares:
+    target = float(np.mean(values))
+    covered = [i.low <= target <= i.high for i in intervals]
+    deviation = float(np.std(values, ddof=1))
+    error = float(np.sqrt(np.mean([i.std_error**2 for i in intervals])))
+    ratio = error / deviation if deviation > 0 else math.nan
+    wrong = float(np.mean(np.array(p_values) < 0.05))
+    return Shares(metric, key, method, n, float(np.mean(covered)), wrong, ratio, len(values))
 
 
 def samples_of(metric: Metric) -> int:
-    """Return how many texts a prompt the metric needs; 0 if it has no value on one system."""
+    """Return how many texts a prompt the metric needs; 0 if it has no value for one system alone."""
     for samples in (1, 3):
         (features,) = draw(np.random.default_rng(0), 60, metric, MODEL, samples=samples)
         with contextlib.suppress(UndefinedMetric):
@@ -109,17 +121,17 @@ def samples_of(metric: Metric) -> int:
     return 0
 
 
-def near_human(worlds: int = 2000, n: int = 200) -> str:
-    """Return how often two systems are called different, the first at the human value, the second some way above."""
+def simulate_near_human(worlds: int = 2000, n: int = 200) -> str:
+    """Return a table of how often a system at the human value and one above it are called different."""
     lines = [
         "| second system above the first by (standard errors) | values differ | one is nearer to the human value |",
         "| ---: | ---: | ---: |",
     ]
     rng = np.random.default_rng(0)
     for away in (0.0, 1.0, 2.0, 3.0, 4.0):
-        drawn = rng.standard_normal((worlds, 3, n))
-        drawn[:, 1] += away * np.sqrt(2 / n)
-        a, b, human = drawn[:, 0], drawn[:, 1], drawn[:, 2]
+        rows = rng.standard_normal((worlds, 3, n))
+        rows[:, 1] += away * np.sqrt(2 / n)
+        a, b, human = rows[:, 0], rows[:, 1], rows[:, 2]
         differ, middle = (_t_test(x) for x in (a - b, a + b - 2 * human))
         shares = (np.mean(p < 0.05) for p in (differ, np.maximum(differ, middle)))
         lines.append(f"| {away:g} | " + " | ".join(f"{100 * s:.1f} %" for s in shares) + " |")
@@ -131,12 +143,12 @@ def _t_test(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
     n = rows.shape[1]
     t = rows.mean(axis=1) / (rows.std(axis=1, ddof=1) / np.sqrt(n))
-    made: NDArray[np.float64] = 2 * stdtr(n - 1, -np.abs(t))
-    return made
+    p_values: NDArray[np.float64] = 2 * stdtr(n - 1, -np.abs(t))
+    return p_values
 
 
-def table(rows: Sequence[Shares]) -> str:
-    """Return the shares as Markdown; those outside the bands are set bold."""
+def format_table(rows: Sequence[Shares]) -> str:
+    """Format the shares as Markdown; shares outside the bands are bold."""
     lines = [
         "| metric | value | draws | n | coverage of 95 % | false positives at 5 % | s.e. / true s.d. |",
         "| --- | --- | --- | ---: | ---: | ---: | ---: |",
@@ -157,23 +169,28 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--n", type=int, default=200)
     parser.add_argument("--metrics", default="")
+    parser.add_argument("--texts", choices=("made-up", "docs"), default="made-up")
+    parser.add_argument(
+        "--samples", type=int, default=None, help="texts a prompt; default: as many as the metric needs"
+    )
     parser.add_argument("--write", type=Path, default=None)
-    asked = parser.parse_args()
-    wanted = [m for m in asked.metrics.split(",") if m]
+    options = parser.parse_args()
+    names = [name for name in options.metrics.split(",") if name]
     rows: list[Shares] = []
     for name, cls in sorted(members("metric").items()):
-        if (wanted and name not in wanted) or cls.family == "human":  # type: ignore[attr-defined]
+        if (names and name not in names) or cls.family == "human":  # type: ignore[attr-defined]
             continue
         start = time.process_time()
-        own = simulate(cls(), SIZES.get(name, asked.n), asked.draws)  # type: ignore[arg-type]
-        rows += [row for row in own if row.key not in ASIDE]
+        shares = simulate(cls(), options.n, options.draws, texts=options.texts, samples=options.samples)  # type: ignore[arg-type]
+        rows += [row for row in shares if row.key not in LEFT_OUT]
         print(f"{name}: {time.process_time() - start:.1f} s", flush=True)
-        print("\n".join(table([row]).splitlines()[-1] for row in own), flush=True)
-    if asked.write:
-        text = asked.write.read_text(encoding="utf-8")
-        for mark, made in (("measured", table(rows)), ("near", near_human())):
-            text = re.sub(f"<!-- {mark} -->.*?{END}", f"<!-- {mark} -->\n{made}\n{END}", text, flags=re.DOTALL)
-        asked.write.write_text(text, encoding="utf-8")
+        print("\n".join(format_table([row]).splitlines()[-1] for row in shares), flush=True)
+    if options.write:
+        page = options.write.read_text(encoding="utf-8")
+        measured = "measured" if options.texts == "made-up" else "measured on docs"
+        for mark, content in ((measured, format_table(rows)), ("near", simulate_near_human())):
+            page = re.sub(f"<!-- {mark} -->.*?{END}", f"<!-- {mark} -->\n{content}\n{END}", page, flags=re.DOTALL)
+        options.write.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

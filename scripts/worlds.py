@@ -1,4 +1,4 @@
-"""Made-up texts whose law is known: a human side and systems on the same prompts, drawn anew as often as one likes.
+"""Simulated texts of a known distribution: a human side and systems on the same prompts.
 
 Every prompt has a topic, which moves the words, the likelihoods and the embeddings of all that is written about it; so
 systems on the same prompts resemble each other, as they do in earnest.
@@ -18,7 +18,7 @@ VOCABULARY, TOPICS, DIMENSIONS = 3000, 12, 12
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """How a side writes."""
+    """Parameters of the distribution of a side's texts."""
 
     repeats: float = 0.02
     """Probability that a text falls into a loop at its end."""
@@ -37,18 +37,18 @@ MODEL = Writer(repeats=0.15, exponent=1.15, nll=2.7, shift=0.6, spread=0.85)
 
 
 def draw(rng: np.random.Generator, n: int, metric: Metric, *writers: Writer, samples: int = 1) -> list[Features]:
-    """Draw prompts, a human text for each, and what each writer writes; the features of each against the human side."""
+    """Draw prompts, human texts and the texts of each writer; return features of each writer."""
     topic = rng.integers(0, TOPICS, n)
     ids = np.char.add("w/", np.char.zfill(np.arange(n).astype(np.str_), 6))
     ids = np.char.add(ids, f"-{rng.integers(1 << 30)}")  # other prompts in every draw
     order = np.argsort(ids)
     human = _side(rng, metric, "human", ids[order], topic, HUMAN)
     if metric.sides == "human":  # Q of each writer on the same human texts
-        return [Features(own, own) for own in (_side(rng, metric, "human", ids[order], topic, w) for w in writers)]
+        return [Features(side, side) for side in (_side(rng, metric, "human", ids[order], topic, w) for w in writers)]
     rows = np.repeat(np.arange(n), samples)
-    made = [_side(rng, metric, "model", ids[order][rows], topic[rows], w) for w in writers]
+    sides = [_side(rng, metric, "model", ids[order][rows], topic[rows], w) for w in writers]
     facts = {"n": f"{n}/{n * samples}", "task": "made-up@0"}
-    return [Features(human, own, facts) for own in made]
+    return [Features(human, side, facts) for side in sides]
 
 
 def _side(rng: np.random.Generator, metric: Metric, name: str, ids: object, topic: I64, writer: Writer) -> Side:
@@ -77,8 +77,8 @@ def _tokens(rng: np.random.Generator, topic: I64, writer: Writer) -> Ragged:
     law = np.cumsum(np.arange(1, VOCABULARY + 1) ** -writer.exponent)
     text = np.repeat(np.arange(len(topic)), lengths)
     words = np.searchsorted(law, rng.random(len(text)) * law[-1])
-    own = rng.random(len(text)) < 0.3  # words of the topic
-    words = np.where(own, (words * 7 + topic[text] * 131) % VOCABULARY, words)
+    is_topical = rng.random(len(text)) < 0.3  # words of the topic
+    words = np.where(is_topical, (words * 7 + topic[text] * 131) % VOCABULARY, words)
     # Pairs that go together, so that longer n-grams recur.
     follow = rng.random(len(text)) < 0.35
     follow[0] = False
@@ -99,10 +99,10 @@ def _nll(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -
 
 def _embeddings(rng: np.random.Generator, topic: I64, writer: Writer) -> F64:
     fixed = np.random.default_rng(1)
-    centres, away = 2.0 * fixed.standard_normal((TOPICS, DIMENSIONS)), fixed.standard_normal(DIMENSIONS)
+    centers, away = 2.0 * fixed.standard_normal((TOPICS, DIMENSIONS)), fixed.standard_normal(DIMENSIONS)
     scales = np.linspace(1.5, 0.4, DIMENSIONS)
     noise = rng.standard_normal((len(topic), DIMENSIONS)) * scales * writer.spread
-    return centres[topic] + writer.shift * away + noise
+    return centers[topic] + writer.shift * away + noise
 
 
 def _next_token(rng: np.random.Generator, topic: I64, writer: Writer) -> NextToken:

@@ -1,1 +1,1 @@
-"""What all metrics use: checked options and results that can be read like a mapping."""
+"""Checked options and dict-like results for all metrics."""

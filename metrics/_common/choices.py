@@ -1,4 +1,4 @@
-"""Arguments that are one of a few words."""
+"""Check arguments that take one of a few names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def check_choice(option: str, value: object, kind: Any) -> None:  # noqa: ANN401 - a `Literal`
-    """Refuse a word that is none of a `Literal`'s.
+    """Raise if a value is not one of a `Literal`'s.
 
     Args:
         option: What the caller's argument is named.
@@ -18,8 +18,8 @@ def check_choice(option: str, value: object, kind: Any) -> None:  # noqa: ANN401
     Raises:
         ValueError: Names the argument, the known words and the nearest of them.
     """
-    known = typing.get_args(kind)
-    if value not in known:
-        close = difflib.get_close_matches(str(value), known, n=1)
+    names = typing.get_args(kind)
+    if value not in names:
+        close = difflib.get_close_matches(str(value), names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"{option}: expected one of {', '.join(known)}, got {value!r}{hint}")
+        raise ValueError(f"{option}: expected one of {', '.join(names)}, got {value!r}{hint}")

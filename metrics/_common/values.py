@@ -32,7 +32,7 @@ class Values:
 
 
 def _short(value: Any) -> str:  # noqa: ANN401
-    """Write numbers as they are, arrays by their shape."""
+    """Format numbers by value and arrays by shape."""
     shape = getattr(value, "shape", ())
     return (
         f"<array {'×'.join(map(str, shape))}>" if shape else f"{value:.6g}" if isinstance(value, float) else repr(value)

@@ -1,4 +1,4 @@
-"""Checks and row normalisation of embeddings; rows are read in blocks, so a memory map never has to fit in memory."""
+"""Checks and row normalization of embeddings; rows are read in blocks, so a memory map never has to fit in memory."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def blocks(rows: Floats, scale: Rows, size: int = _BLOCK) -> Iterator[tuple[slic
 
 def _lengths(block: F64, scale: Rows) -> F64:
     with np.errstate(over="ignore"):
-        made: F64 = np.sqrt(np.einsum("ij,ij->i", block, block)) if scale == "l2" else np.abs(block).sum(axis=1)
-    return made
+        lengths: F64 = np.sqrt(np.einsum("ij,ij->i", block, block)) if scale == "l2" else np.abs(block).sum(axis=1)
+    return lengths
 
 
-def in_range(*, human: Floats, model: Floats) -> tuple[Floats, Floats]:
-    """Return both sides, divided by one power of two where they are so large that their squares leave float64."""
+def limit_magnitude(*, human: Floats, model: Floats) -> tuple[Floats, Floats]:
+    """Divide both sides by one power of two if their squares would overflow float64."""
     largest = max(_largest(human), _largest(model))
     if largest <= _LARGEST:
         return human, model
@@ -89,7 +89,7 @@ def _largest(rows: Floats) -> float:
 
 
 def check_range(*, human: Floats, model: Floats) -> None:
-    """Refuse features whose products leave float64, for metrics that depend on their scale.
+    """Raise if products of features would overflow float64; for metrics that depend on their scale.
 
     Raises:
         ValueError: Says how large they are and what to do.
@@ -102,7 +102,7 @@ def check_range(*, human: Floats, model: Floats) -> None:
             )
 
 
-def shared_rows(sides: Sequence[Floats]) -> I64:
+def find_equal_rows(sides: Sequence[Floats]) -> I64:
     """Return for each row of all sides the first row equal to it, shape (sum of n,).
 
     Matrix products may give equal rows different last bits; taking the first one's result keeps them equal.

@@ -34,23 +34,23 @@ def gaussian(rows: Floats, shrinkage: Shrinkage) -> Gaussian:
     """Fit a Gaussian with divisor n - 1, float64."""
     n, dim = rows.shape
     if shrinkage == "none" and n <= dim:
-        # The centred rows themselves are a root, an exact one, of a covariance that has no regular one.
-        centred = np.array(rows, dtype=np.float64)
-        mean = centred.mean(axis=0)
-        centred -= mean
-        centred /= np.sqrt(n - 1)
-        return Gaussian(mean, float(np.sum(centred**2)), None, centred.T)
+        # The centered rows themselves are a root, an exact one, of a covariance that has no regular one.
+        centered = np.array(rows, dtype=np.float64)
+        mean = centered.mean(axis=0)
+        centered -= mean
+        centered /= np.sqrt(n - 1)
+        return Gaussian(mean, float(np.sum(centered**2)), None, centered.T)
     mean, lower = moments([rows], "none")
     if shrinkage != "none":
         fourth = 0.0
         for _, block in blocks(rows, "none"):
             block -= mean
             fourth += float(np.sum(np.einsum("ij,ij->i", block, block) ** 2))
-        lower = _shrunk(lower * ((n - 1) / n), fourth, n)
+        lower = _shrink(lower * ((n - 1) / n), fourth, n)
     return Gaussian(mean, float(np.trace(lower)), lower, None)
 
 
-def _shrunk(lower: F64, fourth: float, n: int) -> F64:
+def _shrink(lower: F64, fourth: float, n: int) -> F64:
     """Ledoit and Wolf's optimal mixture of a covariance (divisor n) and its mean variance times the identity.
 
     With d2 the squared distance of the two and b2 = (sum of |x|^4 / n - |S|^2) / n the noise of S (both Frobenius), the
@@ -96,5 +96,5 @@ def _root(side: Gaussian) -> F64:
         return np.asarray(np.linalg.cholesky(side.lower), dtype=np.float64)
     except np.linalg.LinAlgError:
         values, axes = np.linalg.eigh(side.lower, UPLO="L")
-        kept = values > len(values) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
-        return np.asarray(axes[:, kept] * np.sqrt(values[kept]), dtype=np.float64)
+        is_positive = values > len(values) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
+        return np.asarray(axes[:, is_positive] * np.sqrt(values[is_positive]), dtype=np.float64)

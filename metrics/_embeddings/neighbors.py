@@ -1,6 +1,6 @@
 """Balls around points of two sides, in O(n · block) memory and with exact ties.
 
-Distances come from a float32 matrix product of centred rows. Wherever the rounding of that product could change an
+Distances come from a float32 matrix product of centered rows. Wherever the rounding of that product could change an
 answer, the pair is computed again in float64 from the difference of the two rows, which is 0 for equal rows and the
 same number in both directions. So every comparison is that of exact pairs, and only the fast path is approximate.
 """
@@ -22,20 +22,20 @@ _ROUNDING = np.float32(1e-5)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PreparedPoints:
-    """One side, ready for distances to the other."""
+class DistancePoints:
+    """Points of one side, prepared for distances to the other side."""
 
     exact: F64
     """Rows as given, times a power of two; shape (n, d)."""
     fast: NDArray[np.float32]
-    """Centred rows."""
+    """Centered rows."""
     squares: NDArray[np.float32]
-    """Squared norms of the centred rows."""
+    """Squared norms of the centered rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """How the balls of both sides and the points of the other side lie to each other."""
+    """Which points of each side lie in which balls of the other side."""
 
     human_balls: I64
     """Number of human balls that each model point is in, shape (n_model,)."""
@@ -45,37 +45,37 @@ class Counts:
     """True where a human ball holds a model point, shape (n_human,)."""
 
 
-def prepare(human: Floats, model: Floats) -> tuple[PreparedPoints, PreparedPoints]:
-    """Centre both sides together and scale them into the range of float32."""
+def prepare(human: Floats, model: Floats) -> tuple[DistancePoints, DistancePoints]:
+    """Center both sides together and scale them into the range of float32."""
     sides = [np.asarray(side, dtype=np.float64) for side in (human, model)]
-    centre = sum(side.sum(axis=0) for side in sides) / sum(map(len, sides))
-    largest = max(float(np.abs(side - centre).max()) for side in sides)
+    center = sum(side.sum(axis=0) for side in sides) / sum(map(len, sides))
+    largest = max(float(np.abs(side - center).max()) for side in sides)
     # A power of two changes no mantissa, so equal distances stay equal.
     scale = 2.0 ** -np.ceil(np.log2(largest)) if largest > 0 else 1.0
-    made = []
+    prepared = []
     for side in sides:
-        fast = ((side - centre) * scale).astype(np.float32)
-        made.append(PreparedPoints(side * scale, fast, np.einsum("ij,ij->i", fast, fast)))
-    return made[0], made[1]
+        fast = ((side - center) * scale).astype(np.float32)
+        prepared.append(DistancePoints(side * scale, fast, np.einsum("ij,ij->i", fast, fast)))
+    return prepared[0], prepared[1]
 
 
-def radii(points: PreparedPoints, k: int) -> F64:
-    """Return the squared distance of each point to its k-th neighbour, itself left out, shape (n,)."""
-    found = np.empty(len(points.fast))
+def radii(points: DistancePoints, k: int) -> F64:
+    """Return the squared distance of each point to its k-th neighbor, itself left out, shape (n,)."""
+    distances = np.empty(len(points.fast))
     for start, table, slack in distance_tables(points, points):
         rows = np.arange(len(table))
         table[rows, start + rows] = np.inf
         nearest = np.partition(table, k - 1, axis=1)[:, k - 1]
-        row, column = _where(table <= (nearest + 2 * slack)[:, None])
+        row, column = _find_true_entries(table <= (nearest + 2 * slack)[:, None])
         exact = _exact(points.exact, start + row, points.exact, column)
         order = np.lexsort((exact, row))
         first = np.searchsorted(row, rows)  # `row` rises, and lexsort keeps it so
-        found[start : start + len(table)] = exact[order][first + k - 1]
-    return found
+        distances[start : start + len(table)] = exact[order][first + k - 1]
+    return distances
 
 
 def count_balls(
-    human: PreparedPoints, model: PreparedPoints, human_radii: F64, model_radii: F64, *, closed: bool
+    human: DistancePoints, model: DistancePoints, human_radii: F64, model_radii: F64, *, closed: bool
 ) -> Counts:
     """Count for each point the balls of the other side that it is in."""
     in_human = np.zeros(len(model.fast), dtype=np.int64)
@@ -83,15 +83,15 @@ def count_balls(
     filled = np.zeros(len(human.fast), dtype=bool)
     for start, table, slack in distance_tables(human, model):
         rows = slice(start, start + len(table))
-        inside = _inside(table, human_radii[rows, None], slack, start, (human, model), closed=closed)
+        inside = _is_within_radius(table, human_radii[rows, None], slack, start, (human, model), closed=closed)
         in_human += np.count_nonzero(inside, axis=0)
         filled[rows] = inside.any(axis=1)
-        inside = _inside(table, model_radii[None, :], slack, start, (human, model), closed=closed)
+        inside = _is_within_radius(table, model_radii[None, :], slack, start, (human, model), closed=closed)
         in_model[rows] = np.count_nonzero(inside, axis=1)
     return Counts(in_human, in_model, filled)
 
 
-def distance_tables(a: PreparedPoints, b: PreparedPoints) -> Iterator[tuple[int, NDArray[np.float32], np.float32]]:
+def distance_tables(a: DistancePoints, b: DistancePoints) -> Iterator[tuple[int, NDArray[np.float32], np.float32]]:
     """Yield (first row, squared distances of a block of `a` to all of `b`, their error bound)."""
     most, turned = b.squares.max(), -2 * b.fast.T
     for start in range(0, len(a.fast), _BLOCK):
@@ -102,12 +102,12 @@ def distance_tables(a: PreparedPoints, b: PreparedPoints) -> Iterator[tuple[int,
         yield start, table, _ROUNDING * (a.squares[rows].max() + most)
 
 
-def _inside(
+def _is_within_radius(
     table: NDArray[np.float32],
     radius: F64,
     slack: np.float32,
     start: int,
-    sides: tuple[PreparedPoints, PreparedPoints],
+    sides: tuple[DistancePoints, DistancePoints],
     *,
     closed: bool,
 ) -> NDArray[np.bool_]:
@@ -116,7 +116,7 @@ def _inside(
     inside: NDArray[np.bool_] = table <= low
     near = table <= high
     near ^= inside
-    row, column = _where(near)
+    row, column = _find_true_entries(near)
     exact = _exact(sides[0].exact, start + row, sides[1].exact, column)
     limit = radius[row, 0] if radius.shape[1] == 1 else radius[0, column]
     inside[row, column] = exact <= limit if closed else exact < limit
@@ -124,13 +124,13 @@ def _inside(
 
 
 def _bracket(radius: F64, slack: np.float32) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Float32 limits below which a pair is certainly inside and above which it is certainly outside."""
+    """Return float32 limits: pairs below the first are inside, pairs above the second are outside."""
     below = np.nextafter((radius - slack).astype(np.float32), np.float32(-np.inf))
     above = np.nextafter((radius + slack).astype(np.float32), np.float32(np.inf))
     return below, above
 
 
-def _where(mask: NDArray[np.bool_]) -> tuple[I64, I64]:
+def _find_true_entries(mask: NDArray[np.bool_]) -> tuple[I64, I64]:
     """Row and column of each true entry, in row order; faster than `np.nonzero` where few are true."""
     row, column = np.divmod(np.flatnonzero(mask), mask.shape[1])
     return row, column

@@ -9,21 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, Floats
-from openended.metrics._embeddings.blocks import Rows, blocks, check_range, n_rows, shared_rows
+from openended.metrics._embeddings.blocks import Rows, blocks, check_range, find_equal_rows, n_rows
 
 _BLOCK = 1024  # rows at a time: few enough for a cache, enough for the products
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Projection:
-    """A centred linear map fitted on some rows."""
+    """A centered linear map fitted on some rows."""
 
     mean: F64
     """Shape (d,), of the scaled rows."""
     axes: F64
     """Shape (d, m), one component a column."""
     rows: Rows
-    """How rows are scaled before they are centred."""
+    """How rows are scaled before they are centered."""
 
     def apply(self, sides: Sequence[Floats]) -> NDArray[np.float32]:
         """Return the projected rows of all sides one below the other, float32, shape (sum of n, m)."""
@@ -77,7 +77,7 @@ def project_pair(
     if rows == "none":
         check_range(human=human, model=model)
     points = fit_pca([human, model], share=share, rows=rows).apply([human, model])
-    points = points[shared_rows([human, model])]
+    points = points[find_equal_rows([human, model])]
     return points[: len(human)], points[len(human) :]
 
 
@@ -136,10 +136,10 @@ def _eigenvectors(lower: F64) -> tuple[F64, Callable[[int], F64]]:
     if dim == 1:
         return lower[0], lambda last: np.ones((1, last))
     work, _ = lapack.dsytrd_lwork(dim, lower=1)
-    reflectors, diagonal, beside, scales, failed = lapack.dsytrd(lower, lower=1, lwork=int(work))
+    reflectors, diagonal, off_diagonal, scales, failed = lapack.dsytrd(lower, lower=1, lwork=int(work))
     if failed:
         raise np.linalg.LinAlgError(f"dsytrd: illegal argument {-failed}")
-    solved = eigh_tridiagonal(diagonal, beside)
+    solved = eigh_tridiagonal(diagonal, off_diagonal)
     values, inner = (np.asarray(part, dtype=np.float64) for part in solved)
 
     def vectors(last: int) -> F64:

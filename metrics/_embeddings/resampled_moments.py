@@ -31,14 +31,14 @@ def frechet_influence(human: Floats, model: Floats) -> tuple[F64, F64]:
     x -= means[0]
     y -= means[1]
     gap = means[0] - means[1]
-    forth, back = _carried(x, y)
+    forth, back = _transport_costs(x, y)
     first = 2 * x @ gap + np.einsum("ij,ij->i", x, x) - forth
     second = -2 * y @ gap + np.einsum("ij,ij->i", y, y) - back
     return first, second
 
 
-def _carried(x: F64, y: F64) -> tuple[F64, F64]:
-    """Return x_i^T T x_i and y_i^T T^-1 y_i for centred rows."""
+def _transport_costs(x: F64, y: F64) -> tuple[F64, F64]:
+    """Return x_i^T T x_i and y_i^T T^-1 y_i for centered rows."""
     (n, dim), m = x.shape, len(y)
     if min(n, m) > dim:
         first, second = x.T @ x / (n - 1), y.T @ y / (m - 1)
@@ -53,7 +53,7 @@ def _carried(x: F64, y: F64) -> tuple[F64, F64]:
             return forth, np.einsum("ij,ij,i->j", turned, turned, 1 / singular)
         except np.linalg.LinAlgError:  # a covariance that is singular although there are many texts
             pass
-    # The centred rows are roots: x_i^T T x_i is the i-th diagonal entry of the polar factor of their table of products.
+    # The centered rows are roots: x_i^T T x_i is the i-th diagonal entry of the polar factor of their product table.
     left, values, right = np.linalg.svd(x @ y.T, full_matrices=False)
     scale = np.sqrt((n - 1) / (m - 1))
     return scale * (left**2 @ values), (right.T**2 @ values) / scale
@@ -65,28 +65,31 @@ def vendi_influence(rows: Floats, order: float) -> F64:
     n = len(unit)
     small = unit.shape[1] <= n
     values, axes = np.linalg.eigh((unit.T @ unit if small else unit @ unit.T) / n)
-    kept = values > 1e-12
-    values, axes = values[kept], axes[:, kept]
+    is_positive = values > 1e-12
+    values, axes = values[is_positive], axes[:, is_positive]
     # The share of row i in each eigenvalue.
     loads = (unit @ axes) ** 2 if small else n * axes**2 * values
-    made: F64
+    influence: F64
     if np.isinf(order):
-        made = -loads[:, -1] / values[-1] ** 2
+        influence = -loads[:, -1] / values[-1] ** 2
     elif order == 1:
         entropy = -float(np.sum(values * np.log(values)))
-        made = np.exp(entropy) * (-(loads @ np.log(values)) - entropy)
+        influence = np.exp(entropy) * (-(loads @ np.log(values)) - entropy)
     else:
         total = float(np.sum(values**order))
         slope = order / (1 - order) * (loads @ values ** (order - 1) / total - 1)
-        made = total ** (1 / (1 - order)) * slope
-    return made
+        influence = total ** (1 / (1 - order)) * slope
+    return influence
 
 
 def kid_draws(
     human: Floats, model: Floats, human_halves: NDArray[np.bool_], model_halves: NDArray[np.bool_], degree: int
 ) -> F64:
     """Return the unbiased kernel distance of both halves of each split, shape (2, splits)."""
-    within = [_within(side, halves, degree) for side, halves in ((human, human_halves), (model, model_halves))]
+    within = [
+        _compute_half_kernel_means(side, halves, degree)
+        for side, halves in ((human, human_halves), (model, model_halves))
+    ]
     masks = [np.hstack([h.T.astype(np.float64), 1.0 - h.T]) for h in (human_halves, model_halves)]
     across = np.zeros(masks[0].shape[1])
     for part, table in _kernel(human, model, degree):
@@ -96,17 +99,17 @@ def kid_draws(
     return value.reshape(2, -1)
 
 
-def _within(side: Floats, halves: NDArray[np.bool_], degree: int) -> F64:
+def _compute_half_kernel_means(side: Floats, halves: NDArray[np.bool_], degree: int) -> F64:
     """Mean of the kernel over the pairs of each half, shape (2 · splits,)."""
     mask = np.hstack([halves.T.astype(np.float64), 1.0 - halves.T])
     total = np.zeros(mask.shape[1])
     for part, table in _kernel(side, side, degree):
-        own = np.arange(part.start, part.start + len(table))
-        table[np.arange(len(table)), own] = 0.0
+        diagonal = np.arange(part.start, part.start + len(table))
+        table[np.arange(len(table)), diagonal] = 0.0
         total += np.einsum("ij,ij->j", mask[part], table @ mask)
     size = mask.sum(axis=0)
-    made: F64 = total / (size * (size - 1))
-    return made
+    means: F64 = total / (size * (size - 1))
+    return means
 
 
 def _kernel(a: Floats, b: Floats, degree: int) -> Iterator[tuple[slice, F64]]:

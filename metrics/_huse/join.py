@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rated:
+class PairRatings:
     """Rated pairs: rows 0..n−1 are human texts, rows n..2n−1 the model texts of the same examples."""
 
     ids: tuple[str, ...]
@@ -52,26 +52,26 @@ class Rated:
             "is_model": np.arange(2 * self.n) >= self.n,
         }
 
-    def take(self, examples: NDArray[np.integer[Any]]) -> Rated:
+    def take(self, examples: NDArray[np.integer[Any]]) -> PairRatings:
         """Return the pairs of some examples."""
         rows = np.concatenate([examples, examples + self.n])
         ids = tuple(self.ids[i] for i in examples)
-        return Rated(ids, self.ratings[rows], self.log_probs[rows], self.lengths[rows])
+        return PairRatings(ids, self.ratings[rows], self.log_probs[rows], self.lengths[rows])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what the figures need."""
         return {"ratings": self.ratings, "log_probs": self.log_probs, "lengths": self.lengths}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Rated:
-        """Make pairs of the arrays that a result keeps."""
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> PairRatings:
+        """Rebuild the pairs from the arrays of a result."""
         n = len(arrays["log_probs"]) // 2
         return cls(tuple(f"{i:06d}" for i in range(n)), arrays["ratings"], arrays["log_probs"], arrays["lengths"])
 
-    def spread(self, errors: F64, errors_q: F64, model_ids: Sequence[str]) -> dict[str, F64]:
-        """Lay errors out in the order of the run's examples, NaN where a text was not rated."""
-        place = {example: i for i, example in enumerate(self.ids)}
-        rows = np.array([place.get(example, -1) for example in model_ids], dtype=np.int64)
+    def align_errors(self, errors: F64, errors_q: F64, model_ids: Sequence[str]) -> dict[str, F64]:
+        """Return errors in the order of the run's examples; NaN where a text was not rated."""
+        row_of = {example: i for i, example in enumerate(self.ids)}
+        rows = np.array([row_of.get(example, -1) for example in model_ids], dtype=np.int64)
         columns = {
             "error_model": errors[self.n :],
             "error_human": errors[: self.n],
@@ -83,7 +83,7 @@ class Rated:
 
 def join(
     judged: Judgments, features: Features, *, system: str | None, log_probs: LogProbs, length_unit: LengthUnit
-) -> Rated:
+) -> PairRatings:
     """Pair ratings by example id and give every text its log-probability and length.
 
     Raises:
@@ -113,15 +113,15 @@ def join(
             "under the decoder and got log_prob_floor; HUSE needs a model that can produce every text, so the value "
             "depends on that floor"
         )
-    return Rated(tuple(ids), judged.ratings[rows], logp, lengths, tuple(notes))
+    return PairRatings(tuple(ids), judged.ratings[rows], logp, lengths, tuple(notes))
 
 
 def _rows(side: Side) -> dict[str, int]:
     """Return example id → row; HUSE rates one text an example and side."""
-    place = {example: row for row, example in enumerate(side.ids)}
-    if len(place) != len(side.ids):
+    row_of = {example: row for row, example in enumerate(side.ids)}
+    if len(row_of) != len(side.ids):
         raise DataError(f"{side.system}: several texts an example; ratings are of one text each, so sample once")
-    return place
+    return row_of
 
 
 def _match(
@@ -138,8 +138,10 @@ def _match(
     unrated = sorted(set(runs["model"]) - set(rated["model"]))
     notes += _note(unrated, "examples of the run were not rated")
     if not ids:
-        shown = ", ".join(sorted(rated["model"])[:3]), ", ".join(sorted(runs["model"])[:3])
-        raise DataError(f"{source}: no rated example is in the run: rated {shown[0]}, …; the run has {shown[1]}, …")
+        examples = ", ".join(sorted(rated["model"])[:3]), ", ".join(sorted(runs["model"])[:3])
+        raise DataError(
+            f"{source}: no rated example is in the run: rated {examples[0]}, …; the run has {examples[1]}, …"
+        )
     return ids, notes
 
 

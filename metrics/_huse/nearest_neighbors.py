@@ -1,4 +1,4 @@
-"""The leave-one-out nearest-neighbour discriminator of HUSE: exact ties, n log n through a k-d tree."""
+"""The leave-one-out nearest-neighbor discriminator of HUSE: exact ties, n log n through a k-d tree."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def knn_margins(
     queries: F64 | None = None,
     copies: I64 | None = None,
 ) -> I64:
-    """Votes for `model` less votes for `human` among the k nearest neighbours (times the number tied, for `exclude`).
+    """Votes for `model` less votes for `human` among the k nearest neighbors (times the number tied, for `exclude`).
 
     Args:
         points: Scaled features, shape (n, d).
         is_model: Labels, shape (n,).
-        k: Neighbours before ties are added.
+        k: Neighbors before ties are added.
         ties: `include`: every point tied with the k-th votes too. `exclude`: exactly k votes; the seats left at the cut
             are shared equally by the points tied there, so that the order of the rows does not matter.
         queries: Points to judge, shape (q, d); none: each of `points`, itself left out.
@@ -57,29 +57,31 @@ def knn_margins(
         Integers whose sign is the vote, shape (n,) or (q,); 0 is a vote tie.
     """
     n = len(points)
-    own = np.zeros(len(queries), dtype=np.int64) if queries is not None else np.ones(n, dtype=np.int64)
+    own_copies = np.zeros(len(queries), dtype=np.int64) if queries is not None else np.ones(n, dtype=np.int64)
     if queries is None and copies is not None:
-        own = copies
-    if n - int(own.max(initial=0)) < k:
-        raise UndefinedMetric(f"k={k} neighbours need more than {k} other texts, got {n - int(own.max(initial=0))}")
+        own_copies = copies
+    if n - int(own_copies.max(initial=0)) < k:
+        raise UndefinedMetric(
+            f"k={k} neighbors need more than {k} other texts, got {n - int(own_copies.max(initial=0))}"
+        )
     at = points if queries is None else queries
-    # A row's own copies sit at distance zero, so the k-th neighbour among the others has this index.
-    last = own + k - 1
-    neighbours = _on_a_line if points.shape[1] == 1 and queries is None else _in_a_tree
-    cut, count = neighbours(points, is_model, at, last)
-    own_model = own * is_model if queries is None else own
+    # A row's own copies sit at distance zero, so the k-th neighbor among the others has this index.
+    last = own_copies + k - 1
+    neighbors = _search_line if points.shape[1] == 1 and queries is None else _search_tree
+    cut, count = neighbors(points, is_model, at, last)
+    own_model = own_copies * is_model if queries is None else own_copies
     voters, for_model = count(cut + TIE)
-    voters, for_model = voters - own, for_model - own_model
+    voters, for_model = voters - own_copies, for_model - own_model
     if ties == "include":
         return np.asarray(2 * for_model - voters, dtype=np.int64)
     inner, inner_model = count(np.maximum(cut - TIE, 0.0))
     nowhere = cut <= TIE
-    inner, inner_model = np.where(nowhere, 0, inner - own), np.where(nowhere, 0, inner_model - own_model)
+    inner, inner_model = np.where(nowhere, 0, inner - own_copies), np.where(nowhere, 0, inner_model - own_model)
     tied, tied_model = voters - inner, for_model - inner_model
     return np.asarray(tied * (2 * inner_model - inner) + (k - inner) * (2 * tied_model - tied), dtype=np.int64)
 
 
-def _in_a_tree(points: F64, is_model: NDArray[np.bool_], at: F64, last: I64) -> tuple[F64, Count]:
+def _search_tree(points: F64, is_model: NDArray[np.bool_], at: F64, last: I64) -> tuple[F64, Count]:
     """Distance of each query to its `last`-th nearest point (from 0), and a counter of points and models in balls."""
     from scipy.spatial import KDTree
 
@@ -94,7 +96,7 @@ def _in_a_tree(points: F64, is_model: NDArray[np.bool_], at: F64, last: I64) -> 
     return distances[np.arange(len(at)), last], count
 
 
-def _on_a_line(points: F64, is_model: NDArray[np.bool_], _at: F64, last: I64) -> tuple[F64, Count]:
+def _search_line(points: F64, is_model: NDArray[np.bool_], _at: F64, last: I64) -> tuple[F64, Count]:
     """Do the same for one feature: the nearest points of a point are a window around it in sorted order."""
     x = points[:, 0]
     order = np.argsort(x, kind="stable")

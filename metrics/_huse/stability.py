@@ -1,4 +1,4 @@
-"""How sure a HUSE value is: bootstrap over examples, curves over raters and examples."""
+"""Uncertainty of HUSE: bootstrap over examples, curves over raters and examples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, UndefinedMetric, stream
-from openended.metrics._huse.join import Rated
+from openended.metrics._huse.join import PairRatings
 from openended.metrics._huse.statistic import HusePoints, Rule, huse_of
 
 _MOST_TEXTS = 600_000  # texts scored over all bootstrap draws: some ten seconds
@@ -58,10 +58,10 @@ def percentiles(values: F64, level: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def bootstrap_huse(rated: Rated, rule: Rule, *, draws: int = 200, level: float = 0.95, seed: int = 0) -> Draws:
-    """Draw examples with replacement and compute HUSE anew each time.
+def bootstrap_huse(rated: PairRatings, rule: Rule, *, draws: int = 200, level: float = 0.95, seed: int = 0) -> Draws:
+    """Resample examples with replacement and compute HUSE of each resample.
 
-    A text drawn twice would be its own nearest neighbour and betray its label; so a text never votes for its copies.
+    A text drawn twice would be its own nearest neighbor and betray its label; so a text never votes for its copies.
 
     Args:
         rated: Pairs of rated texts.
@@ -83,16 +83,16 @@ def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: Rule) ->
     n = len(columns["judgments"]) // 2
     rows = np.concatenate([picked, picked + n])
     copies = np.bincount(picked, minlength=n)[np.concatenate([picked, picked])]
-    drawn = {name: column[rows] for name, column in columns.items()}
+    resampled = {name: column[rows] for name, column in columns.items()}
     try:
-        errors = HusePoints.of(**drawn, rule=rule).errors(rule, copies)
+        errors = HusePoints.build(**resampled, rule=rule).errors(rule, copies)
     except UndefinedMetric:
         return np.full(2, np.nan)
     return np.array([huse_of(error) for error in errors], dtype=np.float64)
 
 
 def rater_curve(
-    rated: Rated,
+    rated: PairRatings,
     rule: Rule,
     *,
     counts: Sequence[int],
@@ -109,14 +109,14 @@ def rater_curve(
     for i, count in enumerate(counts):
         for j in range(draws):
             rng = stream(seed, "huse-raters", int(count), j)
-            columns["judgments"] = subsampled_means(rated.ratings, int(count), rng)
+            columns["judgments"] = subsample_means(rated.ratings, int(count), rng)
             plain[i, j] = _score(columns, np.arange(rated.n), rule)
             spread[i, j] = _score(columns, rng.integers(rated.n, size=rated.n), rule)[0]
     return _curve(counts, plain, spread, level)
 
 
 def example_curve(
-    rated: Rated,
+    rated: PairRatings,
     rule: Rule,
     *,
     sizes: Sequence[int],
@@ -136,15 +136,17 @@ def example_curve(
 
 def _curve(sizes: Sequence[int], values: F64, spread: F64, level: float) -> Curve:
     bands = np.array([percentiles(row, level) for row in spread])
-    means = np.array([row[~np.isnan(row).any(axis=1)].mean(axis=0) if _some(row) else [np.nan] * 2 for row in values])
+    means = np.array(
+        [row[~np.isnan(row).any(axis=1)].mean(axis=0) if _has_rating(row) else [np.nan] * 2 for row in values]
+    )
     return Curve(np.asarray(sizes, dtype=np.int64), means[:, 0], means[:, 1], bands[:, 0], bands[:, 1])
 
 
-def _some(row: F64) -> bool:
+def _has_rating(row: F64) -> bool:
     return bool((~np.isnan(row).any(axis=1)).any())
 
 
-def subsampled_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:
+def subsample_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:
     """Mean of `count` ratings a text, drawn without replacement; all of them where there are fewer."""
     order = np.argsort(np.where(np.isnan(ratings), np.inf, rng.random(ratings.shape)), axis=1)[:, :count]
     means: F64 = np.nanmean(np.take_along_axis(ratings, order, axis=1), axis=1)

@@ -16,7 +16,7 @@ class Rule:
     """How the discriminator decides; defaults as in the released code (see `openended.metrics.huse`)."""
 
     k: int = 16
-    """Neighbours before ties are added."""
+    """Neighbors before ties are added."""
     ties: Ties = "include"
     vote_tie: VoteTie = "human"
     log_prob_floor: float | None = -1000.0
@@ -37,8 +37,8 @@ class HusePoints:
     """Population standard deviations, positive, shape (2,)."""
 
     @classmethod
-    def of(cls, judgments: F64, log_probs: F64, lengths: F64, is_model: NDArray[np.bool_], rule: Rule) -> HusePoints:
-        """Place the texts.
+    def build(cls, judgments: F64, log_probs: F64, lengths: F64, is_model: NDArray[np.bool_], rule: Rule) -> HusePoints:
+        """Build the points from ratings and log-probabilities.
 
         Raises:
             UndefinedMetric: If a text has probability zero and there is no floor, or a column has no spread.
@@ -54,7 +54,7 @@ class HusePoints:
         scales = [scale_of(raw[:, i], name) for i, name in enumerate(("rating", "log-probability a word"))]
         return cls(raw, is_model, np.array([s[0] for s in scales]), np.array([s[1] for s in scales]))
 
-    def scaled(self, raw: F64) -> F64:
+    def standardize(self, raw: F64) -> F64:
         """Return points of the plane, shape (m, 2), in the discriminator's units."""
         return (raw - self.mean) / self.spread
 
@@ -68,7 +68,7 @@ class HusePoints:
         Raises:
             UndefinedMetric: If there are no k other texts.
         """
-        both = self.scaled(self.raw)
+        both = self.standardize(self.raw)
         on_both, on_ratings = (
             margins_to_errors(
                 knn_margins(x, self.is_model, k=rule.k, ties=rule.ties, copies=copies), self.is_model, rule.vote_tie
@@ -80,7 +80,9 @@ class HusePoints:
     def margins_at(self, raw: F64, rule: Rule) -> I64:
         """Return votes for `model` less votes for `human` at points of the plane, shape (m, 2) → (m,)."""
         k = min(rule.k, len(self.raw))
-        return knn_margins(self.scaled(self.raw), self.is_model, k=k, ties=rule.ties, queries=self.scaled(raw))
+        return knn_margins(
+            self.standardize(self.raw), self.is_model, k=k, ties=rule.ties, queries=self.standardize(raw)
+        )
 
 
 def huse_of(errors: F64) -> float:

@@ -1,14 +1,14 @@
-"""Estimates of log p / q at the texts of both sides: what MAUVE needs in place of cells.
+"""Estimate log p / q at the texts of both sides, for MAUVE without cells.
 
 | estimator | how | cannot see |
 | --- | --- | --- |
-| `knn` | texts of each side among the nearest neighbours | a shift along one of many directions |
+| `knn` | texts of each side among the nearest neighbors | a shift along one of many directions |
 | `kde` | Gaussian kernels of one width, the own prompt's texts left out | what the leading 50 components do not hold |
 | `classifier` | log-odds of a linear classifier on held-out texts | sides of one mean and different spread |
 | `gaussian` | two Gaussians, fitted to the other half of the texts | all beyond 10 components and two moments |
 
 Rows are taken as they are, not scaled to one length, so distances are those of the embedder. Sides may differ in size:
-log(n_model / n_human) is taken out of the odds. All need one width, ridge or number of neighbours; the authors' are not
+log(n_model / n_human) is taken out of the odds. All need one width, ridge or number of neighbors; the authors' are not
 published, those here are ours. The means that are taken of the ratios are in `openended.metrics._mauve.frontier`.
 
 Source: Pillutla et al. 2023, "MAUVE scores for generative models" (the four kinds of estimators); Noshad et al. 2017,
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Floats, UndefinedMetric, stream
-from openended.metrics._embeddings.blocks import in_range
+from openended.metrics._embeddings.blocks import limit_magnitude
 from openended.metrics._embeddings.pca import fit_pca
 
 EstimatorName = Literal["cells", "knn", "kde", "classifier", "gaussian"]
@@ -46,12 +46,12 @@ _RIDGE = 1e-2  # ours: added to a covariance, as a share of its mean variance
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RatioSettings:
-    """What the estimators are told."""
+    """Settings of the density-ratio estimators."""
 
     neighbors: int
     """Of `knn`; with `counted` a text is one of its own."""
-    own: OwnPoint
-    """Of `knn`: whether a text counts among its neighbours."""
+    own_point: OwnPoint
+    """Of `knn`: whether a text counts among its neighbors."""
     explained_variance: float
     """Share of the variance that PCA keeps, for `knn` and `gaussian`."""
     seed: int
@@ -61,7 +61,7 @@ class RatioSettings:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pooled:
+class SidePair:
     """Rows of both sides, the human ones first."""
 
     rows: F64
@@ -89,24 +89,24 @@ def log_ratios(*, human: Floats, model: Floats, estimator: EstimatorName, settin
     Raises:
         UndefinedMetric: If there are too few texts for it.
     """
-    human, model = in_range(human=human, model=model)
+    human, model = limit_magnitude(human=human, model=model)
     ratios = ESTIMATORS[estimator](human, model, settings)
     return ratios[: len(human)], ratios[len(human) :]
 
 
 def knn_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
-    """Compare the counts of both sides among the nearest neighbours.
+    """Compare the counts of both sides among the nearest neighbors.
 
     With its own point counted the odds of a human text are never 0, and identical sides score a little below 1: the
     mid-point is about exp(-c / neighbors). Left out, half a count is added to both sides, which errs upwards as much.
     """
-    both = _projected(human, model, settings.explained_variance, most=None)
-    total, counted = len(both.rows), settings.own == "counted"
+    both = _project(human, model, settings.explained_variance, most=None)
+    total, counted = len(both.rows), settings.own_point == "counted"
     others = settings.neighbors - counted
     if total - 1 < others:
         raise UndefinedMetric(f"neighbors={settings.neighbors} need more texts than the {total} of both sides")
     counts = np.empty((total, 2))
-    # Left out with its own prompt: the other side's text for that prompt is no independent neighbour either.
+    # Left out with its own prompt: the other side's text for that prompt is no independent neighbor either.
     for start, table in _distances(both.rows, np.arange(total) if counted else _group_of(both, settings)):
         counts[start : start + len(table)] = _nearest_counts(table, both, others)
     if counted:
@@ -119,7 +119,7 @@ def knn_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     return np.asarray(odds + np.log(len(model) / len(human)))
 
 
-def _nearest_counts(table: F64, both: Pooled, others: int) -> F64:
+def _nearest_counts(table: F64, both: SidePair, others: int) -> F64:
     """Count human and model rows among the nearest of each row; those tied at the end share what is left."""
     if others == 0:
         return np.zeros((len(table), 2))
@@ -134,15 +134,15 @@ def _nearest_counts(table: F64, both: Pooled, others: int) -> F64:
 
 
 def kde_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
-    """Compare sums of Gaussian kernels around the rows of each side, of the one width that tells the sides apart best.
+    """Compare kernel density estimates of both sides, with the width that separates the sides best.
 
     A text's density is that of the texts of other prompts: its own kernel, or that of the other side's text for the
     same prompt, would outweigh them all. Taken is the width by which left-out texts are best told apart (least log-loss
     of their sides). The width of the likeliest density sees no difference at all in many dimensions.
     """
-    both = _projected(human, model, 1.0, most=_KDE_DIMS)
+    both = _project(human, model, 1.0, most=_KDE_DIMS)
     spread = float(np.sqrt(np.mean(np.var(both.rows, axis=0))))
-    both = Pooled(both.rows / (spread if spread > 0 else 1.0), both.n_human)
+    both = SidePair(both.rows / (spread if spread > 0 else 1.0), both.n_human)
     group = _group_of(both, settings)
     order = np.argsort(np.einsum("ij,ij->i", both.rows, both.rows), kind="stable")
     judged = order[:: -(-len(order) // _JUDGED)]
@@ -150,19 +150,19 @@ def kde_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     gaps[group[judged, None] == group] = np.inf
     if not all(np.isfinite(gaps[:, side]).any(axis=1).all() for side in both.sides):
         raise UndefinedMetric("kde needs texts of other prompts than the one that is judged")
-    own = [np.bincount(group[side], minlength=int(group.max()) + 1)[group] for side in both.sides]
-    others = np.log([side.stop - side.start - count for side, count in zip(both.sides, own, strict=True)])
+    own_counts = [np.bincount(group[side], minlength=int(group.max()) + 1)[group] for side in both.sides]
+    others = np.log([side.stop - side.start - count for side, count in zip(both.sides, own_counts, strict=True)])
     is_human = judged < both.n_human
     losses = [_side_loss(_kernel_odds(gaps, both, others[:, judged], width), is_human) for width in _WIDTHS]
     width = float(_WIDTHS[int(np.argmin(losses))])
-    found = np.empty(len(both.rows))
+    ratios = np.empty(len(both.rows))
     for start, table in _distances(both.rows, group):
         rows = slice(start, start + len(table))
-        found[rows] = _kernel_odds(table, both, others[:, rows], width)
-    return found
+        ratios[rows] = _kernel_odds(table, both, others[:, rows], width)
+    return ratios
 
 
-def _kernel_odds(squares: F64, both: Pooled, others: F64, width: float) -> F64:
+def _kernel_odds(squares: F64, both: SidePair, others: F64, width: float) -> F64:
     """Log of the mean kernel of human texts over that of model texts at some rows, from their squared distances to all.
 
     `others` is the log of the number of texts of other prompts on each side, shape (2, rows).
@@ -172,7 +172,7 @@ def _kernel_odds(squares: F64, both: Pooled, others: F64, width: float) -> F64:
 
 
 def _side_loss(odds: F64, is_human: NDArray[np.bool_]) -> float:
-    """Mean log-loss of telling the sides by these log-odds; both sides weigh the same."""
+    """Mean log-loss of classifying sides by these log-odds; both sides have equal weight."""
     losses = np.logaddexp(0, np.where(is_human, -odds, odds))
     return float(sum(losses[side].mean() for side in (is_human, ~is_human) if side.any()))
 
@@ -190,28 +190,28 @@ def classifier_ratios(human: Floats, model: Floats, settings: RatioSettings) -> 
     from sklearn.linear_model import LogisticRegression
 
     rows = np.vstack([human, model]).astype(np.float64)
-    centre, spread = rows.mean(axis=0), rows.std(axis=0)
-    spread[spread <= 1e-12 * np.maximum(np.abs(centre), np.finfo(float).tiny)] = np.inf  # constant: says nothing
-    both = Pooled((rows - centre) / spread, len(human))
+    center, spread = rows.mean(axis=0), rows.std(axis=0)
+    spread[spread <= 1e-12 * np.maximum(np.abs(center), np.finfo(float).tiny)] = np.inf  # constant: says nothing
+    both = SidePair((rows - center) / spread, len(human))
     is_human = np.arange(len(rows)) < len(human)
     odds = np.empty(len(rows))
-    for kept, held in _folds(both, _FOLDS, settings):
+    for train, test in _folds(both, _FOLDS, settings):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # separable sides: the odds are cut below
-            fitted = LogisticRegression(C=_PENALTY, solver="lbfgs", max_iter=200).fit(both.rows[kept], is_human[kept])
-        prior = np.log(np.sum(is_human[kept]) / np.sum(~is_human[kept]))
-        odds[held] = np.clip(fitted.decision_function(both.rows[held]), -_MOST_ODDS, _MOST_ODDS) - prior
+            fitted = LogisticRegression(C=_PENALTY, solver="lbfgs", max_iter=200).fit(both.rows[train], is_human[train])
+        prior = np.log(np.sum(is_human[train]) / np.sum(~is_human[train]))
+        odds[test] = np.clip(fitted.decision_function(both.rows[test]), -_MOST_ODDS, _MOST_ODDS) - prior
     return odds
 
 
 def gaussian_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     """Compare the densities of two Gaussians, each text by those of the half that it is not in."""
-    both = _projected(human, model, settings.explained_variance, most=_GAUSSIAN_DIMS)
+    both = _project(human, model, settings.explained_variance, most=_GAUSSIAN_DIMS)
     ratios = np.empty(len(both.rows))
     is_human = np.arange(len(ratios)) < both.n_human
-    for kept, held in _folds(both, 2, settings):
-        p, q = (_log_density(both.rows[kept & side], both.rows[held]) for side in (is_human, ~is_human))
-        ratios[held] = p - q
+    for train, test in _folds(both, 2, settings):
+        p, q = (_log_density(both.rows[train & side], both.rows[test]) for side in (is_human, ~is_human))
+        ratios[test] = p - q
     return ratios
 
 
@@ -219,8 +219,8 @@ def _log_density(fit: F64, at: F64) -> F64:
     """Log-density, less a constant, of the Gaussian fitted to some rows, at others."""
     from scipy.linalg import cho_factor, solve_triangular
 
-    dim, centred = fit.shape[1], fit - fit.mean(axis=0)
-    covariance = centred.T @ centred / len(fit)
+    dim, centered = fit.shape[1], fit - fit.mean(axis=0)
+    covariance = centered.T @ centered / len(fit)
     ridge = _RIDGE * float(np.trace(covariance)) / dim
     covariance[np.diag_indices(dim)] += ridge if ridge > 0 else 1.0
     factor, lower = cho_factor(covariance, lower=True)
@@ -228,7 +228,7 @@ def _log_density(fit: F64, at: F64) -> F64:
     return np.asarray(-0.5 * np.sum(apart**2, axis=0) - np.sum(np.log(np.diag(factor))))
 
 
-def _projected(human: Floats, model: Floats, share: float, *, most: int | None) -> Pooled:
+def _project(human: Floats, model: Floats, share: float, *, most: int | None) -> SidePair:
     """Joint PCA of unscaled rows, in float64."""
     projection = fit_pca([human, model], share=share, rows="none")
     rows = np.empty((len(human) + len(model), min(projection.axes.shape[1], most or projection.axes.shape[1])))
@@ -239,7 +239,7 @@ def _projected(human: Floats, model: Floats, share: float, *, most: int | None) 
             block = np.asarray(side[start : start + _BLOCK], dtype=np.float64) - projection.mean
             rows[at + start : at + start + len(block)] = block @ axes
         at += len(side)
-    return Pooled(rows, len(human))
+    return SidePair(rows, len(human))
 
 
 def _distances(rows: F64, group: I64) -> Iterator[tuple[int, F64]]:
@@ -250,7 +250,7 @@ def _distances(rows: F64, group: I64) -> Iterator[tuple[int, F64]]:
         yield start, table
 
 
-def _group_of(both: Pooled, settings: RatioSettings) -> I64:
+def _group_of(both: SidePair, settings: RatioSettings) -> I64:
     """Number the prompt of each row; every row is its own where prompts are not known."""
     if settings.groups is None:
         return np.arange(len(both.rows))
@@ -264,28 +264,30 @@ def _squares(a: F64, b: F64) -> F64:
     return np.maximum(table, 0.0, out=table)
 
 
-def _folds(both: Pooled, folds: int, settings: RatioSettings) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Yield which rows to fit to and which to judge; neither the order of rows nor which side is which matters."""
+def _folds(
+    both: SidePair, folds: int, settings: RatioSettings
+) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+    """Yield (training rows, test rows); independent of the order of rows and of sides."""
     fold = _fold_of(both, folds, settings)
     is_human = np.arange(len(fold)) < both.n_human
     for i in range(folds):
-        held = fold == i
-        if min(np.sum(is_human & ~held), np.sum(~is_human & ~held)) < 2:
+        test = fold == i
+        if min(np.sum(is_human & ~test), np.sum(~is_human & ~test)) < 2:
             raise UndefinedMetric(f"{folds} folds need more texts (or prompts) on each side")
-        yield ~held, held
+        yield ~test, test
 
 
-def _fold_of(both: Pooled, folds: int, settings: RatioSettings) -> I64:
+def _fold_of(both: SidePair, folds: int, settings: RatioSettings) -> I64:
     fold = np.empty(len(both.rows), dtype=np.int64)
     if settings.groups is not None:
-        place = _group_of(both, settings)
-        return np.asarray((stream(settings.seed, "mauve folds").permutation(int(place.max()) + 1) % folds)[place])
-    centre = both.rows.mean(axis=0)
+        group = _group_of(both, settings)
+        return np.asarray((stream(settings.seed, "mauve folds").permutation(int(group.max()) + 1) % folds)[group])
+    center = both.rows.mean(axis=0)
     for side in both.sides:
-        away = np.sum((both.rows[side] - centre) ** 2, axis=1)
-        drawn = stream(settings.seed, "mauve folds").permutation(len(away)) % folds
-        # By the distance from the centre, which no rotation or order changes.
-        fold[np.arange(side.start, side.stop)[np.argsort(away, kind="stable")]] = drawn
+        away = np.sum((both.rows[side] - center) ** 2, axis=1)
+        shuffled = stream(settings.seed, "mauve folds").permutation(len(away)) % folds
+        # By the distance from the center, which no rotation or order changes.
+        fold[np.arange(side.start, side.stop)[np.argsort(away, kind="stable")]] = shuffled
     return fold
 
 

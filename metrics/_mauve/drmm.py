@@ -1,6 +1,6 @@
 """A deep residual mixture model as a quantizer: three layers of ten components, a cell is one component a layer.
 
-Layer l has centres μ_k, one variance σ², weights w and, for the assignment of each earlier layer s, a table C_s of
+Layer l has centers μ_k, one variance σ², weights w and, for the assignment of each earlier layer s, a table C_s of
 log-probabilities. Of a row x with memberships h_s of the earlier layers it knows
 
     a_k = -(|x - μ_k|² / σ² + d ln σ²) / 2,    b_k = Σ_s Σ_c h_sc C_s,k,c,    s_k = a_k + ln w_k + b_k
@@ -11,9 +11,9 @@ largest cut to 0). A layer's loss is -mean s_k* - α mean_k max_i a_k(x_i), α =
 component near some row; no layer sees another one's loss.
 
 How it is trained is ours. The authors take many small gradient steps. Given k*, every parameter of the loss has its
-best value in closed form, so the two are taken in turn over all rows until nothing changes; the centres start at rows
-far from each other, and the best of several starts is kept. Rows are not projected; they are centred and divided by one
-number.
+best value in closed form, so the two are taken in turn over all rows until nothing changes; the centers start at rows
+far from each other, and the best of several starts is kept. Rows are not projected; they are centered and divided by
+one number.
 
 Source: Hämäläinen et al. 2020, "Deep residual mixture models" (model and loss); Pillutla et al. 2021, section 4.2 and
 appendix (three layers of ten).
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from openended.harness.core import F64, I64, Floats, stream
-from openended.metrics._mauve.residual_kmeans import LEVELS, spread_rows
+from openended.metrics._mauve.residual_kmeans import LEVELS, choose_distant_rows
 
 _ALPHA = 0.01  # Hämäläinen et al.
 _CUT = 0.05  # Hämäläinen et al.: memberships below this share of the largest are 0
@@ -39,7 +39,7 @@ _LEAST = 1e-12  # variance of rows that are all the same
 class MixtureLayer:
     """One layer's parameters."""
 
-    centres: F64
+    centers: F64
     """Shape (k, d)."""
     variance: float
     """σ² of each dimension."""
@@ -48,9 +48,9 @@ class MixtureLayer:
     tables: tuple[F64, ...]
     """Log-probabilities of each earlier layer's components, each of shape (k, k)."""
 
-    def own_terms(self, rows: F64) -> F64:
+    def compute_own_terms(self, rows: F64) -> F64:
         """Return a, shape (n, k)."""
-        squares = _squares(rows, _lengths(rows), self.centres)
+        squares = _squares(rows, _lengths(rows), self.centers)
         return np.asarray(-0.5 * (squares / self.variance + rows.shape[1] * np.log(self.variance)))
 
     def stream_terms(self, streams: Sequence[F64]) -> F64 | float:
@@ -59,13 +59,13 @@ class MixtureLayer:
 
     def forward(self, rows: F64, streams: Sequence[F64]) -> tuple[I64, F64, list[F64]]:
         """Return the component of each row, what is left of it and the streams of the next layer."""
-        a, b = self.own_terms(rows), self.stream_terms(streams)
-        taken = np.argmax(a + b, axis=1)
+        a, b = self.compute_own_terms(rows), self.stream_terms(streams)
+        component = np.argmax(a + b, axis=1)
         scores = a + b + self.log_weights
-        left = [_shares(member / np.exp(table[taken])) for member, table in zip(streams, self.tables, strict=True)]
+        left = [_shares(member / np.exp(table[component])) for member, table in zip(streams, self.tables, strict=True)]
         member = np.exp(scores - scores.max(axis=1, keepdims=True))
         member[member < _CUT] = 0
-        return np.argmax(scores, axis=1), rows - self.centres[taken], [*left, _shares(member)]
+        return np.argmax(scores, axis=1), rows - self.centers[component], [*left, _shares(member)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,15 +78,15 @@ class ResidualMixture:
 
     def cells(self, sides: Sequence[Floats]) -> I64:
         """Return the cell of each row: its components as the digits of a number."""
-        rows = self.scaled(sides)
+        rows = self.standardize(sides)
         cells, streams = np.zeros(len(rows), dtype=np.int64), list[F64]()
         for layer in self.layers:
             digits, rows, streams = layer.forward(rows, streams)
-            cells = cells * len(layer.centres) + digits
+            cells = cells * len(layer.centers) + digits
         return cells
 
-    def scaled(self, sides: Sequence[Floats]) -> F64:
-        """Return the rows of all sides, centred and divided."""
+    def standardize(self, sides: Sequence[Floats]) -> F64:
+        """Return the rows of all sides, centered and divided."""
         rows: F64 = np.vstack([np.asarray(side, dtype=np.float64) for side in sides])
         rows -= self.mean
         rows /= self.scale
@@ -107,7 +107,7 @@ def fit_mixture(sides: Sequence[Floats], components: int, *, restarts: int, seed
     spread = sum(float(np.sum((np.asarray(side, dtype=np.float64) - mean) ** 2)) for side in sides)
     scale = float(np.sqrt(spread / (total * len(mean)))) or 1.0
     model = ResidualMixture(mean, scale, ())
-    rows, streams, layers = model.scaled(sides), list[F64](), []
+    rows, streams, layers = model.standardize(sides), list[F64](), []
     for number in range(LEVELS):
         fits = [
             _fit_layer(rows, streams, components, stream(seed, "drmm", number, restart)) for restart in range(restarts)
@@ -121,59 +121,59 @@ def _fit_layer(
     rows: F64, streams: Sequence[F64], components: int, draw: np.random.Generator
 ) -> tuple[float, MixtureLayer]:
     """Return loss and parameters of one start."""
-    centres = rows[spread_rows(rows, components, draw)]
+    centers = rows[choose_distant_rows(rows, components, draw)]
     even = np.log(np.full(components, 1 / components))
     lengths = _lengths(rows)
     start = max(float(lengths.mean()) / rows.shape[1], _LEAST)
     layer = MixtureLayer(
-        centres, start, even, tuple(np.log(np.full((components, s.shape[1]), 1 / s.shape[1])) for s in streams)
+        centers, start, even, tuple(np.log(np.full((components, s.shape[1]), 1 / s.shape[1])) for s in streams)
     )
     for share in (0.0, 1.0) if streams else (0.0,):
         before: I64 | None = None
         for _ in range(_SWEEPS):
-            squares = _squares(rows, lengths, layer.centres)
+            squares = _squares(rows, lengths, layer.centers)
             a = -0.5 * squares / layer.variance
-            taken = np.argmax(a + share * layer.stream_terms(streams), axis=1)
-            if before is not None and np.array_equal(taken, before):
+            component = np.argmax(a + share * layer.stream_terms(streams), axis=1)
+            if before is not None and np.array_equal(component, before):
                 break
-            before = taken
-            layer = _best_given(rows, lengths, streams, taken, squares.argmin(axis=0))
+            before = component
+            layer = _best_given(rows, lengths, streams, component, squares.argmin(axis=0))
     return _loss(layer, rows, streams), layer
 
 
-def _best_given(rows: F64, lengths: F64, streams: Sequence[F64], taken: I64, closest: I64) -> MixtureLayer:
+def _best_given(rows: F64, lengths: F64, streams: Sequence[F64], component: I64, closest: I64) -> MixtureLayer:
     """Return the parameters with the least loss, given each row's component and each component's closest row."""
     n, k, dim = len(rows), len(closest), rows.shape[1]
-    counts = np.bincount(taken, minlength=k)
-    sums = _sums(rows, taken, k)
-    centres = sums / n + _ALPHA / k * rows[closest]
-    centres /= (counts / n + _ALPHA / k)[:, None]
+    counts = np.bincount(component, minlength=k)
+    sums = _sums(rows, component, k)
+    centers = sums / n + _ALPHA / k * rows[closest]
+    centers /= (counts / n + _ALPHA / k)[:, None]
     # The mean of |x - μ|² over all rows, without another pass over them.
-    within = float(lengths.sum() - 2 * np.sum(sums * centres) + counts @ _lengths(centres)) / n
-    near = rows[closest] - centres
+    within = float(lengths.sum() - 2 * np.sum(sums * centers) + counts @ _lengths(centers)) / n
+    near = rows[closest] - centers
     within += _ALPHA * float(np.mean(np.einsum("ij,ij->i", near, near)))
     variance = max(within / (dim * (1 + _ALPHA)), _LEAST)
     # Half a count: a component without rows keeps a finite weight, as under gradient steps.
     weights = np.log((counts + 0.5) / (n + 0.5 * k))
-    tables = tuple(np.log(_shares(_sums(member, taken, k) + 0.5)) for member in streams)
-    return MixtureLayer(centres, variance, weights, tables)
+    tables = tuple(np.log(_shares(_sums(member, component, k) + 0.5)) for member in streams)
+    return MixtureLayer(centers, variance, weights, tables)
 
 
 def _loss(layer: MixtureLayer, rows: F64, streams: Sequence[F64]) -> float:
-    a, b = layer.own_terms(rows), layer.stream_terms(streams)
-    taken = np.argmax(a + b, axis=1)
-    scores = (a + b + layer.log_weights)[np.arange(len(rows)), taken]
+    a, b = layer.compute_own_terms(rows), layer.stream_terms(streams)
+    component = np.argmax(a + b, axis=1)
+    scores = (a + b + layer.log_weights)[np.arange(len(rows)), component]
     return -float(np.mean(scores)) - _ALPHA * float(np.mean(a.max(axis=0)))
 
 
-def _sums(rows: F64, taken: I64, k: int) -> F64:
+def _sums(rows: F64, component: I64, k: int) -> F64:
     """Sum the rows of each component, in row order whatever the number of threads."""
     from scipy.sparse import csr_array
 
-    ones, ends = np.ones(len(rows)), np.cumsum(np.bincount(taken, minlength=k))
-    order = np.argsort(taken, kind="stable")
-    made: F64 = csr_array((ones, order, np.concatenate([[0], ends])), shape=(k, len(rows))) @ rows
-    return made
+    ones, ends = np.ones(len(rows)), np.cumsum(np.bincount(component, minlength=k))
+    order = np.argsort(component, kind="stable")
+    sums: F64 = csr_array((ones, order, np.concatenate([[0], ends])), shape=(k, len(rows))) @ rows
+    return sums
 
 
 def _lengths(rows: F64) -> F64:
@@ -181,14 +181,14 @@ def _lengths(rows: F64) -> F64:
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
-def _squares(rows: F64, lengths: F64, centres: F64) -> F64:
-    table: F64 = rows @ (-2 * centres.T)
+def _squares(rows: F64, lengths: F64, centers: F64) -> F64:
+    table: F64 = rows @ (-2 * centers.T)
     table += lengths[:, None]
-    table += _lengths(centres)
+    table += _lengths(centers)
     return np.maximum(table, 0.0, out=table)
 
 
 def _shares(weights: F64) -> F64:
     """Divide each row by its sum."""
-    made: F64 = weights / weights.sum(axis=1, keepdims=True)
-    return made
+    shares: F64 = weights / weights.sum(axis=1, keepdims=True)
+    return shares

@@ -1,4 +1,4 @@
-"""Which texts a score comes from: rows of both sides, in the order of their ids, to be shown beside the number."""
+"""Find the texts that contribute most to a score."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CELLS, TEXTS = 10, 3  # shown of a score, and of each side of a cell
 MISSED = 20  # texts of each side that a ball or a ratio singles out
 
 
-def telling_cells(
+def find_distinguishing_cells(
     *, human: Floats, model: Floats, human_cells: I64, model_cells: I64, num_buckets: int
 ) -> Mapping[str, NDArray[Any]]:
-    """Return the cells with the largest |p - q|, and the texts of each side that are nearest to their centres.
+    """Return the cells with the largest |p - q|, and the texts of each side that are nearest to their centers.
 
     Args:
         human: Rows, shape (n_human, d).
@@ -30,20 +30,20 @@ def telling_cells(
 
     Returns:
         `cell` (c,), `cell_shares` (c, 2) with p and q, `cell_human_rows` and `cell_model_rows` (c, 3), nearest first,
-        -1 where a cell holds fewer. A centre is the mean of all rows of the cell, scaled to unit length.
+        -1 where a cell holds fewer. A center is the mean of all rows of the cell, scaled to unit length.
     """
     shares = np.stack([histogram(cells, num_buckets) for cells in (human_cells, model_cells)], axis=1)
     gaps = np.abs(shares[:, 0] - shares[:, 1])
     order = np.argsort(-gaps, kind="stable")[:CELLS]
     order = order[gaps[order] > 0]
     rows = np.full((2, len(order), TEXTS), -1, dtype=np.int64)
-    for place, cell in enumerate(order):
+    for rank, cell in enumerate(order):
         members = [np.flatnonzero(cells == cell) for cells in (human_cells, model_cells)]
         units = [_unit(side[inside]) for side, inside in zip((human, model), members, strict=True)]
-        centre = np.vstack(units).mean(axis=0)
+        center = np.vstack(units).mean(axis=0)
         for number, (inside, unit) in enumerate(zip(members, units, strict=True)):
-            near = np.argsort(np.sum((unit - centre) ** 2, axis=1), kind="stable")[:TEXTS]
-            rows[number, place, : len(near)] = inside[near]
+            near = np.argsort(np.sum((unit - center) ** 2, axis=1), kind="stable")[:TEXTS]
+            rows[number, rank, : len(near)] = inside[near]
     return {
         "cell": order.astype(np.int64),
         "cell_shares": shares[order],
@@ -52,8 +52,8 @@ def telling_cells(
     }
 
 
-def telling_ratios(human: F64, model: F64) -> Mapping[str, NDArray[Any]]:
-    """Return the texts that an estimate of log p / q holds for the least likely on the other side.
+def find_distinguishing_texts(human: F64, model: F64) -> Mapping[str, NDArray[Any]]:
+    """Return the texts with the most extreme estimates of log p / q.
 
     Args:
         human: log p / q at the human texts.
@@ -62,12 +62,12 @@ def telling_ratios(human: F64, model: F64) -> Mapping[str, NDArray[Any]]:
     Returns:
         `ratio_human_rows` and `ratio_model_rows`, most telling first, with their `ratio_human` and `ratio_model`, nats.
     """
-    ours, theirs = np.argsort(-human, kind="stable")[:MISSED], np.argsort(model, kind="stable")[:MISSED]
+    human_rows, model_rows = np.argsort(-human, kind="stable")[:MISSED], np.argsort(model, kind="stable")[:MISSED]
     return {
-        "ratio_human_rows": ours.astype(np.int64),
-        "ratio_human": np.clip(human[ours], -700, 700),
-        "ratio_model_rows": theirs.astype(np.int64),
-        "ratio_model": np.clip(model[theirs], -700, 700),
+        "ratio_human_rows": human_rows.astype(np.int64),
+        "ratio_human": np.clip(human[human_rows], -700, 700),
+        "ratio_model_rows": model_rows.astype(np.int64),
+        "ratio_model": np.clip(model[model_rows], -700, 700),
     }
 
 

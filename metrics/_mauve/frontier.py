@@ -62,18 +62,18 @@ class RatioMeans:
         """Return KL(P || λ P + (1 - λ) Q), nats."""
         # r / (λ r + 1 - λ) = 1 / (λ + (1 - λ) / r)
         terms = -np.logaddexp(np.log(weight), np.log1p(-weight) - self._human)
-        return self._kept(terms, -float(np.log(weight)))
+        return self._truncate(terms, -float(np.log(weight)))
 
     def kl_model(self, weight: float) -> float:
         """Return KL(Q || λ P + (1 - λ) Q), nats."""
         terms = -np.logaddexp(np.log1p(-weight), np.log(weight) + self._model)
-        return self._kept(terms, -float(np.log1p(-weight)))
+        return self._truncate(terms, -float(np.log1p(-weight)))
 
     def integral(self) -> float:
         """Return the frontier integral."""
-        return self._kept(_half_integral(self._human), 0.5) + self._kept(_half_integral(-self._model), 0.5)
+        return self._truncate(_half_integral(self._human), 0.5) + self._truncate(_half_integral(-self._model), 0.5)
 
-    def _kept(self, terms: F64, most: float) -> float:
+    def _truncate(self, terms: F64, most: float) -> float:
         mean = float(np.mean(terms, dtype=np.float64))
         self.means += 1
         # Rounding of equal sides is no finding.

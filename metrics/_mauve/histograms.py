@@ -92,8 +92,8 @@ def curve_area(curve: F64) -> float:
 
 def slopes(num_angles: int) -> F64:
     """Return the tangents of evenly spaced angles from 0 to pi / 2, shape (num_angles,)."""
-    made: F64 = np.tan(np.linspace(_ANGLE_EDGE, np.pi / 2 - _ANGLE_EDGE, num_angles))
-    return made
+    slopes_: F64 = np.tan(np.linspace(_ANGLE_EDGE, np.pi / 2 - _ANGLE_EDGE, num_angles))
+    return slopes_
 
 
 def precision_recall(p: F64, q: F64, num_angles: int) -> tuple[F64, F64]:
@@ -116,5 +116,5 @@ def f_beta(precision: F64, recall: F64, beta: float) -> F64:
     """Return F-beta of each pair; 0 where both are 0."""
     weighed = beta**2 * precision + recall
     both = (1 + beta**2) * precision * recall
-    made: F64 = np.divide(both, weighed, out=np.zeros_like(both), where=weighed > 0)
-    return made
+    scores: F64 = np.divide(both, weighed, out=np.zeros_like(both), where=weighed > 0)
+    return scores

@@ -49,7 +49,7 @@ def kmeans(
         raise ValueError(f"restarts, max_iter: expected at least 1, got {restarts}, {max_iter}")
     points = np.ascontiguousarray(points, dtype=np.float32)
     most = _MAX_POINTS if start is None else len(points)
-    found = faiss.Kmeans(
+    clustering = faiss.Kmeans(
         points.shape[1],
         k,
         niter=max_iter,
@@ -58,8 +58,8 @@ def kmeans(
         min_points_per_centroid=1,
         max_points_per_centroid=most,
     )
-    found.train(points, init_centroids=start)
-    return Clustering(np.asarray(found.centroids, dtype=np.float32))
+    clustering.train(points, init_centroids=start)
+    return Clustering(np.asarray(clustering.centroids, dtype=np.float32))
 
 
 def nearest(points: F32, centroids: F32) -> tuple[I64, F32]:

@@ -8,9 +8,9 @@ Cells are the 744 points of squared norm 50 in Z⁴ (signs and orders of 6321: 3
 with x⁺ one of the 10 nearest rows in the features, x⁻ the 50th nearest image, found again every epoch, and m rows a
 batch. The second term (KoLeo) pushes images apart until they fill the sphere.
 
-Published: λ = 1, three layers with batch normalisation, SGD with momentum .9 and steps of .1, .1, .05 and .01. Ours, so
+Published: λ = 1, three layers with batch normalization, SGD with momentum .9 and steps of .1, .1, .05 and .01. Ours, so
 that it takes seconds and not hours: 256 hidden units (768), batches of 128 (64), 20 epochs (160), and features after
-the PCA of k-means. Of some thousand texts longer training tears neighbours apart: the scores of systems then agree less
+the PCA of k-means. Of some thousand texts longer training tears neighbors apart: the scores of systems then agree less
 with those of k-means (docs/mauve.md). Training runs in one thread: the order of sums would move the cells.
 
 Source: Sablayrolles et al. 2019, "Spreading vectors for similarity search", section 3; Pillutla et al. 2021, section
@@ -36,7 +36,7 @@ _DIM = 4
 _POSITIVES, _NEGATIVE = 10, 50  # Sablayrolles et al.
 _RATES = (0.1, 0.1, 0.05, 0.01)  # of each quarter of the training
 _MOMENTUM = 0.9
-_STATISTICS = 0.1  # weight of a batch in the running means of the normalisation
+_STATISTICS = 0.1  # weight of a batch in the running means of the normalization
 _EPS = np.float32(1e-5)
 _BLOCK = 1024
 
@@ -56,8 +56,8 @@ class SpreadingPlan:
 def lattice_points() -> F32:
     """Return the points of Z⁴ of squared norm 50, shape (744, 4), in lexical order."""
     most = int(NORM**0.5)
-    found = [z for z in product(range(-most, most + 1), repeat=_DIM) if sum(v * v for v in z) == NORM]
-    points = np.array(found, dtype=np.float32)
+    minimal = [z for z in product(range(-most, most + 1), repeat=_DIM) if sum(v * v for v in z) == NORM]
+    points = np.array(minimal, dtype=np.float32)
     points.setflags(write=False)
     return points
 
@@ -68,7 +68,7 @@ def lattice_cells(images: F32) -> I64:
 
 
 class SpreadingNet:
-    """Three layers; the weights of the first two have no bias, for normalisation takes it out.
+    """Three layers; the weights of the first two have no bias, for normalization takes it out.
 
     Args:
         dim: Of the rows.
@@ -102,38 +102,41 @@ class SpreadingNet:
 
     def forward(self, rows: F32) -> tuple[F32, list[tuple[F32, ...]]]:
         """Return the images of a batch with its own statistics, and what the way back needs."""
-        kept: list[tuple[F32, ...]] = []
+        activations: list[tuple[F32, ...]] = []
         for number in (0, 1):
             flat = rows @ self.weights[f"w{number}"]
             mean, var = flat.mean(axis=0), flat.var(axis=0)
             scale = 1 / np.sqrt(var + _EPS)
             normal = (flat - mean) * scale
             after = np.maximum(normal * self.weights[f"gain{number}"] + self.weights[f"shift{number}"], 0)
-            kept.append((rows, normal, scale, after))
+            activations.append((rows, normal, scale, after))
             for name, value in (("mean", mean), ("var", var * (len(rows) / (len(rows) - 1)))):
                 self.running[f"{name}{number}"] += np.float32(_STATISTICS) * (value - self.running[f"{name}{number}"])
             rows = after
         flat = rows @ self.weights["w2"] + self.weights["b2"]
         images, lengths = _unit(flat)
-        kept.append((rows, images, lengths))
-        return images, kept
+        activations.append((rows, images, lengths))
+        return images, activations
 
-    def gradients(self, slope: F32, kept: Sequence[tuple[F32, ...]]) -> Mapping[str, F32]:
+    def gradients(self, slope: F32, activations: Sequence[tuple[F32, ...]]) -> Mapping[str, F32]:
         """Return the gradient of every weight, from that of the images of a batch."""
-        rows, images, lengths = kept[2]
+        rows, images, lengths = activations[2]
         slope = (slope - images * np.einsum("ij,ij->i", slope, images)[:, None]) / lengths
-        found = {"w2": rows.T @ slope, "b2": slope.sum(axis=0)}
+        gradients = {"w2": rows.T @ slope, "b2": slope.sum(axis=0)}
         slope = slope @ self.weights["w2"].T
         for number in (1, 0):
-            before, normal, scale, after = kept[number]
+            before, normal, scale, after = activations[number]
             slope = slope * (after > 0)
-            found[f"gain{number}"], found[f"shift{number}"] = np.einsum("ij,ij->j", slope, normal), slope.sum(axis=0)
+            gradients[f"gain{number}"], gradients[f"shift{number}"] = (
+                np.einsum("ij,ij->j", slope, normal),
+                slope.sum(axis=0),
+            )
             part = slope * self.weights[f"gain{number}"]
             part = (part - part.mean(axis=0) - normal * np.einsum("ij,ij->j", part, normal) / len(part)) * scale
-            found[f"w{number}"] = before.T @ part
+            gradients[f"w{number}"] = before.T @ part
             if number:
                 slope = part @ self.weights[f"w{number}"].T
-        return found
+        return gradients
 
 
 def train_spreading_net(rows: F32, *, seed: int, plan: SpreadingPlan = SpreadingPlan()) -> SpreadingNet:
@@ -141,7 +144,7 @@ def train_spreading_net(rows: F32, *, seed: int, plan: SpreadingPlan = Spreading
 
     Args:
         rows: Float32.
-        seed: Of the first weights, the batches and the neighbours.
+        seed: Of the first weights, the batches and the neighbors.
         plan: How long.
     """
     draw = stream(seed, "lattice")
@@ -150,16 +153,16 @@ def train_spreading_net(rows: F32, *, seed: int, plan: SpreadingPlan = Spreading
     speed = {name: np.zeros_like(value) for name, value in net.weights.items()}
     for epoch in range(plan.epochs):
         rate = np.float32(_RATES[epoch * len(_RATES) // plan.epochs])
-        far = _far_images(net.images(rows))
+        far = _compute_far_distances(net.images(rows))
         order = draw.permutation(len(rows))
         for start in range(0, len(order), plan.batch):
             batch = order[start : start + plan.batch]
             if len(batch) < 2:
                 continue
             chosen = near[batch, draw.integers(near.shape[1], size=len(batch))]
-            images, kept = net.forward(rows[np.concatenate([batch, chosen, far[batch]])])
+            images, activations = net.forward(rows[np.concatenate([batch, chosen, far[batch]])])
             slope = loss_and_slope(images, plan.spread)[1]
-            for name, gradient in net.gradients(slope, kept).items():
+            for name, gradient in net.gradients(slope, activations).items():
                 speed[name] = np.float32(_MOMENTUM) * speed[name] + gradient
                 net.weights[name] = net.weights[name] - rate * speed[name]
     return net
@@ -199,18 +202,18 @@ def _unit(rows: F32) -> tuple[F32, F32]:
 def _nearest_rows(rows: F32, count: int) -> I64:
     """Return the nearest rows of each row, itself among them, shape (n, count)."""
     squares = np.einsum("ij,ij->i", rows, rows)
-    found = np.empty((len(rows), count), dtype=np.int64)
+    neighbors = np.empty((len(rows), count), dtype=np.int64)
     for start in range(0, len(rows), _BLOCK):
         table = squares - 2 * (rows[start : start + _BLOCK] @ rows.T)
         nearest: NDArray[np.int64] = np.argpartition(table, count - 1, axis=1)[:, :count]
-        found[start : start + _BLOCK] = np.sort(nearest, axis=1)
-    return found
+        neighbors[start : start + _BLOCK] = np.sort(nearest, axis=1)
+    return neighbors
 
 
-def _far_images(images: F32) -> I64:
+def _compute_far_distances(images: F32) -> I64:
     """Return the 50th nearest image of each (the last one where there are fewer), shape (n,)."""
     from scipy.spatial import KDTree
 
     rank = min(_NEGATIVE, len(images))
-    found = KDTree(images).query(images, k=[rank])[1]
-    return np.asarray(found, dtype=np.int64)[:, 0]
+    neighbors = KDTree(images).query(images, k=[rank])[1]
+    return np.asarray(neighbors, dtype=np.int64)[:, 0]

@@ -34,7 +34,7 @@ def ratio_notes(estimator: str, clipped: float, ceiling: float, *, counted: bool
             "the sides look alike to it, or it cannot see how they differ; read js beside the area"
         )
     if estimator == "knn" and counted:
-        notes.append(f"knn counts each text among its neighbours: identical sides have a mid-point of {ceiling:.3f}")
+        notes.append(f"knn counts each text among its neighbors: identical sides have a mid-point of {ceiling:.3f}")
     if estimator == "knn" and not counted:
-        notes.append("knn leaves each text out of its neighbours and adds half a count: small differences are lost")
+        notes.append("knn leaves each text out of its neighbors and adds half a count: small differences are lost")
     return notes

@@ -21,7 +21,7 @@ from openended.metrics._mauve.drmm import fit_mixture
 from openended.metrics._mauve.kmeans import Clustering, kmeans
 from openended.metrics._mauve.lattice import CELLS, lattice_cells, train_spreading_net
 from openended.metrics._mauve.residual_kmeans import LEVELS, residual_kmeans
-from openended.metrics._mauve.single_thread import one_thread
+from openended.metrics._mauve.single_thread import limit_to_one_thread
 
 QuantizerName = Literal["kmeans", "kmeans_l1", "residual_kmeans", "drmm", "lattice"]
 Buckets = int | Literal["auto"]
@@ -73,10 +73,12 @@ def fit_residual_kmeans(fit: Sequence[Floats], settings: QuantizerSettings) -> C
     points, project = projection.apply(fit), _last_projected(projection)
 
     def cluster(seed: int) -> Assign:
-        with one_thread():
-            found = residual_kmeans(points, codes, restarts=settings.restarts, max_iter=settings.max_iter, seed=seed)
-            own = found.cells(points)
-        return _assigner(fit, own, lambda side: found.cells(project(side)))
+        with limit_to_one_thread():
+            clustering = residual_kmeans(
+                points, codes, restarts=settings.restarts, max_iter=settings.max_iter, seed=seed
+            )
+            fit_cells = clustering.cells(points)
+        return _assigner(fit, fit_cells, lambda side: clustering.cells(project(side)))
 
     return cluster
 
@@ -87,10 +89,10 @@ def fit_drmm(fit: Sequence[Floats], settings: QuantizerSettings) -> Callable[[in
     check_range(human=fit[-1], model=fit[0])
 
     def cluster(seed: int) -> Assign:
-        with one_thread():
-            found = fit_mixture(fit, codes, restarts=settings.restarts, seed=seed)
-            own = found.cells(fit)
-        return _assigner(fit, own, lambda side: found.cells([side]))
+        with limit_to_one_thread():
+            clustering = fit_mixture(fit, codes, restarts=settings.restarts, seed=seed)
+            fit_cells = clustering.cells(fit)
+        return _assigner(fit, fit_cells, lambda side: clustering.cells([side]))
 
     return cluster
 
@@ -103,10 +105,10 @@ def fit_lattice(fit: Sequence[Floats], settings: QuantizerSettings) -> Callable[
     points, project = projection.apply(fit), _last_projected(projection)
 
     def cluster(seed: int) -> Assign:
-        with one_thread():
+        with limit_to_one_thread():
             net = train_spreading_net(points, seed=seed)
-            own = lattice_cells(net.images(points))
-        return _assigner(fit, own, lambda side: lattice_cells(net.images(project(side))))
+            fit_cells = lattice_cells(net.images(points))
+        return _assigner(fit, fit_cells, lambda side: lattice_cells(net.images(project(side))))
 
     return cluster
 
@@ -171,13 +173,13 @@ def bucket_count(num_buckets: Buckets, n: int, quantizer: QuantizerName = "kmean
         return _CODES[quantizer] if quantizer in _CODES else min(max(2, round(n / 10)), _MOST_BUCKETS)
     if not isinstance(num_buckets, int) or isinstance(num_buckets, bool) or num_buckets < 1:
         raise ValueError(f"num_buckets: expected 'auto' or a positive integer, got {num_buckets!r}")
-    if accepted := unfit_buckets(num_buckets, quantizer):
+    if accepted := describe_accepted_buckets(num_buckets, quantizer):
         raise ValueError(f"num_buckets: {quantizer} takes {accepted}, got {num_buckets}")
     return num_buckets
 
 
-def unfit_buckets(num_buckets: Buckets, quantizer: QuantizerName) -> str:
-    """Return what a quantizer takes where a number of cells is not among it; empty where it is."""
+def describe_accepted_buckets(num_buckets: Buckets, quantizer: QuantizerName) -> str:
+    """Return which numbers of cells a quantizer accepts; empty if the given number is accepted."""
     if num_buckets == "auto" or quantizer not in _CODES or num_buckets == _CODES[quantizer]:
         return ""
     if quantizer == "lattice":
@@ -201,27 +203,27 @@ def _fit(fit: Sequence[Floats], settings: QuantizerSettings, *, rows: Rows, whit
     points, project = projection.apply(fit), _last_projected(projection)
 
     def cluster(seed: int) -> Assign:
-        found: Clustering = kmeans(
+        clustering: Clustering = kmeans(
             points,
             settings.num_buckets,
             restarts=settings.restarts,
             max_iter=settings.max_iter,
             seed=seed + _KMEANS_SEED,
         )
-        return _assigner(fit, found.assign(points), lambda side: found.assign(project(side)))
+        return _assigner(fit, clustering.assign(points), lambda side: clustering.assign(project(side)))
 
     return cluster
 
 
-def _assigner(fit: Sequence[Floats], own: I64, cells: Callable[[Floats], I64]) -> Assign:
+def _assigner(fit: Sequence[Floats], fit_cells: I64, cells: Callable[[Floats], I64]) -> Assign:
     """Return a function that knows the cells of the rows of the fit and finds those of others."""
-    parts = np.split(own, np.cumsum([len(side) for side in fit])[:-1])
+    parts = np.split(fit_cells, np.cumsum([len(side) for side in fit])[:-1])
 
     def assign(sides: Sequence[Floats]) -> list[I64]:
         if len(sides) == len(fit) and all(a is b for a, b in zip(sides, fit, strict=True)):
             return parts
-        known = {id(side): part for side, part in zip(fit, parts, strict=True)}
-        return [known[id(side)] if id(side) in known else cells(side) for side in sides]
+        cells_by_side = {id(side): part for side, part in zip(fit, parts, strict=True)}
+        return [cells_by_side[id(side)] if id(side) in cells_by_side else cells(side) for side in sides]
 
     return assign
 

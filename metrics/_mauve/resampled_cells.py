@@ -13,28 +13,28 @@ from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Replicates
 from openended.metrics._mauve.histograms import Curve, f_beta, mixture_weights, slopes
-from openended.metrics._mauve.smoothing import Smoothing, smoothed
+from openended.metrics._mauve.smoothing import Smoothing, smooth
 
 ANGLES = 101  # of the precision-recall curve behind F8 and F1/8: a tenth of those of the value, for the spread enough
 
 
-def half_histograms(cells: I64, halves: NDArray[np.bool_], num_buckets: int) -> F64:
+def count_half_histograms(cells: I64, halves: NDArray[np.bool_], num_buckets: int) -> F64:
     """Return the share of each cell in both halves of each split, shape (2 · splits, num_buckets)."""
     splits = len(halves)
     split, row = np.nonzero(halves)
     first = np.bincount(split * num_buckets + cells[row], minlength=splits * num_buckets)
     first = first.reshape(splits, num_buckets).astype(np.float64)
     counts = np.concatenate([first, np.bincount(cells, minlength=num_buckets) - first])
-    made: F64 = counts / counts.sum(axis=1, keepdims=True)
-    return made
+    shares: F64 = counts / counts.sum(axis=1, keepdims=True)
+    return shares
 
 
 def kl(p: F64, q: F64) -> F64:
     """KL(p || q) of the last axis, nats; infinite where q is 0 and p is not."""
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(p > 0, p * np.log(p / q), 0.0)
-    made: F64 = np.maximum(terms.sum(axis=-1), 0.0)
-    return made
+    divergence: F64 = np.maximum(terms.sum(axis=-1), 0.0)
+    return divergence
 
 
 def areas(p: F64, q: F64, *, scaling_factor: float, points: int, curve: Curve) -> F64:
@@ -47,16 +47,16 @@ def areas(p: F64, q: F64, *, scaling_factor: float, points: int, curve: Curve) -
         y.append(np.exp(-scaling_factor * kl(p, mixture)))
     xs, ys = np.stack([*x, corner], axis=1), np.stack([*y, corner + 1.0], axis=1)
     area = (_trapezoid(xs, ys) + _trapezoid(ys, xs)) / 2
-    made: F64 = np.clip(area, 0.0, 1.0)
-    return made
+    clipped: F64 = np.clip(area, 0.0, 1.0)
+    return clipped
 
 
 def _trapezoid(x: F64, y: F64) -> F64:
     """Area by the trapezoid rule along x, ties in falling order of y, row by row."""
     order = np.lexsort((-y, x), axis=1)
     x, y = np.take_along_axis(x, order, axis=1), np.take_along_axis(y, order, axis=1)
-    made: F64 = np.sum(np.diff(x, axis=1) * (y[:, 1:] + y[:, :-1]) / 2, axis=1)
-    return made
+    sums: F64 = np.sum(np.diff(x, axis=1) * (y[:, 1:] + y[:, :-1]) / 2, axis=1)
+    return sums
 
 
 def frontier(p: F64, q: F64) -> F64:
@@ -67,8 +67,8 @@ def frontier(p: F64, q: F64) -> F64:
         near = np.abs(gap) < 1e-12
         ratio = np.where(near, 1.0, np.log1p(gap) / np.where(near, 1.0, gap))
     value = (p + q).sum(axis=1) / 2 - np.where(together, q * ratio, 0.0).sum(axis=1)
-    made: F64 = np.maximum(value, 0.0)
-    return made
+    integral: F64 = np.maximum(value, 0.0)
+    return integral
 
 
 def best_fs(p: F64, q: F64, betas: Sequence[float], angles: int = ANGLES) -> list[F64]:
@@ -77,12 +77,12 @@ def best_fs(p: F64, q: F64, betas: Sequence[float], angles: int = ANGLES) -> lis
     for slope in slopes(angles):
         precision = np.minimum(slope * p, q).sum(axis=1)
         recall = np.minimum(p, q / slope).sum(axis=1)
-        for place, beta in enumerate(betas):
-            best[place] = np.maximum(best[place], f_beta(precision, recall, beta))
+        for column, beta in enumerate(betas):
+            best[column] = np.maximum(best[column], f_beta(precision, recall, beta))
     return best
 
 
-def mauve_draws(
+def resample_mauve(
     p: F64,
     q: F64,
     n_human: float,
@@ -108,13 +108,13 @@ def mauve_draws(
         points: Of the divergence curve.
         curve: How its weights are spaced.
     """
-    p_star, q_star = smoothed(p, n_human), smoothed(q, n_model)
+    p_star, q_star = smooth(p, n_human), smooth(q, n_model)
     if smoothing == "kt":
         p, q = p_star, q_star
     elif smoothing != "none":
         part = 1 if smoothing == "laplace" else 2
-        p = np.stack([smoothed(row, round(n_human / part), smoothing) for row in p])
-        q = np.stack([smoothed(row, round(n_model / part), smoothing) for row in q])
+        p = np.stack([smooth(row, round(n_human / part), smoothing) for row in p])
+        q = np.stack([smooth(row, round(n_model / part), smoothing) for row in q])
     p_kl, q_kl = (p_star, q_star) if smoothing == "none" else (p, q)
     middle = (p + q) / 2
     js = (kl(p, middle) + kl(q, middle)) / 2
@@ -140,14 +140,14 @@ def mauve_draws(
 
 def without_gaps(p: I64, q: I64) -> tuple[I64, I64, int]:
     """Return the cells of both sides numbered so that each holds a text, and how many there are."""
-    seen, place = np.unique(np.concatenate([p, q]), return_inverse=True)
-    return place[: len(p)], place[len(p) :], len(seen)
+    seen, cells = np.unique(np.concatenate([p, q]), return_inverse=True)
+    return cells[: len(p)], cells[len(p) :], len(seen)
 
 
-def ratio_draws(
+def resample_ratios(
     p: F64, q: F64, halves: tuple[NDArray[np.bool_], NDArray[np.bool_]], of: Callable[[F64, F64], Mapping[str, float]]
 ) -> dict[str, Replicates]:
     """Return what a function makes of the ratios at the human and the model texts of each half."""
     pairs = list(zip(*halves, strict=True))
-    found = [of(p[a], q[b]) for a, b in pairs] + [of(p[~a], q[~b]) for a, b in pairs]
-    return {k: Replicates(np.array([values[k] for values in found]).reshape(2, -1)) for k in found[0]}
+    scores = [of(p[a], q[b]) for a, b in pairs] + [of(p[~a], q[~b]) for a, b in pairs]
+    return {k: Replicates(np.array([values[k] for values in scores]).reshape(2, -1)) for k in scores[0]}

@@ -52,7 +52,7 @@ def residual_kmeans(points: F32, codes: int, *, restarts: int, max_iter: int, se
     for level in range(LEVELS):
         runs = []
         for restart in range(restarts):
-            chosen = spread_rows(rest, codes, stream(seed, "residual_kmeans", level, restart))
+            chosen = choose_distant_rows(rest, codes, stream(seed, "residual_kmeans", level, restart))
             centroids = kmeans(rest, codes, restarts=1, max_iter=max_iter, start=rest[chosen]).centroids
             labels, squares = nearest(rest, centroids)
             runs.append((float(np.sum(squares, dtype=np.float64)), centroids, labels))
@@ -63,23 +63,23 @@ def residual_kmeans(points: F32, codes: int, *, restarts: int, max_iter: int, se
     return ResidualCodes(tuple(levels), tuple(spreads))
 
 
-def spread_rows(points: Floats, count: int, draw: np.random.Generator) -> I64:
+def choose_distant_rows(points: Floats, count: int, draw: np.random.Generator) -> I64:
     """Draw rows that are far from each other: by squared distance to those drawn, the best of a few candidates each."""
     squares = np.einsum("ij,ij->i", points, points, dtype=np.float64)
     chosen = [int(draw.integers(len(points)))]
-    apart = _apart(points, squares, chosen)[:, 0]
+    apart = _compute_squared_distances(points, squares, chosen)[:, 0]
     candidates = 2 + int(np.log(count))
     while len(chosen) < count:
         sums = np.cumsum(apart)
-        drawn = np.searchsorted(sums, draw.random(candidates) * sums[-1]).clip(max=len(points) - 1)
-        nearer = np.minimum(apart[:, None], _apart(points, squares, drawn))
+        candidate_rows = np.searchsorted(sums, draw.random(candidates) * sums[-1]).clip(max=len(points) - 1)
+        nearer = np.minimum(apart[:, None], _compute_squared_distances(points, squares, candidate_rows))
         best = int(np.argmin(nearer.sum(axis=0)))
-        chosen.append(int(drawn[best]))
+        chosen.append(int(candidate_rows[best]))
         apart = nearer[:, best]
     return np.array(chosen, dtype=np.int64)
 
 
-def _apart(points: Floats, squares: F64, rows: list[int] | I64) -> F64:
+def _compute_squared_distances(points: Floats, squares: F64, rows: list[int] | I64) -> F64:
     """Squared distances of all rows to some, shape (n, len(rows))."""
     products = (points @ points[rows].T).astype(np.float64)
     gaps = np.maximum(squares[:, None] - 2 * products + squares[rows], 0.0)

@@ -22,7 +22,7 @@ from openended.metrics._mauve.histograms import (
     kl_divergence,
     precision_recall,
 )
-from openended.metrics._mauve.smoothing import Smoothing, smoothed
+from openended.metrics._mauve.smoothing import Smoothing, smooth
 
 TITLES: Mapping[str, str] = {
     "mauve": "MAUVE",
@@ -107,8 +107,8 @@ def mauve_of_cells(
     if seen_only:
         seen = (p > 0) | (q > 0)
         p, q = p[seen], q[seen]
-    p_star, q_star = smoothed(p, len(human)), smoothed(q, len(model))
-    p_used, q_used = smoothed(p, len(human), smoothing), smoothed(q, len(model), smoothing)
+    p_star, q_star = smooth(p, len(human)), smooth(q, len(model))
+    p_used, q_used = smooth(p, len(human), smoothing), smooth(q, len(model), smoothing)
     points = divergence_curve(p_used, q_used, scaling_factor=scaling_factor, points=curve_points, curve=curve)
     star = divergence_curve(p_star, q_star, scaling_factor=scaling_factor, points=curve_points, curve=curve)
     js = js_divergence(p_used, q_used)
@@ -173,8 +173,8 @@ def histogram_values(
     model misses).
     """
     rule: Smoothing = "kt" if smoothing == "none" else smoothing
-    p_star, q_star = smoothed(scores.human_hist, n_human, rule), smoothed(scores.model_hist, n_model, rule)
-    p, q = smoothed(scores.human_hist, n_human, smoothing), smoothed(scores.model_hist, n_model, smoothing)
+    p_star, q_star = smooth(scores.human_hist, n_human, rule), smooth(scores.model_hist, n_model, rule)
+    p, q = smooth(scores.human_hist, n_human, smoothing), smooth(scores.model_hist, n_model, smoothing)
     precision, recall = precision_recall(p, q, _ANGLES)
     values = {
         "kl_human_model": kl_divergence(p_star, q_star),

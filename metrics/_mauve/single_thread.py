@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 
-def one_thread() -> AbstractContextManager[object]:
+def limit_to_one_thread() -> AbstractContextManager[object]:
     """Run a block's matrix products in one thread.
 
     Products of several threads differ in their last bits from those of one, and a training that goes on for thousands

@@ -28,7 +28,7 @@ from openended.harness.core import F64
 Smoothing = Literal["none", "kt", "laplace", "braess_sauer", "good_turing"]
 
 
-def smoothed(hist: F64, n: float, rule: Smoothing = "kt") -> F64:
+def smooth(hist: F64, n: float, rule: Smoothing = "kt") -> F64:
     """Return smoothed shares, of the shape of `hist`, that sum to 1.
 
     Args:
@@ -48,8 +48,8 @@ def smoothed(hist: F64, n: float, rule: Smoothing = "kt") -> F64:
         weights = counts + np.select([counts == 0, counts == 1], [0.5, 1.0], 0.75)
     else:
         weights = _good_turing(counts.astype(np.int64))
-    made: F64 = weights / weights.sum()
-    return made
+    normalized: F64 = weights / weights.sum()
+    return normalized
 
 
 def _good_turing(counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> F64:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import I64, Ragged
-from openended.metrics._ngrams.sequences import CHUNK, blocks, rows_of
+from openended.metrics._ngrams.sequences import CHUNK, blocks, pack_rows
 
 _KEY_BITS = 62
 
@@ -70,7 +70,7 @@ class NgramIndex:
 
     def __init__(self, rows: Ragged) -> None:
         self.lengths: I64 = np.asarray(rows.lengths, dtype=np.int64)
-        self.tokens, self.vocab = _padded(rows)
+        self.tokens, self.vocab = _pad(rows)
         self._levels: list[Level] = []
         self._runs: dict[int, Runs] = {}
         self._repeats: dict[int, I64] = {}
@@ -84,9 +84,9 @@ class NgramIndex:
     def text_of(self) -> NDArray[np.int32]:
         """The text of each place of the padded tokens."""
         if self._text_of is None:
-            made = np.zeros(len(self.tokens), dtype=np.int32)
-            made[1:] = np.repeat(np.arange(len(self), dtype=np.int32), self.lengths + 1)
-            self._text_of = made
+            text = np.zeros(len(self.tokens), dtype=np.int32)
+            text[1:] = np.repeat(np.arange(len(self), dtype=np.int32), self.lengths + 1)
+            self._text_of = text
         return self._text_of
 
     @property
@@ -112,8 +112,8 @@ class NgramIndex:
         if order < 1:
             raise ValueError(f"expected an order of at least 1, got {order}")
         while len(self._levels) < order:
-            made = _refine(self, self._levels[-1], len(self._levels) + 1) if self._levels else _unigrams(self)
-            self._levels.append(made)
+            level_ = _refine(self, self._levels[-1], len(self._levels) + 1) if self._levels else _unigrams(self)
+            self._levels.append(level_)
         return self._levels[order - 1]
 
     def repeats(self, order: int) -> I64:
@@ -132,7 +132,7 @@ class NgramIndex:
         return out
 
     def run_blocks(self, order: int) -> Iterator[Runs]:
-        """Yield `runs` in parts of neighbouring n-grams, numbered from 0 in each; of a large corpus nothing is kept."""
+        """Yield `runs` in parts of neighboring n-grams, numbered from 0 in each; of a large corpus nothing is kept."""
         starts = self.level(order).starts
         if order in self._runs or starts[-1] <= CHUNK:
             yield self.runs(order)
@@ -170,10 +170,10 @@ def index_of(sequences: Sequences) -> NgramIndex:
     Raises:
         TypeError: If a text is no sequence of integers or hashable tokens.
     """
-    return sequences if isinstance(sequences, NgramIndex) else NgramIndex(rows_of(sequences))
+    return sequences if isinstance(sequences, NgramIndex) else NgramIndex(pack_rows(sequences))
 
 
-def _padded(rows: Ragged) -> tuple[NDArray[np.int32], int]:
+def _pad(rows: Ragged) -> tuple[NDArray[np.int32], int]:
     """Return tokens numbered from 1 with the separator 0 around every text, and the largest number."""
     begin, end = int(rows.offsets[0]), int(rows.offsets[-1])
     values = rows.values[begin:end]
@@ -187,13 +187,13 @@ def _padded(rows: Ragged) -> tuple[NDArray[np.int32], int]:
         a, b = int(offsets[first]), int(offsets[last])
         is_token = np.ones(b - a + last - first, dtype=np.bool_)
         is_token[offsets[first + 1 : last + 1] - a + np.arange(last - first)] = False
-        piece = np.searchsorted(names, values[a:b]) if names is not None else _less(values[a:b], low)
+        piece = np.searchsorted(names, values[a:b]) if names is not None else _subtract_lowest(values[a:b], low)
         out[a + first + 1 : b + last + 1][is_token] = piece + 1
     return out, (len(names) if names is not None else high - low + 1)
 
 
-def _less(values: NDArray[Any], low: int) -> I64:
-    """Return how far ids are above the lowest one, where that is in the range of int64."""
+def _subtract_lowest(values: NDArray[Any], low: int) -> I64:
+    """Return ids minus the lowest id; the result must fit in int64."""
     if values.dtype.kind == "u":  # an id of uint64 may not be, so its distance is taken first
         values, low = values - values.dtype.type(low), 0
     out: I64 = values.astype(np.int64)
@@ -216,8 +216,8 @@ def _unigrams(index: NgramIndex) -> Level:
         token = key >> bits
         new = np.flatnonzero(np.diff(token, prepend=-1))
         sizes = np.diff(new, append=len(token))
-        place = np.arange(len(token)) + np.repeat(free[token[new]] - new, sizes)
-        positions[place] = (key & (CHUNK - 1)) + low
+        slots = np.arange(len(token)) + np.repeat(free[token[new]] - new, sizes)
+        positions[slots] = (key & (CHUNK - 1)) + low
         free[token[new]] += sizes
     starts = np.concatenate([[0], np.cumsum(counts[repeated])])
     return Level(positions, starts, int(counts.sum()), int(np.count_nonzero(counts)))
@@ -238,15 +238,15 @@ def _refine(index: NgramIndex, below: Level, order: int) -> Level:
         bits = max(len(here) - 1, 1).bit_length()
         key = (key[inside] << bits) | inside
         key.sort()
-        place = key & ((1 << bits) - 1)
+        order_of = key & ((1 << bits) - 1)
         key >>= bits
         new = np.flatnonzero(np.diff(key, prepend=-1))
         size = np.diff(new, append=len(key))
         types += len(size)
         followed += len(inside)
-        kept = size > 1
-        positions.append(here[place[np.repeat(kept, size)]])
-        sizes.append(size[kept])
+        repeated = size > 1
+        positions.append(here[order_of[np.repeat(repeated, size)]])
+        sizes.append(size[repeated])
     total = int(index.sizes(order).sum())
     # the (n - 1)-grams seen once that do not end their text are n-grams seen once
     types += total - followed

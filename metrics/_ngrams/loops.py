@@ -58,11 +58,11 @@ def final_repeats(index: NgramIndex, max_phrase: int) -> tuple[I64, I64]:
         rows = alive[np.flatnonzero(tokens[end - n] == final)]
         rows = rows[tokens[last[rows] - 2 * n + 1] == tokens[last[rows] - n + 1]]
         if len(rows):
-            found = _matching(tokens, last[rows], n) // n + 1
-            better = found > best[rows]
-            rows, found = rows[better], found[better]
-            best[rows], phrase[rows] = found, n
-            longest[rows] = lengths[rows] // (found + 1)
+            repeats = _matching(tokens, last[rows], n) // n + 1
+            better = repeats > best[rows]
+            rows, repeats = rows[better], repeats[better]
+            best[rows], phrase[rows] = repeats, n
+            longest[rows] = lengths[rows] // (repeats + 1)
             room = min(room, int(longest[rows].min(initial=room)))
     return best, phrase
 
@@ -73,10 +73,10 @@ def _matching(tokens: NDArray[np.int32], end: I64, n: int) -> I64:
     active = np.arange(len(end))
     width = 32
     while len(active):
-        place = (end[active] - out[active])[:, None] - np.arange(width)
+        positions = (end[active] - out[active])[:, None] - np.arange(width)
         # place 0 is a separator; a token never equals it, so the count stops at the start of the text
-        equal = tokens[np.maximum(place, 0)] == tokens[np.maximum(place - n, 0)]
-        equal &= place > 0
+        equal = tokens[np.maximum(positions, 0)] == tokens[np.maximum(positions - n, 0)]
+        equal &= positions > 0
         run = np.where(equal.all(axis=1), width, np.argmin(equal, axis=1))
         out[active] += run
         active = active[run == width]

@@ -1,7 +1,7 @@
-"""N-gram statistics of many halves of a corpus, from the counts of the whole: nothing is counted anew.
+"""N-gram statistics of many subsets of a corpus, computed from the counts of the whole corpus.
 
-The n-grams of a text do not depend on the other texts. So the count of an n-gram in a half is a product of the sparse
-table (n-gram × text) with the column of the half; one product serves all halves, and the other half has the rest.
+The n-grams of a text do not depend on the other texts. So the counts of an n-gram in all subsets are one product of the
+sparse table (n-gram × text) with the table (text × subset).
 """
 
 from __future__ import annotations
@@ -17,55 +17,56 @@ from openended.metrics._ngrams.index import NgramIndex
 
 Halves = NDArray[np.bool_]
 """Whether each text is in the first half of each split, shape (splits, texts)."""
+Subsets = NDArray[np.bool_]
+"""Whether each text is in each subset, shape (subsets, texts)."""
 
-_CELLS = 1 << 22  # of a table of (n-grams × splits) at a time
+_CELLS = 1 << 22  # size of a table (n-grams × subsets) that is computed at a time
 
 
-def totals(by_text: NDArray[Any], halves: Halves) -> F64:
+def sum_halves(by_text: NDArray[Any], halves: Halves) -> F64:
     """Return the sum of a number by text in each half, shape (2, splits)."""
     numbers = np.asarray(by_text, dtype=np.float64)
     first = halves @ numbers
     return np.stack([first, numbers.sum() - first])
 
 
-def repeat_draws(index: NgramIndex, order: int, halves: Halves) -> F64:
+def compute_half_repeats(index: NgramIndex, order: int, halves: Halves) -> F64:
     """Return the share of n-grams already seen in the same text in each half, shape (2, splits)."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        return totals(index.repeats(order), halves) / totals(index.sizes(order), halves)
+        return sum_halves(index.repeats(order), halves) / sum_halves(index.sizes(order), halves)
 
 
-def type_draws(index: NgramIndex, order: int, halves: Halves) -> tuple[F64, F64, F64]:
-    """Return the n-grams, the different ones and those that occur once in each half, each of shape (2, splits)."""
-    single = totals(_singles(index, order), halves)
+def count_types(index: NgramIndex, order: int, subsets: Subsets) -> tuple[F64, F64, F64]:
+    """Count the n-grams, the distinct ones and those that occur once in each subset, each of shape (subsets,)."""
+    single = subsets @ _singles(index, order).astype(np.float64)
     types, once = single.copy(), single.copy()
-    for counts in _counts(index, order, halves):
-        types += (counts > 0).sum(axis=1)
-        once += (counts == 1).sum(axis=1)
-    return totals(index.sizes(order), halves), types, once
+    for counts in _counts(index, order, subsets):
+        types += (counts > 0).sum(axis=0)
+        once += (counts == 1).sum(axis=0)
+    return subsets @ index.sizes(order).astype(np.float64), types, once
 
 
-def entropy_draws(index: NgramIndex, order: int, halves: Halves) -> F64:
-    """Return the entropy of all n-grams of each half, nats, shape (2, splits)."""
-    total = totals(index.sizes(order), halves)
+def compute_subset_entropies(index: NgramIndex, order: int, subsets: Subsets) -> F64:
+    """Compute the entropy of all n-grams of each subset, nats, shape (subsets,)."""
+    total = subsets @ index.sizes(order).astype(np.float64)
     weighted = np.zeros_like(total)
-    for counts in _counts(index, order, halves):
-        # A count is a small whole number: its c log c is looked up.
-        known = np.arange(counts.max(initial=0) + 1, dtype=np.float64)
-        known[1:] *= np.log(known[1:])
-        weighted += known[counts].sum(axis=1)
+    for counts in _counts(index, order, subsets):
+        terms = np.arange(counts.max(initial=0) + 1, dtype=np.float64)  # c log c of every count c
+        terms[1:] *= np.log(terms[1:])
+        weighted += terms[counts].sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.maximum(np.log(total) - weighted / total, 0.0)
 
 
-def frequency_draws(index: NgramIndex, subsets: Halves, of: Callable[[NDArray[np.int32]], float]) -> F64:
+def compute_subset_slopes(index: NgramIndex, subsets: Subsets, of: Callable[[NDArray[np.int32]], float]) -> F64:
     """Return what a function makes of the frequencies of the tokens in each subset, shape (subsets,)."""
-    single = totals(_singles(index, 1), subsets)[0].astype(np.int64)
+    single = subsets @ _singles(index, 1)
     parts = list(_counts(index, 1, subsets))
-    seen = [[part[0, :, number] for part in parts] for number in range(len(subsets))]
+    seen = [[part[:, number] for part in parts] for number in range(len(subsets))]
     return np.array([of(np.concatenate([*s, np.ones(n, dtype=np.int32)])) for s, n in zip(seen, single, strict=True)])
 
 
-def shared_draws(index: NgramIndex, order: int, subsets: Halves, of: Callable[[F64], F64]) -> F64:
+def compute_subset_sharing(index: NgramIndex, order: int, subsets: Subsets, of: Callable[[F64], F64]) -> F64:
     """Return the mean over the texts of a subset of a function of how often its n-grams are in its other texts.
 
     Args:
@@ -83,22 +84,22 @@ def shared_draws(index: NgramIndex, order: int, subsets: Halves, of: Callable[[F
     return np.asarray((of(shared) * inside).sum(axis=0) / inside.sum(axis=0), dtype=np.float64)
 
 
-def found_draws(index: NgramIndex, order: int, first: F64, is_reference: NDArray[np.bool_]) -> F64:
+def count_subset_matches(index: NgramIndex, order: int, first: F64, is_reference: NDArray[np.bool_]) -> F64:
     """Return the n-grams of each text that the other references of a subset have, clipped, shape (texts, splits).
 
     min(c, largest count in another text) is the sum over t = 1, 2, … of [c >= t and another text has t of them]; all
     but a few n-grams end with t = 1. Texts outside the subset get numbers too, which mean nothing.
     """
-    found = np.zeros_like(first)
+    matches = np.zeros_like(first)
     runs = index.runs(order)
     keep, least = np.ones(len(runs.text), dtype=np.bool_), 1
     while keep.any():
         table = _table(index, order, keep)
-        held = table @ (first * is_reference[:, None])
-        found += np.where(is_reference[:, None], table.T @ (held >= 2), table.T @ (held >= 1))
+        holders = table @ (first * is_reference[:, None])
+        matches += np.where(is_reference[:, None], table.T @ (holders >= 2), table.T @ (holders >= 1))
         least += 1
         keep = runs.count >= least
-    return found
+    return matches
 
 
 def _singles(index: NgramIndex, order: int) -> NDArray[np.int64]:
@@ -120,19 +121,17 @@ def _table(index: NgramIndex, order: int, keep: NDArray[np.bool_] | None = None)
     return csr_matrix((np.ones(len(text)), text, first), shape=(len(first) - 1, len(index)))
 
 
-def _counts(index: NgramIndex, order: int, halves: Halves) -> Iterator[NDArray[np.int32]]:
-    """Yield the counts of the n-grams that occur more than once, shape (2, some n-grams, splits)."""
+def _counts(index: NgramIndex, order: int, subsets: Subsets) -> Iterator[NDArray[np.int32]]:
+    """Yield the counts of the n-grams that occur more than once, shape (some n-grams, subsets)."""
     from scipy.sparse import csr_matrix
 
     runs = index.runs(order)
     first = np.append(runs.first, len(runs.text))
-    columns = np.ascontiguousarray(halves.T, dtype=np.int32)
-    step = max(1, _CELLS // max(halves.shape[0], 1))
+    columns = np.ascontiguousarray(subsets.T, dtype=np.int32)
+    step = max(1, _CELLS // max(subsets.shape[0], 1))
     for low in range(0, len(first) - 1, step):
         ends = first[low : low + step + 1]
         part = slice(int(ends[0]), int(ends[-1]))
         counts = runs.count[part].astype(np.int32)
         table = csr_matrix((counts, runs.text[part], ends - ends[0]), shape=(len(ends) - 1, len(index)))
-        inside = np.asarray(table @ columns, dtype=np.int32)
-        whole = np.asarray(table.sum(axis=1), dtype=np.int32).reshape(-1, 1)
-        yield np.stack([inside, whole - inside])
+        yield np.asarray(table @ columns, dtype=np.int32)

@@ -13,7 +13,7 @@ from openended.harness.core import I64, Ragged
 CHUNK = 1 << 22  # elements of a temporary array: keeps the peak far below the size of the corpus
 
 
-def rows_of(sequences: Ragged | Iterable[Any]) -> Ragged:
+def pack_rows(sequences: Ragged | Iterable[Any]) -> Ragged:
     """Pack texts into one array of integer ids; equal tokens get equal ids, different tokens different ones.
 
     Raises:
@@ -38,14 +38,14 @@ def _integer_rows(texts: Sequence[Any]) -> Ragged | None:
             return None
         row = np.asarray(text)
         kind = row.dtype.kind
-        if row.size and (kind not in "iu" or row.ndim != 1 or (kind == "u" and _beyond_int64(row))):
+        if row.size and (kind not in "iu" or row.ndim != 1 or (kind == "u" and _exceeds_int64(row))):
             return None
         rows.append(row)
     return Ragged.from_rows(rows, np.int64)
 
 
-def _beyond_int64(row: NDArray[Any]) -> bool:
-    """Say whether an unsigned id has no place in int64, where it would wrap around to another one's."""
+def _exceeds_int64(row: NDArray[Any]) -> bool:
+    """Return whether an unsigned id is too large for int64."""
     return row.itemsize == 8 and bool(row.max() > np.iinfo(np.int64).max)
 
 
@@ -60,7 +60,7 @@ def _hashable_rows(texts: Sequence[Any]) -> Ragged:
     return Ragged.from_rows(rows, np.int64)
 
 
-def trimmed(rows: Ragged, lengths: I64) -> Ragged:
+def trim_rows(rows: Ragged, lengths: I64) -> Ragged:
     """Keep the first `lengths[i]` values of row i."""
     if np.array_equal(lengths, rows.lengths):
         return rows
@@ -74,16 +74,16 @@ def trimmed(rows: Ragged, lengths: I64) -> Ragged:
     return Ragged(values, offsets)
 
 
-def selected(rows: Ragged, keep: NDArray[np.bool_]) -> Ragged:
+def select_rows(rows: Ragged, keep: NDArray[np.bool_]) -> Ragged:
     """Keep the rows where `keep` is true."""
     if keep.all():
         return rows
-    emptied = trimmed(rows, np.where(keep, rows.lengths, 0))
+    emptied = trim_rows(rows, np.where(keep, rows.lengths, 0))
     return Ragged(emptied.values, np.concatenate([[0], emptied.offsets[1:][keep]]))
 
 
-def joined(rows: Ragged) -> Ragged:
-    """All rows as one, so that n-grams cross the borders of texts."""
+def join_rows(rows: Ragged) -> Ragged:
+    """Concatenate all rows into one, so that n-grams may cross text borders."""
     return Ragged(rows.values, np.array([rows.offsets[0], rows.offsets[-1]]))
 
 

@@ -12,8 +12,8 @@ from openended.metrics._ngrams.index import NgramIndex
 
 def mean_of(values: F64) -> float:
     """Mean of the values that are numbers; NaN if there is none."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
+    finite = values[~np.isnan(values)]
+    return float(finite.mean()) if len(finite) else float("nan")
 
 
 def distinct_by_text(index: NgramIndex, order: int) -> F64:
@@ -23,7 +23,7 @@ def distinct_by_text(index: NgramIndex, order: int) -> F64:
     return 1.0 - index.repeats(order) / sizes
 
 
-def pooled_repeats(index: NgramIndex, order: int) -> float:
+def compute_pooled_repeats(index: NgramIndex, order: int) -> float:
     """Share of n-grams already seen in the same text, summed over texts before dividing; NaN without n-grams."""
     total = int(index.sizes(order).sum())
     return int(index.repeats(order).sum()) / total if total else float("nan")
@@ -31,7 +31,7 @@ def pooled_repeats(index: NgramIndex, order: int) -> float:
 
 def simctg_percent(index: NgramIndex, order: int) -> float:
     """SimCTG's rep-n in percent with its rounding; `index` is of the texts without their last token."""
-    share = 1.0 - pooled_repeats(index, order)
+    share = 1.0 - compute_pooled_repeats(index, order)
     return round(100.0 * (1.0 - share), 2)
 
 

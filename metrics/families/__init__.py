@@ -2,26 +2,26 @@
 
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics.families.quantized import Cells, ClusterFit, ClusteringRun, Quantized
+from openended.metrics.families.samples_per_prompt import (
+    Prompts,
+    SamplesMetric,
+    average_over_prompts,
+    cosines,
+    mask_off_diagonal,
+    prompts_of,
+    unit_rows,
+)
 from openended.metrics.families.teacher_forced import TeacherForced, mean_by_row, probabilities
 from openended.metrics.families.text import (
     Corpus,
     TextMetric,
     check_orders,
     corpus_of,
-    defined,
-    missing_note,
+    describe_missing,
+    require_defined,
     variant_of,
 )
 from openended.metrics.families.two_sample import TwoSample
-from openended.metrics.families.within_prompt import (
-    Prompts,
-    WithinPrompt,
-    cosines,
-    off_diagonal,
-    over_prompts,
-    prompts_of,
-    unit_rows,
-)
 
 __all__ = [
     "Cells",
@@ -31,22 +31,22 @@ __all__ = [
     "NgramIndex",
     "Prompts",
     "Quantized",
+    "SamplesMetric",
     "Sequences",
     "TeacherForced",
     "TextMetric",
     "TwoSample",
-    "WithinPrompt",
+    "average_over_prompts",
     "check_orders",
     "corpus_of",
     "cosines",
-    "defined",
+    "describe_missing",
     "index_of",
+    "mask_off_diagonal",
     "mean_by_row",
-    "missing_note",
-    "off_diagonal",
-    "over_prompts",
     "probabilities",
     "prompts_of",
+    "require_defined",
     "unit_rows",
     "variant_of",
 ]

@@ -22,8 +22,8 @@ from openended.harness.core import (
     UndefinedMetric,
 )
 from openended.metrics._embeddings.blocks import check_side
-from openended.metrics._mauve.quantizers import Assign, Buckets, QuantizerName, fit_quantizer, unfit_buckets
-from openended.metrics._mauve.resampled_cells import half_histograms
+from openended.metrics._mauve.quantizers import Assign, Buckets, QuantizerName, describe_accepted_buckets, fit_quantizer
+from openended.metrics._mauve.resampled_cells import count_half_histograms
 from openended.metrics.families.two_sample import TwoSample
 
 ClusterFit = Literal["pair", "joint", "reference"]
@@ -69,7 +69,7 @@ class Quantized(TwoSample):
     def check(self) -> None:
         """Refuse options of the clustering that are out of range."""
         self.require(self.num_buckets == "auto" or int(self.num_buckets) >= 2, "num_buckets", "auto or at least 2")
-        accepted = unfit_buckets(self.num_buckets, self.quantizer)
+        accepted = describe_accepted_buckets(self.num_buckets, self.quantizer)
         self.require(not accepted, "num_buckets", f"{accepted} for quantizer={self.quantizer}")
         self.require(0 < self.explained_variance <= 1, "explained_variance", "a share in (0, 1]")
         for option in ("restarts", "max_iter", "clustering_seeds"):
@@ -105,7 +105,7 @@ class Quantized(TwoSample):
             runs.append(self.score(Cells(human_cells, model_cells, count)))
         return tuple(runs)
 
-    def averaged(
+    def average(
         self,
         features: Features,
         primary: str,
@@ -141,8 +141,8 @@ class Quantized(TwoSample):
         sums: dict[str, F64] = {}
         for run in runs:
             cells = self.cells_of_draws(run.cells)
-            p = half_histograms(cells.human, human_halves, cells.count)
-            q = half_histograms(cells.model, model_halves, cells.count)
+            p = count_half_histograms(cells.human, human_halves, cells.count)
+            q = count_half_histograms(cells.model, model_halves, cells.count)
             for name, draws in self.draws(p, q, len(cells.human), len(cells.model)).items():
                 sums[name] = sums.get(name, 0.0) + draws / len(runs)
         values = _values_by_name(runs)
@@ -159,7 +159,7 @@ class Quantized(TwoSample):
         if cluster_fit == "pair":
             return self._fit([model, human])
         others = _systems(features) if cluster_fit == "joint" else ()
-        fit = [self.sorted_rows(side) for side in others] + [human]
+        fit = [self.sort_rows(side) for side in others] + [human]
         for rows in fit:
             check_side(rows, "a system of the grid")
         key, no_cells = ("mauve.fit", self, *others), dict[int, Assign]()

@@ -55,10 +55,10 @@ class TeacherForced(Metric):
         offsets = self.statistics(features).offsets
         lengths = np.diff(offsets)
         return {
-            name: made.map(np.exp) if self.exponential else made
+            name: replicates.map(np.exp) if self.exponential else replicates
             for name, rows in self.rows(features, result).items()
             if name in result.values
-            for made in [plan.mean(features.human.ids, np.log(rows) if self.exponential else rows, lengths)]
+            for replicates in [plan.mean(features.human.ids, np.log(rows) if self.exponential else rows, lengths)]
         }
 
     def rows(self, features: Features, result: MetricResult) -> Mapping[str, F64]:  # noqa: ARG002

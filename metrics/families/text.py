@@ -1,4 +1,4 @@
-"""What the n-gram metrics share: their common options, and the index of a side, made once for a run."""
+"""Base class of n-gram metrics: common options and a shared n-gram index."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from openended.harness.core import (
     Unit,
 )
 from openended.metrics._ngrams.index import NgramIndex
-from openended.metrics._ngrams.sequences import joined, rows_of, selected, trimmed
+from openended.metrics._ngrams.sequences import join_rows, pack_rows, select_rows, trim_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,14 +33,14 @@ class Corpus:
 
     rows: Ragged
     index: NgramIndex
-    kept: NDArray[np.bool_]
+    is_included: NDArray[np.bool_]
     """True where a text of the side is in `rows`."""
     notes: tuple[str, ...]
 
-    def spread(self, values: F64) -> F64:
+    def align_values(self, values: F64) -> F64:
         """Return one value for each text of the side, NaN for texts that were left out."""
-        out = np.full(len(self.kept), np.nan)
-        out[self.kept] = values
+        out = np.full(len(self.is_included), np.nan)
+        out[self.is_included] = values
         return out
 
 
@@ -78,16 +78,21 @@ class TextMetric(Metric):
         """
         return corpus_of(features.model, self.token_need(), self.fixed_tokens)
 
-    def drawn_texts(self, features: Features, plan: Plan) -> tuple[Corpus, NDArray[np.bool_]]:
+    def split_texts(self, features: Features, plan: Plan) -> tuple[Corpus, NDArray[np.bool_]]:
         """Return the corpus, and which of its texts are in the first half of each split."""
+        corpus, ids = self.corpus_and_prompts(features)
+        return corpus, plan.halves(ids)
+
+    def corpus_and_prompts(self, features: Features) -> tuple[Corpus, NDArray[np.str_]]:
+        """Return the corpus and the prompt of each of its texts."""
         corpus = self.corpus(features)
-        return corpus, plan.halves(np.asarray(features.model.ids, dtype=np.str_)[corpus.kept])
+        return corpus, np.asarray(features.model.ids, dtype=np.str_)[corpus.is_included]
 
     def variant_index(self, features: Features, variant: str) -> NgramIndex:
         """Return the index of the `joined` texts or of the texts `without_last` token; shared like `corpus`."""
         corpus = self.corpus(features)
         key: tuple[Hashable, ...] = ("ngrams", variant, self.token_need(), self.fixed_tokens)
-        return features.model.derived(key, lambda: NgramIndex(reshaped(corpus.rows, variant)))
+        return features.model.derived(key, lambda: NgramIndex(reshape_rows(corpus.rows, variant)))
 
 
 def corpus_of(side: Side, need: Need, fixed_tokens: int | None = None) -> Corpus:
@@ -97,31 +102,33 @@ def corpus_of(side: Side, need: Need, fixed_tokens: int | None = None) -> Corpus
         UndefinedMetric: If there is no text, or none as long as `fixed_tokens`.
     """
     key: tuple[Hashable, ...] = ("corpus", need, fixed_tokens)
-    made = side.derived(key, lambda: _make(side.tokens(need), fixed_tokens))
-    if not len(made.rows):
-        raise UndefinedMetric("there are no texts" if not len(made.kept) else f"no text is left: {made.notes[0]}")
-    return made
+    corpus = side.derived(key, lambda: _make(side.tokens(need), fixed_tokens))
+    if not len(corpus.rows):
+        raise UndefinedMetric(
+            "there are no texts" if not len(corpus.is_included) else f"no text is left: {corpus.notes[0]}"
+        )
+    return corpus
 
 
 def _make(rows: Ragged, fixed_tokens: int | None) -> Corpus:
-    kept = np.ones(len(rows), dtype=np.bool_)
+    is_long_enough = np.ones(len(rows), dtype=np.bool_)
     notes: list[str] = []
     if fixed_tokens is not None:
-        kept = rows.lengths >= fixed_tokens
-        rows = selected(rows, kept)
-        rows = trimmed(rows, np.full(len(rows), fixed_tokens, dtype=np.int64))
-        if not kept.all():
-            short = int(np.count_nonzero(~kept))
-            notes.append(f"{short} of {len(kept)} texts are shorter than {fixed_tokens} tokens and left out")
+        is_long_enough = rows.lengths >= fixed_tokens
+        rows = select_rows(rows, is_long_enough)
+        rows = trim_rows(rows, np.full(len(rows), fixed_tokens, dtype=np.int64))
+        if not is_long_enough.all():
+            short = int(np.count_nonzero(~is_long_enough))
+            notes.append(f"{short} of {len(is_long_enough)} texts are shorter than {fixed_tokens} tokens and left out")
     empty = int(np.count_nonzero(rows.lengths == 0))
     if empty:
         notes.append(f"{empty} of {len(rows)} texts are empty")
-    return Corpus(rows, NgramIndex(rows), kept, tuple(notes))
+    return Corpus(rows, NgramIndex(rows), is_long_enough, tuple(notes))
 
 
-def reshaped(rows: Ragged, variant: str) -> Ragged:
+def reshape_rows(rows: Ragged, variant: str) -> Ragged:
     """Return the texts `joined` to one, or each `without_last` token."""
-    return joined(rows) if variant == "joined" else trimmed(rows, np.maximum(rows.lengths - 1, 0))
+    return join_rows(rows) if variant == "joined" else trim_rows(rows, np.maximum(rows.lengths - 1, 0))
 
 
 def variant_of(sequences: object, variant: str) -> NgramIndex:
@@ -132,7 +139,7 @@ def variant_of(sequences: object, variant: str) -> NgramIndex:
     """
     if isinstance(sequences, NgramIndex):
         raise TypeError(f"variant {variant!r} needs the texts themselves, got their n-gram index")
-    return NgramIndex(reshaped(rows_of(sequences), variant))  # type: ignore[arg-type]
+    return NgramIndex(reshape_rows(pack_rows(sequences), variant))  # type: ignore[arg-type]
 
 
 def check_orders(metric: Metric, orders: Sequence[int], option: str = "orders") -> None:
@@ -141,7 +148,7 @@ def check_orders(metric: Metric, orders: Sequence[int], option: str = "orders") 
     metric.require(good, option, "different positive integers")
 
 
-def defined(values: dict[str, float], why: str) -> dict[str, float]:
+def require_defined(values: dict[str, float], why: str) -> dict[str, float]:
     """Return `values` unless all are NaN.
 
     Raises:
@@ -152,7 +159,7 @@ def defined(values: dict[str, float], why: str) -> dict[str, float]:
     return values
 
 
-def missing_note(values: dict[str, float], what: str) -> tuple[str, ...]:
+def describe_missing(values: dict[str, float], what: str) -> tuple[str, ...]:
     """Return a note that names the values that are NaN."""
     names = [name for name, value in values.items() if np.isnan(value)]
     return (f"no value for {', '.join(names)}: {what}",) if names else ()

@@ -32,7 +32,7 @@ class TwoSample(Metric):
         """Return the embeddings."""
         return (Need("embeddings", by="embedder", scope=self.scope),)
 
-    def sorted_rows(self, side: Side) -> NDArray[np.float32]:
+    def sort_rows(self, side: Side) -> NDArray[np.float32]:
         """Return a side's embeddings sorted by example id, so that no score depends on the order of a file."""
         rows = side.embeddings(self.needs()[0])
         order = np.argsort(np.asarray(side.ids, dtype=np.str_), kind="stable")
@@ -40,8 +40,8 @@ class TwoSample(Metric):
             return rows
         return rows[order]
 
-    def within_reach(self, features: Features) -> tuple[Features, list[str]]:
-        """Return the features of at most `most` texts a side, and the note that says so; all of them where they fit.
+    def limit_texts(self, features: Features) -> tuple[Features, list[str]]:
+        """Limit each side to `most` texts; return the features and a note if texts were dropped.
 
         Which texts are kept is drawn by their example ids, so that both sides keep the same prompts; how many stands in
         the signature as well.
@@ -49,23 +49,28 @@ class TwoSample(Metric):
         sides = (features.human, features.model)
         if self.most is None or max(map(len, sides)) <= self.most:
             return features, []
-        names, place = np.unique(np.concatenate([np.asarray(s.ids, dtype=np.str_) for s in sides]), return_inverse=True)
-        rank = stream(0, "within_reach").permutation(len(names))[place]
-        kept = [self._kept(s, own) for s, own in zip(sides, np.split(rank, [len(sides[0])]), strict=True)]
-        words = [f"{len(new)}of{len(old)}" for new, old in zip(kept, sides, strict=True)]
+        names, prompt = np.unique(
+            np.concatenate([np.asarray(s.ids, dtype=np.str_) for s in sides]), return_inverse=True
+        )
+        rank = stream(0, "within_reach").permutation(len(names))[prompt]
+        truncated = [
+            self._select_texts(s, side_rank)
+            for s, side_rank in zip(sides, np.split(rank, [len(sides[0])]), strict=True)
+        ]
+        words = [f"{len(new)}of{len(old)}" for new, old in zip(truncated, sides, strict=True)]
         note = (
-            f"{len(kept[0]):,} of {len(sides[0]):,} human and {len(kept[1]):,} of {len(sides[1]):,} other texts were "
-            f"compared, drawn by their ids: {self.name} takes too long for more than {self.most:,} a side"
+            f"{len(truncated[0]):,} of {len(sides[0]):,} human and {len(truncated[1]):,} of {len(sides[1]):,} other "
+            f"texts were compared, drawn by their ids: {self.name} takes too long for more than {self.most:,} a side"
         )
         facts = {**features.facts, "n": "/".join(words)}
-        return replace(features, human=kept[0], model=kept[1], facts=facts), [note]
+        return replace(features, human=truncated[0], model=truncated[1], facts=facts), [note]
 
-    def _kept(self, side: Side, rank: NDArray[np.int64]) -> Side:
+    def _select_texts(self, side: Side, rank: NDArray[np.int64]) -> Side:
         chosen = np.sort(np.argsort(rank, kind="stable")[: self.most])
         need = self.needs()[0]
         return Side(side.system, [side.ids[i] for i in chosen], {need: side.embeddings(need)[chosen]})
 
-    def sorted_ids(self, side: Side) -> NDArray[np.str_]:
+    def sort_ids(self, side: Side) -> NDArray[np.str_]:
         """Return the example id of each of `sorted_rows`; samples of one prompt share theirs."""
         return np.sort(np.asarray(side.ids, dtype=np.str_), kind="stable")
 
@@ -74,7 +79,7 @@ class TwoSample(Metric):
 
         It says nothing where the sides have the same ids, each once, or none in common and each once.
         """
-        human, model = self.sorted_ids(features.human), self.sorted_ids(features.model)
+        human, model = self.sort_ids(features.human), self.sort_ids(features.model)
         once = len(np.unique(human)) == len(human) and len(np.unique(model)) == len(model)
         if once and (np.array_equal(human, model) or not np.isin(human, model).any()):
             return None
@@ -82,9 +87,9 @@ class TwoSample(Metric):
 
     def halves(self, features: Features, plan: Plan) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which of `sorted_rows` of the human and of the model side are in the first half of each split."""
-        ours, theirs = (self.sorted_ids(side) for side in (features.human, features.model))
-        return plan.halves(ours), plan.halves(theirs)
+        human_ids, model_ids = (self.sort_ids(side) for side in (features.human, features.model))
+        return plan.halves(human_ids), plan.halves(model_ids)
 
     def pair(self, features: Features) -> tuple[Floats, Floats]:
         """Return the rows of the human and of the model side, checked as by `check_sides`."""
-        return check_sides(human=self.sorted_rows(features.human), model=self.sorted_rows(features.model))
+        return check_sides(human=self.sort_rows(features.human), model=self.sort_rows(features.model))

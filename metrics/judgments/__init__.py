@@ -5,7 +5,7 @@ from openended.metrics.judgments.comparisons import Comparisons, TieRule, Wins, 
 from openended.metrics.judgments.metric import JudgmentMetric, file_features, judgments_of
 from openended.metrics.judgments.raters import JUDGE, SIMULATED, UNCALIBRATED, calibration_of, raters_fact, with_raters
 from openended.metrics.judgments.ratings import LOG_PROB, Empty, Judgments, are_ratings, read_judgments
-from openended.metrics.judgments.rows import FileRow, ReadsFile, of_kind, read_rows
+from openended.metrics.judgments.rows import FileRow, ReadsFile, read_rows, select_kind
 
 __all__ = [
     "JUDGE",
@@ -27,10 +27,10 @@ __all__ = [
     "file_features",
     "is_matrix",
     "judgments_of",
-    "of_kind",
     "raters_fact",
     "read_comparisons",
     "read_judgments",
     "read_rows",
+    "select_kind",
     "with_raters",
 ]

@@ -8,21 +8,23 @@ wins has the players' names in its first row and column; cell (i, j) counts how 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
 
-from openended.harness.core import F64, DataError, stream
+from openended.harness.core import F64, I64, DataError, stream
 from openended.metrics._common.choices import check_choice
-from openended.metrics.judgments.layouts import ALIASES, Outcome, kind_of, marked, outcome_of, places
+from openended.metrics.judgments.layouts import ALIASES, Outcome, kind_of, map_columns, outcome_of, parse_mark
 from openended.metrics.judgments.raters import calibration_of
 from openended.metrics.judgments.ratings import Empty
-from openended.metrics.judgments.rows import FileRow, as_number, of_kind, pick, read_rows, source_of
+from openended.metrics.judgments.rows import FileRow, as_number, pick, read_rows, select_kind, source_of
 
 TieRule = Literal["half", "random", "drop"]
+LEAST_ITEMS = 10
+"""Items from which standard errors can be clustered by item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,19 @@ class Wins:
     """Comparisons left out because they took less than the minimum time."""
     empty: int = 0
     """Rows without an outcome, left out."""
+    item_of: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Item of each win, numbered from 0, shape (wins,); empty for a matrix of wins."""
+    winners: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    losers: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    weights: F64 = field(default_factory=lambda: np.zeros(0))
+    """What each win counts: one half for a side of a tie."""
+    is_repeated: bool = False
+    """Whether there are at least `LEAST_ITEMS` items and one of them was compared more than once."""
+
+    @property
+    def items(self) -> int:
+        """Number of items that were compared."""
+        return int(self.item_of.max(initial=-1)) + 1
 
 
 def is_matrix(columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
@@ -101,30 +116,38 @@ def read_comparisons(
     check_choice("empty", empty, Empty)
     path = Path(path)
     columns, rows = read_rows(path, renamed)
-    rows = of_kind(columns, rows, "system_a", "system")
+    rows = select_kind(columns, rows, "system_a", "system")
     if is_matrix(columns, rows):
         return _matrix(path, columns, rows)
-    known = places(columns)
-    kind = kind_of(known)
+    column_of = map_columns(columns)
+    kind = kind_of(column_of)
     for name in ("system_a", "system_b", "outcome") if kind is None else ():
         pick(columns, ALIASES[name], path)
-    made: list[Comparison] = []
+    comparisons: list[Comparison] = []
     seen: dict[tuple[str, ...], str] = {}
     missing = 0
     for number, row in enumerate(rows):
-        found = _counted(row, known) if kind in ("counts", "victories") else _compared(row, known, number)
-        if not found and empty == "refuse":
+        parsed = (
+            _parse_counts(row, column_of)
+            if kind in ("counts", "victories")
+            else _parse_comparison(row, column_of, number)
+        )
+        if not parsed and empty == "refuse":
             how = "metric=[bradley_terry] metric.bradley_terry.empty=skip"
             raise DataError(f"{row.where}: no outcome; {how} leaves such rows out")
-        missing += not found
-        for one in found if "rater" in known else ():
-            _once(one, row, seen)
-        made += found
-    made.sort(key=lambda c: (c.item, c.criterion, c.system_a, c.system_b, c.rater, c.outcome, str(c.seconds), c.count))
-    players = sorted({name for c in made for name in (c.system_a, c.system_b)})
-    timed = "seconds" in known
-    told = calibration_of(rows)
-    return Comparisons(source_of(path), tuple(made), tuple(players), has_seconds=timed, empty=missing, calibration=told)
+        missing += not parsed
+        for comparison in parsed if "rater" in column_of else ():
+            _once(comparison, row, seen)
+        comparisons += parsed
+    comparisons.sort(
+        key=lambda c: (c.item, c.criterion, c.system_a, c.system_b, c.rater, c.outcome, str(c.seconds), c.count)
+    )
+    players = sorted({name for c in comparisons for name in (c.system_a, c.system_b)})
+    timed = "seconds" in column_of
+    calibration = calibration_of(rows)
+    return Comparisons(
+        source_of(path), tuple(comparisons), tuple(players), has_seconds=timed, empty=missing, calibration=calibration
+    )
 
 
 def _once(comparison: Comparison, row: FileRow, seen: dict[tuple[str, ...], str]) -> None:
@@ -142,37 +165,45 @@ def _pair(row: FileRow, first: str, second: str) -> tuple[str, str]:
     return a, b
 
 
-def _compared(row: FileRow, known: Mapping[str, str], number: int) -> list[Comparison]:
+def _parse_comparison(row: FileRow, column_of: Mapping[str, str], number: int) -> list[Comparison]:
     """Return the comparison of a row; none where it has no outcome."""
-    a, b = _pair(row, known["system_a"], known["system_b"])
-    outcome = outcome_of(row, known["outcome"], a, b) if kind_of(known) == "comparisons" else marked(row, known)
+    a, b = _pair(row, column_of["system_a"], column_of["system_b"])
+    outcome = (
+        outcome_of(row, column_of["outcome"], a, b)
+        if kind_of(column_of) == "comparisons"
+        else parse_mark(row, column_of)
+    )
     if outcome is None:
         return []
-    seconds = row.number(known["seconds"]) if "seconds" in known else float("nan")
+    seconds = row.number(column_of["seconds"]) if "seconds" in column_of else float("nan")
     if seconds < 0:
         raise DataError(f"{row.where}: seconds: expected a number of at least 0, got {seconds:g}")
-    item = row.text(known["item"]) if "item" in known else f"{number:06d}"
-    return [Comparison(item, a, b, outcome, _said(row, known, "criterion"), _said(row, known, "rater"), seconds)]
+    item = row.text(column_of["item"]) if "item" in column_of else f"{number:06d}"
+    return [
+        Comparison(
+            item, a, b, outcome, _read_value(row, column_of, "criterion"), _read_value(row, column_of, "rater"), seconds
+        )
+    ]
 
 
-def _counted(row: FileRow, known: Mapping[str, str]) -> list[Comparison]:
+def _parse_counts(row: FileRow, column_of: Mapping[str, str]) -> list[Comparison]:
     """Return the outcomes that a row counts; none where it counts nothing."""
     sides: tuple[tuple[Outcome, str], ...] = (("a", "wins_a"), ("b", "wins_b"), ("tie", "ties"))
-    if kind_of(known) == "victories":
-        a, b = _pair(row, known["outcome"], known["loser"])
-        counts = [("a", row.number(known["wins"]) if "wins" in known else 1.0)]
+    if kind_of(column_of) == "victories":
+        a, b = _pair(row, column_of["outcome"], column_of["loser"])
+        counts = [("a", row.number(column_of["wins"]) if "wins" in column_of else 1.0)]
     else:
-        a, b = _pair(row, known["system_a"], known["system_b"])
-        counts = [(side, row.number(known[name])) for side, name in sides if name in known]
-    item, criterion = _said(row, known, "item"), _said(row, known, "criterion")
+        a, b = _pair(row, column_of["system_a"], column_of["system_b"])
+        counts = [(side, row.number(column_of[name])) for side, name in sides if name in column_of]
+    item, criterion = _read_value(row, column_of, "item"), _read_value(row, column_of, "criterion")
     for _, count in counts:
         if count < 0:
             raise DataError(f"{row.where}: expected a count of at least 0, got {count:g}")
     return [Comparison(item, a, b, cast("Outcome", side), criterion, count=n) for side, n in counts if n > 0]
 
 
-def _said(row: FileRow, known: Mapping[str, str], name: str) -> str:
-    return row.text(known[name]) if name in known else ""
+def _read_value(row: FileRow, column_of: Mapping[str, str], name: str) -> str:
+    return row.text(column_of[name]) if name in column_of else ""
 
 
 def _matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) -> Comparisons:
@@ -214,35 +245,45 @@ def count_wins(
             raise DataError(f"{comparisons.source}: a matrix of wins knows no criterion and no seconds")
         return Wins(players, comparisons.matrix.copy(), int(comparisons.matrix.sum()), 0, 0)
     if criterion is not None and criterion not in comparisons.criteria:
-        known = ", ".join(filter(None, comparisons.criteria)) or "none"
-        raise DataError(f"{comparisons.source}: no criterion {criterion!r}; it has {known}")
+        criteria_listed = ", ".join(filter(None, comparisons.criteria)) or "none"
+        raise DataError(f"{comparisons.source}: no criterion {criterion!r}; it has {criteria_listed}")
     if min_seconds and not comparisons.has_seconds:
         raise DataError(f"{comparisons.source}: no column 'seconds', so min_seconds={min_seconds:g} cannot be applied")
     rows = [row for row in comparisons.rows if criterion is None or row.criterion == criterion]
     # An unknown time is not below the minimum.
-    kept = [row for row in rows if not row.seconds < min_seconds]
-    wins = _tally(kept, players, ties, seed)
-    compared, tied = sum(row.count for row in kept), sum(row.count for row in kept if row.outcome == "tie")
-    left = int(compared - (tied if ties == "drop" else 0))
-    return Wins(players, wins, left, int(tied), len(rows) - len(kept), comparisons.empty)
-
-
-def _tally(rows: Sequence[Comparison], players: Sequence[str], ties: TieRule, seed: int) -> F64:
-    place = {name: i for i, name in enumerate(players)}
+    selected = [row for row in rows if not row.seconds < min_seconds]
+    games = list(_list_wins(selected, players, ties, seed))
+    winners, losers = (np.array([game[i] for game in games], dtype=np.int64) for i in (1, 2))
+    weights = np.array([game[3] for game in games], dtype=np.float64)
     wins = np.zeros((len(players), len(players)))
-    drawn: Counter[tuple[str, ...]] = Counter()
+    np.add.at(wins, (winners, losers), weights)
+    names, item_of = np.unique(np.array([game[0] for game in games], dtype=np.str_), return_inverse=True)
+    has_item = all(row.item and row.count == 1 for row in selected)
+    is_repeated = has_item and LEAST_ITEMS <= len(names) < len(selected)
+    compared, tied = sum(row.count for row in selected), sum(row.count for row in selected if row.outcome == "tie")
+    left = int(compared - (tied if ties == "drop" else 0))
+    return Wins(
+        players, wins, left, int(tied), len(rows) - len(selected), comparisons.empty,
+        item_of.astype(np.int64), winners, losers, weights, is_repeated,
+    )  # fmt: skip
+
+
+def _list_wins(
+    rows: Sequence[Comparison], players: Sequence[str], ties: TieRule, seed: int
+) -> Iterator[tuple[str, int, int, float]]:
+    """Yield (item, winner, loser, weight) of every comparison; a tie has two or none."""
+    number_of = {name: i for i, name in enumerate(players)}
+    orders: Counter[tuple[str, ...]] = Counter()
     for row in rows:
-        a, b = place[row.system_a], place[row.system_b]
+        a, b = number_of[row.system_a], number_of[row.system_b]
         if row.outcome != "tie":
-            winner, loser = (a, b) if row.outcome == "a" else (b, a)
-            wins[winner, loser] += row.count
+            yield (row.item, *((a, b) if row.outcome == "a" else (b, a)), row.count)
         elif ties == "half":
-            wins[a, b] += 0.5 * row.count
-            wins[b, a] += 0.5 * row.count
+            yield row.item, a, b, 0.5 * row.count
+            yield row.item, b, a, 0.5 * row.count
         elif ties == "random":
             key = (row.item, row.criterion, row.system_a, row.system_b, row.rater)
             for _ in range(int(row.count)):
-                first = stream(seed, "tie", *key, drawn[key]).random() < 0.5
-                drawn[key] += 1
-                wins[(a, b) if first else (b, a)] += 1.0
-    return wins
+                first = stream(seed, "tie", *key, orders[key]).random() < 0.5
+                orders[key] += 1
+                yield (row.item, *((a, b) if first else (b, a)), 1.0)

@@ -1,4 +1,4 @@
-"""How files of comparisons are laid out: whose columns are which, and what a winner's cell says.
+"""Column names and layouts of comparison files.
 
 | layout | columns |
 | --- | --- |
@@ -43,23 +43,23 @@ _SIDES: Mapping[str, Outcome] = {
 }
 
 
-def places(columns: Sequence[str]) -> dict[str, str]:
-    """Return our name → the file's column, for the columns that are there."""
-    found = {name: next((c for c in known if c in columns), None) for name, known in ALIASES.items()}
-    return {name: column for name, column in found.items() if column is not None}
+def map_columns(columns: Sequence[str]) -> dict[str, str]:
+    """Map our column names to the file's columns; missing columns are left out."""
+    columns_of = {name: next((c for c in aliases if c in columns), None) for name, aliases in ALIASES.items()}
+    return {name: column for name, column in columns_of.items() if column is not None}
 
 
-def kind_of(known: Mapping[str, str]) -> Literal["comparisons", "marks", "counts", "victories"] | None:
+def kind_of(column_of: Mapping[str, str]) -> Literal["comparisons", "marks", "counts", "victories"] | None:
     """Return a file's layout by the columns that it has; None for one of no comparisons."""
-    if known.get("outcome") == "winner" and "loser" in known:
+    if column_of.get("outcome") == "winner" and "loser" in column_of:
         return "victories"
-    if not {"system_a", "system_b"} <= set(known):
+    if not {"system_a", "system_b"} <= set(column_of):
         return None
-    if {"wins_a", "wins_b"} <= set(known):
+    if {"wins_a", "wins_b"} <= set(column_of):
         return "counts"
-    if {"mark_a", "mark_b"} <= set(known):
+    if {"mark_a", "mark_b"} <= set(column_of):
         return "marks"
-    return "comparisons" if "outcome" in known else None
+    return "comparisons" if "outcome" in column_of else None
 
 
 def outcome_of(row: FileRow, column: str, a: str, b: str) -> Outcome | None:
@@ -76,21 +76,21 @@ def outcome_of(row: FileRow, column: str, a: str, b: str) -> Outcome | None:
         return None
     names: dict[str, Outcome] = {a: "a", b: "b"}
     side = _SIDES.get(text.lower())
-    found = names.get(text, side) if column == "winner" else side or names.get(text)
-    if found is None:
+    outcome = names.get(text, side) if column == "winner" else side or names.get(text)
+    if outcome is None:
         raise DataError(f"{row.where}: {column}: expected a, b or tie, 1 or 2, {a!r} or {b!r}, got {text!r}")
-    return found
+    return outcome
 
 
-def marked(row: FileRow, known: Mapping[str, str]) -> Outcome | None:
+def parse_mark(row: FileRow, column_of: Mapping[str, str]) -> Outcome | None:
     """Return which of three marks a row has; None where it has none.
 
     Raises:
         DataError: If it has several, or a cell is no 1 or 0.
     """
     marks: dict[Outcome, str] = {"a": "mark_a", "b": "mark_b", "tie": "mark_tie"}
-    set_ = [side for side, name in marks.items() if name in known and row.cells.get(known[name]) not in (None, "")
-            and row.flag(known[name])]  # fmt: skip
+    columns = {side: column_of[name] for side, name in marks.items() if name in column_of}
+    set_ = [side for side, column in columns.items() if row.cells.get(column) not in (None, "") and row.flag(column)]
     if len(set_) > 1:
-        raise DataError(f"{row.where}: {' and '.join(known[marks[side]] for side in set_)} are both set")
+        raise DataError(f"{row.where}: {' and '.join(column_of[marks[side]] for side in set_)} are both set")
     return set_[0] if set_ else None

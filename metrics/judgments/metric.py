@@ -1,4 +1,4 @@
-"""What metrics of human judgments share: they read a file, with or without a run."""
+"""Base class of metrics that read a file of human judgments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class JudgmentMetric(ReadsFile):
-    """A metric that reads a file of human judgments, with or without a run; it brings its own errors."""
+    """A metric that reads a file of human judgments and has its own standard errors."""
 
     family: ClassVar[Family] = "human"
     direction: ClassVar[Direction] = "higher"
@@ -36,7 +36,7 @@ class JudgmentMetric(ReadsFile):
 
 
 def file_features(need: Need, record: Any, source: str, human: Sequence[str], model: Sequence[str]) -> Features:  # noqa: ANN401
-    """Features made of a file of judgments alone."""
+    """Build features from a file of judgments without a run."""
     facts = {"n": f"{len(human)}/{len(model)}", "judgments": source}
     sides = [Side(name, tuple(ids), {need: record}) for name, ids in ((HUMAN, human), ("model", model))]
     return Features(sides[0], sides[1], facts)

@@ -1,4 +1,4 @@
-"""Who rated: people, a judge, or nobody; numbers that are not of people say so in their column.
+"""Who rated: people, an LLM judge or simulated raters; results not from people are labeled.
 
 A rater called `judge:<model>` is a model, one called `simulated:<n>` is a random generator. A judge's file says in its
 column `calibration` how the judge agrees with people.
@@ -17,21 +17,21 @@ UNCALIBRATED = "not calibrated"
 
 
 def calibration_of(rows: Sequence[FileRow]) -> str:
-    """Return what the rows of a file say of their judge's agreement with people; empty where they say nothing.
+    """Return the agreement with people that the file states for its LLM judge; empty if it states none.
 
     Raises:
         DataError: If two rows of one judge say different things.
     """
-    told: dict[str, str] = {}
+    calibrations: dict[str, str] = {}
     for row in rows:
-        said, rater = (str(row.cells.get(name) or "").strip() for name in ("calibration", "rater"))
-        if said and told.setdefault(rater, said) != said:
-            raise DataError(f"{row.where}: calibration of {rater}: {said!r}, before {told[rater]!r}")
-    return "; ".join(dict.fromkeys(told.values()))
+        calibration, rater = (str(row.cells.get(name) or "").strip() for name in ("calibration", "rater"))
+        if calibration and calibrations.setdefault(rater, calibration) != calibration:
+            raise DataError(f"{row.where}: calibration of {rater}: {calibration!r}, before {calibrations[rater]!r}")
+    return "; ".join(dict.fromkeys(calibrations.values()))
 
 
 def raters_fact(raters: Iterable[str], calibration: str) -> str:
-    """Say who rated where they are not all people; empty where they are.
+    """Return who rated, or an empty string if all raters are people.
 
     >>> raters_fact(["ann", "ben"], "")
     ''
@@ -49,7 +49,7 @@ def raters_fact(raters: Iterable[str], calibration: str) -> str:
 
 
 def with_raters(features: Features, raters: Iterable[str], calibration: str) -> tuple[Features, list[str]]:
-    """Add who rated to the facts that identify a number; nothing is added where all are people.
+    """Add the kind of raters to the facts of a signature; nothing is added if all are people.
 
     Returns:
         The features; what a reader of the table must know.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from openended.harness.core import F64, HUMAN, DataError
 from openended.metrics._common.choices import check_choice
 from openended.metrics.judgments.raters import calibration_of
-from openended.metrics.judgments.rows import FileRow, as_number, of_kind, pick, read_rows, source_of
+from openended.metrics.judgments.rows import FileRow, as_number, pick, read_rows, select_kind, source_of
 
 Empty = Literal["refuse", "skip"]
 
@@ -65,7 +65,7 @@ class Judgments:
             name, got = _name((self.example_ids[row], self.systems[row])), self.ratings[row, column]
             raise DataError(f"{self.source}: {name}: rating {got:g} is outside the scale {_scale(scale)}")
 
-    def model_system(self, wanted: str | None) -> str:
+    def model_system(self, requested: str | None) -> str:
         """Return the name of the model side.
 
         Raises:
@@ -74,11 +74,11 @@ class Judgments:
         names = sorted(set(self.systems) - {HUMAN})
         if HUMAN not in self.systems or not names:
             raise DataError(f"{self.source}: expected ratings of human and of model texts, got only {names or [HUMAN]}")
-        if wanted is None and len(names) > 1:
+        if requested is None and len(names) > 1:
             raise DataError(f"{self.source}: ratings of {', '.join(names)}; say which with system=")
-        if wanted is not None and wanted not in names:
-            raise DataError(f"{self.source}: no ratings of system {wanted!r}; it has {', '.join(names)}")
-        return wanted or names[0]
+        if requested is not None and requested not in names:
+            raise DataError(f"{self.source}: no ratings of system {requested!r}; it has {', '.join(names)}")
+        return requested or names[0]
 
 
 def are_ratings(columns: Sequence[str]) -> bool:
@@ -109,7 +109,7 @@ def read_judgments(
     """
     check_choice("empty", empty, Empty)
     columns, rows = read_rows(path := Path(path), renamed)
-    rows = of_kind(columns, rows, "system", "system_a")
+    rows = select_kind(columns, rows, "system", "system_a")
     ids = pick(columns, _ID, path)
     side = pick(columns, ("is_model", "system"), path)
     wide = sorted((c for c in columns if _WIDE.fullmatch(c)), key=lambda c: (len(c), c))
@@ -126,8 +126,8 @@ def read_judgments(
         else:
             table.add_long(row, key, "rater" in columns)
     named = bool(wide) or "rater" in columns
-    made = table.finish(_first(columns, LOG_PROB), _first(columns, _LENGTH), named=named)
-    return replace(made, calibration=calibration_of(rows))
+    judgments = table.finish(_first(columns, LOG_PROB), _first(columns, _LENGTH), named=named)
+    return replace(judgments, calibration=calibration_of(rows))
 
 
 def _first(columns: Sequence[str], names: Sequence[str]) -> str | None:
@@ -155,13 +155,13 @@ def _listed(row: FileRow) -> list[tuple[str, float]]:
 
 @dataclass(slots=True)
 class _Table:
-    """Ratings in the making: (example id, system) → (rater, rating) pairs, and the first line of each text."""
+    """Collects ratings by text while a file is read."""
 
     path: Path
     scale: Sequence[float] | None
     empty: Empty
     extras: Sequence[str]
-    held: dict[tuple[str, str], list[tuple[str, float]]] = field(default_factory=dict)
+    ratings_of: dict[tuple[str, str], list[tuple[str, float]]] = field(default_factory=dict)
     lines: dict[tuple[str, ...], str] = field(default_factory=dict)
     numbers: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     skipped: int = 0
@@ -171,24 +171,24 @@ class _Table:
         self._once(row, key)
         rated = [(rater, value) for rater, value in ratings if not np.isnan(value)]
         if not rated:
-            self._missing(row, key)
+            self._record_missing(row, key)
             return
-        self._scaled(row, key, rated)
-        self.held[key] = rated
+        self._check_scale(row, key, rated)
+        self.ratings_of[key] = rated
         self.numbers[key] = self._extras(row)
 
     def add_long(self, row: FileRow, key: tuple[str, str], named: bool) -> None:
         """Add one rating."""
         value = row.number("rating")
         if np.isnan(value):
-            self._missing(row, key)
+            self._record_missing(row, key)
             return
-        held = self.held.setdefault(key, [])
-        rater = row.text("rater") if named else f"{len(held):06d}"
+        rated = self.ratings_of.setdefault(key, [])
+        rater = row.text("rater") if named else f"{len(rated):06d}"
         if named:
             self._once(row, (*key, rater))
-        self._scaled(row, key, [(rater, value)])
-        held.append((rater, value))
+        self._check_scale(row, key, [(rater, value)])
+        rated.append((rater, value))
         extras = self._extras(row)
         first = self.numbers.setdefault(key, extras)
         for name, number in extras.items():
@@ -200,14 +200,14 @@ class _Table:
             raise DataError(f"{row.where}: {_name(key)} is there twice; first at {self.lines[key]}")
         self.lines[key] = row.where
 
-    def _missing(self, row: FileRow, key: tuple[str, str]) -> None:
+    def _record_missing(self, row: FileRow, key: tuple[str, str]) -> None:
         if self.empty == "refuse":
             raise DataError(
                 f"{row.where}: {_name(key)} has no rating; metric=[huse] metric.huse.empty=skip leaves such rows out"
             )
         self.skipped += 1
 
-    def _scaled(self, row: FileRow, key: tuple[str, str], rated: Sequence[tuple[str, float]]) -> None:
+    def _check_scale(self, row: FileRow, key: tuple[str, str], rated: Sequence[tuple[str, float]]) -> None:
         for _, value in rated:
             if self.scale and not self.scale[0] <= value <= self.scale[1]:
                 raise DataError(
@@ -215,23 +215,27 @@ class _Table:
                 )
 
     def _extras(self, row: FileRow) -> dict[str, float]:
-        made = {name: row.number(name, infinite=name in LOG_PROB) for name in self.extras}
-        for name, number in made.items():
+        extras = {name: row.number(name, infinite=name in LOG_PROB) for name in self.extras}
+        for name, number in extras.items():
             if name in LOG_PROB and number > 0:
                 raise DataError(f"{row.where}: column {name!r}: expected a log-probability, 0 or less, got {number:g}")
-        return made
+        return extras
 
     def finish(self, log_prob: str | None, length: str | None, *, named: bool) -> Judgments:
         """Sort and pack."""
-        keys = sorted(self.held, key=lambda key: (key[0], key[1] != HUMAN, key[1]))
-        raters = sorted({rater for pairs in self.held.values() for rater, _ in pairs})
-        place = {rater: i for i, rater in enumerate(raters)}
+        keys = sorted(self.ratings_of, key=lambda key: (key[0], key[1] != HUMAN, key[1]))
+        raters = sorted({rater for pairs in self.ratings_of.values() for rater, _ in pairs})
+        number_of = {rater: i for i, rater in enumerate(raters)}
         ratings: NDArray[np.float64] = np.full((len(keys), len(raters)), np.nan)
         for i, key in enumerate(keys):
             # Anonymous ratings are sorted, so that the order of the rows in the file does not show.
-            pairs = self.held[key] if named else list(zip(raters, sorted(v for _, v in self.held[key]), strict=False))
+            pairs = (
+                self.ratings_of[key]
+                if named
+                else list(zip(raters, sorted(v for _, v in self.ratings_of[key]), strict=False))
+            )
             for rater, value in pairs:
-                ratings[i, place[rater]] = value
+                ratings[i, number_of[rater]] = value
         extra = {c: np.array([self.numbers[key][c] for key in keys]) for c in (log_prob, length) if c}
         return Judgments(
             source=source_of(self.path),

@@ -1,4 +1,4 @@
-"""Rows of a CSV or JSON-lines file with their line numbers, and cells read with errors that say where."""
+"""Read rows of CSV or JSON-lines files; errors name the line."""
 
 from __future__ import annotations
 
@@ -97,26 +97,26 @@ def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[lis
         rows = [FileRow(f"{path}:{line}", cells) for line, cells in read_jsonl(path)]
         columns = list(dict.fromkeys(name for row in rows for name in row.cells))
     elif kind in ("csv", "tsv"):
-        columns, found = read_csv(path)
-        rows = [FileRow(f"{path}:{line}", cells) for line, cells in found]
+        columns, file_rows = read_csv(path)
+        rows = [FileRow(f"{path}:{line}", cells) for line, cells in file_rows]
     else:
         raise DataError(f"{path}: expected a .csv, .tsv or .jsonl file")
     if not rows:
         raise DataError(f"{path}: no rows")
-    ours = {theirs: name for name, theirs in (renamed or {}).items()}
-    for theirs in ours:
-        if theirs not in columns:
-            raise DataError(f"{path}: judgment_columns: no column {theirs!r}{suggest(theirs, columns)}")
-    if ours:
-        rows = [FileRow(row.where, {ours.get(name, name): cell for name, cell in row.cells.items()}) for row in rows]
-    return [ours.get(name, name) for name in columns], rows
+    name_of = {column: name for name, column in (renamed or {}).items()}
+    for column in name_of:
+        if column not in columns:
+            raise DataError(f"{path}: judgment_columns: no column {column!r}{suggest(column, columns)}")
+    if name_of:
+        rows = [FileRow(row.where, {name_of.get(name, name): cell for name, cell in row.cells.items()}) for row in rows]
+    return [name_of.get(name, name) for name in columns], rows
 
 
-def of_kind(columns: Sequence[str], rows: list[FileRow], own: str, other: str) -> list[FileRow]:
-    """Leave out the rows of another kind, where one file holds two: they fill the column `other`, and not `own`."""
-    if not {own, other} <= set(columns):
+def select_kind(columns: Sequence[str], rows: list[FileRow], column: str, other: str) -> list[FileRow]:
+    """Drop rows of the other kind if one file holds both: rows that fill `other` but not `column`."""
+    if not {column, other} <= set(columns):
         return rows
-    return [row for row in rows if row.cells.get(own) not in (None, "") or row.cells.get(other) in (None, "")]
+    return [row for row in rows if row.cells.get(column) not in (None, "") or row.cells.get(other) in (None, "")]
 
 
 def pick(columns: Sequence[str], names: Sequence[str], path: Path, *, needed: bool = True) -> str | None:

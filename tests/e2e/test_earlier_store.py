@@ -26,7 +26,7 @@ GRID = (
 )  # fmt: skip
 IMPORTED = ("generations=made.jsonl", *COMMON, "metric=[mauve,gen_ppl,distinct_n,zipf]")
 COLUMNS = ("run", "system", "setting", "metric", "key", "value", "sd", "status", "n_human", "n_model", "signature")
-RAISED: frozenset[str] = frozenset()
+RAISED: frozenset[str] = frozenset({"bradley_terry", "distinct_n", "entropy", "self_bleu"})
 """Metrics whose version was raised since: they are measured again, and their values may differ."""
 
 

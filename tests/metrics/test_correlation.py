@@ -26,7 +26,7 @@ def test_hand_values():
     """Ranks 1 2 3 4 against 1 2 4 3: rho = 1 − 6 × 2 / (4 × 15) = 0.8; 5 of 6 pairs agree: tau = 4/6.
 
     p of rho: 24 orders; those with |rho| >= 0.8 have squared rank differences of at most 2 or at least 18: the identity
-    and 3 swaps of neighbours, and their 4 mirrors: 8/24.
+    and 3 swaps of neighbors, and their 4 mirrors: 8/24.
     """
     got = correlate([1, 2, 3, 4], [10, 20, 40, 30], draws=0)
     assert got.value == pytest.approx(0.8)

@@ -83,9 +83,9 @@ def sampled(samples, prompts=60, seed=0):
     """Features that tell the prompt and nothing else; each prompt has a human text and some of the model."""
     rng = np.random.default_rng(seed)
     ids = [f"t/{i:06d}" for i in range(prompts)]
-    centres = rng.normal(size=(prompts, 40))
-    human = centres + 0.001 * rng.normal(size=centres.shape)
-    model = np.repeat(centres, samples, axis=0) + 0.001 * rng.normal(size=(prompts * samples, 40))
+    centers = rng.normal(size=(prompts, 40))
+    human = centers + 0.001 * rng.normal(size=centers.shape)
+    model = np.repeat(centers, samples, axis=0) + 0.001 * rng.normal(size=(prompts * samples, 40))
     return ids, human.astype("f4"), [i for i in ids for _ in range(samples)], model.astype("f4")
 
 

@@ -48,11 +48,11 @@ def precise(human, model):
     def fitted(rows):
         rows = mp.matrix(rows.tolist())
         mean = [mp.fsum(rows[:, j]) / rows.rows for j in range(rows.cols)]
-        centred = mp.matrix(rows.rows, rows.cols)
+        centered = mp.matrix(rows.rows, rows.cols)
         for i in range(rows.rows):
             for j in range(rows.cols):
-                centred[i, j] = rows[i, j] - mean[j]
-        return mean, centred.T * centred / (rows.rows - 1)
+                centered[i, j] = rows[i, j] - mean[j]
+        return mean, centered.T * centered / (rows.rows - 1)
 
     with mp.workdps(50):
         (m1, s1), (m2, s2) = fitted(human), fitted(model)

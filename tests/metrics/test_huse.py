@@ -12,7 +12,7 @@ from openended.harness.core.errors import DataError, SpecError, UndefinedMetric
 from openended.harness.core.metric import Features, Side
 from openended.harness.core.types import Ragged
 from openended.harness.report.figures.people import huse_regions
-from openended.metrics._huse.join import NLL, RATINGS, WORDS, Rated
+from openended.metrics._huse.join import NLL, RATINGS, WORDS, PairRatings
 from openended.metrics._huse.stability import (
     affordable,
     bootstrap_huse,
@@ -55,7 +55,7 @@ def write(path, rows):
 def test_hand_value():
     """Ratings 0 0 1 (human) and 1 1 0 (model); log p a word −1 −2 −1 and −5 −6 −5; k = 1.
 
-    Ratings alone, leave one out, all tied neighbours vote. Rating 0 holds human, human, model: a human there sees one
+    Ratings alone, leave one out, all tied neighbors vote. Rating 0 holds human, human, model: a human there sees one
     human and one model, a vote tie, so human: right; the model sees two humans: wrong. Rating 1 holds human, model, model:
     the human sees two models: wrong; a model sees one of each: tie, human: wrong, twice. 4 of 6 wrong: HUSE-Q = 4/3.
     Both: sd of ratings 1/2; log p mean −10/3, deviations squared (7/3)² (4/3)² (7/3)² (5/3)² (8/3)² (5/3)² sum 228/9, sd
@@ -78,7 +78,7 @@ def test_hand_value():
 
 
 def test_distances_that_are_equal_but_for_rounding_tie():
-    """0.1 + 0.2 is not 0.3 in floating point; as ratings they are, and both neighbours of 0.2 are equally far."""
+    """0.1 + 0.2 is not 0.3 in floating point; as ratings they are, and both neighbors of 0.2 are equally far."""
     ratings = [0.1, 0.2, 0.1 + 0.2, 5.0, 5.1, 5.2]
     margins = huse(
         judgments=ratings, log_probs=[-1, -2, -3, -4, -5, -6], lengths=[1] * 6, is_model=[1, 1, 0, 0, 0, 1], k=1,
@@ -133,7 +133,7 @@ def test_released_ratings():
     expected = json.loads((SHARED / "huse_expected.json").read_text())
     for name, value in expected["published_table1_t1.0"].items():
         assert result.values[name] == pytest.approx(value, abs=0.02 + 1e-9)
-    rated = Rated.from_arrays(result.arrays)
+    rated = PairRatings.from_arrays(result.arrays)
     for name, scores in expected["exact_ties"]["scores"].items():
         k, _, tie = name.replace("reference", "human").partition(";vote_tie=")
         got = huse(**rated.columns(), k=int(k[2:]), vote_tie=tie)
@@ -147,7 +147,7 @@ def test_released_ratings():
 def test_released_ratings_curve():
     """The stored curve is a mean of 20 draws whose sd is at most 0.06: two such means differ by 0.06 at three sigma."""
     metric, features = Huse(draws=0).from_file(SHARED / "summarization.csv")
-    rated = Rated.from_arrays(metric.compute(features).arrays)
+    rated = PairRatings.from_arrays(metric.compute(features).arrays)
     expected = json.loads((SHARED / "huse_expected.json").read_text())
     stored = expected["rating_subsample_curve_k16_exact_ties_vote_tie_reference"]
     got = rater_curve(rated, Rule(k=16), counts=[int(c) for c in stored], draws=20)
@@ -387,13 +387,13 @@ def test_a_file_by_itself_is_scored_from_its_columns(tmp_path):
 
 def example_rated():
     metric, features = Huse(draws=0).from_file(EXAMPLE)
-    return Rated.from_arrays(metric.compute(features).arrays)
+    return PairRatings.from_arrays(metric.compute(features).arrays)
 
 
 def test_copies_of_a_text_do_not_vote_for_it():
     """Texts at random: a bootstrap that let a text's copies vote would call 2 × 0.3 of the errors back, far below 1."""
     given_ = columns(300, 10)
-    rated = Rated(
+    rated = PairRatings(
         tuple(map(str, range(300))), given_["judgments"][:, None], given_["log_probs"], given_["lengths"].astype(float)
     )
     draws = bootstrap_huse(rated, Rule(k=4), draws=20)
@@ -410,7 +410,7 @@ def test_curves_end_at_the_value_and_narrow():
     raters = rater_curve(rated, Rule(k=16), counts=[1, 5], draws=8)
     assert (raters.huse[-1], raters.huse_q[-1]) == pytest.approx((value.huse, value.huse_q))
     examples = example_curve(rated, Rule(k=16), sizes=[5, 30, 100], draws=8)
-    assert np.isnan(examples.huse[0])  # 10 texts have no 16 neighbours
+    assert np.isnan(examples.huse[0])  # 10 texts have no 16 neighbors
     assert examples.huse[-1] == pytest.approx(value.huse)
     assert examples.high[-1] == examples.low[-1] == pytest.approx(value.huse)
     assert examples.low[1] < examples.high[1]
@@ -435,7 +435,7 @@ def test_without_a_floor_probability_zero_is_undefined_everywhere():
     """The metric, its bootstrap and its figure share one statistic: none of them makes up a floor."""
     data = columns(30)
     data["log_probs"][3] = -np.inf
-    rated = Rated(tuple(map(str, range(30))), data["judgments"][:, None], data["log_probs"], data["lengths"])
+    rated = PairRatings(tuple(map(str, range(30))), data["judgments"][:, None], data["log_probs"], data["lengths"])
     rule = Rule(log_prob_floor=None)
     with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
         huse(**data, log_prob_floor=None)

@@ -17,7 +17,7 @@ from openended.metrics._mauve.histograms import (
     mixture_weights,
 )
 from openended.metrics._mauve.scores import mauve_of_cells
-from openended.metrics._mauve.smoothing import smoothed
+from openended.metrics._mauve.smoothing import smooth
 from openended.metrics.mauve import Mauve, mauve
 from tests.helpers import features
 from tests.oracles import mauve as oracle
@@ -27,9 +27,9 @@ HISTOGRAMS = st.integers(2, 12).flatmap(
 )
 
 
-def clusters(n, groups, d=16, seed=0, *, noise=0.3, centres=12):
-    """Rows around the first `groups` of fixed centres."""
-    middle = np.random.default_rng(99).normal(size=(centres, d))
+def clusters(n, groups, d=16, seed=0, *, noise=0.3, centers=12):
+    """Rows around the first `groups` of fixed centers."""
+    middle = np.random.default_rng(99).normal(size=(centers, d))
     rng = np.random.default_rng(seed)
     return (middle[rng.integers(0, groups, n)] + noise * rng.normal(size=(n, d))).astype(np.float32)
 
@@ -54,7 +54,7 @@ def test_hand_value_of_two_disjoint_cells():
 
 def test_hand_value_of_smoothing_and_divergences():
     # Counts 3, 1 of 4 texts over 2 cells: (3.5 / 5, 1.5 / 5) = (.7, .3).
-    p = smoothed(np.array([0.75, 0.25]), 4)
+    p = smooth(np.array([0.75, 0.25]), 4)
     assert p == pytest.approx([0.7, 0.3])
     # KL = .7 ln(.7 / .5) + .3 ln(.3 / .5) = .2355306 - .1532477 = .0822829
     assert kl_divergence(p, np.array([0.5, 0.5])) == pytest.approx(0.0822829, abs=1e-7)
@@ -94,13 +94,13 @@ def test_pca_agrees_with_the_singular_values(seed, n, d, share):
     sides = [rng.normal(size=(n, d)), rng.normal(size=(n + 1, d)) + 1]
     rows = np.vstack(sides)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    centred = rows - rows.mean(axis=0)
-    assume(np.abs(centred).max() > 1e-9)
-    _, s, axes = np.linalg.svd(centred, full_matrices=False)
+    centered = rows - rows.mean(axis=0)
+    assume(np.abs(centered).max() > 1e-9)
+    _, s, axes = np.linalg.svd(centered, full_matrices=False)
     got = fit_pca(sides, share=share).apply(sides).astype(np.float64)
     if share < 1:
         assert got.shape[1] == np.argmax(np.cumsum(s**2 / np.sum(s**2)) >= share) + 1
-    want = centred @ axes[: got.shape[1]].T
+    want = centered @ axes[: got.shape[1]].T
     # 1e-5: the projection is float32. Signs of components are free, distances are not.
     np.testing.assert_allclose(got @ got.T, want @ want.T, atol=1e-5)
 

@@ -32,12 +32,12 @@ def test_agrees_with_pair_after_pair(seed):
 
 def test_meaning():
     ids = np.repeat([f"p/{i}" for i in range(20)], 5).tolist()
-    centres = np.repeat(vectors(20, 1, 16) - 0.5, 5, axis=0)
+    centers = np.repeat(vectors(20, 1, 16) - 0.5, 5, axis=0)
     noise = vectors(100, 2, 16) - 0.5
-    found = [prompt_similarity(centres + s * noise, ids)["prompt_similarity"] for s in (0.0, 0.3, 1.0, 5.0)]
+    found = [prompt_similarity(centers + s * noise, ids)["prompt_similarity"] for s in (0.0, 0.3, 1.0, 5.0)]
     assert found == sorted(found, reverse=True)
     assert found[0] == pytest.approx(1)
-    assert abs(prompt_similarity(centres, ids)["other_prompts"]) < 0.2
+    assert abs(prompt_similarity(centers, ids)["other_prompts"]) < 0.2
 
 
 def test_edges():

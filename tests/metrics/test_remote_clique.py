@@ -23,8 +23,8 @@ def test_agrees_with_pair_after_pair(seed):
 
 def test_meaning():
     ids = np.repeat([f"p/{i}" for i in range(20)], 5).tolist()
-    centres = np.repeat(vectors(20, 1, 16), 5, axis=0)
-    found = [remote_clique(centres + s * vectors(100, 2, 16), ids) for s in (0.0, 0.3, 1.0, 5.0)]
+    centers = np.repeat(vectors(20, 1, 16), 5, axis=0)
+    found = [remote_clique(centers + s * vectors(100, 2, 16), ids) for s in (0.0, 0.3, 1.0, 5.0)]
     assert found == sorted(found)
     assert found[0] == pytest.approx(0, abs=1e-12)
     assert found[0] >= 0

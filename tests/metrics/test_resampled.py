@@ -13,9 +13,9 @@ from openended.harness.core.resampling import SHARE, Plan, combined
 from openended.harness.core.types import Ragged
 from openended.harness.run.pipeline.measure import with_intervals
 from openended.metrics._embeddings.resampled_moments import frechet_influence, vendi_influence
-from openended.metrics._mauve.resampled_cells import half_histograms, mauve_draws
+from openended.metrics._mauve.resampled_cells import count_half_histograms, resample_mauve
 from openended.metrics._mauve.scores import histogram_values, mauve_of_cells
-from openended.metrics._ngrams.sequences import selected
+from openended.metrics._ngrams.sequences import select_rows
 from openended.metrics.compression_ratio import CompressionRatio
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy
 from openended.metrics.distinct_n import DistinctN
@@ -45,7 +45,7 @@ def part(side, keep):
     data = {}
     for need, value in side.data.items():
         if isinstance(value, Ragged):
-            data[need] = selected(value, keep)
+            data[need] = select_rows(value, keep)
         else:
             data[need] = [v for v, k in zip(value, keep, strict=True) if k] if isinstance(value, list) else value[keep]
     return Side(side.system, [i for i, k in zip(side.ids, keep, strict=True) if k], data)
@@ -130,9 +130,9 @@ def test_histograms_of_many_halves_have_the_values_of_each():
     rng = np.random.default_rng(0)
     human, model = rng.integers(0, 7, 50), np.minimum(rng.integers(0, 9, 50), 6)
     halves = Plan(40).halves([str(i) for i in range(50)])
-    p, q = half_histograms(human, halves, 8), half_histograms(model, halves, 8)
+    p, q = count_half_histograms(human, halves, 8), count_half_histograms(model, halves, 8)
     for curve in ("uniform", "angular"):
-        made = mauve_draws(p, q, 25, 25, lambdas=(0.5, 0.2), scaling_factor=5.0, points=25, curve=curve)
+        made = resample_mauve(p, q, 25, 25, lambdas=(0.5, 0.2), scaling_factor=5.0, points=25, curve=curve)
         for row, inside in ((0, halves[0]), (20, ~halves[0]), (25, ~halves[5])):
             scores = mauve_of_cells(human=human[inside], model=model[inside], num_buckets=8, curve=curve)
             known = histogram_values(scores, 25, 25, (0.5, 0.2)) | {
@@ -152,9 +152,9 @@ def test_smoothed_halves_are_smoothed_as_their_own_counts_are(smoothing, whole):
     rng = np.random.default_rng(1)
     human, model = rng.integers(0, 7, 50), rng.integers(0, 5, 50)
     halves = Plan(8).halves([str(i) for i in range(50)])
-    p, q = half_histograms(human, halves, 8), half_histograms(model, halves, 8)
+    p, q = count_half_histograms(human, halves, 8), count_half_histograms(model, halves, 8)
     options = {"lambdas": (), "scaling_factor": 5.0, "points": 25, "curve": "uniform"}
-    made = mauve_draws(p, q, whole, whole, smoothing=smoothing, **options)
+    made = resample_mauve(p, q, whole, whole, smoothing=smoothing, **options)
     for row, inside in ((0, halves[0]), (5, ~halves[1])):
         want = mauve_of_cells(human=human[inside], model=model[inside], num_buckets=8, smoothing=smoothing)
         assert made["mauve"][row] == pytest.approx(want.mauve)
@@ -208,8 +208,8 @@ def test_influences_are_derivatives_by_the_share_of_a_text():
                 weights[row] += copies // 10
                 moved = frechet_of(*sides, copies, (side, weights))
                 share = (copies // 10) / weights.sum()
-                centred = influence - influence.mean()
-                assert moved - base == pytest.approx(share * centred[row], rel=0.15, abs=2e-4)
+                centered = influence - influence.mean()
+                assert moved - base == pytest.approx(share * centered[row], rel=0.15, abs=2e-4)
     rows = rng.normal(size=(30, 5))
     for order in (1.0, 2.0, float("inf")):
         influence = vendi_influence(rows, order)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.metrics._ngrams.index import index_of
-from openended.metrics.self_bleu import SelfBleu, bleu_by_text, drawn_hypotheses, self_bleu
+from openended.metrics.self_bleu import SelfBleu, bleu_by_text, choose_hypotheses, self_bleu
 from tests.metrics.text_helpers import CORPORA, IDS, computed, published_words, run
 
 CORPUS = st.lists(st.lists(st.integers(0, 3), max_size=10), min_size=2, max_size=7)
@@ -105,7 +105,7 @@ def test_order_of_texts_and_names_of_tokens_do_not_matter():
 def test_hypotheses_are_the_same_for_every_order_and_drawn_by_the_seed():
     texts = np.random.default_rng(0).integers(0, 30, (50, 20))
     some = self_bleu(texts, num_hypotheses=10, seed=3)
-    chosen = drawn_hypotheses(50, 10, 3)
+    chosen = choose_hypotheses(50, 10, 3)
     table = bleu_by_text(index_of(texts), 5)
     assert some == {order: table[order - 1][chosen].mean() for order in range(1, 6)}
     assert len(set(chosen.tolist())) == 10

@@ -15,7 +15,7 @@ def softmax(logits: F64) -> F64:
     return weights / weights.sum()
 
 
-def renormalised(p: F64, keep: np.ndarray) -> F64:
+def renormalized(p: F64, keep: np.ndarray) -> F64:
     """What is kept of p, as a distribution."""
     return np.where(keep, p, 0.0) / p[keep].sum()
 
@@ -26,7 +26,7 @@ def p_less(logits: F64, *, norm: bool) -> F64:
     threshold = sum(float(x) ** 2 for x in p)
     if norm:
         threshold = (len(p) * threshold - 1) / (len(p) - 1)
-    return renormalised(p, p >= threshold)
+    return renormalized(p, p >= threshold)
 
 
 def min_k(logits: F64, tau: float) -> F64:
@@ -39,7 +39,7 @@ def min_k(logits: F64, tau: float) -> F64:
         if drop > best:
             best, cliff = drop, rank
     kept = min(max(cliff, int(tau / span)), len(z))
-    return renormalised(softmax(logits), logits >= z[kept - 1])
+    return renormalized(softmax(logits), logits >= z[kept - 1])
 
 
 def xtc(logits: F64, threshold: float, probability: float, temperature: float = 1.0) -> F64:
@@ -50,7 +50,7 @@ def xtc(logits: F64, threshold: float, probability: float, temperature: float = 
     top = [i for i in order if p[i] >= threshold]
     left = np.ones(len(p), dtype=bool)
     left[top[:-1]] = False
-    return (1 - probability) * q + probability * renormalised(q, left)
+    return (1 - probability) * q + probability * renormalized(q, left)
 
 
 def dry(

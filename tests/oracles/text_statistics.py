@@ -92,7 +92,7 @@ def zipf(texts: Texts, definition: str, max_rank: int) -> float:
     if definition == "log_thinned":
         kept: dict[int, tuple[float, float]] = {}
         for x, y in points[:-1]:
-            # halves go to the even neighbour, as in IEEE rounding
+            # halves go to the even neighbor, as in IEEE rounding
             kept.setdefault(round(x * 15), (round(x * 15) / 15, y))
         points = list(kept.values())
     if len(points) < 2:

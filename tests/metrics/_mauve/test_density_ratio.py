@@ -127,7 +127,7 @@ def test_order_rotation_and_shift_do_not_matter(name):
     plain = mauve(human=human, model=model, estimator=name).mauve
     rng = np.random.default_rng(6)
     turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
-    # Projection is to float64; the classifier's ridge sees standardised axes, which a rotation changes.
+    # Projection is to float64; the classifier's ridge sees standardized axes, which a rotation changes.
     assert mauve(human=human[rng.permutation(200)], model=model[rng.permutation(200)], estimator=name).mauve == (
         pytest.approx(plain, abs=1e-3 if name == "classifier" else 1e-9)
     )
@@ -175,9 +175,9 @@ def test_texts_of_one_prompt_do_not_judge_each_other(name):
 
 @pytest.fixture(scope="module")
 def systems():
-    """Human rows around 24 centres, systems that know 2, 5, … of them, and their scores by k-means."""
-    human = clusters(400, 24, centres=24)
-    models = [clusters(400, known, seed=known, centres=24) for known in range(2, 25, 3)]
+    """Human rows around 24 centers, systems that know 2, 5, … of them, and their scores by k-means."""
+    human = clusters(400, 24, centers=24)
+    models = [clusters(400, known, seed=known, centers=24) for known in range(2, 25, 3)]
     return human, models, [mauve(human=human, model=rows, restarts=2).mauve for rows in models]
 
 

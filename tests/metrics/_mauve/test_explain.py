@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from openended.metrics._mauve.explain import telling_cells, telling_ratios
+from openended.metrics._mauve.explain import find_distinguishing_cells, find_distinguishing_texts
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall
 from openended.metrics.mauve import Mauve
 from tests.helpers import features
@@ -13,18 +13,18 @@ def test_cells_by_gap_and_texts_by_distance():
     """Cell 2 has 3/4 of the model and none of the human side, cell 0 half against nothing; cell 1 is even."""
     human = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.0, 1.0]])
     model = np.array([[0.0, 1.0], [-1.0, 0.1], [-1.0, 0.0], [-1.0, -0.1]])
-    got = telling_cells(
+    got = find_distinguishing_cells(
         human=human, model=model, human_cells=np.array([0, 0, 1, 1]), model_cells=np.array([1, 2, 2, 2]), num_buckets=4
     )
     np.testing.assert_array_equal(got["cell"], [2, 0, 1])
     np.testing.assert_array_equal(got["cell_shares"], [[0, 0.75], [0.5, 0], [0.5, 0.25]])
     np.testing.assert_array_equal(got["cell_human_rows"], [[-1, -1, -1], [0, 1, -1], [2, 3, -1]])
-    # The centre of cell 2 is (-1, 0) but for its length: row 2 is nearest.
+    # The center of cell 2 is (-1, 0) but for its length: row 2 is nearest.
     np.testing.assert_array_equal(got["cell_model_rows"], [[2, 1, 3], [-1, -1, -1], [0, -1, -1]])
 
 
 def test_ratios_name_the_texts_that_the_other_side_would_not_write():
-    got = telling_ratios(np.array([0.1, np.inf, -3.0]), np.array([2.0, -1.0, -np.inf]))
+    got = find_distinguishing_texts(np.array([0.1, np.inf, -3.0]), np.array([2.0, -1.0, -np.inf]))
     np.testing.assert_array_equal(got["ratio_human_rows"], [1, 0, 2])
     np.testing.assert_array_equal(got["ratio_human"], [700, 0.1, -3])
     np.testing.assert_array_equal(got["ratio_model_rows"], [2, 1, 0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from openended.metrics._mauve.scores import histogram_values, mauve_of_cells
-from openended.metrics._mauve.smoothing import Smoothing, smoothed
+from openended.metrics._mauve.smoothing import Smoothing, smooth
 
 RULES = typing.get_args(Smoothing)
 COUNTS = np.array([3, 1, 0, 0])
@@ -25,17 +25,17 @@ COUNTS = np.array([3, 1, 0, 0])
     ],
 )
 def test_shares_by_hand(rule, want):
-    np.testing.assert_allclose(smoothed(COUNTS / 4, 4, rule), want, rtol=1e-14)
+    np.testing.assert_allclose(smooth(COUNTS / 4, 4, rule), want, rtol=1e-14)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_gives_shares_and_leaves_equal_sides_equal(rule):
     counts = np.array([9, 4, 1, 1, 0, 0, 0])
-    shares = smoothed(counts / 15, 15, rule)
+    shares = smooth(counts / 15, 15, rule)
     assert shares.sum() == pytest.approx(1)
     assert (rule == "none") == (shares == 0).any()
     # More texts: more like the sample.
-    near = np.abs(smoothed(counts / 15, 15 * 10**6, rule) - counts / 15).max()
+    near = np.abs(smooth(counts / 15, 15 * 10**6, rule) - counts / 15).max()
     assert near < 1e-5
     cells = np.repeat(np.arange(7), counts)
     same = mauve_of_cells(human=cells, model=cells, num_buckets=7, smoothing=rule)

@@ -12,7 +12,7 @@ from openended.harness.core.types import Ragged
 from openended.metrics._ngrams import index as ngram_index
 from openended.metrics._ngrams import sequences
 from openended.metrics._ngrams.index import NgramIndex, index_of
-from openended.metrics._ngrams.sequences import joined, rows_of, selected, trimmed
+from openended.metrics._ngrams.sequences import join_rows, pack_rows, select_rows, trim_rows
 from tests.helpers import ragged
 from tests.oracles import text_statistics as slow
 
@@ -89,7 +89,7 @@ def test_an_index_is_handed_back():
 @pytest.mark.parametrize("wrong", ["one string", [[1.5]], ragged([[1.5]], np.float64), [3], [[[1], [2]]]])
 def test_wrong_inputs_are_refused(wrong):
     if wrong == [[1.5]]:
-        assert rows_of(wrong).values.tolist() == [0]  # a float is hashable: a token like any other
+        assert pack_rows(wrong).values.tolist() == [0]  # a float is hashable: a token like any other
         return
     with pytest.raises(TypeError):
         index_of(wrong)
@@ -107,10 +107,10 @@ def test_no_texts_and_empty_texts():
 
 def test_rows_can_be_cut_selected_and_joined():
     rows = ragged([[1, 2, 3], [], [4], [5, 6]])
-    assert [r.tolist() for r in trimmed(rows, np.array([2, 0, 1, 0]))] == [[1, 2], [], [4], []]
-    assert [r.tolist() for r in selected(rows, np.array([True, True, False, True]))] == [[1, 2, 3], [], [5, 6]]
-    assert [r.tolist() for r in joined(rows)] == [[1, 2, 3, 4, 5, 6]]
-    assert trimmed(rows, rows.lengths) is rows
+    assert [r.tolist() for r in trim_rows(rows, np.array([2, 0, 1, 0]))] == [[1, 2], [], [4], []]
+    assert [r.tolist() for r in select_rows(rows, np.array([True, True, False, True]))] == [[1, 2, 3], [], [5, 6]]
+    assert [r.tolist() for r in join_rows(rows)] == [[1, 2, 3, 4, 5, 6]]
+    assert trim_rows(rows, rows.lengths) is rows
 
 
 def test_a_view_into_a_longer_array_is_read_from_its_first_offset():
@@ -144,8 +144,8 @@ def test_memory_stays_a_small_multiple_of_the_tokens():
 def test_ids_beyond_int64_do_not_wrap():
     """2^64 - 1 is -1 where it wraps: two tokens would be one."""
     high = np.array([2**64 - 1, 2**63], dtype=np.uint64)
-    assert NgramIndex(rows_of([high, np.array([-1, -(2**63)])])).level(1).types == 4
-    assert NgramIndex(rows_of([high, high])).level(1).types == 2
+    assert NgramIndex(pack_rows([high, np.array([-1, -(2**63)])])).level(1).types == 4
+    assert NgramIndex(pack_rows([high, high])).level(1).types == 2
     packed = Ragged(np.array([2**63, 2**63 + 1, 2**63], dtype=np.uint64), np.array([0, 3]))
     assert NgramIndex(packed).level(1).types == 2
 

@@ -26,7 +26,7 @@ def sides(metric, n_human=60, n_model=60) -> Features:
 
 def measured(metric, whole):
     """As a run measures."""
-    part, notes = metric.within_reach(whole)
+    part, notes = metric.limit_texts(whole)
     result = metric.compute(part)
     return replace(result, notes=(*result.notes, *notes))
 
@@ -40,7 +40,7 @@ def reach(monkeypatch):
 @pytest.mark.parametrize("metric", METRICS, ids=lambda m: m.name)
 def test_what_fits_is_compared_whole(metric, reach):
     few = sides(metric, 24, 24)
-    found, notes = metric.within_reach(few)
+    found, notes = metric.limit_texts(few)
     assert found is few
     assert not notes
     assert (measured(metric, few).n_human, measured(metric, few).n_model) == (24, 24)
@@ -59,7 +59,7 @@ def test_of_more_a_part_is_and_a_note_and_the_signature_say_so(metric, reach):
 def test_the_value_is_that_of_the_texts_that_were_drawn(reach):
     metric = Kid()
     whole = sides(metric)
-    part, _ = metric.within_reach(whole)
+    part, _ = metric.limit_texts(whole)
     need = metric.needs()[0]
     human, model = (side.embeddings(need) for side in (part.human, part.model))
     rows = [int(name.rpartition("/")[2]) for name in part.human.ids]
@@ -70,7 +70,7 @@ def test_the_value_is_that_of_the_texts_that_were_drawn(reach):
 def test_both_sides_keep_the_same_prompts_and_no_order_of_a_file_matters(reach):
     metric = KnnPrecisionRecall()
     whole = sides(metric)
-    part, _ = metric.within_reach(whole)
+    part, _ = metric.limit_texts(whole)
     assert part.human.ids == part.model.ids
     order = np.random.default_rng(1).permutation(60)
     need = metric.needs()[0]

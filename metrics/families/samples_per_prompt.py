@@ -1,4 +1,4 @@
-"""What the metrics of several texts a prompt share: rows by prompt, their cosines, and values by prompt as a result.
+"""Base class of metrics over several texts per prompt: rows, cosines and means by prompt.
 
 Rows of one prompt are those with one example id (`Side.ids`); their order in the side is that of the samples.
 """
@@ -43,7 +43,7 @@ class Prompts:
     """Rows of the side, those of other prompts included."""
     alone: int
     """Prompts with one text, which are left out."""
-    places: I64
+    corpus_rows: I64
     """The same rows, counted among those that were kept."""
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ class Prompts:
             prompts = np.flatnonzero(self.sizes == size)
             yield prompts, self.rows[self.starts[prompts][:, None] + np.arange(size)]
 
-    def spread(self, values: F64) -> F64:
+    def align_values(self, values: F64) -> F64:
         """Return one value a row of the side whose mean is that of the prompts' values; NaN for rows left out.
 
         A prompt's value stands at each of its rows; where prompts differ in size, it is weighed so that each prompt
@@ -78,26 +78,26 @@ class Prompts:
         return out
 
 
-def prompts_of(ids: Sequence[str], kept: NDArray[np.bool_] | None = None) -> Prompts:
+def prompts_of(ids: Sequence[str], included: NDArray[np.bool_] | None = None) -> Prompts:
     """Return the rows by prompt.
 
     Args:
         ids: The prompt of each row, shape (n,).
-        kept: Rows that count, shape (n,); None: all.
+        included: Rows that count, shape (n,); None: all.
 
     Raises:
         UndefinedMetric: If no prompt has two texts.
     """
-    at = np.arange(len(ids)) if kept is None else np.flatnonzero(kept)
+    at = np.arange(len(ids)) if included is None else np.flatnonzero(included)
     names = np.asarray(ids, dtype=np.str_)[at]
     _, prompt, sizes = np.unique(names, return_inverse=True, return_counts=True)
     order = np.argsort(prompt, kind="stable")
-    places = order[sizes[prompt[order]] > 1].astype(np.int64)
+    kept_rows = order[sizes[prompt[order]] > 1].astype(np.int64)
     several = sizes[sizes > 1]
     if not len(several):
         raise UndefinedMetric("needs two texts a prompt or more (samples=2); no prompt here has two")
     starts = np.concatenate([[0], np.cumsum(several)]).astype(np.int64)
-    return Prompts(at[places], starts, len(ids), int(np.count_nonzero(sizes == 1)), places)
+    return Prompts(at[kept_rows], starts, len(ids), int(np.count_nonzero(sizes == 1)), kept_rows)
 
 
 def unit_rows(rows: Floats) -> F64:
@@ -124,12 +124,12 @@ def cosines(embeddings: Floats, prompts: Prompts) -> Iterator[tuple[I64, F64]]:
             yield of_size[start : start + step], np.clip(units @ units.transpose(0, 2, 1), -1.0, 1.0)
 
 
-def off_diagonal(size: int) -> NDArray[np.bool_]:
-    """True where two different texts meet, shape (size, size)."""
+def mask_off_diagonal(size: int) -> NDArray[np.bool_]:
+    """Return a mask of the pairs of different texts, shape (size, size)."""
     return ~np.eye(size, dtype=np.bool_)
 
 
-class WithinPrompt(Metric):
+class SamplesMetric(Metric):
     """A statistic of the texts that one system gave for one prompt, averaged over prompts.
 
     There is no human row where people wrote one text a prompt, and so no human value to aim at.
@@ -155,10 +155,10 @@ class WithinPrompt(Metric):
         """Compute the means over prompts."""
         prompts = prompts_of(features.model.ids)
         values = self.by_prompt(features.model.embeddings(self.needs()[0]), prompts)
-        return over_prompts(self, features, prompts, values)
+        return average_over_prompts(self, features, prompts, values)
 
 
-def over_prompts(
+def average_over_prompts(
     metric: Metric,
     features: Features,
     prompts: Prompts,
@@ -178,6 +178,8 @@ def over_prompts(
         notes: Beside those of the prompts.
     """
     means = {name: float(np.mean(v)) for name, v in values.items()}
-    per_example = {name: prompts.spread(v) for name, v in values.items()}
-    said = (*notes, *prompts.notes)
-    return metric.result(features, next(iter(values)), means | dict(others or {}), notes=said, per_example=per_example)
+    per_example = {name: prompts.align_values(v) for name, v in values.items()}
+    all_notes = (*notes, *prompts.notes)
+    return metric.result(
+        features, next(iter(values)), means | dict(others or {}), notes=all_notes, per_example=per_example
+    )
