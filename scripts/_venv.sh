@@ -1,5 +1,5 @@
-# Sourced by quickstart.sh and test.sh: makes .venv and installs the pinned dependencies.
-# Usage: source scripts/_venv.sh [EXTRAS], for example `test`. A finished install is not repeated until its inputs change.
+# Creates .venv and installs the pinned dependencies; sourced by the other scripts.
+# Usage: source scripts/_venv.sh [EXTRAS], for example `test`. A finished install is repeated only if its inputs change.
 
 find_python() {
   for name in python3.11 python3.12 python3.13 python3 python; do
@@ -9,7 +9,7 @@ find_python() {
       return
     fi
   done
-  echo "openended needs Python 3.11, 3.12 or 3.13; none was found on the PATH" >&2
+  echo "openended needs Python 3.11, 3.12 or 3.13, and none is on the PATH; install one of them" >&2
   exit 2
 }
 
@@ -17,13 +17,13 @@ make_venv() {
   local extras="$1" target="."
   [ -n "$extras" ] && target=".[$extras]"
   if [ ! -x .venv/bin/python ]; then
-    echo "making .venv"
+    echo "creating .venv"
     "$(find_python)" -m venv .venv
   fi
   local stamp
   stamp=".venv/.installed-${extras:-core}-$(cat pyproject.toml constraints.txt | cksum | tr ' ' '-')"
   if [ ! -f "$stamp" ]; then
-    echo "installing $target with the versions of constraints.txt (some minutes the first time)"
+    echo "installing $target with the versions of constraints.txt (takes some minutes the first time)"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$target"
     touch "$stamp"
   fi

@@ -1,4 +1,4 @@
-"""Run the benchmarks: ours and the peer's in turn, each in a fresh process; medians, ratio and peak memory.
+"""Run the benchmarks: the harness and a peer in turn, each in a fresh process; medians, ratio and peak memory.
 
 python scripts/bench.py [--only SUBSTR] [--repeats 3] [--write docs/benchmarks.md] [--list]
 """
@@ -28,7 +28,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from scripts.benchmarks._work import Work  # noqa: E402
 
-HEADER = "| work | against | ours | peer | ratio | asked | peak memory, ours / peer | results |"
+HEADER = "| work | against | harness | peer | ratio | target | peak memory, harness / peer | results |"
 RULE = "| --- | --- | ---: | ---: | ---: | --- | ---: | --- |"
 PACKAGES = (
     "numpy",
@@ -44,16 +44,17 @@ PACKAGES = (
 )
 TITLE = """# How fast
 
-Written by `python scripts/bench.py --write docs/benchmarks.md`: ours and the peer's in turn, each in a fresh process,
-median of the repeats. The machine was shared: trust the ratios, not the seconds. `CPU` marks works in one thread, timed
-on both sides by processor time. Peak memory is what the work adds to the data it is given.
+Written by `python scripts/bench.py --write docs/benchmarks.md`. The harness and the peer run in turn, each in a fresh
+process; times are medians of the repeats. The machine was shared, so trust the ratios more than the seconds. `CPU`
+marks single-threaded work, timed by CPU time on both sides. Peak memory is the memory that the work adds to its input
+data.
 """
 _MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What the processes of one side gave."""
+class Timing:
+    """Median time and memory of one side."""
 
     seconds: float
     peak_mib: float
@@ -62,32 +63,32 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Absent:
-    """Why one side has no figure."""
+class Skipped:
+    """The reason why one side was not timed."""
 
     reason: str
 
 
-def areas() -> dict[str, list[Work]]:
-    """Return area → works of every module in `benchmarks/`."""
+def load_areas() -> dict[str, list[Work]]:
+    """Load the works of every module in `benchmarks/`, by area."""
     names = sorted(path.stem for path in (HERE / "benchmarks").glob("[a-z]*.py"))
     return {name: list(importlib.import_module(f"scripts.benchmarks.{name}").WORKS) for name in names}
 
 
-def chosen(works: Mapping[str, Sequence[Work]], only: str) -> dict[str, list[tuple[int, Work]]]:
-    """Return area → (number, work) of the area named `only`, or of all works whose names contain it."""
-    kept = {
+def select_works(works: Mapping[str, Sequence[Work]], only: str) -> dict[str, list[tuple[int, Work]]]:
+    """Select the area named `only`, or all works whose names contain it; return (number, work) by area."""
+    selected = {
         area: [(i, work) for i, work in enumerate(listed) if area == only or (only not in works and only in work.name)]
         for area, listed in works.items()
     }
-    return {area: listed for area, listed in kept.items() if listed}
+    return {area: listed for area, listed in selected.items() if listed}
 
 
-def child(area: str, number: int, side: str) -> None:
+def run_child(area: str, number: int, side: str) -> None:
     """Run one side of one work once and print the figures as one JSON line."""
     work: Work = importlib.import_module(f"scripts.benchmarks.{area}").WORKS[number]
     prepare = work.prepare_peer if side == "peer" and work.prepare_peer else work.prepare
-    run = work.peer if side == "peer" else work.ours
+    run = work.peer if side == "peer" else work.harness
     if run is None:
         raise SystemExit(f"{work.name} has no {side}")
     data = prepare()
@@ -96,47 +97,47 @@ def child(area: str, number: int, side: str) -> None:
     start = clock()
     result = run(data)
     seconds = clock() - start
-    peak = max(0, _peak() - before)
-    loaded = {name: v for name in PACKAGES if (v := _version(name)) and _module(name) in sys.modules}
+    peak = max(0, _read_peak() - before)
+    loaded = {name: v for name in PACKAGES if (v := _find_version(name)) and _module_name(name) in sys.modules}
     print(json.dumps({"seconds": seconds, "peak": peak, "result": result, "versions": loaded}))
 
 
-def _module(package: str) -> str:
+def _module_name(package: str) -> str:
     named = {"faiss-cpu": "faiss", "scikit-learn": "sklearn", "mauve-text": "mauve", "fast-bleu": "fast_bleu"}
     return named.get(package, package)
 
 
-def _version(package: str) -> str | None:
+def _find_version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
-def _status(field: str) -> int | None:
+def _read_status(field: str) -> int | None:
     """Read a field of this process's memory status in bytes, where the system has one."""
     try:
-        found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
+        match = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
     except OSError:
         return None
-    return int(found.group(1)) * 1024 if found else None
+    return int(match.group(1)) * 1024 if match else None
 
 
 def _reset_peak() -> int:
-    """Forget the peak so far where the system allows it; return the memory held now, in bytes."""
+    """Reset the peak where the system allows it; return the current memory in bytes."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
-        return _peak()
-    return _status("VmRSS") or _peak()
+        return _read_peak()
+    return _read_status("VmRSS") or _read_peak()
 
 
-def _peak() -> int:
+def _read_peak() -> int:
     unit = 1 if sys.platform == "darwin" else 1024
-    return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return _read_status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def launch(area: str, number: int, side: str, work: Work) -> dict[str, Any] | Absent:
+def launch(area: str, number: int, side: str, work: Work) -> dict[str, Any] | Skipped:
     """Run one side in a fresh process."""
     env = dict(os.environ)
     if work.threads is not None:
@@ -145,39 +146,39 @@ def launch(area: str, number: int, side: str, work: Work) -> dict[str, Any] | Ab
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=work.timeout, check=False)
     except subprocess.TimeoutExpired:
-        return Absent(f"not done after {work.timeout:.0f} s")
+        return Skipped(f"timed out after {work.timeout:.0f} s")
     if done.returncode:
-        return Absent((done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1])
+        return Skipped((done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1])
     figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return figures
 
 
-def measure(area: str, number: int, work: Work, repeats: int) -> dict[str, Measured | Absent]:
-    """Run ours and the peer's in turn and take medians."""
-    sides: dict[str, int] = {"ours": work.repeats or repeats}
-    out: dict[str, Measured | Absent] = {}
+def measure(area: str, number: int, work: Work, repeats: int) -> dict[str, Timing | Skipped]:
+    """Run the harness and the peer in turn and take medians."""
+    sides: dict[str, int] = {"harness": work.repeats or repeats}
+    out: dict[str, Timing | Skipped] = {}
     missing = [name for name in work.peer_needs if importlib.util.find_spec(name) is None]
     if work.peer and missing:
-        out["peer"] = Absent(f"{', '.join(missing)} is not installed")
+        out["peer"] = Skipped(f"{', '.join(missing)} is not installed")
     elif work.peer:
         sides["peer"] = work.peer_repeats or work.repeats or repeats
-    runs: dict[str, list[dict[str, Any] | Absent]] = {side: [] for side in sides}
+    runs: dict[str, list[dict[str, Any] | Skipped]] = {side: [] for side in sides}
     for turn in range(max(sides.values())):
-        for side, wanted in sides.items():
-            if turn < wanted and not any(isinstance(run, Absent) for run in runs[side]):
+        for side, count in sides.items():
+            if turn < count and not any(isinstance(run, Skipped) for run in runs[side]):
                 runs[side].append(launch(area, number, side, work))
-    for side, made in runs.items():
-        out[side] = _median(made, work.peer_share if side == "peer" else 1.0)
+    for side, side_runs in runs.items():
+        out[side] = _summarize_runs(side_runs, work.peer_share if side == "peer" else 1.0)
     return out
 
 
-def _median(runs: list[dict[str, Any] | Absent], share: float) -> Measured | Absent:
+def _summarize_runs(runs: list[dict[str, Any] | Skipped], share: float) -> Timing | Skipped:
     figures = []
     for run in runs:
-        if isinstance(run, Absent):
+        if isinstance(run, Skipped):
             return run
         figures.append(run)
-    return Measured(
+    return Timing(
         seconds=statistics.median(run["seconds"] for run in figures) / share,
         peak_mib=statistics.median(run["peak"] for run in figures) / _MIB,
         result=figures[0]["result"],
@@ -185,75 +186,76 @@ def _median(runs: list[dict[str, Any] | Absent], share: float) -> Measured | Abs
     )
 
 
-def row(work: Work, sides: dict[str, Measured | Absent]) -> str:
-    """Write one line of the table."""
-    ours, peer = sides["ours"], sides.get("peer")
+def format_row(work: Work, sides: dict[str, Timing | Skipped]) -> str:
+    """Format one line of the table."""
+    harness, peer = sides["harness"], sides.get("peer")
     ratio = results = "–"
-    if isinstance(ours, Measured) and isinstance(peer, Measured):
-        ratio = f"{peer.seconds / ours.seconds:,.1f}×"
-        results = work.agree(ours.result, peer.result) if work.agree else "–"
-    if isinstance(ours, Measured) and work.say:
-        results = work.say(ours.result) if results == "–" else f"{results}; {work.say(ours.result)}"
-    asked = [f"{work.at_least:,.4g}×"] if work.at_least else []
-    asked += [f"≤ {work.at_most_seconds:g} s"] if work.at_most_seconds else []
-    asked += [f"≤ {work.at_most_mib:,.0f} MiB"] if work.at_most_mib else []
-    memory = " / ".join(f"{side.peak_mib:,.0f} MiB" if isinstance(side, Measured) else "–" for side in (ours, peer))
+    if isinstance(harness, Timing) and isinstance(peer, Timing):
+        ratio = f"{peer.seconds / harness.seconds:,.1f}×"
+        results = work.agree(harness.result, peer.result) if work.agree else "–"
+    if isinstance(harness, Timing) and work.say:
+        results = work.say(harness.result) if results == "–" else f"{results}; {work.say(harness.result)}"
+    targets = [f"{work.at_least:,.4g}×"] if work.at_least else []
+    targets += [f"≤ {work.at_most_seconds:g} s"] if work.at_most_seconds else []
+    targets += [f"≤ {work.at_most_mib:,.0f} MiB"] if work.at_most_mib else []
+    memory = " / ".join(f"{side.peak_mib:,.0f} MiB" if isinstance(side, Timing) else "–" for side in (harness, peer))
     cells = [
         work.name,
         work.against,
-        _time(ours) + (" CPU" if work.clock == "cpu" else ""),
-        _time(peer) + (" (extrapolated)" if work.peer_share < 1 and isinstance(peer, Measured) else ""),
+        _format_time(harness) + (" CPU" if work.clock == "cpu" else ""),
+        _format_time(peer) + (" (extrapolated)" if work.peer_share < 1 and isinstance(peer, Timing) else ""),
         ratio,
-        ", ".join(asked) or "–",
+        ", ".join(targets) or "–",
         memory,
         results,
     ]
     return "| " + " | ".join(cells) + " |"
 
 
-def _time(side: Measured | Absent | None) -> str:
+def _format_time(side: Timing | Skipped | None) -> str:
     if side is None:
         return "–"
-    if isinstance(side, Absent):
+    if isinstance(side, Skipped):
         return f"skipped: {side.reason}".replace("|", "/")
     if side.seconds >= 600:
         return f"{side.seconds / 3600:,.2f} h"
     return f"{side.seconds:,.1f} s" if side.seconds >= 10 else f"{side.seconds * 1000:,.0f} ms"
 
 
-def machine() -> str:
-    """Name the processor, never the host."""
+def describe_machine() -> str:
+    """Describe the processor without naming the host."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        found = re.search(r"model name\s*:\s*(.+)", info.read_text(encoding="utf-8"))
-        cpu = found.group(1) if found else cpu
+        match = re.search(r"model name\s*:\s*(.+)", info.read_text(encoding="utf-8"))
+        cpu = match.group(1) if match else cpu
     return f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
-def section(area: str, works: Sequence[Work], rows: dict[str, str], versions: dict[str, str]) -> str:
-    """Write an area's part of the page, its works in the order of their list."""
+def format_section(area: str, works: Sequence[Work], rows: dict[str, str], versions: dict[str, str]) -> str:
+    """Format an area's section of the page, with works in the order of their list."""
     packages = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     lines = [rows[work.name] for work in works if work.name in rows]
-    about = f"`python scripts/bench.py --only {area}` on {machine()}" + (f", {packages}" if packages else "") + "."
+    command = f"`python scripts/bench.py --only {area}` on {describe_machine()}"
+    about = f"{command}, {packages}." if packages else f"{command}."
     return "\n".join([f"<!-- {area} -->", f"## {area}", "", about, "", HEADER, RULE, *lines, f"<!-- end {area} -->"])
 
 
-def write(path: Path, area: str, works: Sequence[Work], rows: dict[str, str], versions: dict[str, str]) -> None:
-    """Put an area's table into the page; other areas, and works of this area not run now, keep theirs."""
+def write_section(path: Path, area: str, works: Sequence[Work], rows: dict[str, str], versions: dict[str, str]) -> None:
+    """Write an area's table into the page. Other areas, and works that were not run, keep their lines."""
     page = path.read_text(encoding="utf-8") if path.exists() else TITLE
-    found = re.search(rf"<!-- {area} -->.*?<!-- end {area} -->", page, flags=re.DOTALL)
-    if found:
-        old = [line for line in found.group(0).splitlines() if line.startswith("| ") and line not in (HEADER, RULE)]
+    match = re.search(rf"<!-- {area} -->.*?<!-- end {area} -->", page, flags=re.DOTALL)
+    if match:
+        old = [line for line in match.group(0).splitlines() if line.startswith("| ") and line not in (HEADER, RULE)]
         rows = {line.split(" | ")[0].removeprefix("| "): line for line in old} | rows
-    new = section(area, works, rows, versions)
-    page = page.replace(found.group(0), new) if found else f"{page.rstrip()}\n\n{new}\n"
+    new = format_section(area, works, rows, versions)
+    page = page.replace(match.group(0), new) if match else f"{page.rstrip()}\n\n{new}\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
 
 
 def main() -> int:
-    """Run what the command line asks for; leave with 1 if a work of ours failed."""
+    """Run the selected benchmarks; return 1 if the harness failed in one of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="run the area of this name, or the works whose names contain this")
     parser.add_argument("--repeats", type=int, default=3)
@@ -262,10 +264,10 @@ def main() -> int:
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(options.child[0], int(options.child[1]), options.child[2])
+        run_child(options.child[0], int(options.child[1]), options.child[2])
         return 0
-    all_areas, failed = areas(), 0
-    for area, numbered in chosen(all_areas, options.only).items():
+    all_areas, failed = load_areas(), 0
+    for area, numbered in select_works(all_areas, options.only).items():
         if options.list:
             print("\n".join(f"{area}: {work.name}" for _, work in numbered))
             continue
@@ -273,15 +275,15 @@ def main() -> int:
         rows, versions = {}, {}
         for number, work in numbered:
             sides = measure(area, number, work, options.repeats)
-            rows[work.name] = row(work, sides)
+            rows[work.name] = format_row(work, sides)
             print(rows[work.name], flush=True)
-            failed += isinstance(sides["ours"], Absent)
+            failed += isinstance(sides["harness"], Skipped)
             for side in sides.values():
-                versions |= side.versions if isinstance(side, Measured) else {}
+                versions |= side.versions if isinstance(side, Timing) else {}
         if options.write:
-            write(options.write, area, all_areas[area], rows, versions)
+            write_section(options.write, area, all_areas[area], rows, versions)
     if failed:
-        print(f"{failed} of ours did not run: see the lines above", file=sys.stderr)
+        print(f"{failed} benchmarks of the harness failed; see the lines above", file=sys.stderr)
     return int(failed > 0)
 
 

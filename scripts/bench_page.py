@@ -1,9 +1,10 @@
-"""How fast a page of many texts opens: makes runs of many systems, builds their report, opens it in Chromium.
+"""Time how fast a report page with many texts opens in Chromium.
 
     python scripts/bench_page.py --systems 100 --texts 5000 --folder /tmp/many
 
-Prints the seconds of building, the bytes, the milliseconds until the first example is in view, those of a sort over all
-examples, and the longest pause while the list is scrolled. Needs the extra `test` and a system Chromium.
+Writes runs of many systems and builds their report. Prints the time to build it, its size, and in milliseconds the
+time until the first example is visible, the time to sort all examples and the longest pause while scrolling. Needs the
+extra `test` and a system Chromium.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ WORDS = [f"{a}{b}" for a in "ba de ki lo mu na pe ro su ti".split() for b in "ck
 
 
 def main() -> None:
-    """Make, build, open, measure."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--systems", type=int, default=100)
-    asked.add_argument("--texts", type=int, default=5000)
-    asked.add_argument("--folder", type=Path, required=True)
-    args = asked.parse_args()
+    """Write the runs, build the report, open it and print the timings."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--systems", type=int, default=100)
+    parser.add_argument("--texts", type=int, default=5000)
+    parser.add_argument("--folder", type=Path, required=True)
+    args = parser.parse_args()
     started = time.monotonic()
     if not (args.folder / "runs").exists():
-        make_runs(args.folder, args.systems, args.texts)
-    print(f"made      {time.monotonic() - started:.1f} s")
+        write_runs(args.folder, args.systems, args.texts)
+    print(f"written   {time.monotonic() - started:.1f} s")
     started = time.monotonic()
     report = build_report([args.folder / "runs"], args.folder / "report", figures=False)
     sizes = [path.stat().st_size for path in report.paths if path.parent.name == "page"]
@@ -47,11 +48,11 @@ def main() -> None:
         print(f"{name:9} {value:.0f} ms")
 
 
-def make_runs(folder: Path, systems: int, texts: int) -> None:
-    """Write the records and texts of made-up systems: decoders `top_k` with k = 1, 2, …."""
+def write_runs(folder: Path, systems: int, texts: int) -> None:
+    """Write records and texts of synthetic systems: `top_k` with k = 1, 2, …."""
     human = _rows(folder / "store", "human", "human", texts)
     for number in range(systems):
-        made = _rows(folder / "store", "generate", f"system{number}", texts)
+        generated_key = _rows(folder / "store", "generate", f"system{number}", texts)
         axes = {
             "task": "docs",
             "model": "m",
@@ -67,7 +68,7 @@ def make_runs(folder: Path, systems: int, texts: int) -> None:
         record: dict[str, Any] = {
             "schema": SCHEMA, "created": "2026-01-02T03:04:05+00:00", "axes": axes, "results": [row], "overrides": [],
             "command": [], "git": {}, "provenance": {}, "notes": [], "packages": {}, "hardware": {}, "timings": {},
-            "store": "../../../store", "inputs": {"human:docs": human, "generate:m": made},
+            "store": "../../../store", "inputs": {"human:docs": human, "generate:m": generated_key},
             "spec": {"experiment": "many", "model": {"title": "m"}, "decoder": {"title": f"top-k k={number + 1}"}},
         }  # fmt: skip
         run = folder / "runs/many" / f"20260102T030405-{number:08x}"
@@ -104,7 +105,7 @@ SCROLL = """async () => {
 
 
 def measure(page: Path) -> dict[str, float]:
-    """Open a page; returns what it took, milliseconds."""
+    """Open a page and return the timings in milliseconds."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:

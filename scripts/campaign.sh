@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Kills, corruptions, races and a long grid, many of each, on a small run; prints a table of what was tried and survived.
+# Injects many kills, corruptions, races and other faults into a small run; prints a table of the results.
 # Usage: bash scripts/campaign.sh [SEED] [SCALE]; SCALE 1 (default) takes about an hour, 0.1 a tenth of the faults.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the documentation site into outputs/site: a broken link, a missing docstring or a failing example ends it.
-# Every example is run while it is built; what they make lies under outputs/site-runs and is found again.
+# Builds the documentation site into outputs/site. A broken link, a missing docstring or a failing example is an error.
+# Every example is run during the build; results are cached in outputs/site-runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/_venv.sh docs

@@ -1,11 +1,12 @@
 #!/usr/bin/env python
-"""How well the embedded default tells systems apart, by embedder, layer, pooling, length, size and clusters.
+"""Measure how well the bundled models separate systems, by embedder, layer, pooling, length, size and clusters.
 
-    python scripts/docs_domain.py WORK [--outputs DIR]      # what is in WORK already is not made again
+    python scripts/docs_domain.py WORK [--outputs DIR]      # vectors already in WORK are reused
 
-1,000 texts a system are scored in two halves of 500 prompts. For every setting and score: the difference of two
-systems over the standard deviation of a score (what is left of the halves' differences when the mean difference of the
-halves, which all systems share, is taken off). The table of docs/docs_domain.md comes from here.
+Each system has 1,000 texts, scored in two halves of 500 prompts. For every setting and score, the script prints the
+difference of two systems divided by the standard deviation of a score. The standard deviation is that of the
+differences between halves, after subtracting their mean, which all systems share. The table in docs/docs_domain.md is
+this output.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ SYSTEMS = (
     "docs-s ancestral", "docs-s nucleus p=0.95", "docs-s nucleus p=0.9", "docs-s nucleus p=0.8", "docs-s top_k k=20",
     "docs-s temperature=1.3", "docs-m ancestral", "docs-s greedy",
 )  # fmt: skip
-SPREAD = SYSTEMS[:7]  # greedy is far from all and has a spread of its own
+SAMPLING_SYSTEMS = SYSTEMS[:7]  # greedy is far from the others and varies differently
 PAIRS = ((0, 1), (1, 2), (2, 3), (0, 4), (0, 5), (0, 6))
 
 
-def texts(outputs: Path, *, make: bool) -> dict[str, Path]:
-    """Return system → file of rows, made first if that is asked for."""
+def find_texts(outputs: Path, *, make: bool) -> dict[str, Path]:
+    """Return the file of rows of each system; with `make`, generate the texts first."""
     common = ["task=docs", f"num_examples={N}", f"max_new_tokens={LENGTH}", "metric=[length]", f"outputs_dir={outputs}"]
     for number, grid in enumerate(GRIDS if make else ()):
         words = [sys.executable, "-m", "openended.harness", "-m", *grid, *common, f"name=g{number}", "seed=0"]
         subprocess.run(words, check=True, cwd=outputs)
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for path in sorted(outputs.glob("runs/*/*/record.json")):
         record = read_json(path)
         spec = record["spec"]
@@ -62,14 +63,14 @@ def texts(outputs: Path, *, make: bool) -> dict[str, Path]:
             continue
         for name, entry in record["inputs"].items():
             if name.startswith("generate:"):
-                found[system] = next((outputs / "store" / str(entry)).glob("*.arrow"))
+                paths[system] = next((outputs / "store" / str(entry)).glob("*.arrow"))
             if name.startswith("human:"):
-                found["human"] = outputs / "store" / str(entry) / "human.arrow"
-    return found
+                paths["human"] = outputs / "store" / str(entry) / "human.arrow"
+    return paths
 
 
-def vectors(work: Path, files: dict[str, Path]) -> Path:
-    """Embed every file: last and mean states of the layers, two lengths, with the prompt; docs-m also without it."""
+def embed_texts(work: Path, files: dict[str, Path]) -> Path:
+    """Embed every file by last and mean states of each layer, at two lengths; docs-m also without the prompt."""
     from openended.harness.models.spec import ModelSpec
     from openended.harness.models.transformers import load_model
 
@@ -81,14 +82,15 @@ def vectors(work: Path, files: dict[str, Path]) -> Path:
             target = folder / f"{name}-{system}.npz".replace(" ", "_")
             if not target.exists():
                 rows = Rows(path)
-                made = states(lm.model, list(rows.prompt_ids), list(rows.token_ids), whole=True, every=name == "docs-m")
+                prompts, tails = list(rows.prompt_ids), list(rows.token_ids)
+                arrays = compute_states(lm.model, prompts, tails, whole=True, every=name == "docs-m")
                 if name == "docs-m":
-                    made |= states(lm.model, list(rows.prompt_ids), list(rows.token_ids), whole=False, every=False)
-                np.savez(target, **made)
+                    arrays |= compute_states(lm.model, prompts, tails, whole=False, every=False)
+                np.savez(target, **arrays)
     return folder
 
 
-def states(
+def compute_states(
     model: Any,  # noqa: ANN401
     prompts: list[Any],
     tails: list[Any],
@@ -96,13 +98,13 @@ def states(
     whole: bool,
     every: bool,
 ) -> dict[str, np.ndarray]:
-    """Return `begin/layer/pooling/length` → vectors (n, d); rows of one shape share a pass."""
+    """Return vectors (n, d) by `begin/layer/pooling/length`. Rows of equal shape share a forward pass."""
     import torch
 
     shapes: dict[tuple[int, int], list[int]] = {}
     for row, (prompt, tail) in enumerate(zip(prompts, tails, strict=True)):
         shapes.setdefault((len(prompt) if whole else 0, len(tail)), []).append(row)
-    made: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for (before, after), of_shape in shapes.items():
         for start in range(0, len(of_shape), 64):
             rows = of_shape[start : start + 64]
@@ -114,14 +116,14 @@ def states(
                     part = hidden[layer][:, : before + min(length, after)].numpy()
                     for pooling, value in (("last", part[:, -1]), ("mean", part.mean(1))):
                         key = f"{'whole' if whole else 'tail'}/{layer}/{pooling}/{length}"
-                        if key not in made:
-                            made[key] = np.zeros((len(prompts), value.shape[1]), dtype=np.float32)
-                        made[key][rows] = value
-    return made
+                        if key not in arrays:
+                            arrays[key] = np.zeros((len(prompts), value.shape[1]), dtype=np.float32)
+                        arrays[key][rows] = value
+    return arrays
 
 
-def settings() -> Iterator[dict[str, object]]:
-    """The default, and one or two things changed."""
+def list_settings() -> Iterator[dict[str, object]]:
+    """Yield the default setting, then settings that change one or two options."""
     for pooling in ("last", "mean"):
         yield {"pooling": pooling}
         yield {"pooling": pooling, "embedder": "docs-s"}
@@ -137,21 +139,21 @@ def settings() -> Iterator[dict[str, object]]:
         yield {"pooling": "mean", "layer": layer}
 
 
-def scores(folder: Path, changed: dict[str, object]) -> dict[str, F64]:
-    """Score → its values, shape (systems, halves), under one setting."""
+def compute_scores(folder: Path, changed: dict[str, object]) -> dict[str, F64]:
+    """Return the values of each score, shape (systems, halves), under one setting."""
     s = {**DEFAULT, "begin": "whole", **changed}
     n, share = int(str(s["n"])), float(str(s["pca"]))
 
     def load(system: str, half: int) -> F64:
-        held = np.load(folder / f"{s['embedder']}-{system}.npz".replace(" ", "_"))
-        layer = int(str(s["layer"])) % (1 + max(int(key.split("/")[1]) for key in held.files))
+        arrays = np.load(folder / f"{s['embedder']}-{system}.npz".replace(" ", "_"))
+        layer = int(str(s["layer"])) % (1 + max(int(key.split("/")[1]) for key in arrays.files))
         begin = half * N // 2
-        return held[f"{s['begin']}/{layer}/{s['pooling']}/{s['length']}"][begin : begin + n].astype(np.float64)
+        return arrays[f"{s['begin']}/{layer}/{s['pooling']}/{s['length']}"][begin : begin + n].astype(np.float64)
 
     out: dict[str, list[list[float]]] = {}
     human = [load("human", half) for half in (0, 1)]
     for system in SYSTEMS:
-        made: dict[str, list[float]] = {}
+        values_by_score: dict[str, list[float]] = {}
         for half in (0, 1):
             sides = {"human": human[half], "model": load(system, half)}
             near = knn_precision_recall(**sides, explained_variance=share)
@@ -162,39 +164,39 @@ def scores(folder: Path, changed: dict[str, object]) -> dict[str, F64]:
                 "Fréchet": frechet_distance(**sides),
             }
             for score, value in values.items():
-                made.setdefault(score, []).append(float(value))
-        for score, halves in made.items():
+                values_by_score.setdefault(score, []).append(float(value))
+        for score, halves in values_by_score.items():
             out.setdefault(score, []).append(halves)
     return {score: np.array(rows) for score, rows in out.items()}
 
 
-def line(values: F64) -> tuple[F64, float, list[float]]:
-    """Means of the systems, the standard deviation of a score, and the differences of the pairs over it."""
-    apart = (values[: len(SPREAD), 0] - values[: len(SPREAD), 1]) / np.sqrt(2)
+def summarize_scores(values: F64) -> tuple[F64, float, list[float]]:
+    """Return system means, the standard deviation of a score, and pair differences divided by it."""
+    apart = (values[: len(SAMPLING_SYSTEMS), 0] - values[: len(SAMPLING_SYSTEMS), 1]) / np.sqrt(2)
     sd = float(apart.std(ddof=1))
     means = values.mean(axis=1)
     return means, sd, [float(means[b] - means[a]) / sd for a, b in PAIRS]
 
 
 def main() -> None:
-    """Make what is missing and print the table."""
+    """Compute what is missing and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("work", type=Path)
-    parser.add_argument("--outputs", type=Path, help="an outputs folder that holds the runs; else they are made")
+    parser.add_argument("--outputs", type=Path, help="an outputs folder with the runs; without it they are generated")
     options = parser.parse_args()
     outputs = options.outputs or options.work / "outputs"
     outputs.mkdir(parents=True, exist_ok=True)
     start = time.process_time()
-    folder = vectors(options.work, texts(outputs, make=options.outputs is None))
+    folder = embed_texts(options.work, find_texts(outputs, make=options.outputs is None))
     print(f"vectors {time.process_time() - start:.0f} s", flush=True)
     titles = [*SYSTEMS, "sd", *(f"{SYSTEMS[a]} → {SYSTEMS[b]}" for a, b in PAIRS)]
     print(f"| setting | score | {' | '.join(titles)} |\n|{' --- |' * (2 + len(titles))}", flush=True)
-    for changed in settings():
-        said = ", ".join(f"{k} {v}" for k, v in changed.items())
-        for score, values in scores(folder, changed).items():
-            means, sd, apart = line(values)
+    for changed in list_settings():
+        changes = ", ".join(f"{k} {v}" for k, v in changed.items())
+        for score, values in compute_scores(folder, changed).items():
+            means, sd, apart = summarize_scores(values)
             cells = [*(f"{x:.3f}" for x in means), f"{sd:.3f}", *(f"{x:+.1f}" for x in apart)]
-            print(f"| {said} | {score} | {' | '.join(cells)} |", flush=True)
+            print(f"| {changes} | {score} | {' | '.join(cells)} |", flush=True)
     print(f"all {time.process_time() - start:.0f} s", flush=True)
 
 

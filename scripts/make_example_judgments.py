@@ -1,9 +1,10 @@
-"""Make `tasks/data/example_ratings.csv` and `example_pairs.csv`: invented judgments to try HUSE and Bradley-Terry on.
+"""Make `tasks/data/example_ratings.csv` and `example_pairs.csv`: invented judgments to try HUSE and Bradley-Terry.
 
-Nobody rated anything. Ratings: 100 examples, a human and a model text each, five raters, levels 1 to 5. A text has a
-typicality (human: mean 4.0, model: mean 3.4, both with standard deviation 0.6) that each rater sees with noise of 0.7,
-and a log-probability a word (human: mean −4.2, standard deviation 0.9; model: −3.4 and 0.6). Pairs: 30 items, the six
-pairs of four players with abilities 0.6, 0.3, 0.0 and −0.9, two criteria, a tie in every tenth judgment.
+No person rated anything. Ratings: 100 examples with a human and a model text each, five raters, levels 1 to 5. A text
+has a typicality (human: mean 4.0, model: mean 3.4, both with standard deviation 0.6), to which each rater adds noise
+of 0.7, and a log-probability per word (human: mean −4.2, standard deviation 0.9; model: −3.4 and 0.6). Pairs: 30
+items, the six pairs of four players with abilities 0.6, 0.3, 0.0 and −0.9, two criteria, a tie in every tenth
+judgment.
 
     python scripts/make_example_judgments.py tasks/data
 """
@@ -22,21 +23,21 @@ ABILITIES = {"human": 0.6, "nucleus": 0.3, "ancestral": 0.0, "greedy": -0.9}
 RATERS = 5
 
 
-def ratings(rng: np.random.Generator, examples: int = 100) -> list[list[str]]:
-    """Rows of the ratings, header first."""
+def sample_ratings(rng: np.random.Generator, examples: int = 100) -> list[list[str]]:
+    """Sample the rows of the ratings, header first."""
     rows = [["example_id", "is_model", "log_prob", "length", *(f"rating_{i + 1}" for i in range(RATERS))]]
     for example in range(examples):
-        for is_model, typical, logp, spread in ((0, 4.0, -4.2, 0.9), (1, 3.4, -3.4, 0.6)):
+        for is_model, typical, logp, deviation in ((0, 4.0, -4.2, 0.9), (1, 3.4, -3.4, 0.6)):
             length = int(rng.integers(30, 70))
             seen = rng.normal(typical, 0.6) + rng.normal(0.0, 0.7, RATERS)
             levels = np.clip(np.rint(seen), 1, 5).astype(int)
-            total = length * min(rng.normal(logp, spread), -0.5)
+            total = length * min(rng.normal(logp, deviation), -0.5)
             rows.append([f"example/{example:03d}", str(is_model), f"{total:.2f}", str(length), *map(str, levels)])
     return rows
 
 
-def pairs(rng: np.random.Generator, items: int = 30) -> list[list[str]]:
-    """Rows of the comparisons, header first."""
+def sample_pairs(rng: np.random.Generator, items: int = 30) -> list[list[str]]:
+    """Sample the rows of the comparisons, header first."""
     rows = [["item", "system_a", "system_b", "outcome", "criterion", "rater", "seconds"]]
     for item, pair in itertools.product(range(items), itertools.combinations(ABILITIES, 2)):
         for criterion, weight in (("human_like", 1.0), ("interesting", 0.6)):
@@ -48,15 +49,15 @@ def pairs(rng: np.random.Generator, items: int = 30) -> list[list[str]]:
     return rows
 
 
-def write(folder: Path) -> None:
+def write_files(folder: Path) -> None:
     """Write both files."""
     for name, rows in (
-        ("example_ratings.csv", ratings(np.random.default_rng(20190408))),
-        ("example_pairs.csv", pairs(np.random.default_rng(20211206))),
+        ("example_ratings.csv", sample_ratings(np.random.default_rng(20190408))),
+        ("example_pairs.csv", sample_pairs(np.random.default_rng(20211206))),
     ):
         with (folder / name).open("w", encoding="utf-8", newline="") as handle:
             csv.writer(handle, lineterminator="\n").writerows(rows)
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    write_files(Path(sys.argv[1]))

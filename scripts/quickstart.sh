@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes .venv, installs the pinned dependencies and runs the quick start: three decoders on real human text,
-# a table in the terminal and the same as Markdown, LaTeX, CSV and figures. Further words go to `openended`.
+# Creates .venv, installs the pinned dependencies and runs the quick start: three decoders on real human text, with a
+# table in the terminal and as Markdown, LaTeX and CSV, and figures. Further arguments go to `openended`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/_venv.sh "" # an argument: else it would see the words meant for openended
+source scripts/_venv.sh "" # an explicit argument, so that it does not see the arguments for openended
 exec .venv/bin/openended experiment=quickstart "$@"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python
-"""Rewrites what README.md and docs/reference.md have from the code: names, tables, the quick start's table.
+"""Update the generated blocks of README.md and docs/reference.md: names, tables and the quick start's table.
 
-A block stands between `<!-- NAME -->` and `<!-- /NAME -->`. `--check` changes nothing and exits with 1 if one is stale.
+A block is the text between `<!-- NAME -->` and `<!-- /NAME -->`. `--check` changes nothing and exits with 1 if one is
+stale.
 """
 
 from __future__ import annotations
@@ -21,83 +22,83 @@ from openended.harness.core.registry import members  # noqa: E402
 from openended.harness.decoders.base import SamplingDecoder  # noqa: E402
 
 
-def first_sentence(thing: object) -> str:
-    """The first line of a docstring, without its full stop."""
+def first_docstring_line(thing: object) -> str:
+    """Return the first line of a docstring without its period."""
     return (inspect.getdoc(thing) or "").split("\n")[0].rstrip(".").replace("|", "\\|")
 
 
-def metrics_table() -> str:
-    """One row a metric: name, what it is, needs, direction, range."""
+def format_metrics() -> str:
+    """Format one row per metric: name, meaning, needs, direction, range."""
     arrows = {"higher": "↑", "lower": "↓", "match_human": "≈ human"}
-    rows = ["| metric | what it says | reads | better | range |", "| --- | --- | --- | --- | --- |"]
+    rows = ["| metric | measures | reads | better | range |", "| --- | --- | --- | --- | --- |"]
     for name, cls in members("metric").items():
         metric: Metric = cls()
         reads = ", ".join(dict.fromkeys(f"{n.kind}" + (f" by {n.by}" if n.by else "") for n in metric.needs()))
         low, high = (("∞" if abs(b) == float("inf") else f"{b:g}") for b in metric.bounds)
         rows.append(
-            f"| [`{name}`](metrics/{name}.md) | {first_sentence(inspect.getmodule(cls))} | {reads} "
+            f"| [`{name}`](metrics/{name}.md) | {first_docstring_line(inspect.getmodule(cls))} | {reads} "
             f"| {arrows[metric.direction]} | {'−' if metric.bounds[0] == -float('inf') else ''}{low} to {high} |"
         )
     return "\n".join(rows)
 
 
-def decoders_table() -> str:
-    """One row a decoder: name, what it does, its parameters."""
+def format_decoders() -> str:
+    """Format one row per decoder: name, what it does, parameters."""
     rows = ["| decoder | what it does | parameters | Q |", "| --- | --- | --- | --- |"]
     shared = {f.name for f in dataclasses.fields(SamplingDecoder)}
     for name, cls in members("decoder").items():
-        own = [f.name for f in dataclasses.fields(cls) if f.name not in shared or f.name in cls.shown]
-        shown = ", ".join(f"`{f}`" for f in own) or "–"
-        rows.append(f"| `{name}` | {first_sentence(cls)} | {shown} | {'yes' if cls.has_q else '–'} |")
+        fields = [f.name for f in dataclasses.fields(cls) if f.name not in shared or f.name in cls.shown]
+        parameters = ", ".join(f"`{f}`" for f in fields) or "–"
+        rows.append(f"| `{name}` | {first_docstring_line(cls)} | {parameters} | {'yes' if cls.has_q else '–'} |")
     return "\n".join(rows)
 
 
-def tasks_table() -> str:
-    """One row a task: what, source, size, licence, where its files come from, command."""
+def format_tasks() -> str:
+    """Format one row per task: contents, source, size, license, files, command."""
     rows = [
-        "| task | what | source | size | licence | files | command |",
+        "| task | contents | source | size | license | files | command |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, cls in members("task").items():
         facts = [getattr(cls, f, "–").replace("|", "\\|") for f in ("source", "size", "licence", "obtained")]
-        rows.append(f"| `{name}` | {first_sentence(cls)} | {' | '.join(facts)} | `{cls.command}` |")
+        rows.append(f"| `{name}` | {first_docstring_line(cls)} | {' | '.join(facts)} | `{cls.command}` |")
     return "\n".join(rows)
 
 
-def names_table() -> str:
-    """All names in one table."""
+def format_names() -> str:
+    """Format the names of all metrics, decoders and tasks."""
     rows = ["| | |", "| --- | --- |"]
     for group, heading in (("metric", "Metrics"), ("decoder", "Decoders"), ("task", "Tasks")):
         rows.append(f"| **{heading}** | {' '.join(f'`{name}`' for name in members(group))} |")
     return "\n".join(rows)
 
 
-def table_alone(report: str) -> str:
-    """The table of a report with its legend and footnotes; its notes and signatures stay in the report."""
+def extract_table(report: str) -> str:
+    """Return the table of a report with its legend and footnotes, without notes and signatures."""
     lines = [line for line in report.splitlines() if line.startswith(("|", "↑", "<sup>"))]
     at = next(i for i, line in enumerate(lines) if not line.startswith("|"))
     return "\n".join(lines[:at]) + "\n\n" + "\n\n".join(lines[at:])
 
 
 BLOCKS = {
-    "README.md": {"NAMES": names_table},
-    "docs/reference.md": {"METRICS": metrics_table, "DECODERS": decoders_table, "TASKS": tasks_table},
+    "README.md": {"NAMES": format_names},
+    "docs/reference.md": {"METRICS": format_metrics, "DECODERS": format_decoders, "TASKS": format_tasks},
 }
 
 
 def rewrite(page: str, text: str, blocks: dict[str, str]) -> str:
-    """Put the blocks between their marks."""
+    """Replace the text between the marks of each block."""
     for name, body in blocks.items():
         pattern = rf"<!-- {name} -->\n.*?<!-- /{name} -->"
         if not re.search(pattern, text, flags=re.DOTALL):
-            raise SystemExit(f"{page}: no block {name}")
-        made = f"<!-- {name} -->\n{body}\n<!-- /{name} -->"
-        text = re.sub(pattern, lambda _, made=made: made, text, flags=re.DOTALL)
+            raise SystemExit(f"{page}: no block <!-- {name} -->; add it and its end <!-- /{name} -->")
+        block = f"<!-- {name} -->\n{body}\n<!-- /{name} -->"
+        text = re.sub(pattern, lambda _, block=block: block, text, flags=re.DOTALL)
     return text
 
 
 def main() -> int:
-    """Rewrite or check the pages."""
+    """Update or check the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a block is stale")
     parser.add_argument("--quickstart", type=Path, help="the quick start's results.md: put its table into the README")
@@ -108,7 +109,7 @@ def main() -> int:
         old = path.read_text(encoding="utf-8")
         blocks = {name: make() for name, make in makers.items()}
         if options.quickstart and page == "README.md":
-            blocks["QUICKSTART"] = table_alone(options.quickstart.read_text(encoding="utf-8"))
+            blocks["QUICKSTART"] = extract_table(options.quickstart.read_text(encoding="utf-8"))
         new = rewrite(page, old, blocks)
         stale += new != old
         if not options.check:

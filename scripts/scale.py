@@ -1,15 +1,15 @@
-"""Seconds and peak memory of each stage and metric at 10^4, 10^5, 10^6 texts of 128 tokens: the table of docs/scale.md.
+"""Measure time and peak memory of each stage and metric at 10^4 to 10^6 texts, for the table in docs/scale.md.
 
     python scripts/scale.py 10000 100000 --folder /tmp/scale --only import,zipf,mauve
     python scripts/scale.py --folder /tmp/scale
 
-Texts of two sides and vectors of 256 numbers a text are made once, seeded. Each stage and each metric is then the real
-command in a process of its own, over one store: what the ones before it made is found. The times hold the start of the
-process (about 2 s), the verification of what is found and the report with all its texts. Memory is told twice: the
-peak of what is resident, in which files that are mapped count, and the peak of what is not of a file.
+Texts of 128 tokens and vectors of 256 numbers are written once for both sides, from a seed. Each stage and each metric
+is then the real command in its own process. All share one store, so each command reuses earlier artifacts. The times
+include process start (about 2 s), the verification of cached artifacts and the report with all texts. Two peaks of
+memory are printed: resident memory, which includes mapped files, and anonymous memory, which does not.
 
-`generate` and `featurize` use a model that is small enough for a million texts on one core: a GPT-2 of one layer of 32
-numbers, random weights (seeded), whose tokens are the 254 commonest words, one for all others and the end.
+`generate` and `featurize` use a model small enough for a million texts on one core: a one-layer GPT-2 of width 32 with
+seeded random weights. Its tokens are the 254 most common words, one token for all others and the end of text.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 WORDS, VOCABULARY, DIM = 128, 50_000, 256
-KNOWN = 254  # words that are tokens of the small model
+KNOWN = 254  # words with a token of their own in the small model
 CHUNK = 10_000
-LOOK = 0.05  # seconds between two looks at a process's memory
+LOOK = 0.05  # seconds between two readings of a process's memory
 STAGES = ("import", "tokens", "featurize", "generate")
 METRICS = (
     "zipf", "distinct_n", "entropy", "repetition", "compression_ratio", "self_bleu",
@@ -38,32 +38,32 @@ METRICS = (
 )  # fmt: skip
 
 
-def make(folder: Path, n: int) -> dict[str, Path]:
-    """Write texts and vectors of two sides, unless they are there."""
-    made = {f"{side}{end}": folder / f"{n}-{side}{end}" for side in ("human", "model") for end in (".jsonl", ".npy")}
+def write_inputs(folder: Path, n: int) -> dict[str, Path]:
+    """Write texts and vectors of both sides, unless the files exist."""
+    paths = {f"{side}{end}": folder / f"{n}-{side}{end}" for side in ("human", "model") for end in (".jsonl", ".npy")}
     folder.mkdir(parents=True, exist_ok=True)
     share = 1.0 / np.arange(1, VOCABULARY + 1)
     bounds = np.cumsum(share / share.sum())
     words = np.array([f"w{i:x}" for i in range(VOCABULARY)])
     for number, side in enumerate(("human", "model")):
-        if made[f"{side}.npy"].is_file():
+        if paths[f"{side}.npy"].is_file():
             continue
         rng = np.random.default_rng(number)
-        with made[f"{side}.jsonl"].open("w", encoding="utf-8") as handle:
+        with paths[f"{side}.jsonl"].open("w", encoding="utf-8") as handle:
             for start in range(0, n, CHUNK):
-                drawn = np.searchsorted(bounds, rng.random((min(CHUNK, n - start), WORDS))).clip(max=VOCABULARY - 1)
-                handle.writelines(json.dumps({"text": " ".join(row)}) + "\n" for row in words[drawn])
-        vectors = np.lib.format.open_memmap(made[f"{side}.npy"], "w+", np.float32, (n, DIM))
+                indices = np.searchsorted(bounds, rng.random((min(CHUNK, n - start), WORDS))).clip(max=VOCABULARY - 1)
+                handle.writelines(json.dumps({"text": " ".join(row)}) + "\n" for row in words[indices])
+        vectors = np.lib.format.open_memmap(paths[f"{side}.npy"], "w+", np.float32, (n, DIM))
         scale = (1 + np.arange(DIM)) ** -0.5
         for start in range(0, n, CHUNK):
             part = vectors[start : start + CHUNK]
             part[:] = rng.standard_normal(part.shape) * scale + 0.05 * number
         vectors.flush()
-    return made
+    return paths
 
 
-def small_model(folder: Path) -> Path:
-    """Write the model of `generate` and `featurize` as transformers does, unless it is there; a token a word."""
+def write_small_model(folder: Path) -> Path:
+    """Write the small model of `generate` and `featurize`, unless it exists."""
     where = folder / "small-model"
     if (where / "model.safetensors").is_file():
         return where
@@ -84,94 +84,94 @@ def small_model(folder: Path) -> Path:
     return where
 
 
-def measure(words: list[str], folder: Path) -> dict[str, float]:
-    """Run a command; returns wall and processor seconds, and in MiB the peak of its memory and of that of no file."""
+def measure_command(words: list[str], folder: Path) -> dict[str, float]:
+    """Run a command; return wall and CPU seconds and the peaks of resident and anonymous memory in MiB."""
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     started = time.monotonic()
     with (folder / f"log-{os.getpid()}.txt").open("w") as log:
         run = subprocess.Popen([sys.executable, "-m", "openended", *words], stdout=log, stderr=log, env=env)
-        whole, own, found = 0.0, 0.0, 0
-        while not found:
-            told = memory(run.pid)
-            whole, own = max(whole, told.get("VmHWM", 0.0)), max(own, told.get("RssAnon", 0.0))
+        whole, anonymous, pid_done = 0.0, 0.0, 0
+        while not pid_done:
+            usage = read_memory(run.pid)
+            whole, anonymous = max(whole, usage.get("VmHWM", 0.0)), max(anonymous, usage.get("RssAnon", 0.0))
             time.sleep(LOOK)
-            found, status, used = os.wait4(run.pid, os.WNOHANG)
+            pid_done, status, used = os.wait4(run.pid, os.WNOHANG)
     run.returncode = os.waitstatus_to_exitcode(status)
     if run.returncode:
         raise SystemExit((folder / f"log-{os.getpid()}.txt").read_text()[-2000:])
     wall = time.monotonic() - started
-    return {"wall": wall, "cpu": used.ru_utime + used.ru_stime, "mib": whole, "own": own}
+    return {"wall": wall, "cpu": used.ru_utime + used.ru_stime, "mib": whole, "own": anonymous}
 
 
-def memory(pid: int) -> dict[str, float]:
-    """What Linux says of a process's memory, MiB: `VmHWM` is its peak so far, `RssAnon` what is of no file now."""
+def read_memory(pid: int) -> dict[str, float]:
+    """Read a process's memory fields in MiB: `VmHWM` is the peak so far, `RssAnon` the anonymous memory now."""
     lines = (line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return {words[0][:-1]: int(words[1]) / 1024 for words in lines if words[-1] == "kB"}
 
 
-def commands(files: dict[str, Path], folder: Path, n: int, only: list[str]) -> dict[str, list[str]]:
-    """Return name → words."""
-    model = small_model(folder)
+def build_commands(files: dict[str, Path], folder: Path, n: int, only: list[str]) -> dict[str, list[str]]:
+    """Return the command-line words of each stage and metric."""
+    model = write_small_model(folder)
     base = [
         "task=texts", f"task.path={files['human.jsonl']}", "num_examples=all", "intervals=0", "runtime.progress=false",
         "runtime.threads=1", f"outputs_dir={folder / f'out-{n}'}",
     ]  # fmt: skip
     read = [*base, f"generations={files['model.jsonl']}", "max_new_tokens=null"]
-    own = [*read, "judge=none", f"features.human={files['human.npy']}", f"features.model={files['model.npy']}"]
-    judged = [*read, "judge=docs-m", f"scorer.path={model}", f"embedder.path={model}"]
-    made = {
-        "import": [*own, "metric=[length]"],
-        "tokens": [*judged, "metric=[length]"],
-        "featurize": [*judged, "metric=[gen_ppl,frechet]"],
+    with_vectors = [*read, "judge=none", f"features.human={files['human.npy']}", f"features.model={files['model.npy']}"]
+    with_models = [*read, "judge=docs-m", f"scorer.path={model}", f"embedder.path={model}"]
+    words_by_name = {
+        "import": [*with_vectors, "metric=[length]"],
+        "tokens": [*with_models, "metric=[length]"],
+        "featurize": [*with_models, "metric=[gen_ppl,frechet]"],
         "generate": [
             *base, "judge=none", "model=folder", f"model.path={model}", "decoder=ancestral", "metric=[length]",
             f"max_new_tokens={WORDS}", f"min_new_tokens={WORDS}", "runtime.batch_size=512",
         ],
     }  # fmt: skip
-    # One clustering: five, the default, take five times as long.
+    # The default of five clusterings takes five times as long.
     once = {name: [f"metric.{name}.clustering_seeds=1"] for name in ("mauve", "precision_recall_curve")}
-    made |= {name: [*own, f"metric=[{name}]", *once.get(name, [])] for name in METRICS}
-    return {name: made[name] for name in only}
+    words_by_name |= {name: [*with_vectors, f"metric=[{name}]", *once.get(name, [])] for name in METRICS}
+    return {name: words_by_name[name] for name in only}
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return what was measured last as Markdown: processor seconds and MiB a size, the slope between the two largest.
+def format_table(rows: list[dict[str, Any]]) -> str:
+    """Format the latest measurements as a Markdown table, with the slope between the two largest sizes.
 
-    The MiB in brackets are those of no file.
+    MiB in parentheses are anonymous memory.
     """
-    found = {(row["what"], row["n"]): row for row in rows}
-    sizes = sorted({n for _, n in found})
-    names = [name for name in (*STAGES, *METRICS) if any((name, n) in found for n in sizes)]
+    row_of = {(row["what"], row["n"]): row for row in rows}
+    sizes = sorted({n for _, n in row_of})
+    names = [name for name in (*STAGES, *METRICS) if any((name, n) in row_of for n in sizes)]
     head = ["stage or metric", *(f"{n:,}" for n in sizes), "slope"]
     lines = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}"]
     for name in names:
-        cells = [found.get((name, n)) for n in sizes]
-        shown = [f"{c['cpu']:,.0f} s, {c['mib']:,.0f} ({c['own']:,.0f}) MiB" if c else "–" for c in cells]
-        there = [(n, c["cpu"]) for n, c in zip(sizes, cells, strict=True) if c]
+        cells = [row_of.get((name, n)) for n in sizes]
+        cell_texts = [f"{c['cpu']:,.0f} s, {c['mib']:,.0f} ({c['own']:,.0f}) MiB" if c else "–" for c in cells]
+        measured = [(n, c["cpu"]) for n, c in zip(sizes, cells, strict=True) if c]
         slope = "–"
-        if len(there) > 1:
-            (low, before), (high, after) = there[-2:]
+        if len(measured) > 1:
+            (low, before), (high, after) = measured[-2:]
             slope = f"{math.log(after / before) / math.log(high / low):.2f}"
-        lines.append(f"| {name} | {' | '.join(shown)} | {slope} |")
+        lines.append(f"| {name} | {' | '.join(cell_texts)} | {slope} |")
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Measure, and print one JSON line a stage and size; without sizes the table of all that was measured."""
+    """Measure and print one JSON line per stage and size; without sizes, print the table of all measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sizes", type=int, nargs="*")
     parser.add_argument("--folder", type=Path, default=Path("scale"))
     parser.add_argument("--only", default=",".join([*STAGES, *METRICS]))
-    chosen = parser.parse_args()
-    if not chosen.sizes:
-        print(table([json.loads(line) for line in (chosen.folder / "rows.jsonl").read_text().splitlines()]))
-    for n in chosen.sizes:
-        files = make(chosen.folder, n)
-        for name, words in commands(files, chosen.folder, n, chosen.only.split(",")).items():
-            row = {"n": n, "what": name, **{k: round(v, 1) for k, v in measure(words, chosen.folder).items()}}
-            shutil.rmtree(chosen.folder / f"out-{n}" / "runs", ignore_errors=True)  # a report holds all texts again
+    options = parser.parse_args()
+    if not options.sizes:
+        print(format_table([json.loads(line) for line in (options.folder / "rows.jsonl").read_text().splitlines()]))
+    for n in options.sizes:
+        files = write_inputs(options.folder, n)
+        for name, words in build_commands(files, options.folder, n, options.only.split(",")).items():
+            row = {"n": n, "what": name, **{k: round(v, 1) for k, v in measure_command(words, options.folder).items()}}
+            shutil.rmtree(options.folder / f"out-{n}" / "runs", ignore_errors=True)  # a report holds all texts again
             print(json.dumps(row), flush=True)
-            with (chosen.folder / "rows.jsonl").open("a") as handle:
+            with (options.folder / "rows.jsonl").open("a") as handle:
                 handle.write(json.dumps(row) + "\n")
 
 

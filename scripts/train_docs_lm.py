@@ -3,15 +3,15 @@
     python scripts/train_docs_lm.py --model docs-s
     python scripts/train_docs_lm.py --model docs-m
 
-Both share one byte-level BPE tokenizer of 4,096 tokens. Each passage is a sequence of its own,
-`<|endoftext|> text <|endoftext|>`, and batches hold passages of similar length. Hidden matrices are
-updated by Muon (momentum, orthogonalised by a Newton-Schulz iteration), which needs about half the
-tokens of AdamW at this size; embeddings, biases and norms by AdamW. The learning rate warms up, stays,
-and falls linearly to zero, so that the budget of a run may be changed while it is under way.
+Both share one byte-level BPE tokenizer of 4,096 tokens. Each passage is a separate sequence,
+`<|endoftext|> text <|endoftext|>`, and batches contain passages of similar length. Hidden matrices are
+updated by Muon (momentum, orthogonalized by a Newton-Schulz iteration), which needs about half the
+tokens of AdamW at this size. Embeddings, biases and norms are updated by AdamW. The learning rate warms
+up, stays constant, and falls linearly to zero, so the budget may be changed during a run.
 
-Killed and started again, a run goes on from its last checkpoint; batches and dropout are functions of
-seed and step, so the result is that of an uninterrupted run up to the rounding of threads. The best
-weights by validation perplexity are exported, as float16, into the assets folder with a model card.
+An interrupted run resumes from its last checkpoint. Batches and dropout are functions of seed and step,
+so the result equals that of an uninterrupted run up to thread rounding. The weights with the best
+validation perplexity are exported as float16 into the assets folder, with a model card.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from transformers.utils import logging as transformers_logging
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
-from docs_lm.data import corpus, encode, train_tokenizer  # noqa: E402
+from docs_lm.data import encode, load_corpus, train_tokenizer  # noqa: E402
 from docs_lm.sizes import SIZES  # noqa: E402
 from docs_lm.training import LOG, Run  # noqa: E402
 
@@ -39,7 +39,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     # Its warnings on padding and length do not apply: see `token_nll` and `encode`.
     transformers_logging.set_verbosity_error()
-    passages, facts = corpus(options.workdir, options.workers)
+    passages, facts = load_corpus(options.workdir, options.workers)
     tokenizer = train_tokenizer(options.workdir, passages, facts["fingerprint"])
     data = {split: encode(tokenizer, [p.text for p in passages if p.split == split]) for split in ("train", "valid")}
     facts["train_tokens"] = sum(len(sequence) - 1 for sequence in data["train"])

@@ -1,8 +1,8 @@
-"""What a benchmark is. Each area is a module beside this one with a list `WORKS` of `Work`.
+"""The definition of a benchmark. Each area is a module of this folder with a list `WORKS` of `Work`.
 
-The runner (`scripts/bench.py`) runs ours and the peer's in turn, each in a fresh process: `prepare` is not timed (make
-the data and import the libraries there), `ours(data)` and `peer(data)` are. What they return must be JSON (numbers,
-lists, dictionaries with string keys) and small; `agree` gets both and says in a few words how near they are.
+The runner (`scripts/bench.py`) runs the harness and the peer in turn, each in a fresh process. `prepare` makes the data
+and imports the libraries and is not timed; `harness(data)` and `peer(data)` are timed. Both return small JSON values
+(numbers, lists, dictionaries with string keys). `agree` receives both and describes their difference in a few words.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ class Work:
     """One line of the table."""
 
     name: str
-    """The work and its size, for example `self_bleu, 5,000 texts × 500 tokens, order 4`; unique in its area."""
-    ours: Callable[[Any], Any]
+    """The task and its size, for example `self_bleu, 5,000 texts × 500 tokens, order 4`; unique in its area."""
+    harness: Callable[[Any], Any]
     prepare: Callable[[], Any] = _no_data
-    """Makes the data that `ours` gets; the same in every process (seeded)."""
+    """Makes the input of `harness`, the same in every process (seeded)."""
     against: str = "–"
-    """The peer and what of it is called."""
+    """The peer and the function that is called."""
     peer: Callable[[Any], Any] | None = None
     prepare_peer: Callable[[], Any] | None = None
-    """Makes the data that `peer` gets, where it is not what `ours` gets."""
+    """Makes the input of `peer`, if it differs from that of `harness`."""
     peer_needs: tuple[str, ...] = ()
-    """Modules that the peer needs; the peer is skipped, with the reason, where one is missing."""
+    """Modules that the peer needs. If one is missing, the peer is skipped and the table shows the reason."""
     peer_share: float = 1.0
-    """The share of the work that `peer` does; its time is divided by it, and the table says `extrapolated`."""
+    """The share of the work that `peer` does. Its time is divided by it and marked `extrapolated`."""
     at_least: float | None = None
-    """The ratio of times that is asked for."""
+    """The target ratio of times, peer over harness."""
     at_most_seconds: float | None = None
     at_most_mib: float | None = None
-    """The peak memory above the data that is asked for."""
+    """The target for peak memory beyond the input data."""
     agree: Callable[[Any, Any], str] | None = None
-    """How near the two results are, in a few words; gets (ours, peer)."""
+    """Describes the difference of the two results; receives (harness, peer)."""
     say: Callable[[Any], str] | None = None
-    """A remark made from our result."""
+    """Describes the result of the harness."""
     repeats: int | None = None
     """Overrides `--repeats` for long works."""
     peer_repeats: int | None = None
     clock: Literal["wall", "cpu"] = "wall"
-    """`cpu`: processor time of the process, for works in one thread: it holds on a shared machine. Both sides alike."""
+    """`cpu` is the CPU time of the process, for single-threaded work on a shared machine; it applies to both sides."""
     threads: int | None = None
-    """Threads of BLAS and OpenMP in both processes; None: as the machine has them."""
+    """Threads of BLAS and OpenMP in both processes; None keeps the default of the machine."""
     timeout: float = 3600.0
-    """Seconds after which a process is given up."""
+    """Seconds after which a process is stopped."""
 
 
-def max_gap(ours: dict[str, float], peer: dict[str, float]) -> str:
-    """Say the largest absolute difference over the keys of both."""
-    gap = max(abs(ours[key] - peer[key]) for key in ours.keys() & peer.keys())
+def max_gap(harness: dict[str, float], peer: dict[str, float]) -> str:
+    """Format the largest absolute difference over the shared keys."""
+    gap = max(abs(harness[key] - peer[key]) for key in harness.keys() & peer.keys())
     return "equal" if gap == 0 else f"≤ {gap:.0e}"

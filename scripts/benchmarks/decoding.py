@@ -1,7 +1,7 @@
-"""Decoding against transformers' `generate`, and teacher-forced statistics against a full pass a metric and decoder.
+"""Time decoding against transformers' `generate`, and teacher forcing against one full pass per metric and decoder.
 
-The peer of the teacher-forced works is written here as the public experiment code of the papers goes about it: for each
-metric and decoder it truncates, renormalises and reads the whole vocabulary anew.
+The teacher-forcing peer follows the usual approach of public experiment code: for each metric and decoder it truncates,
+renormalizes and reads the whole vocabulary again.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ ROWS, PROMPT, NEW = 64, 35, 128
 VOCAB, LENGTH = 50257, 1024
 
 
-def _bundled() -> LanguageModel:
+def _load_bundled() -> LanguageModel:
     warnings.simplefilter("ignore")
     lm = load_model(ModelSpec(path="bundled:docs-s"))
-    for make in (_ours(Greedy()), _peer(do_sample=False)):
+    for make in (_harness_run(Greedy()), _peer_run(do_sample=False)):
         make(lm, new=4)
     return lm
 
 
-def _prompts() -> torch.Tensor:
+def _sample_prompts() -> torch.Tensor:
     return torch.randint(1, 4096, (ROWS, PROMPT), generator=torch.Generator().manual_seed(0))
 
 
-def _ours(decoder: Decoder) -> Any:  # noqa: ANN401
+def _harness_run(decoder: Decoder) -> Any:  # noqa: ANN401
     def run(lm: LanguageModel, new: int = NEW) -> dict[str, float]:
-        prompts = [Prompt(f"b/{i}", 0, tuple(r)) for i, r in enumerate(_prompts().tolist())]
+        prompts = [Prompt(f"b/{i}", 0, tuple(r)) for i, r in enumerate(_sample_prompts().tolist())]
         lengths: list[int] = []
         generate_texts(
             lm,
@@ -57,11 +57,11 @@ def _ours(decoder: Decoder) -> Any:  # noqa: ANN401
     return run
 
 
-def _peer(**options: Any) -> Any:  # noqa: ANN401
+def _peer_run(**options: Any) -> Any:  # noqa: ANN401
     def run(lm: LanguageModel, new: int = NEW) -> dict[str, float]:
         torch.manual_seed(0)
-        ids = _prompts()
-        made = lm.model.generate(
+        ids = _sample_prompts()
+        generated = lm.model.generate(
             ids,
             attention_mask=torch.ones_like(ids),
             max_new_tokens=new,
@@ -69,32 +69,32 @@ def _peer(**options: Any) -> Any:  # noqa: ANN401
             pad_token_id=lm.eos_ids[0],
             **options,
         )[:, PROMPT:]
-        texts = [row[: row.index(lm.eos_ids[0])] if lm.eos_ids[0] in row else row for row in made.tolist()]
+        texts = [row[: row.index(lm.eos_ids[0])] if lm.eos_ids[0] in row else row for row in generated.tolist()]
         return {"tokens": float(sum(map(len, texts))), "text": float(len([lm.decode(t) for t in texts]))}
 
     return run
 
 
-def _tokens(ours: dict[str, float], peer: dict[str, float]) -> str:
-    return f"{ours['tokens']:.0f} / {peer['tokens']:.0f} tokens"
+def _compare_token_counts(harness: dict[str, float], peer: dict[str, float]) -> str:
+    return f"{harness['tokens']:.0f} / {peer['tokens']:.0f} tokens"
 
 
-def _generation(decoder: Decoder, at_least: float, **options: Any) -> Work:  # noqa: ANN401
+def _generation_work(decoder: Decoder, at_least: float, **options: Any) -> Work:  # noqa: ANN401
     return Work(
         name=f"{decoder.title}, {ROWS} × {NEW} tokens, docs-s",
-        prepare=_bundled,
-        ours=_ours(decoder),
+        prepare=_load_bundled,
+        harness=_harness_run(decoder),
         against="transformers generate",
-        peer=_peer(**options),
+        peer=_peer_run(**options),
         at_least=at_least,
-        agree=_tokens,
+        agree=_compare_token_counts,
     )
 
 
-def _logits() -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits of one text and its tokens; the model's pass is not part of the work.
+def _sample_logits() -> tuple[torch.Tensor, torch.Tensor]:
+    """Sample logits of one text and its tokens; the forward pass is not part of the work.
 
-    Entropies of 1 to 6 nats, as a language model has on text: a nucleus holds from tens to some thousands of tokens.
+    Entropies are 1 to 6 nats, typical of a language model, so a nucleus holds tens to thousands of tokens.
     """
     generator = torch.Generator().manual_seed(0)
     gold = torch.randint(0, VOCAB, (LENGTH,), generator=generator)
@@ -102,7 +102,7 @@ def _logits() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(LENGTH, VOCAB, generator=generator) * sharpness, gold
 
 
-def _teacher(decoders: list[QDecoder]) -> Any:  # noqa: ANN401
+def _harness_teacher_forcing(decoders: list[QDecoder]) -> Any:  # noqa: ANN401
     def run(data: tuple[torch.Tensor, torch.Tensor]) -> dict[str, float]:
         logits, gold = data
         tables = [QTable.empty(LENGTH) for _ in decoders]
@@ -112,8 +112,8 @@ def _teacher(decoders: list[QDecoder]) -> Any:  # noqa: ANN401
         with torch.inference_mode():
             for start in range(0, LENGTH, size):
                 part = slice(start, start + size)
-                places = [TextPosition(0, t) for t in range(*part.indices(LENGTH))]
-                chunk = LogitChunk(logits[part], gold[part], places)
+                positions = [TextPosition(0, t) for t in range(*part.indices(LENGTH))]
+                chunk = LogitChunk(logits[part], gold[part], positions)
                 _score_all(request, tables, chunk, np.arange(LENGTH)[part], 0)
         return {
             "sp": sparsemax_score(tables[0].gold_prob, tables[0].sum_sq),
@@ -124,7 +124,7 @@ def _teacher(decoders: list[QDecoder]) -> Any:  # noqa: ANN401
     return run
 
 
-def _whole_rows(p: float) -> Any:  # noqa: ANN401
+def _peer_teacher_forcing(p: float) -> Any:  # noqa: ANN401
     def q(logits: torch.Tensor) -> torch.Tensor:
         if p < 1:
             ordered, ids = torch.sort(logits, descending=True)
@@ -151,8 +151,8 @@ def _whole_rows(p: float) -> Any:  # noqa: ANN401
     return run
 
 
-def _relative(ours: dict[str, float], peer: dict[str, float]) -> str:
-    return f"≤ {max(abs(ours[k] / peer[k] - 1) for k in peer):.0e} relative"
+def _compare_relative(harness: dict[str, float], peer: dict[str, float]) -> str:
+    return f"≤ {max(abs(harness[k] / peer[k] - 1) for k in peer):.0e} relative"
 
 
 TWENTY: list[QDecoder] = [
@@ -164,36 +164,36 @@ TWENTY: list[QDecoder] = [
 ]
 
 WORKS = [
-    _generation(Greedy(), 1.5, do_sample=False),
-    _generation(Ancestral(), 1.5, do_sample=True, top_k=0),
-    _generation(Nucleus(p=0.95), 1.5, do_sample=True, top_k=0, top_p=0.95),
-    _generation(Beam(num_beams=4), 1.0, do_sample=False, num_beams=4),
+    _generation_work(Greedy(), 1.5, do_sample=False),
+    _generation_work(Ancestral(), 1.5, do_sample=True, top_k=0),
+    _generation_work(Nucleus(p=0.95), 1.5, do_sample=True, top_k=0, top_p=0.95),
+    _generation_work(Beam(num_beams=4), 1.0, do_sample=False, num_beams=4),
     Work(
         name=f"teacher-forced, one untruncated Q, V = {VOCAB:,}, T = {LENGTH:,}",
-        prepare=_logits,
-        ours=_teacher([Ancestral()]),
+        prepare=_sample_logits,
+        harness=_harness_teacher_forcing([Ancestral()]),
         against="a full pass a metric",
-        peer=_whole_rows(1.0),
+        peer=_peer_teacher_forcing(1.0),
         at_least=5,
-        agree=_relative,
+        agree=_compare_relative,
     ),
     Work(
         name=f"teacher-forced, one nucleus, V = {VOCAB:,}, T = {LENGTH:,}",
-        prepare=_logits,
-        ours=_teacher([Nucleus(p=0.95)]),
+        prepare=_sample_logits,
+        harness=_harness_teacher_forcing([Nucleus(p=0.95)]),
         against="a full pass a metric",
-        peer=_whole_rows(0.95),
+        peer=_peer_teacher_forcing(0.95),
         at_least=15,
-        agree=_relative,
+        agree=_compare_relative,
     ),
     Work(
         name=f"teacher-forced, twenty decoders, V = {VOCAB:,}, T = {LENGTH:,}",
-        prepare=_logits,
-        ours=_teacher(TWENTY),
+        prepare=_sample_logits,
+        harness=_harness_teacher_forcing(TWENTY),
         against="a full pass a metric and decoder (one timed)",
-        peer=_whole_rows(0.95),
+        peer=_peer_teacher_forcing(0.95),
         peer_share=1 / 20,
         at_least=40,
-        agree=_relative,
+        agree=_compare_relative,
     ),
 ]

@@ -1,4 +1,4 @@
-"""What the 200 draws of a metric's interval cost, beside its value: no more than three times as much is asked."""
+"""Time the 200 replicates of a metric's interval against its value; the target is at most three times as long."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ N = 2000
 Data = tuple[Metric, Features, Any]
 
 
-def data_of(name: str, *, computed: bool) -> Callable[[], Data]:
-    """Draw made-up texts; with `computed` the value too, which the draws re-use."""
+def build_prepare(name: str, *, computed: bool) -> Callable[[], Data]:
+    """Return a function that samples synthetic texts and, with `computed`, the value that replicates reuse."""
 
     def prepare() -> Data:
         import scipy.linalg
@@ -29,49 +29,49 @@ def data_of(name: str, *, computed: bool) -> Callable[[], Data]:
         metric: Any = members("metric")[name]()
         (features,) = draw(np.random.default_rng(0), N, metric, MODEL, samples=metric.least_samples)
         if not computed:
-            warm(metric)
+            warm_up(metric)
         return metric, features, metric.compute(features) if computed else None
 
     return prepare
 
 
-def warm(metric: Metric) -> None:
-    """Load what the metric loads at its first use."""
+def warm_up(metric: Metric) -> None:
+    """Load what the metric imports at first use."""
     from scripts.worlds import MODEL, draw
 
     (small,) = draw(np.random.default_rng(1), 60, metric, MODEL, samples=metric.least_samples)
     metric.compute(small)
 
 
-def drawn(data: Data) -> dict[str, float]:
-    """Draw all values 200 times."""
+def compute_replicates(data: Data) -> dict[str, float]:
+    """Compute 200 replicates of all values."""
     metric, features, result = data
-    made = metric.replicates(features, result, Plan())
-    return {name: values.std_error() for name, values in made.items()}
+    replicates = metric.replicates(features, result, Plan())
+    return {name: values.std_error() for name, values in replicates.items()}
 
 
-def value(data: Data) -> dict[str, float]:
-    """Compute the metric."""
+def compute_value(data: Data) -> dict[str, float]:
+    """Compute the values of the metric."""
     metric, features, _ = data
     return dict(metric.compute(features).values)
 
 
-def said(ours: dict[str, float], peer: dict[str, float]) -> str:
-    """Say the first value with its standard error."""
-    name = next(iter(ours))
-    return f"{name} {peer[name]:.4g} ± {ours[name]:.2g}"
+def format_interval(harness: dict[str, float], peer: dict[str, float]) -> str:
+    """Format the first value with its standard error."""
+    name = next(iter(harness))
+    return f"{name} {peer[name]:.4g} ± {harness[name]:.2g}"
 
 
 WORKS: list[Work] = [
     Work(
-        name=f"{name}, {N:,} texts, 200 draws",
+        name=f"{name}, {N:,} texts, 200 replicates",
         against="its value",
-        ours=drawn,
-        prepare=data_of(name, computed=True),
-        peer=value,
-        prepare_peer=data_of(name, computed=False),
+        harness=compute_replicates,
+        prepare=build_prepare(name, computed=True),
+        peer=compute_value,
+        prepare_peer=build_prepare(name, computed=False),
         at_least=1 / 3,
-        agree=said,
+        agree=format_interval,
         clock="cpu",
         threads=1,
         repeats=1,

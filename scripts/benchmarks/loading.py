@@ -1,4 +1,4 @@
-"""Loading a task's documents: prompts cut, both sides tokenised, written as the rows that a run reads."""
+"""Time the loading of a task's documents: cut prompts, tokenize both sides, write the rows that a run reads."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from openended.tasks.webtext import WebText
 from scripts.benchmarks._work import Work
 
 DOCUMENTS = 5_000
-WORDS = 350  # a document's mean: with the bundled vocabulary about 600 tokens, as WebText's under GPT-2's
+WORDS = 350  # mean of a document: about 600 tokens in the bundled vocabulary, like WebText in GPT-2's
 PROMPT, LONGEST = 35, 1024
 
 
-def documents() -> dict[str, Any]:
-    """Documents of Zipf-distributed words in the form of the GPT-2 output dataset; and the bundled tokenizer."""
-    import pyarrow as pa  # noqa: F401 - what loading imports is not timed
+def write_documents() -> dict[str, Any]:
+    """Write documents of Zipf-distributed words in the GPT-2 output format; return folder and tokenizer."""
+    import pyarrow as pa  # noqa: F401 - imports are not timed
 
     from openended.harness.models.spec import ModelSpec
     from openended.harness.models.tokenizer import load_tokenizer
@@ -39,23 +39,23 @@ def documents() -> dict[str, Any]:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with (folder / "webtext.jsonl").open("w", encoding="utf-8") as handle:
         for number in range(DOCUMENTS):
-            drawn = rng.choice(len(words), size=int(rng.integers(100, 2 * WORDS - 100)), p=share / share.sum())
-            text = "".join(words[i] + ("." if k % 17 == 16 else "") for k, i in enumerate(drawn)).strip()
+            word_ids = rng.choice(len(words), size=int(rng.integers(100, 2 * WORDS - 100)), p=share / share.sum())
+            text = "".join(words[i] + ("." if k % 17 == 16 else "") for k, i in enumerate(word_ids)).strip()
             handle.write(json.dumps({"id": number, "ended": True, "length": 0, "text": text}) + "\n")
     return {"folder": folder, "tokenizer": tokenizer}
 
 
-def ours(data: dict[str, Any]) -> dict[str, int]:
-    """Both stages of a run, from the file to the rows on disk."""
+def load_with_harness(data: dict[str, Any]) -> dict[str, int]:
+    """Run both loading stages, from the file to the rows on disk."""
     task = WebText(path=str(data["folder"] / "webtext.jsonl"), prompt_length=PROMPT, max_length=LONGEST)
     stages.make_examples(data["folder"] / "examples", task, data["tokenizer"], DOCUMENTS)
     stages.make_human(data["folder"] / "human", data["folder"] / "examples", data["tokenizer"], LONGEST)
     rows = Rows(data["folder"] / "human" / stages.HUMAN_ROWS)
-    return _facts(rows.prompts, len(rows.token_ids.values))
+    return _summarize(rows.prompts, len(rows.token_ids.values))
 
 
-def plain(data: dict[str, Any]) -> dict[str, int]:
-    """Read, tokenise each document as a whole, decode the first 35 tokens; nothing is written."""
+def load_plainly(data: dict[str, Any]) -> dict[str, int]:
+    """Tokenize each whole document and decode its first 35 tokens; nothing is written."""
     inner, prompts, tokens = data["tokenizer"].inner, [], 0
     with (data["folder"] / "webtext.jsonl").open(encoding="utf-8") as handle:
         for line in handle:
@@ -64,29 +64,29 @@ def plain(data: dict[str, Any]) -> dict[str, int]:
             prompts.append(inner.decode(whole[:PROMPT], skip_special_tokens=False))
             human = inner.decode(whole, skip_special_tokens=False)[len(prompts[-1]) :]
             tokens += len(inner.encode(human, add_special_tokens=False).ids)
-    return _facts(prompts, tokens)
+    return _summarize(prompts, tokens)
 
 
-def _facts(prompts: list[str], tokens: int) -> dict[str, int]:
+def _summarize(prompts: list[str], tokens: int) -> dict[str, int]:
     return {"documents": len(prompts), "characters of prompts": sum(map(len, prompts)), "tokens": tokens}
 
 
-def agree(ours: dict[str, int], peer: dict[str, int]) -> str:
-    """Say whether prompts and tokens are as many."""
-    return "the same prompts and tokens" if ours == peer else f"differ: {ours} {peer}"
+def compare_counts(harness: dict[str, int], peer: dict[str, int]) -> str:
+    """Report whether both sides have equally many prompts and tokens."""
+    return "the same prompts and tokens" if harness == peer else f"differ: {harness} {peer}"
 
 
 WORKS = [
     Work(
-        name="load 5,000 documents: cut prompts, tokenise both sides, write rows",
-        prepare=documents,
-        ours=ours,
+        name="load 5,000 documents: cut prompts, tokenize both sides, write rows",
+        prepare=write_documents,
+        harness=load_with_harness,
         against="json and tokenizers, document by document, nothing written",
-        peer=plain,
+        peer=load_plainly,
         clock="cpu",
         at_most_seconds=5.0,
         at_most_mib=500.0,
-        agree=agree,
-        say=lambda ours: f"{ours['tokens']:,} tokens",
+        agree=compare_counts,
+        say=lambda harness: f"{harness['tokens']:,} tokens",
     ),
 ]

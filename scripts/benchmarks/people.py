@@ -1,4 +1,4 @@
-"""HUSE, Bradley-Terry and rank correlations."""
+"""Time HUSE, Bradley-Terry and rank correlations."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from scripts.benchmarks._work import Work, max_gap
 
 TEXTS = 20_000
-SHARE = 0.02  # of the texts that the quadratic loop judges
+SHARE = 0.02  # of the texts that the quadratic loop classifies
 
 
-def rated() -> dict[str, Any]:
-    """Half human, half model texts; ratings are means of 20, so that many distances tie."""
+def sample_ratings() -> dict[str, Any]:
+    """Sample ratings of human and model texts; they are means of 20, so many distances tie."""
     rng = np.random.default_rng(0)
     is_model = np.arange(TEXTS) % 2 == 1
     ratings = rng.integers(1, 7, (TEXTS, 20)).mean(axis=1) - 0.2 * is_model
@@ -21,8 +21,8 @@ def rated() -> dict[str, Any]:
     return {"judgments": ratings, "log_probs": logp, "lengths": rng.integers(20, 40, TEXTS), "is_model": is_model}
 
 
-def ours_huse(data: dict[str, Any]) -> dict[str, Any]:
-    """Score all texts; keep the errors that the loop computes too."""
+def harness_huse(data: dict[str, Any]) -> dict[str, Any]:
+    """Score all texts; return the errors on the texts that the loop covers."""
     from openended.metrics.huse import huse
 
     scores = huse(**data)
@@ -31,7 +31,7 @@ def ours_huse(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def loop_huse(data: dict[str, Any]) -> dict[str, Any]:
-    """Sort the distances from each text to all others, one text at a time (as the released code goes about it)."""
+    """Sort the distances from each text to all others, one text at a time, as the released code does."""
     rating = data["judgments"] / data["judgments"].std()
     logp = data["log_probs"] / data["lengths"]
     logp = logp / logp.std()
@@ -47,8 +47,8 @@ def loop_huse(data: dict[str, Any]) -> dict[str, Any]:
     return wrong
 
 
-def wins() -> np.ndarray:
-    """50 players of known abilities, 100 comparisons a pair."""
+def sample_wins() -> np.ndarray:
+    """Sample wins of 50 players of known abilities, 100 comparisons per pair."""
     import scipy.optimize  # noqa: F401 - not timed
 
     rng = np.random.default_rng(1)
@@ -57,15 +57,15 @@ def wins() -> np.ndarray:
     return won + np.triu(100 - won, 1).T
 
 
-def ours_bradley_terry(data: np.ndarray) -> dict[str, float]:
-    """Fit by Newton steps; with standard errors."""
+def harness_bradley_terry(data: np.ndarray) -> dict[str, float]:
+    """Fit by Newton steps, with standard errors."""
     from openended.metrics.bradley_terry import bradley_terry
 
     return {str(i): float(s) for i, s in enumerate(bradley_terry(data).scores)}
 
 
-def iterated_bradley_terry(data: np.ndarray) -> dict[str, float]:
-    """Zermelo's iteration in NumPy, until it moves by less than 1e-10."""
+def iterate_bradley_terry(data: np.ndarray) -> dict[str, float]:
+    """Run Zermelo's iteration in NumPy until it changes by less than 1e-10."""
     strength, games = np.ones(len(data)), data + data.T
     for _ in range(100_000):
         new = data.sum(axis=1) / (games / (strength[:, None] + strength[None, :])).sum(axis=1)
@@ -77,8 +77,8 @@ def iterated_bradley_terry(data: np.ndarray) -> dict[str, float]:
     return {str(i): float(s) for i, s in enumerate(np.log(strength))}
 
 
-def systems() -> tuple[np.ndarray, np.ndarray]:
-    """Seven systems: 5,040 orders."""
+def sample_scores() -> tuple[np.ndarray, np.ndarray]:
+    """Sample two scores of seven systems, which have 5,040 orders."""
     import scipy.stats  # noqa: F401 - not timed
 
     rng = np.random.default_rng(2)
@@ -86,12 +86,12 @@ def systems() -> tuple[np.ndarray, np.ndarray]:
     return x, x + rng.normal(size=7)
 
 
-def ours_correlation(data: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
-    """Correlate with all orders and no interval."""
+def harness_correlation(data: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
+    """Compute the exact p-value without an interval."""
     from openended.metrics.correlation import correlate
 
-    found = correlate(*data, draws=0)
-    return {"value": found.value, "p": found.p_value}
+    correlation = correlate(*data, draws=0)
+    return {"value": correlation.value, "p": correlation.p_value}
 
 
 def scipy_correlation(data: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
@@ -99,37 +99,43 @@ def scipy_correlation(data: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
     from scipy.stats import permutation_test, spearmanr
 
     x, y = data
-    found = permutation_test(
+    correlation = permutation_test(
         (x,), lambda a: spearmanr(a, y).statistic, permutation_type="pairings", n_resamples=np.inf, vectorized=False
     )
-    return {"value": float(found.statistic), "p": float(found.pvalue)}
+    return {"value": float(correlation.statistic), "p": float(correlation.pvalue)}
+
+
+def _format_error_gap(harness: dict[str, Any], peer: dict[str, Any]) -> str:
+    return max_gap({key: harness[key] for key in peer}, peer) + f" errors on {int(SHARE * TEXTS)} texts"
 
 
 WORKS = [
     Work(
         name="huse, 20,000 rated texts",
-        prepare=rated,
-        ours=ours_huse,
+        prepare=sample_ratings,
+        harness=harness_huse,
         against="a loop over texts that sorts all distances",
         peer=loop_huse,
         peer_share=SHARE,
         at_most_seconds=20.0,
-        agree=lambda ours, peer: max_gap({k: ours[k] for k in peer}, peer) + f" errors on {int(SHARE * TEXTS)} texts",
-        say=lambda ours: f"HUSE {ours['huse']:.3f}",
+        agree=lambda harness, peer: (
+            max_gap({k: harness[k] for k in peer}, peer) + f" errors on {int(SHARE * TEXTS)} texts"
+        ),
+        say=lambda harness: f"HUSE {harness['huse']:.3f}",
         peer_repeats=1,
     ),
     Work(
         name="bradley_terry, 50 players, with standard errors",
-        prepare=wins,
-        ours=ours_bradley_terry,
+        prepare=sample_wins,
+        harness=harness_bradley_terry,
         against="Zermelo's iteration in NumPy",
-        peer=iterated_bradley_terry,
+        peer=iterate_bradley_terry,
         agree=max_gap,
     ),
     Work(
         name="spearman of 7 systems, exact permutation p-value",
-        prepare=systems,
-        ours=ours_correlation,
+        prepare=sample_scores,
+        harness=harness_correlation,
         against="scipy.stats.permutation_test",
         peer=scipy_correlation,
         peer_repeats=1,

@@ -1,4 +1,4 @@
-"""A report over a thousand runs, and what a grid costs beside its generation and metrics."""
+"""Time a report over a thousand runs, and the overhead of a grid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GRID = ["-m", "decoder=greedy,ancestral,nucleus,top_k", "seed=0,1,2", "num_examp
 STAGES = ("generate", "measure", "score", "embed", "teacher")
 
 
-def thousand_runs() -> str:
+def write_thousand_runs() -> str:
     """Write 1,000 run folders: 5 models × 10 decoders × 4 lengths × 5 seeds, arrays and texts for one length."""
     from tests.harness.report.synthetic import write_run
 
@@ -34,32 +34,32 @@ def thousand_runs() -> str:
         for model in range(MODELS):
             for decoder, title, options in DECODERS:
                 for seed in range(SEEDS):
-                    whole = length == 96 and seed == 0
+                    has_files = length == 96 and seed == 0
                     write_run(
                         folder, decoder, seed, model=f"m{model}", options=options, title=title, length=length,
-                        arrays=whole, texts=whole,
+                        arrays=has_files, texts=has_files,
                     )  # fmt: skip
     return str(folder)
 
 
-def report(folder: str) -> dict[str, int]:
-    """Run `openended report` on them; its imports are part of the time."""
+def run_report(folder: str) -> dict[str, int]:
+    """Run `openended report` on the run folders. The time includes its imports."""
     from openended.harness.report.cli import main
 
     out = Path(folder) / "out"
     with contextlib.redirect_stdout(io.StringIO()):
         code = main([f"{folder}/runs", "--out", str(out), "--quiet"])
-    made = {
+    counts = {
         "code": code,
         "figures": len(list(out.glob("figures/*.png"))),
         "runs": len(list(Path(folder).glob("runs/*/*"))),
     }
     shutil.rmtree(folder)
-    return made
+    return counts
 
 
-def grid_folder() -> str:
-    """Make an empty folder, and import what every run imports: the time of a process, not of a grid."""
+def make_grid_folder() -> str:
+    """Make an empty folder and import what every run imports, which is not part of a grid's time."""
     import hydra
     import pandas
     import torch
@@ -69,40 +69,40 @@ def grid_folder() -> str:
     return tempfile.mkdtemp(prefix="openended-grid-")
 
 
-def grid(folder: str) -> dict[str, Any]:
-    """Run 4 decoders × 3 seeds on `docs` in this process; returns the seconds of the stages and of the whole."""
+def run_grid(folder: str) -> dict[str, Any]:
+    """Run 4 decoders × 3 seeds on `docs` in this process; return the seconds of the stages and of the whole grid."""
     from openended.harness.app.cli import main
 
     started = time.perf_counter()
     sys.argv = ["openended", *GRID, f"outputs_dir={folder}"]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         main()
-    whole = time.perf_counter() - started
+    seconds = time.perf_counter() - started
     manifests = [json.loads(p.read_text()) for p in Path(folder).glob("store/*/*/*/manifest.json")]
     stages = sum(m["seconds"] for m in manifests if m["recipe"]["stage"] in STAGES)
     shutil.rmtree(folder)
-    return {"whole": whole, "stages": stages, "made": len(manifests)}
+    return {"whole": seconds, "stages": stages, "made": len(manifests)}
 
 
-def _overhead(ours: dict[str, Any]) -> str:
-    share = ours["whole"] / ours["stages"] - 1
-    return f"overhead {share:.1%} of {ours['stages']:.0f} s generating and measuring (asked: < 10 %), report included"
+def _format_overhead(harness: dict[str, Any]) -> str:
+    share = harness["whole"] / harness["stages"] - 1
+    return f"overhead {share:.1%} of {harness['stages']:.0f} s in stages (target: < 10 %), including the report"
 
 
 WORKS = [
     Work(
         name="openended report, 1,000 runs, all figures and the page",
-        prepare=thousand_runs,
-        ours=report,
+        prepare=write_thousand_runs,
+        harness=run_report,
         at_most_seconds=15.0,
         clock="cpu",
-        say=lambda ours: f"{ours['runs']:,} runs, {ours['figures']} figures, exit code {ours['code']}",
+        say=lambda harness: f"{harness['runs']:,} runs, {harness['figures']} figures, exit code {harness['code']}",
     ),
     Work(
         name="a grid, 4 decoders × 3 seeds on docs, 500 examples × 64 tokens",
-        prepare=grid_folder,
-        ours=grid,
+        prepare=make_grid_folder,
+        harness=run_grid,
         repeats=1,
-        say=_overhead,
+        say=_format_overhead,
     ),
 ]

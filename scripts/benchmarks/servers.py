@@ -1,6 +1,6 @@
-"""Texts through a server: the server's own time for a batch against that of the whole, requests and checks of replies.
+"""Time generation through a server against the server's own time for the same batch.
 
-The server sleeps for the time that a text takes on an accelerator and holds 64 at once, in a thread of its own.
+The server sleeps as long as a text takes on an accelerator. It runs in its own thread and handles 64 texts at once.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from openended.harness.decoders.sampling import Nucleus
 from scripts.benchmarks._work import Work
 
 ROWS, AT_ONCE, NEW, STEP = 512, 64, 128, 0.01
-"""Texts, places of the server, tokens of a text, seconds of a token."""
+"""Texts, concurrent texts of the server, tokens per text, seconds per token."""
 
 
 def _serve() -> ServerBackend:
-    """Start a server of sleeping places; returns who talks to it, its tokenizer loaded."""
+    """Start a sleeping server; return a backend for it with the tokenizer loaded."""
     import uvicorn
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-    places = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(AT_ONCE)
 
     async def answer(request: Request) -> Response:
         body = await request.json()
-        async with places:
+        async with slots:
             await asyncio.sleep(NEW * STEP)
         ids = list(range(100, 100 + NEW))
         choice = {"token_ids": ids, "prompt_token_ids": body["prompt"], "finish_reason": "length", "text": ""}
@@ -51,8 +51,8 @@ def _serve() -> ServerBackend:
     return ServerBackend(spec)
 
 
-def _ours(backend: ServerBackend) -> dict[str, float]:
-    made: list[Any] = []
+def _harness_run(backend: ServerBackend) -> dict[str, float]:
+    generations: list[Any] = []
     request = GenerationRequest(
         prompts=[Prompt(f"b/{i}", 0, tuple(range(10, 45))) for i in range(ROWS)],
         decoder=Nucleus(),
@@ -60,27 +60,27 @@ def _ours(backend: ServerBackend) -> dict[str, float]:
         max_new_tokens=NEW,
         batch_size=AT_ONCE,
     )
-    backend.generate(request, made.extend)
-    return {"tokens": float(sum(len(g.token_ids) for g in made))}
+    backend.generate(request, generations.extend)
+    return {"tokens": float(sum(len(g.token_ids) for g in generations))}
 
 
-def _own_time(backend: ServerBackend) -> dict[str, float]:  # noqa: ARG001 - both sides are called alike
+def _server_time(backend: ServerBackend) -> dict[str, float]:  # noqa: ARG001 - both sides are called alike
     time.sleep(ROWS / AT_ONCE * NEW * STEP)
     return {"tokens": float(ROWS * NEW)}
 
 
-def _tokens(ours: dict[str, float], peer: dict[str, float]) -> str:
-    return f"{ours['tokens']:.0f} / {peer['tokens']:.0f} tokens"
+def _compare_token_counts(harness: dict[str, float], peer: dict[str, float]) -> str:
+    return f"{harness['tokens']:.0f} / {peer['tokens']:.0f} tokens"
 
 
 WORKS = [
     Work(
         name=f"{ROWS} texts of {NEW} tokens, {AT_ONCE} at once, through a server",
         prepare=_serve,
-        ours=_ours,
+        harness=_harness_run,
         against="the server's own time",
-        peer=_own_time,
+        peer=_server_time,
         at_least=1 / 1.1,
-        agree=_tokens,
+        agree=_compare_token_counts,
     )
 ]

@@ -1,7 +1,7 @@
-"""Text statistics against the public implementations.
+"""Time text statistics against public implementations.
 
-The texts are drawn from one Zipf-like distribution of 50,257 tokens; some end in a loop and some phrases are shared, so
-that every statistic has something to find.
+Texts are sampled from a Zipf-like distribution of 50,257 tokens. Some end in a loop and some share phrases, so that no
+statistic is trivial.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def draw(n: int, length: int, seed: int = 0) -> NDArray[np.int32]:
         part = out[low : low + 10_000]
         part[:] = np.searchsorted(bounds, rng.random(part.shape)).clip(max=VOCABULARY - 1)
     phrases = rng.integers(0, VOCABULARY, (200, 6))
-    for row in range(0, n, 3):  # a phrase that other texts have too
+    for row in range(0, n, 3):  # a phrase shared with other texts
         at = int(rng.integers(0, length - 6))
         out[row, at : at + 6] = phrases[rng.integers(0, len(phrases))]
     for row in range(0, n, 5):  # a loop at the end
@@ -50,37 +50,37 @@ def draw(n: int, length: int, seed: int = 0) -> NDArray[np.int32]:
     return out
 
 
-def packed(values: NDArray[Any]) -> Ragged:
-    """Texts of one length as rows."""
+def pack_rows(values: NDArray[Any]) -> Ragged:
+    """Return texts of equal length as rows."""
     n, length = values.shape
     return Ragged(values.reshape(-1), np.arange(0, n * length + 1, length))
 
 
-def corpus() -> Ragged:
-    """5,000 texts of 500 tokens."""
-    return packed(draw(TEXTS, TOKENS))
+def draw_corpus() -> Ragged:
+    """Sample 5,000 texts of 500 tokens."""
+    return pack_rows(draw(TEXTS, TOKENS))
 
 
-def lists_for(*modules: str) -> Callable[[], list[list[int]]]:
-    """Return what makes the same texts as lists, which is what the peers take, and imports the peer untimed."""
+def build_list_prepare(*modules: str) -> Callable[[], list[list[int]]]:
+    """Return a function that imports the peer and makes the texts as lists, which peers expect."""
 
     def make() -> list[list[int]]:
         for module in modules:
             importlib.import_module(module)
-        made: list[list[int]] = draw(TEXTS, TOKENS).tolist()
-        return made
+        texts: list[list[int]] = draw(TEXTS, TOKENS).tolist()
+        return texts
 
     return make
 
 
-def our_self_bleu(rows: Ragged) -> dict[str, float]:
-    """Every text against all others, orders 1 to 4; the mean over the peer's hypotheses beside it."""
+def harness_self_bleu(rows: Ragged) -> dict[str, float]:
+    """Score every text against all others, orders 1 to 4; also the mean over the peer's hypotheses."""
     table = bleu_by_text(index_of(rows), 4)
     return {"order 4": float(table[3, :NLTK_HYPOTHESES].mean()), "all texts": float(table[3].mean())}
 
 
 def nltk_self_bleu(texts: list[list[int]]) -> dict[str, float]:
-    """NLTK, order 4, of the first 20 texts against all others."""
+    """Score the first 20 texts against all others with NLTK, order 4."""
     from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 
     smooth = SmoothingFunction().method1
@@ -91,13 +91,13 @@ def nltk_self_bleu(texts: list[list[int]]) -> dict[str, float]:
     return {"order 4": sum(scores) / len(scores)}
 
 
-def our_self_bleu_four(rows: Ragged) -> dict[str, float]:
-    """Every text against all others, order 4."""
+def harness_self_bleu_four(rows: Ragged) -> dict[str, float]:
+    """Score every text against all others, order 4."""
     return {"order 4": self_bleu(rows, orders=(4,))[4]}
 
 
 def fast_bleu(texts: list[list[int]]) -> dict[str, float]:
-    """The C++ package, all texts, order 4."""
+    """Score all texts with the C++ package, order 4."""
     from fast_bleu import SelfBLEU  # type: ignore[import-not-found]
 
     words = [[str(token) for token in text] for text in texts]
@@ -105,13 +105,13 @@ def fast_bleu(texts: list[list[int]]) -> dict[str, float]:
     return {"order 4": sum(scores) / len(scores)}
 
 
-def our_distinct(rows: Ragged) -> dict[str, float]:
-    """Distinct-1 to 4."""
+def harness_distinct(rows: Ragged) -> dict[str, float]:
+    """Compute Distinct-1 to 4."""
     return {str(order): value for order, value in distinct_n(rows, orders=ORDERS).items()}
 
 
 def counter_distinct(texts: list[list[int]]) -> dict[str, float]:
-    """Distinct-1 to 4 with nltk's ngrams and one Counter an order."""
+    """Compute Distinct-1 to 4 with NLTK's ngrams and one Counter per order."""
     from nltk.util import ngrams
 
     out = {}
@@ -123,13 +123,13 @@ def counter_distinct(texts: list[list[int]]) -> dict[str, float]:
     return out
 
 
-def our_loops(rows: Ragged) -> dict[str, float]:
-    """Share of texts that end in a loop."""
+def harness_loops(rows: Ragged) -> dict[str, float]:
+    """Compute the share of texts that end in a loop."""
     return {"loop_rate": loop_rate(rows)}
 
 
-def sliced_loops(texts: list[list[int]]) -> dict[str, float]:
-    """The same by comparing slices, for each phrase length and each repeat."""
+def slice_loops(texts: list[list[int]]) -> dict[str, float]:
+    """Compute the same by comparing slices for each phrase length and each repeat."""
     loops = 0
     for text in texts:
         best, phrase = 0, 0
@@ -143,13 +143,13 @@ def sliced_loops(texts: list[list[int]]) -> dict[str, float]:
     return {"loop_rate": loops / len(texts)}
 
 
-def our_zipf(rows: Ragged) -> dict[str, float]:
+def harness_zipf(rows: Ragged) -> dict[str, float]:
     """Compute the Zipf coefficient."""
     return {"zipf": zipf_coefficient(rows)}
 
 
 def counter_zipf(texts: list[list[int]]) -> dict[str, float]:
-    """The same with a Counter and scipy's linear regression."""
+    """Compute the same with a Counter and SciPy's linear regression."""
     from scipy.stats import linregress
 
     counts: Counter[int] = Counter()
@@ -159,8 +159,8 @@ def counter_zipf(texts: list[list[int]]) -> dict[str, float]:
     return {"zipf": -float(linregress(np.log(np.arange(1, len(frequency) + 1)), np.log(frequency)).slope)}
 
 
-def everything(rows: Ragged) -> dict[str, float]:
-    """All text statistics of one side, orders 1 to 5, from one index."""
+def compute_all(rows: Ragged) -> dict[str, float]:
+    """Compute all text statistics of one side, orders 1 to 5, from one index."""
     index = index_of(rows)
     five = (1, 2, 3, 4, 5)
     values = {f"self_bleu_{n}": v for n, v in self_bleu(index, orders=five).items()}
@@ -176,14 +176,14 @@ def everything(rows: Ragged) -> dict[str, float]:
     return values
 
 
-def mapped(n: int) -> Callable[[], Ragged]:
-    """Return what makes n texts of 128 tokens in a memory-mapped file."""
+def write_mapped(n: int) -> Callable[[], Ragged]:
+    """Return a function that makes n texts of 128 tokens in a memory-mapped file."""
 
     def make() -> Ragged:
         folder = tempfile.mkdtemp(prefix="openended-bench-")
         path = Path(folder) / "tokens.npy"
         np.save(path, draw(n, 128))
-        rows = packed(np.load(path, mmap_mode="r"))
+        rows = pack_rows(np.load(path, mmap_mode="r"))
         path.unlink()  # the map stays readable until the process ends
         path.parent.rmdir()
         return rows
@@ -191,8 +191,8 @@ def mapped(n: int) -> Callable[[], Ragged]:
     return make
 
 
-def large(rows: Ragged) -> dict[str, float]:
-    """distinct_n (orders 1 to 4), zipf and seq_rep_n (orders 2 to 4) from one index."""
+def compute_large(rows: Ragged) -> dict[str, float]:
+    """Compute distinct_n (orders 1 to 4), zipf and seq_rep_n (orders 2 to 4) from one index."""
     index = index_of(rows)
     values = {f"distinct_{n}": v for n, v in distinct_n(index, orders=ORDERS).items()}
     values |= {f"seq_rep_{n}": v for n, v in seq_rep_n(index).items()}
@@ -205,11 +205,11 @@ WORKS = [
     Work(
         clock="cpu",
         name=f"self_bleu, {_SIZE}, orders 1 to 4, all hypotheses",
-        against=f"NLTK sentence_bleu, order 4 alone, {NLTK_HYPOTHESES} hypotheses",
+        against=f"NLTK sentence_bleu, only order 4, {NLTK_HYPOTHESES} hypotheses",
         at_least=3000,
-        prepare=corpus,
-        ours=our_self_bleu,
-        prepare_peer=lists_for("nltk.translate.bleu_score"),
+        prepare=draw_corpus,
+        harness=harness_self_bleu,
+        prepare_peer=build_list_prepare("nltk.translate.bleu_score"),
         peer=nltk_self_bleu,
         peer_needs=("nltk",),
         peer_share=NLTK_HYPOTHESES / TEXTS,
@@ -221,9 +221,9 @@ WORKS = [
         name=f"self_bleu, {_SIZE}, order 4, all hypotheses",
         against="fast-bleu (C++), all hypotheses",
         at_least=10,
-        prepare=corpus,
-        ours=our_self_bleu_four,
-        prepare_peer=lists_for("fast_bleu"),
+        prepare=draw_corpus,
+        harness=harness_self_bleu_four,
+        prepare_peer=build_list_prepare("fast_bleu"),
         peer=fast_bleu,
         peer_needs=("fast_bleu",),
         peer_repeats=1,
@@ -234,9 +234,9 @@ WORKS = [
         name=f"distinct_n, {_SIZE}, orders 1 to 4",
         against="nltk ngrams and Counter",
         at_least=10,
-        prepare=corpus,
-        ours=our_distinct,
-        prepare_peer=lists_for("nltk.util"),
+        prepare=draw_corpus,
+        harness=harness_distinct,
+        prepare_peer=build_list_prepare("nltk.util"),
         peer=counter_distinct,
         peer_needs=("nltk",),
         agree=max_gap,
@@ -246,19 +246,19 @@ WORKS = [
         name=f"loop_rate, {_SIZE}",
         against="nested slices, as in the public scripts",
         at_least=50,
-        prepare=corpus,
-        ours=our_loops,
-        prepare_peer=lists_for(),
-        peer=sliced_loops,
+        prepare=draw_corpus,
+        harness=harness_loops,
+        prepare_peer=build_list_prepare(),
+        peer=slice_loops,
         agree=max_gap,
     ),
     Work(
         clock="cpu",
         name=f"zipf, {_SIZE}",
         against="Counter and scipy linregress",
-        prepare=corpus,
-        ours=our_zipf,
-        prepare_peer=lists_for("scipy.stats"),
+        prepare=draw_corpus,
+        harness=harness_zipf,
+        prepare_peer=build_list_prepare("scipy.stats"),
         peer=counter_zipf,
         peer_needs=("scipy",),
         agree=max_gap,
@@ -268,8 +268,8 @@ WORKS = [
         name=f"all text statistics, {_SIZE}, orders 1 to 5",
         at_most_seconds=6,
         at_most_mib=2048,
-        prepare=corpus,
-        ours=everything,
+        prepare=draw_corpus,
+        harness=compute_all,
         say=lambda values: f"{len(values)} values",
     ),
     *(
@@ -277,8 +277,8 @@ WORKS = [
             clock="cpu",
             name=f"distinct_n, zipf and seq_rep_n, {n:,} texts × 128 tokens, memory-mapped",
             at_most_mib=16 * 1024,
-            prepare=mapped(n),
-            ours=large,
+            prepare=write_mapped(n),
+            harness=compute_large,
             repeats=1,
         )
         for n in (100_000, 300_000, 1_000_000)

@@ -1,6 +1,6 @@
-"""One run on two workers of Ray (`runtime.engine=ray`) against one, each with one thread; the bytes are compared.
+"""Time one run on two Ray workers against one worker (`runtime.engine=ray`), and compare the bytes.
 
-The workers are started and have loaded the model before the clock runs.
+Each worker has one thread. The workers start and load the model before the clock starts.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ TEXTS, TOKENS = 1_536, 128
 VOCABULARY = 4_000
 
 
-def workers(count: int) -> SpreadBackend:
-    """Start workers, and let each load the model."""
+def start_workers(count: int) -> SpreadBackend:
+    """Start workers and load the model in each."""
     runtime = Runtime(engine="ray", workers=count, threads=1, device="cpu", progress=False)
     cluster = Cluster(runtime)
     cluster.pool.wait(count)
@@ -40,10 +40,10 @@ def workers(count: int) -> SpreadBackend:
 
 
 def generate(lm: SpreadBackend) -> dict[str, Any]:
-    """Texts of prompts of one length."""
+    """Generate texts for prompts of one length."""
     ids = np.random.default_rng(0).integers(300, VOCABULARY, (PROMPTS, 20)).tolist()
     prompts = [Prompt(f"t/{i:04d}", 0, tuple(row)) for i, row in enumerate(ids)]
-    made: list[Generation] = []
+    generated: list[Generation] = []
     request = GenerationRequest(
         prompts=prompts,
         decoder=Nucleus(p=0.95),
@@ -52,37 +52,38 @@ def generate(lm: SpreadBackend) -> dict[str, Any]:
         min_new_tokens=NEW_TOKENS,
         batch_size=64,
     )
-    lm.generate(request, made.extend)
-    tokens = [list(one.token_ids) for one in sorted(made, key=lambda one: one.example_id)]
-    return {"rows": len(made), "digest": hashlib.sha256(str(tokens).encode()).hexdigest()[:12]}
+    lm.generate(request, generated.extend)
+    generated.sort(key=lambda generation: generation.example_id)
+    tokens = [list(generation.token_ids) for generation in generated]
+    return {"rows": len(generated), "digest": hashlib.sha256(str(tokens).encode()).hexdigest()[:12]}
 
 
 def embed(lm: SpreadBackend) -> dict[str, Any]:
-    """Vectors of texts."""
+    """Embed texts of one length."""
     rng = np.random.default_rng(0)
     texts = Ragged.from_rows((rng.integers(300, VOCABULARY, TOKENS) for _ in range(TEXTS)), np.int64)
     none = Ragged.from_rows(([] for _ in range(TEXTS)), np.int64)
     request = EmbeddingRequest(prompts=none, continuations=texts, embedder=EmbedderSpec(path=MODEL.path), batch_size=64)
-    (made,) = lm.embed(request).values()
-    return {"rows": len(made.vectors), "digest": hashlib.sha256(made.vectors.tobytes()).hexdigest()[:12]}
+    (generated,) = lm.embed(request).values()
+    return {"rows": len(generated.vectors), "digest": hashlib.sha256(generated.vectors.tobytes()).hexdigest()[:12]}
 
 
-def agree(ours: dict[str, Any], peer: dict[str, Any]) -> str:
-    """Say whether the bytes are the same."""
-    return "the same bytes" if ours == peer else f"differ: {ours} {peer}"
+def compare_bytes(harness: dict[str, Any], peer: dict[str, Any]) -> str:
+    """Report whether both sides produced the same bytes."""
+    return "the same bytes" if harness == peer else f"differ: {harness} {peer}"
 
 
 def _work(name: str, do: Callable[[SpreadBackend], dict[str, Any]]) -> Work:
     return Work(
         name=f"{name}, two workers of one thread",
-        prepare=partial(workers, 2),
-        ours=do,
+        prepare=partial(start_workers, 2),
+        harness=do,
         against="one worker of one thread",
         peer=do,
-        prepare_peer=partial(workers, 1),
+        prepare_peer=partial(start_workers, 1),
         peer_needs=("ray",),
         at_least=1.6,
-        agree=agree,
+        agree=compare_bytes,
         threads=1,
     )
 

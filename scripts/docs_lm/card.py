@@ -1,4 +1,4 @@
-"""The card of a trained model: everything needed to make the weights again."""
+"""The model card of a trained model, with everything needed to reproduce the weights."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from docs_lm.training import Run
 
 
-def card(run: Run) -> str:
-    """Return the model card: everything needed to make the weights again."""
+def format_card(run: Run) -> str:
+    """Format the model card, with everything needed to reproduce the weights."""
     options, facts, size = run.options, run.facts, SIZES[run.options.model]
     table = "\n".join(f"| {name} | {value} |" for name, value in _rows(run).items())
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())

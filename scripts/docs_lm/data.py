@@ -1,4 +1,4 @@
-"""From the passages of the `docs` task to batches of tokens."""
+"""Convert the passages of the `docs` task to batches of tokens."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from openended.tasks._docstrings import Passage, fingerprint, load_passages, pac
 IGNORED = -100
 
 
-def corpus(workdir: Path, workers: int) -> tuple[list[Passage], dict[str, Any]]:
-    """Load the passages, from the working folder if they were extracted under the same versions."""
+def load_corpus(workdir: Path, workers: int) -> tuple[list[Passage], dict[str, Any]]:
+    """Load the passages, from the working folder if package versions are unchanged."""
     cache, versions = workdir / "passages.json", package_versions()
     if cache.is_file():
         stored = json.loads(cache.read_text())
@@ -36,12 +36,12 @@ def corpus(workdir: Path, workers: int) -> tuple[list[Passage], dict[str, Any]]:
             "words": sum(len(p.text.split()) for p in chosen),
         }
     rows = [asdict(passage) for passage in passages]
-    write(cache, json.dumps({"facts": facts, "passages": rows}))
+    write_atomically(cache, json.dumps({"facts": facts, "passages": rows}))
     return passages, facts
 
 
 def train_tokenizer(workdir: Path, passages: Sequence[Passage], mark: str) -> PreTrainedTokenizerFast:
-    """Train the shared tokenizer once on the train split, or load it."""
+    """Train the shared tokenizer on the train split, or load it if it exists."""
     folder = workdir / f"tokenizer-{mark[:12]}"
     if not (folder / "tokenizer.json").is_file():
         raw = Tokenizer(models.BPE())
@@ -73,7 +73,7 @@ def train_tokenizer(workdir: Path, passages: Sequence[Passage], mark: str) -> Pr
 
 
 def encode(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> list[np.ndarray]:
-    """Encode passages as `end text end`; a longer one becomes several, each opened by `end`."""
+    """Encode passages as `end text end`; longer ones are split, and each part begins with `end`."""
     end, room = tokenizer.eos_token_id, POSITIONS - 1
     sequences = []
     for ids in tokenizer(list(texts))["input_ids"]:
@@ -89,7 +89,7 @@ def batches(
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield (inputs, targets) of similar lengths, padded on the right; shuffled if `rng` is given."""
     lengths = np.array([len(sequence) for sequence in sequences])
-    # Noise on the sort key makes each epoch group the passages anew.
+    # Noise on the sort key gives each epoch different groups.
     key = lengths if rng is None else lengths * rng.uniform(0.9, 1.1, len(lengths))
     groups: list[list[int]] = [[]]
     for index in np.argsort(key, kind="stable"):
@@ -109,8 +109,8 @@ def batches(
         yield torch.from_numpy(inputs), torch.from_numpy(targets)
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file by renaming, so that it is either absent or whole."""
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file atomically, by renaming."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.write_text(text)

@@ -1,4 +1,4 @@
-"""The optimiser of the hidden matrices."""
+"""Muon, the optimizer of the hidden matrices."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Muon(torch.optim.Optimizer):
                     state["momentum"] = torch.zeros_like(matrix)
                 buffer = state["momentum"]
                 buffer.lerp_(matrix.grad, 1 - group["momentum"])
-                update = _orthogonalise(matrix.grad.lerp(buffer, group["momentum"]))
+                update = _orthogonalize(matrix.grad.lerp(buffer, group["momentum"]))
                 matrix.mul_(1 - group["lr"] * group["weight_decay"])
-                # An update of root-mean-square 0.2, as AdamW's, lets both share one learning rate.
+                # An update with root-mean-square 0.2, like AdamW's, allows one learning rate for both.
                 matrix.add_(update, alpha=-0.2 * group["lr"] * math.sqrt(max(matrix.shape)))
 
 
-def _orthogonalise(matrix: torch.Tensor) -> torch.Tensor:
-    """Push all singular values towards one by the quintic Newton-Schulz iteration of Muon."""
+def _orthogonalize(matrix: torch.Tensor) -> torch.Tensor:
+    """Push all singular values toward one by the quintic Newton-Schulz iteration of Muon."""
     flat = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
     flat = flat / (flat.norm() + 1e-7)
     # Each iteration multiplies by a polynomial of the Gram matrix: iterating on that small square

@@ -1,4 +1,4 @@
-"""The two bundled models: architecture, budget, and the tokens that they share."""
+"""Architecture and training budget of the two bundled models."""
 
 from __future__ import annotations
 

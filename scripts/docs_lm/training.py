@@ -1,4 +1,4 @@
-"""One training run: its steps, checkpoints, evaluations and export."""
+"""A training run with steps, checkpoints, evaluations and export."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from docs_lm.card import card
+from docs_lm.card import format_card
 from docs_lm.data import IGNORED, batches
 from docs_lm.muon import Muon
 from docs_lm.sizes import POSITIONS, SIZES, VOCAB_SIZE
@@ -28,7 +28,7 @@ CALIBRATION_GRID = (1.0, 1.04, 1.08, 1.12, 1.16, 1.2)
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run stands; written beside its weights."""
+    """The progress of a run, stored with its weights."""
 
     step: int = 0
     tokens: int = 0
@@ -38,13 +38,13 @@ class Progress:
     best_ppl_with_end: float = math.inf
     best_step: int = 0
     best_tokens: int = 0
-    # One entry for each start with other options than before: a budget may be changed under way.
+    # One entry per start with changed options, because a budget may be changed during a run.
     segments: list[dict[str, float]] = field(default_factory=list)
 
 
 def token_nll(model: GPT2LMHeadModel, inputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the loss of each real target, and the targets; padding never reaches the output layer."""
-    # Padding stands on the right, where causal attention hides it: no mask is needed.
+    # Padding is on the right, where causal attention hides it, so no mask is needed.
     hidden = model.transformer(inputs, use_cache=False).last_hidden_state
     real = targets != IGNORED
     logits = hidden[real] @ model.transformer.wte.weight.T
@@ -52,7 +52,7 @@ def token_nll(model: GPT2LMHeadModel, inputs: torch.Tensor, targets: torch.Tenso
 
 
 class Run:
-    """One training run: model, optimisers, progress and what they leave on disk."""
+    """A training run: model, optimizers, progress and files."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Run:
         return float(self.options.lr * max(0.0, min(1.0, warm, falling)))
 
     def _step(self, inputs: torch.Tensor, targets: torch.Tensor) -> float:
-        # Dropout depends on the step alone, so a resumed run draws what the first would have drawn.
+        # Dropout depends only on the step, so a resumed run uses the same random numbers.
         torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step)
         nll, gold = token_nll(self.model, inputs, targets)
         loss = nll.mean()
@@ -164,20 +164,20 @@ class Run:
     def calibrate(self) -> None:
         """Fit one temperature to the odd batches of the validation split and write it into the weights.
 
-        A model that has seen its text several times is too sure of itself (Guo et al. 2017, section 4.2). Scaling the
-        last layer norm divides the logits and leaves everything else as it is: directions of embeddings included.
+        A model that has seen its text several times is overconfident (Guo et al. 2017, section 4.2). Scaling the last
+        layer norm divides the logits and changes nothing else, including the directions of embeddings.
         """
         self.model.eval()
-        held = list(batches(self.valid_data, self.options.batch_tokens, None))[1::2]
+        held_out = list(batches(self.valid_data, self.options.batch_tokens, None))[1::2]
         norm = self.model.transformer.ln_f
         start = norm.weight.clone(), norm.bias.clone()
-        found: dict[float, float] = {}
+        loss_by_temperature: dict[float, float] = {}
         for temperature in CALIBRATION_GRID:
             norm.weight.copy_(start[0] / temperature)
             norm.bias.copy_(start[1] / temperature)
-            losses = [token_nll(self.model, *batch)[0].double().sum().item() for batch in held]
-            found[temperature] = sum(losses)
-        best = min(found, key=lambda t: found[t])
+            losses = [token_nll(self.model, *batch)[0].double().sum().item() for batch in held_out]
+            loss_by_temperature[temperature] = sum(losses)
+        best = min(loss_by_temperature, key=lambda t: loss_by_temperature[t])
         norm.weight.copy_(start[0] / best)
         norm.bias.copy_(start[1] / best)
         self.progress.temperature = best
@@ -185,7 +185,7 @@ class Run:
         self._evaluate(None)
 
     def _save(self) -> None:
-        """Write the checkpoint, progress last and by renaming: a kill leaves the previous one."""
+        """Write the checkpoint atomically, so an interruption leaves the previous one."""
         state = [optimizer.state_dict() for optimizer in self.optimizers]
         path = self.folder / "checkpoint.pt"
         content = {
@@ -195,7 +195,7 @@ class Run:
         path.with_suffix(".tmp").replace(path)
 
     def _resume(self) -> None:
-        """Go on from the checkpoint, if there is one."""
+        """Resume from the checkpoint, if there is one."""
         path = self.folder / "checkpoint.pt"
         if not path.is_file():
             return
@@ -207,7 +207,7 @@ class Run:
         LOG.info("resumed at step %d", self.progress.step)
 
     def _note_options(self) -> None:
-        """Remember from which step on which options hold."""
+        """Record the options and the step from which they apply."""
         names = ("tokens", "batch_tokens", "lr", "decay", "dropout")
         chosen = {name: getattr(self.options, name) for name in names}
         past = self.progress.segments
@@ -215,7 +215,7 @@ class Run:
             past.append({"step": self.progress.step, **chosen})
 
     def _export(self) -> None:
-        """Replace the asset folder by the current weights, tokenizer and card."""
+        """Replace the asset folder with the current weights, tokenizer and card."""
         assets = self.options.assets
         assets.mkdir(parents=True, exist_ok=True)
         final = assets / self.options.model
@@ -225,17 +225,17 @@ class Run:
             shutil.rmtree(stale, ignore_errors=True)
         fresh.mkdir()
         self.tokenizer.save_pretrained(fresh)
-        # The output layer is the embedding: one copy is stored, and tied again by loading.
+        # The output layer is tied to the embedding, so one copy is stored.
         weights = {n: p.detach().half().contiguous() for n, p in self.model.named_parameters()}
         save_file(weights, fresh / "model.safetensors", metadata={"format": "pt"})
-        # The library makes it readable by its owner alone.
+        # The library makes the file readable only by its owner.
         (fresh / "model.safetensors").chmod(0o644)
         config = self.model.config.to_diff_dict()
         config.pop("_name_or_path", None)
-        # Weights are stored in half precision but meant to be computed with in single.
+        # Weights are stored in half precision and computed in single precision.
         config |= {"architectures": ["GPT2LMHeadModel"], "dtype": "float32"}
         (fresh / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-        (fresh / "README.md").write_text(card(self))
+        (fresh / "README.md").write_text(format_card(self))
         if final.exists():
             final.rename(old)
         fresh.rename(final)
@@ -250,7 +250,7 @@ def _config(options: argparse.Namespace, tokenizer: PreTrainedTokenizerFast) -> 
         n_embd=size.width,
         n_layer=size.layers,
         n_head=size.heads,
-        # The function that GPT-2 calls gelu_new, in one kernel instead of eight.
+        # The same function as GPT-2's gelu_new, in one kernel instead of eight.
         activation_function="gelu_pytorch_tanh",
         embd_pdrop=options.dropout,
         resid_pdrop=options.dropout,

@@ -1,7 +1,7 @@
-"""Pages made from the code: one a metric, decoder and task; the changelog; the published tables; the navigation.
+"""Generate pages from the code: metrics, decoders, tasks, the changelog, published tables and the navigation.
 
-MkDocs runs this before it builds. What only a person can say of a metric stands in `docs/metrics/NAME.md` (formula,
-what it says and does not, an example that is run); options, needs and the functions come from the code.
+MkDocs runs this before it builds. The text of a metric's page is `docs/metrics/NAME.md` (formula, what the value shows
+and does not show, an example that is run); options, needs and functions come from the code.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ TUTORIALS = (
 )  # fmt: skip
 
 
-class MissingPageError(Exception):
-    """A metric has no page that says what it is."""
+class PageNotFoundError(Exception):
+    """Raised when a metric has no page."""
 
 
 def write(name: str, text: str) -> None:
@@ -35,17 +35,18 @@ def write(name: str, text: str) -> None:
         page.write(text)
 
 
-def yaml_of(group: str, name: str) -> str:
-    """The options of a name, as its file says them."""
-    kept = [line for line in full_source(group, name).splitlines() if "_target_" not in line and "@package" not in line]
-    return "## Options\n\n```yaml\n" + "\n".join(kept).strip() + "\n```\n"
+def format_options(group: str, name: str) -> str:
+    """Format the YAML options of a name."""
+    source = full_source(group, name).splitlines()
+    lines = [line for line in source if "_target_" not in line and "@package" not in line]
+    return "## Options\n\n```yaml\n" + "\n".join(lines).strip() + "\n```\n"
 
 
-def metric_page(name: str, cls: type) -> str:
-    """A person's words, then what the code knows."""
-    said = DOCS / "metrics" / f"{name}.md"
-    if not said.is_file():
-        raise MissingPageError(f"docs/metrics/{name}.md: not there; every metric needs its page")
+def format_metric_page(name: str, cls: type) -> str:
+    """Join a metric's written page with the facts from its class."""
+    source = DOCS / "metrics" / f"{name}.md"
+    if not source.is_file():
+        raise PageNotFoundError(f"docs/metrics/{name}.md: this page is missing; write it with a formula and an example")
     metric = cls()
     reads = ", ".join(dict.fromkeys(need.kind + (f" by the {need.by}" if need.by else "") for need in metric.needs()))
     low, high = metric.bounds
@@ -55,32 +56,36 @@ def metric_page(name: str, cls: type) -> str:
     ]  # fmt: skip
     table = "\n".join(["| | |", "| --- | --- |", *facts])
     module = f"openended.{cls.__module__.removeprefix('openended.')}"
-    words = said.read_text(encoding="utf-8").rstrip()
-    return f"{words}\n\n{table}\n\n{yaml_of('metric', name)}\n## In Python\n\n::: {module}\n"
+    words = source.read_text(encoding="utf-8").rstrip()
+    return f"{words}\n\n{table}\n\n{format_options('metric', name)}\n## In Python\n\n::: {module}\n"
 
 
-def plain_page(group: str, name: str, cls: type) -> str:
-    """A decoder's or task's page: its docstring, its options."""
-    told = inspect.getdoc(cls) or ""
-    return f"# {name}\n\n{choices(group)[name]}.\n\n{told}\n\n{yaml_of(group, name)}"
+def format_class_page(group: str, name: str, cls: type) -> str:
+    """Format a decoder's or task's page from its docstring and options."""
+    docstring = inspect.getdoc(cls) or ""
+    return f"# {name}\n\n{choices(group)[name]}.\n\n{docstring}\n\n{format_options(group, name)}"
 
 
-def outside(text: str) -> str:
-    """A text of the repository's top as a page: links into docs/ become the site's, other files are named."""
+def rewrite_links(text: str) -> str:
+    """Rewrite the links of a file at the top of the repository so that they work on the site."""
 
-    def mend(found: re.Match[str]) -> str:
-        path = found[2]
+    def rewrite_link(match: re.Match[str]) -> str:
+        path = match[2]
         inside = path.removeprefix("docs/")
         if path != inside and (DOCS / inside).is_file() and inside.endswith((".md", ".png")):
-            return f"[{found[1]}]({inside}{found[3] or ''})"
-        return f"{found[1]} (`{path}`)" if found[1].strip("`") != path else f"`{path}`"
+            return f"[{match[1]}]({inside}{match[3] or ''})"
+        return f"{match[1]} (`{path}`)" if match[1].strip("`") != path else f"`{path}`"
 
-    return _OUT.sub(mend, text)
+    return _OUT.sub(rewrite_link, text)
 
 
-def published() -> str:
-    """Every published table that the harness can compare with."""
-    lines = ["# Published values", "", "What `openended report --compare PAPER/TABLE` sets beside a run's numbers."]
+def format_published_values() -> str:
+    """Format every published table that a report can be compared with."""
+    lines = [
+        "# Published values",
+        "",
+        "`openended report --compare PAPER/TABLE` prints these values beside those of a run.",
+    ]
     for path in sorted((ROOT / "harness/reference").glob("**/*.csv")):
         with path.open(encoding="utf-8") as handle:
             rows = list(csv.reader(line for line in handle if not line.startswith("#")))
@@ -92,41 +97,46 @@ def published() -> str:
     return "\n".join(lines) + "\n"
 
 
-def title(path: Path) -> str:
-    """A page's first heading."""
+def read_title(path: Path) -> str:
+    """Return a page's first heading."""
     return next(
         (line[2:] for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# ")), path.stem
     )
 
 
-def listed(folder: str, names: list[str]) -> list[str]:
-    """Lines of the navigation below a heading."""
+def format_navigation(folder: str, names: list[str]) -> list[str]:
+    """Format the navigation lines below a heading."""
     return [f"    * [{name}]({folder}/{name}.md)" for name in names]
 
 
 def main() -> None:
     """Write all pages."""
     nav = ["* [openended](index.md)", "* Tutorials"]
-    nav += [f"    * [{title(DOCS / 'tutorials' / f'{t}.md')}](tutorials/{t}.md)" for t in TUTORIALS]
-    apart = {"index", "benchmarks", "reading", "reference"}
-    guides = [p for p in sorted(DOCS.glob("*.md")) if p.stem not in apart]
-    nav += ["* [How to read these numbers](reading.md)", "* [Reference](reference.md)", "* Guides"]
-    nav += [f"    * [{title(p)}]({p.name})" for p in guides]
+    nav += [f"    * [{read_title(DOCS / 'tutorials' / f'{t}.md')}](tutorials/{t}.md)" for t in TUTORIALS]
+    listed_elsewhere = {"index", "benchmarks", "reading", "reference", "glossary"}
+    guides = [p for p in sorted(DOCS.glob("*.md")) if p.stem not in listed_elsewhere]
+    nav += [
+        "* [How to read these numbers](reading.md)",
+        "* [Glossary](glossary.md)",
+        "* [Reference](reference.md)",
+        "* Guides",
+    ]
+    nav += [f"    * [{read_title(p)}]({p.name})" for p in guides]
     for group, heading, make in (
-        ("metric", "Metrics", metric_page),
-        ("decoder", "Decoders", lambda n, c: plain_page("decoder", n, c)),
-        ("task", "Tasks", lambda n, c: plain_page("task", n, c)),
+        ("metric", "Metrics", format_metric_page),
+        ("decoder", "Decoders", lambda n, c: format_class_page("decoder", n, c)),
+        ("task", "Tasks", lambda n, c: format_class_page("task", n, c)),
     ):
-        found = {name: cls for name, cls in members(group).items() if name in own_choices(group)}
-        for name, cls in found.items():
+        classes = {name: cls for name, cls in members(group).items() if name in own_choices(group)}
+        for name, cls in classes.items():
             write(f"{group}s/{name}.md", make(name, cls))
-        rows = "\n".join(f"| [{name}]({name}.md) | {choices(group)[name]} |" for name in found)
+        rows = "\n".join(f"| [{name}]({name}.md) | {choices(group)[name]} |" for name in classes)
         write(f"{group}s/index.md", f"# {heading}\n\n| name | |\n| --- | --- |\n{rows}\n")
-        nav += [f"* [{heading}]({group}s/index.md)", *listed(f"{group}s", list(found))]
-    write("published.md", published())
-    write("changelog.md", outside((ROOT / "CHANGELOG.md").read_text(encoding="utf-8")))
-    write("contributing.md", outside((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
-    write("security.md", outside((ROOT / "SECURITY.md").read_text(encoding="utf-8")))
+        nav += [f"* [{heading}]({group}s/index.md)", *format_navigation(f"{group}s", list(classes))]
+    write("published.md", format_published_values())
+    write("changelog.md", rewrite_links((ROOT / "CHANGELOG.md").read_text(encoding="utf-8")))
+    write("contributing.md", rewrite_links((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
+    write("security.md", rewrite_links((ROOT / "SECURITY.md").read_text(encoding="utf-8")))
     nav += [
         "* Project", "    * [Published values](published.md)", "    * [How fast](benchmarks.md)",
         "    * [Contributing](contributing.md)", "    * [Security](security.md)", "    * [Changes](changelog.md)",

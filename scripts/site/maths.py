@@ -1,4 +1,4 @@
-"""Formulas between `$$` become MathML, which every browser draws without a script."""
+"""Convert formulas between `$$` to MathML, which browsers draw without a script."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ _FORMULA = re.compile(r"^\$\$\n?(.+?)\n?\$\$$", flags=re.DOTALL | re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:  # noqa: ANN401
-    """Called by MkDocs for the text of every page."""
-    return _FORMULA.sub(lambda found: convert(found[1], display="block"), markdown)
+    """Convert the formulas of a page; MkDocs calls this for every page."""
+    return _FORMULA.sub(lambda match: convert(match[1], display="block"), markdown)

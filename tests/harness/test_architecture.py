@@ -1,4 +1,4 @@
-"""The rules of the import graph, of sizes and of names; each test lists every file that breaks its rule."""
+"""Check the import graph, sizes and names; each test lists every file that breaks its rule."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ LAYERS = (
 MAX_FILE, MAX_FUNCTION, MAX_MODULES = 300, 50, 12
 LARGE_FOLDERS = {
     "harness/core": "small, independent modules that every other folder uses",
-    "harness/backends/openai": "one protocol; each module is one step of a conversation with a server",
-    "harness/report/figures": "one module a figure",
+    "harness/backends/openai": "one protocol; each module handles one part of it",
+    "harness/report/figures": "one module per figure",
 }
 MAX_TAKE_SETTINGS = 8
 HEAVY = (
@@ -54,11 +54,11 @@ MODULES = {module_name(path): path for path in OWN}
 
 
 class Import(NamedTuple):
-    """One name that a file imports: at its top, inside a function, or for type hints alone."""
+    """One name that a file imports: at its top, inside a function, or only for type hints."""
 
     path: Path
     line: int
-    module: str  # without the `openended.` of our own modules
+    module: str  # without the prefix `openended.`
     for_types: bool  # under `if TYPE_CHECKING`
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ def layer_folder(module: str) -> str:
     return module.removeprefix("harness.").split(".")[0]
 
 
-def folder_of(module: str) -> str:
+def folder_name(module: str) -> str:
     return str(MODULES[module].parent.relative_to(ROOT))
 
 
@@ -100,20 +100,20 @@ def fail_with(title: str, lines: list[object]) -> None:
         pytest.fail(f"{title}:\n" + "\n".join(f"  {line}" for line in lines), pytrace=False)
 
 
-def imports_of(*prefixes: str) -> list[Import]:
-    return [one for module, found in IMPORTS.items() if module.startswith(prefixes) for one in found]
+def list_imports(*prefixes: str) -> list[Import]:
+    return [imported for module, imports in IMPORTS.items() if module.startswith(prefixes) for imported in imports]
 
 
 def test_folders_import_only_from_layers_below():
     order = {folder: number for number, folders in enumerate(LAYERS) for folder in folders}
     bad: list[object] = []
-    for module, found in IMPORTS.items():
+    for module, imports in IMPORTS.items():
         source = layer_folder(module)
-        for one in found:
-            target = layer_folder(one.module) if one.module in MODULES else source
+        for imported in imports:
+            target = layer_folder(imported.module) if imported.module in MODULES else source
             # A package that holds folders of several layers, such as `harness`, has no layer: it must import nothing.
             if target != source and (target not in order or source not in order or order[target] >= order[source]):
-                bad.append(one)
+                bad.append(imported)
     fail_with("imports of a folder beside or above", bad)
 
 
@@ -125,11 +125,11 @@ def test_every_folder_has_a_layer():
 def describe_circles(name_of: Callable[[str], str], *, count_types: bool) -> list[object]:
     """List the circles between modules, or between what `name_of` groups them into, and the fewest imports of each."""
     edges: dict[str, dict[str, list[Import]]] = defaultdict(lambda: defaultdict(list))
-    for module, found in IMPORTS.items():
-        for one in found:
-            counts = one.module in MODULES and (count_types or not one.for_types)
-            if counts and name_of(one.module) != name_of(module):
-                edges[name_of(module)][name_of(one.module)].append(one)
+    for module, imports in IMPORTS.items():
+        for imported in imports:
+            counts = imported.module in MODULES and (count_types or not imported.for_types)
+            if counts and name_of(imported.module) != name_of(module):
+                edges[name_of(module)][name_of(imported.module)].append(imported)
     lines: list[object] = []
     while True:
         try:
@@ -137,34 +137,35 @@ def describe_circles(name_of: Callable[[str], str], *, count_types: bool) -> lis
         except CycleError as err:
             circle = err.args[1]  # each is imported by the next
             target, source = min(pairwise(circle), key=lambda pair: len(edges[pair[1]][pair[0]]))
-            lines += [" <- ".join(circle), *(f"  {one}" for one in edges[source].pop(target))]
+            lines += [" <- ".join(circle), *(f"  {imported}" for imported in edges[source].pop(target))]
         else:
             return lines
 
 
 def test_no_module_imports_itself_by_way_of_others():
-    """Neighbors in one folder may name each other in type hints."""
+    """Modules of one folder may import each other for type hints."""
     fail_with("modules in a circle, and imports that close it", describe_circles(str, count_types=False))
 
 
 def test_no_folder_imports_itself_by_way_of_others():
-    fail_with("folders in a circle, and imports that close it", describe_circles(folder_of, count_types=True))
+    fail_with("folders in a circle, and imports that close it", describe_circles(folder_name, count_types=True))
 
 
 def test_packages_are_imported_through_their_interface():
-    """`from openended.harness.core import DataError`: moving a file inside a package touches that package alone."""
+    """`from openended.harness.core import DataError`: moving a file inside a package changes only that package."""
     bad = [
-        one
-        for module, found in IMPORTS.items()
-        for one in found
-        if one.module.startswith("harness.")
-        and layer_folder(one.module) != layer_folder(module)
-        and one.module not in (f"harness.{layer_folder(one.module)}", *exported_modules(layer_folder(one.module)))
+        imported
+        for module, imports in IMPORTS.items()
+        for imported in imports
+        if imported.module.startswith("harness.")
+        and layer_folder(imported.module) != layer_folder(module)
+        and imported.module
+        not in (f"harness.{layer_folder(imported.module)}", *exported_modules(layer_folder(imported.module)))
     ]
-    fail_with("imports that pass a package's `__init__` by; export the name in its `__init__.pyi`", bad)
+    fail_with("imports that bypass a package's `__init__`; export the name in its `__init__.pyi`", bad)
 
 
-def interface_of(package: str) -> dict[str, str]:
+def read_interface(package: str) -> dict[str, str]:
     """Return what a package exports: name → the module it comes from, as its `__init__.pyi` lists them."""
     path = ROOT / "harness" / package / "__init__.pyi"
     if not path.exists():
@@ -174,13 +175,13 @@ def interface_of(package: str) -> dict[str, str]:
 
 
 def exported_modules(package: str) -> list[str]:
-    return [module for name, module in interface_of(package).items() if module == f"harness.{package}.{name}"]
+    return [module for name, module in read_interface(package).items() if module == f"harness.{package}.{name}"]
 
 
 def test_interfaces_list_what_exists_and_is_used():
     bad: list[object] = []
     for package in {layer_folder(m) for m in MODULES if m.startswith("harness.")} - {"__main__", "harness"}:
-        names = interface_of(package)
+        names = read_interface(package)
         outside = [p for m, p in MODULES.items() if layer_folder(m) != package]
         outside += [*(ROOT / "hydra_plugins").rglob("*.py"), ROOT / "openended/__init__.py"]
         text = "\n".join(p.read_text(encoding="utf-8") for p in outside)
@@ -220,28 +221,38 @@ def test_metrics_and_tasks_load_no_heavy_package():
         "        importlib.import_module(f'openended.{name}.{module.name}')\n"
         f"        print(*[f'{{name}}.{{module.name}}: {{m}}\\n' for m in {HEAVY} if m in sys.modules], end='')\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=120
     )
-    fail_with("loaded after the import of a module", list(done.stdout.splitlines()))
+    fail_with("loaded after the import of a module", list(process.stdout.splitlines()))
 
 
 def test_metrics_and_tasks_import_no_model_and_no_configuration():
     """Not even inside a function."""
-    known = {"torch", "transformers", "hydra", "omegaconf"}
-    found = imports_of("metrics", "tasks")
-    fail_with("imports of a metric or a task", [one for one in found if one.module.split(".")[0] in known])
+    banned = {"torch", "transformers", "hydra", "omegaconf"}
+    imports = list_imports("metrics", "tasks")
+    fail_with(
+        "imports of a metric or a task", [imported for imported in imports if imported.module.split(".")[0] in banned]
+    )
 
 
 def test_only_the_command_line_knows_hydra():
     """Elsewhere there are typed specs; type hints count too."""
-    found = [one for module, all_of in IMPORTS.items() if not module.startswith(MAY_USE_HYDRA) for one in all_of]
-    fail_with("imports of Hydra", [one for one in found if one.module.split(".")[0] in ("hydra", "omegaconf")])
+    imports = [
+        imported for module, all_of in IMPORTS.items() if not module.startswith(MAY_USE_HYDRA) for imported in all_of
+    ]
+    fail_with(
+        "imports of Hydra",
+        [imported for imported in imports if imported.module.split(".")[0] in ("hydra", "omegaconf")],
+    )
 
 
 def test_a_report_reads_records_and_never_a_model():
     banned = ("harness.models", "harness.decoders", "harness.run", "torch")
-    fail_with("imports of a report", [one for one in imports_of("harness.report") if one.module.startswith(banned)])
+    fail_with(
+        "imports of a report",
+        [imported for imported in list_imports("harness.report") if imported.module.startswith(banned)],
+    )
 
 
 def test_files_are_short():
@@ -276,8 +287,8 @@ def test_stages_receive_their_own_part_of_a_run_and_not_all_settings():
         for node in ast.walk(TREES[path]):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 args = node.args
-                named = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
-                if any(arg is not None and takes_settings(arg.annotation) for arg in named):
+                imported_modules = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
+                if any(arg is not None and takes_settings(arg.annotation) for arg in imported_modules):
                     functions.append(f"{module}.{node.name}")
             elif isinstance(node, ast.ClassDef):
                 fields = [n for n in node.body if isinstance(n, ast.AnnAssign)]
@@ -312,13 +323,17 @@ def does_something(path: Path) -> bool:
 def test_every_module_of_the_harness_is_tested_by_name():
     """`harness/run/x.py` is tested by `tests/harness/run/test_x.py`, or by another test that imports it."""
     tests = [path for top in ("harness", "tasks") for path in (ROOT / "tests" / top).rglob("test_*.py")]
-    named = {one.module for path in tests for one in read_imports(path, ast.parse(path.read_text(encoding="utf-8")))}
+    imported_modules = {
+        imported.module
+        for path in tests
+        for imported in read_imports(path, ast.parse(path.read_text(encoding="utf-8")))
+    }
     missing: list[object] = []
     for module, path in MODULES.items():
         if not module.startswith("harness.") or path.stem in ("__main__", "__init__") or not does_something(path):
             continue
-        own = ROOT / "tests" / path.relative_to(ROOT).with_name(f"test_{path.stem.lstrip('_')}.py")
-        if not own.exists() and module not in named:
+        test_path = ROOT / "tests" / path.relative_to(ROOT).with_name(f"test_{path.stem.lstrip('_')}.py")
+        if not test_path.exists() and module not in imported_modules:
             missing.append(module)
     fail_with("modules without a test", missing)
 

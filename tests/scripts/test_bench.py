@@ -22,29 +22,29 @@ def bench():
 
 
 def work(bench, **fields):
-    return bench.Work(**({"name": "w", "ours": len} | fields))
+    return bench.Work(**({"name": "w", "harness": len} | fields))
 
 
-def measured(bench, seconds, result=None):
-    return bench.Measured(seconds=seconds, peak_mib=10.0, result=result or {"x": 1.0}, versions={})
+def timing(bench, seconds, result=None):
+    return bench.Timing(seconds=seconds, peak_mib=10.0, result=result or {"x": 1.0}, versions={})
 
 
 def test_a_row_says_ratio_memory_and_agreement(bench):
     from scripts.benchmarks._work import max_gap
 
-    line = bench.row(
+    line = bench.format_row(
         work(bench, name="sum", against="peer", at_least=3, agree=max_gap, peer=len, peer_share=0.1),
-        {"ours": measured(bench, 0.5), "peer": measured(bench, 5.0, {"x": 1.25})},
+        {"harness": timing(bench, 0.5), "peer": timing(bench, 5.0, {"x": 1.25})},
     )
     assert line == "| sum | peer | 500 ms | 5,000 ms (extrapolated) | 10.0× | 3× | 10 MiB / 10 MiB | ≤ 2e-01 |"
 
 
 def test_a_peer_that_is_missing_is_skipped_with_the_reason(bench, monkeypatch):
     monkeypatch.setattr(bench, "launch", lambda *_: {"seconds": 2.0, "peak": 1 << 20, "result": 1, "versions": {}})
-    made = work(bench, peer=len, peer_needs=("no_such_module_here",))
-    sides = bench.measure("text", 0, made, 3)
-    assert "skipped: no_such_module_here is not installed" in bench.row(made, sides)
-    assert sides["ours"].seconds == 2.0
+    work_with_peer = work(bench, peer=len, peer_needs=("no_such_module_here",))
+    sides = bench.measure("text", 0, work_with_peer, 3)
+    assert "skipped: no_such_module_here is not installed" in bench.format_row(work_with_peer, sides)
+    assert sides["harness"].seconds == 2.0
 
 
 def test_median_of_repeats_over_the_share_of_the_work(bench, monkeypatch):
@@ -52,18 +52,18 @@ def test_median_of_repeats_over_the_share_of_the_work(bench, monkeypatch):
     monkeypatch.setattr(
         bench, "launch", lambda *_: {"seconds": next(times), "peak": 0, "result": 1, "versions": {"numpy": "2"}}
     )
-    assert bench.measure("text", 0, work(bench), 3)["ours"].seconds == 2.0
+    assert bench.measure("text", 0, work(bench), 3)["harness"].seconds == 2.0
     runs = [{"seconds": 2.0, "peak": 0, "result": 1, "versions": {}}]
-    assert bench._median(runs, 0.5).seconds == 4.0
-    assert bench._median([*runs, bench.Absent("killed")], 1.0) == bench.Absent("killed")
+    assert bench._summarize_runs(runs, 0.5).seconds == 4.0
+    assert bench._summarize_runs([*runs, bench.Skipped("killed")], 1.0) == bench.Skipped("killed")
 
 
 def test_the_page_keeps_other_areas_and_works_not_run_now(bench, tmp_path):
     page = tmp_path / "docs" / "benchmarks.md"
     one, two = work(bench, name="one"), work(bench, name="two")
-    bench.write(page, "text", [one, two], {"one": "| one | old |", "two": "| two | old |"}, {"numpy": "2.0"})
-    bench.write(page, "people", [one], {"one": "| one | other |"}, {})
-    bench.write(page, "text", [one, two], {"two": "| two | new |"}, {"numpy": "2.1"})
+    bench.write_section(page, "text", [one, two], {"one": "| one | old |", "two": "| two | old |"}, {"numpy": "2.0"})
+    bench.write_section(page, "people", [one], {"one": "| one | other |"}, {})
+    bench.write_section(page, "text", [one, two], {"two": "| two | new |"}, {"numpy": "2.1"})
     text = page.read_text(encoding="utf-8")
     assert text.count("| two |") == 1
     assert "| two | new |" in text
@@ -75,13 +75,15 @@ def test_the_page_keeps_other_areas_and_works_not_run_now(bench, tmp_path):
 
 def test_only_takes_a_whole_area_by_its_name(bench):
     named = {"text": [work(bench, name="a")], "people": [work(bench, name="rated texts"), work(bench, name="b")]}
-    assert {area: [w.name for _, w in works] for area, works in bench.chosen(named, "text").items()} == {"text": ["a"]}
-    assert [w.name for _, w in bench.chosen(named, "rated")["people"]] == ["rated texts"]
-    assert list(bench.chosen(named, "")) == ["text", "people"]
+    assert {area: [w.name for _, w in works] for area, works in bench.select_works(named, "text").items()} == {
+        "text": ["a"]
+    }
+    assert [w.name for _, w in bench.select_works(named, "rated")["people"]] == ["rated texts"]
+    assert list(bench.select_works(named, "")) == ["text", "people"]
 
 
 def test_every_area_lists_works_with_names_of_their_own(bench):
-    for area, works in bench.areas().items():
-        names = [made.name for made in works]
+    for area, works in bench.load_areas().items():
+        names = [work_with_peer.name for work_with_peer in works]
         assert len(set(names)) == len(names) > 0, area
         assert all("|" not in name for name in names)

@@ -1,7 +1,7 @@
-"""Average word length: letters a word, over all words of a system.
+"""Average word length: letters per word, over all words of a system.
 
-Sum of the lengths of all words / number of words, words being split at white space. Above 0; characters; compared with
-the human value.
+Sum of the lengths of all words / number of words; words are split at whitespace. Above 0; characters; compared with the
+human value.
 
 Source: none; an example of a metric.
 """
@@ -18,11 +18,11 @@ from openended.harness.core.types import MetricResult
 
 
 def avg_word_len(texts: Sequence[str], *, letters_only: bool = False) -> float:
-    """Average length of the words of some texts.
+    """Compute the average word length of texts.
 
     Args:
         texts: Any number of texts.
-        letters_only: Count letters alone: `end.` has three.
+        letters_only: Count only letters: `end.` has three.
 
     Raises:
         UndefinedMetric: If there is no word.
@@ -32,7 +32,7 @@ def avg_word_len(texts: Sequence[str], *, letters_only: bool = False) -> float:
     """
     lengths = [sum(c.isalpha() or not letters_only for c in word) for text in texts for word in text.split()]
     if not lengths:
-        raise UndefinedMetric("there is no word")
+        raise UndefinedMetric("the texts contain no words")
     return sum(lengths) / len(lengths)
 
 

@@ -12,7 +12,7 @@ from openended.harness.decoders.sorted_logits import Cut, View
 
 @dataclass(frozen=True, kw_only=True)
 class LowerP(SamplingDecoder):
-    """Nucleus sampling at p − by; `cut` alone is ours, so teacher-forced metrics read the same Q."""
+    """Nucleus sampling at p − by; only `cut` differs, so teacher-forced metrics read the same Q."""
 
     name: ClassVar[str] = "lower_p"
     shown: ClassVar[tuple[str, ...]] = ("p", "by")
@@ -21,7 +21,7 @@ class LowerP(SamplingDecoder):
     by: float = 0.3  # how much lower
 
     def check(self) -> None:
-        """Something must be left."""
+        """Refuse values that leave no nucleus."""
         super().check()
         self.require(0 < self.p <= 1, "p", "a number in (0, 1]")
         self.require(0 <= self.by < self.p, "by", "0 or more, less than p")

@@ -1,4 +1,4 @@
-"""A task: sixteen lines of verse that everybody may use; the first words are the prompt, the rest the human side."""
+"""A task: sixteen lines of public-domain verse; the first words are the prompt, the rest is the reference."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Poems(Task):
     obtained: ClassVar[str] = "comes with the package"
     command: ClassVar[str] = "openended task=poems num_examples=8 max_new_tokens=16"
 
-    words: int = 3  # of a line that are its prompt
+    words: int = 3  # words of a line that form its prompt
 
     def check(self) -> None:
-        """Something is left to continue."""
+        """Refuse prompts that leave nothing to continue."""
         self.require(1 <= self.words <= 6, "words", "1 to 6")
 
     def fingerprint(self) -> str:
-        """Digest of the lines: it enters every key and signature."""
+        """Return a digest of the lines, which is part of every key and signature."""
         return digest(LINES)
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:

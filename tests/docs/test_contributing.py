@@ -1,0 +1,216 @@
+"""Follow CONTRIBUTING.md: its paths exist, and its rows for a metric, a decoder, a task and a backend work as written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+DIAGRAM = PAGE.split("```")[1]
+TOPS = ("conf", "docs", "harness", "hydra_plugins", "metrics", "openended", "scripts", "tasks", "tests")
+METRIC = '''"""Count of texts: how many texts a system has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from openended.harness.core import Direction, Features, MetricResult, Need, Resampling, register
+from openended.metrics.families import TextMetric
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class TextCount(TextMetric):
+    """Count of texts of a system."""
+
+    name: ClassVar[str] = "text_count"
+    direction: ClassVar[Direction] = "match_human"
+    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
+    resampling: ClassVar[Resampling] = "none"
+    titles: ClassVar[dict[str, str]] = {"text_count": "Texts"}
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return what `compute` reads: the texts."""
+        return (Need("texts"),)
+
+    def compute(self, features: Features) -> MetricResult:
+        """Count the texts."""
+        return self.result(features, "text_count", {"text_count": float(len(features.model.texts(self.needs()[0])))})
+'''
+DECODER = '''"""A decoder: nucleus sampling with half of the mass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from openended.harness.core import register
+from openended.harness.decoders.sampling import Nucleus
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class HalfNucleus(Nucleus):
+    """Nucleus sampling with half of the mass."""
+
+    name: ClassVar[str] = "half_nucleus"
+
+    p: float = 0.5
+'''
+TASK = '''"""A task: one prompt with its reference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from openended.harness.core import Example, Task, Tokenizer, register
+
+
+@register("task")
+@dataclass(frozen=True, kw_only=True)
+class OneLine(Task):
+    """One line of text."""
+
+    name: ClassVar[str] = "one_line"
+    source: ClassVar[str] = "this file"
+    size: ClassVar[str] = "1"
+    licence: ClassVar[str] = "Apache-2.0"
+    obtained: ClassVar[str] = "none"
+    command: ClassVar[str] = "openended task=one_line"
+
+    def fingerprint(self) -> str:
+        """Return a version of the line."""
+        return "1"
+
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+        """Yield the line."""
+        del tokenizer, skipped
+        yield Example("one_line/0", "Once upon a time", " there was a line.")
+'''
+BACKEND = '''"""A backend: a model that repeats its prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from openended.harness.core import register
+from openended.harness.models import Ability, BackendSpec
+
+
+@register("model")
+@dataclass(frozen=True, kw_only=True)
+class Parrot(BackendSpec):
+    """A model that repeats its prompt."""
+
+    name: ClassVar[str] = "parrot"
+    loader: ClassVar[str] = "openended.harness.backends.parrot:Parrot"
+    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate"})
+
+    volume: int = 3
+'''
+ADDED = {
+    "metric": ("text_count", "TextCount", METRIC),
+    "decoder": ("half_nucleus", "HalfNucleus", DECODER),
+    "task": ("one_line", "OneLine", TASK),
+    "model": ("parrot", "Parrot", BACKEND),
+}
+
+
+def files_of_errand(errand: str, name: str) -> list[str]:
+    """Read the files of an errand from the table: code, configuration, test."""
+    (row,) = re.findall(rf"^\| {re.escape(errand)} \| (.*) \|$", PAGE, flags=re.MULTILINE)
+    paths = [path for path in re.findall(r"`([\w/.]+)`", row) if re.search(r"\bx\b|test_x", path)]
+    return [re.sub(r"(?<![a-z])x(?=\.)", name, path) for path in paths]
+
+
+def errand_of(group: str) -> str:
+    return "a backend" if group == "model" else f"a {group}"
+
+
+def test_every_path_exists():
+    named = set(re.findall(rf"`((?:{'|'.join(TOPS)})/[\w/.]+)`", PAGE))
+    missing = [path for path in named if not re.search(r"(?:\b|_)x\.", path) and not (ROOT / path).exists()]
+    drawn = re.findall(r"(?<![\w/.*])([a-z_]+/[\w/]*(?:\.py)?)(?!…)", DIAGRAM)
+    missing += [
+        p for p in drawn if not p.endswith("x.py") and not any((ROOT / top / p).exists() for top in ("", "harness"))
+    ]
+    assert not missing, f"CONTRIBUTING.md names paths that do not exist: {', '.join(sorted(missing))}"
+
+
+def test_the_order_of_layers_is_that_of_the_architecture_test():
+    from tests.harness.test_architecture import LAYERS
+
+    (sentence,) = re.findall(r"only folders to its left: (.*?)\. Other", PAGE, flags=re.DOTALL)
+    order = [set(re.findall(r"\w+", part)) for part in re.findall(r"\([^)]*\)|[\w]+", sentence)]
+    named = set().union(*order)
+    expected = [layer & named for layer in LAYERS if layer & named]
+    assert order == expected
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """Copy the project and add a metric, a decoder, a task and a backend with the code and YAML files of the table."""
+    copy = tmp_path_factory.mktemp("checkout")
+    ignored = shutil.ignore_patterns("__pycache__")
+    for top in ("conf", "harness", "metrics", "tasks", "hydra_plugins"):
+        shutil.copytree(ROOT / top, copy / top, ignore=ignored)
+    shutil.copytree(ROOT / "openended", copy / "openended", symlinks=True, ignore=ignored)
+    for group, (name, cls, code) in ADDED.items():
+        paths = files_of_errand(errand_of(group), name)
+        source, config = paths[0], f"conf/{group}/{name}.yaml"
+        assert config in paths
+        (copy / source).write_text(code, encoding="utf-8")
+        module = source.removesuffix(".py").replace("/", ".")
+        target = f"_target_: openended.{module}.{cls}\n"
+        text = f"{name}:\n  {target}" if group == "metric" else target
+        (copy / config).write_text(f"# {cls}, added as CONTRIBUTING.md describes.\n{text}", encoding="utf-8")
+    return copy
+
+
+def call(checkout: Path, *words: str) -> str:
+    env = {**os.environ, "PYTHONPATH": str(checkout)}
+    command = [sys.executable, "-m", "openended.harness", *words]
+    done = subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("group", ADDED)
+def test_the_table_names_code_configuration_and_test(group):
+    name = ADDED[group][0]
+    paths = [Path(path) for path in files_of_errand(errand_of(group), name)]
+    code, config, test = (
+        paths[0],
+        next(p for p in paths if p.parts[0] == "conf"),
+        next(p for p in paths if p.parts[0] == "tests"),
+    )
+    assert (code.name, config, test.name) == (f"{name}.py", Path(f"conf/{group}/{name}.yaml"), f"test_{name}.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", ADDED)
+def test_an_addition_is_listed_and_described(checkout, group):
+    name = ADDED[group][0]
+    assert re.search(rf"^\W*{name}\b", call(checkout, "list", f"{group}s"), flags=re.MULTILINE)
+    assert name in call(checkout, "describe", name)
+
+
+@pytest.mark.slow
+def test_additions_run_together(checkout):
+    words = [
+        "task=one_line", "decoder=half_nucleus", "metric=[text_count]", "num_examples=1", "max_new_tokens=4",
+        "runtime.device=cpu",
+    ]  # fmt: skip
+    assert "Texts" in call(checkout, *words)
