@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, stream
+from openended.harness.core import F64, make_random_stream
 from openended.metrics._common.choices import check_choice
 from openended.metrics._common.values import Values
 
@@ -145,7 +145,7 @@ def _permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int) -> floa
     observed = abs(float(np.sum(a * b))) / norm
     exact = n <= _MOST_EXACT
     orders: Any = itertools.permutations(range(n))
-    rng = stream(seed, "permutation", n)
+    rng = make_random_stream(seed, "permutation", n)
     hits, left = 0, math.factorial(n) if exact else permutations
     total = left
     while left:
@@ -173,7 +173,7 @@ def _permute_products(a: F64, b: F64, orders: Any) -> F64:  # noqa: ANN401
 def _bootstrap(x: F64, y: F64, method: Method, draws: int, level: float, seed: int) -> tuple[float, float]:
     """Percentile interval over resampled systems; NaN if most resamples have no correlation."""
     n = len(x)
-    picks = stream(seed, "bootstrap", n).integers(n, size=(draws, n))
+    picks = make_random_stream(seed, "bootstrap", n).integers(n, size=(draws, n))
     values = _cosines(_to_scores(x[picks], method), _to_scores(y[picks], method))
     good = values[~np.isnan(values)]
     if not len(good) or 2 * len(good) < draws:

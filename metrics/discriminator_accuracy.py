@@ -33,8 +33,8 @@ from openended.harness.core import (
     Replicates,
     Scope,
     UndefinedMetric,
+    make_random_stream,
     register,
-    stream,
 )
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_sides, limit_magnitude
@@ -144,7 +144,7 @@ def _classify(
 
 def _split(n: int, of: int, test_share: float, folds: int, seed: int) -> tuple[I64, I64, I64]:
     """Train rows, their folds and test rows of the first n of `of` rows, in an order drawn once for all rows."""
-    order = stream(seed, "discriminator_accuracy").permutation(of)
+    order = make_random_stream(seed, "discriminator_accuracy").permutation(of)
     order = order[order < n]
     test_size = min(max(1, round(n * test_share)), n - folds)
     return order[test_size:], np.arange(n - test_size) % folds, order[:test_size]
@@ -155,7 +155,7 @@ def _split_by_group(
 ) -> list[tuple[I64, I64, I64]]:
     """Do the same for rows of which some share a prompt: prompts are drawn, once for all sides."""
     names, group = np.unique(np.concatenate(groups), return_inverse=True)
-    order = stream(seed, "discriminator_accuracy").permutation(len(names))
+    order = make_random_stream(seed, "discriminator_accuracy").permutation(len(names))
     test_size = max(1, round(len(names) * test_share))
     fold = np.full(len(names), -1)
     fold[order[test_size:]] = np.arange(len(names) - test_size) % folds

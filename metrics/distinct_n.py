@@ -136,7 +136,7 @@ class DistinctN(TextMetric):
         shares = {f"distinct_{n}": self._subset_shares(corpus.index, n, subsets) for n in self.orders}
         if self.variant == "ngd":
             shares["ngram_diversity"] = np.nansum(list(shares.values()), axis=0)
-        return {name: plan.of_subsets(ids, SUBSET_SHARE, values) for name, values in shares.items()}
+        return {name: plan.build_subset_replicates(ids, SUBSET_SHARE, values) for name, values in shares.items()}
 
     def _subset_shares(self, index: NgramIndex, order: int, subsets: NDArray[np.bool_]) -> F64:
         total, types, once = count_types(index, order, subsets)

@@ -109,5 +109,5 @@ class Entropy(TextMetric):
         out = dict(super().replicates(features, result, plan))
         for order in self.orders:
             entropies = scale * compute_subset_entropies(corpus.index, order, subsets)
-            out[f"entropy_{order}"] = plan.of_subsets(ids, SUBSET_SHARE, entropies)
+            out[f"entropy_{order}"] = plan.build_subset_replicates(ids, SUBSET_SHARE, entropies)
         return out

@@ -190,4 +190,4 @@ class KnnPrecisionRecall(TwoSample):
         points = prepared or self.prepare(features)
         human_subsets, model_subsets = (plan.subsets(side, SUBSET_SHARE) for side in ids)
         values = resample_knn(*points, human_subsets, model_subsets, k=self.k, closed=self.closed)
-        return {name: plan.of_subsets(ids[1], SUBSET_SHARE, draws) for name, draws in values.items()}
+        return {name: plan.build_subset_replicates(ids[1], SUBSET_SHARE, draws) for name, draws in values.items()}

@@ -230,7 +230,7 @@ class Repetition(TextMetric):
         ids = np.asarray(features.model.ids, dtype=np.str_)[corpus.is_included]
         subsets = plan.subsets(ids, SHARE)
         sharing = compute_subset_sharing(corpus.index, self.self_repetition_order, subsets, np.log1p)
-        out["self_repetition"] = plan.of_subsets(ids, SHARE, sharing)
+        out["self_repetition"] = plan.build_subset_replicates(ids, SHARE, sharing)
         pooled = self.variant_index(features, "without_last") if self.simctg else corpus.index
         rep = {n: compute_half_repeats(pooled, n, halves) for n in {*self.orders, *_DIVERSITY_ORDERS}}
         out |= {f"rep_{n}": Replicates(rep[n]) for n in self.orders}

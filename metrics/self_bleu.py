@@ -38,8 +38,8 @@ from openended.harness.core import (
     Replicates,
     Resampling,
     UndefinedMetric,
+    make_random_stream,
     register,
-    stream,
 )
 from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._ngrams.index import NgramIndex, Runs, Sequences, index_of
@@ -91,7 +91,7 @@ def choose_hypotheses(n: int, num_hypotheses: int | None, seed: int) -> I64:
         return np.arange(n)
     if num_hypotheses < 1:
         raise ValueError(f"expected num_hypotheses of at least 1, got {num_hypotheses}")
-    return np.sort(stream(seed, "self_bleu", "hypotheses").choice(n, num_hypotheses, replace=False))
+    return np.sort(make_random_stream(seed, "self_bleu", "hypotheses").choice(n, num_hypotheses, replace=False))
 
 
 def bleu_by_text(index: NgramIndex, highest: int, *, num_references: int | None = None, seed: int = 0) -> F64:
@@ -109,7 +109,7 @@ def bleu_by_text(index: NgramIndex, highest: int, *, num_references: int | None 
     if not 1 <= num_references < n:
         raise ValueError(f"expected num_references from 1 to {n - 1}, got {num_references}")
     # everyone has exactly k references: the first k of the pool, or, for a text among them, the other k of k + 1
-    pool = stream(seed, "self_bleu", "references").permutation(n)[: num_references + 1]
+    pool = make_random_stream(seed, "self_bleu", "references").permutation(n)[: num_references + 1]
     first = np.zeros(n, dtype=np.bool_)
     first[pool[:-1]] = True
     both = first.copy()
@@ -224,11 +224,16 @@ class SelfBleu(TextMetric):
         pool = np.ones(n, dtype=np.bool_)
         if self.num_references is not None and self.num_references < n - 1:
             pool[:] = False
-            pool[stream(self.seed, "self_bleu", "references").permutation(n)[: self.num_references + 1]] = True
+            pool[make_random_stream(self.seed, "self_bleu", "references").permutation(n)[: self.num_references + 1]] = (
+                True
+            )
         scored = np.zeros(n)
         scored[choose_hypotheses(n, self.num_hypotheses, self.seed)] = 1.0
         table = _subset_means(index, max(self.orders), subsets, pool, scored)
-        return {f"self_bleu_{order}": plan.of_subsets(ids, SUBSET_SHARE, table[order - 1]) for order in self.orders}
+        return {
+            f"self_bleu_{order}": plan.build_subset_replicates(ids, SUBSET_SHARE, table[order - 1])
+            for order in self.orders
+        }
 
 
 def _subset_means(

@@ -141,7 +141,7 @@ class SystemSimilarity(Metric):
 
     def _average_by_prompt(self, side: Side) -> _Means:
         need = self.needs()[0]
-        return side.derived(("prompt means", need), lambda: _means(side.embeddings(need), side.ids))
+        return side.compute_once(("prompt means", need), lambda: _means(side.embeddings(need), side.ids))
 
 
 def _equal(first: _Means, other: _Means) -> bool:

@@ -140,4 +140,4 @@ class Zipf(TextMetric):
             return fit_slope(*rank_points(top_frequencies(frequencies, self.max_rank), self.definition))
 
         draws = compute_subset_slopes(corpus.index, subsets, slope)
-        return {"zipf": plan.of_subsets(ids, _SHARE, draws)}
+        return {"zipf": plan.build_subset_replicates(ids, _SHARE, draws)}

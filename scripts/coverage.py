@@ -27,12 +27,13 @@ from numpy.typing import NDArray
 
 from openended.harness.core.errors import UndefinedMetric
 from openended.harness.core.metric import Features, Metric
-from openended.harness.core.registry import members
-from openended.harness.core.resampling import Interval, Plan, Replicates, combined
+from openended.harness.core.registry import load_members
+from openended.harness.core.resampling import Interval, Plan, Replicates, combine_replicates
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.passages import draw_passages
+
 from scripts.worlds import MODEL, draw
 
 END = "<!-- end -->"
@@ -77,7 +78,7 @@ def simulate(
             methods[key] = replicates.method
         for key in set(systems[0]) & set(systems[1]):
             (a, first), (b, second) = systems[0][key], systems[1][key]
-            difference = combined((1.0, -1.0), (first, second))
+            difference = combine_replicates((1.0, -1.0), (first, second))
             if difference is not None:
                 p_values[key].append(difference.p_value(a - b))
     name = metric.name if samples == 1 or metric.least_samples > 1 else f"{metric.name} ({samples} samples)"
@@ -177,7 +178,7 @@ def main() -> None:
     options = parser.parse_args()
     names = [name for name in options.metrics.split(",") if name]
     rows: list[Shares] = []
-    for name, cls in sorted(members("metric").items()):
+    for name, cls in sorted(load_members("metric").items()):
         if (names and name not in names) or cls.family == "human":  # type: ignore[attr-defined]
             continue
         start = time.process_time()

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from openended.harness.core.metric import Metric  # noqa: E402
-from openended.harness.core.registry import members  # noqa: E402
+from openended.harness.core.registry import load_members  # noqa: E402
 from openended.harness.decoders.base import SamplingDecoder  # noqa: E402
 
 
@@ -31,7 +31,7 @@ def format_metrics() -> str:
     """Format one row per metric: name, meaning, needs, direction, range."""
     arrows = {"higher": "↑", "lower": "↓", "match_human": "≈ human"}
     rows = ["| metric | measures | reads | better | range |", "| --- | --- | --- | --- | --- |"]
-    for name, cls in members("metric").items():
+    for name, cls in load_members("metric").items():
         metric: Metric = cls()
         reads = ", ".join(dict.fromkeys(f"{n.kind}" + (f" by {n.by}" if n.by else "") for n in metric.needs()))
         low, high = (("∞" if abs(b) == float("inf") else f"{b:g}") for b in metric.bounds)
@@ -46,7 +46,7 @@ def format_decoders() -> str:
     """Format one row per decoder: name, what it does, parameters."""
     rows = ["| decoder | what it does | parameters | Q |", "| --- | --- | --- | --- |"]
     shared = {f.name for f in dataclasses.fields(SamplingDecoder)}
-    for name, cls in members("decoder").items():
+    for name, cls in load_members("decoder").items():
         fields = [f.name for f in dataclasses.fields(cls) if f.name not in shared or f.name in cls.shown]
         parameters = ", ".join(f"`{f}`" for f in fields) or "–"
         rows.append(f"| `{name}` | {first_docstring_line(cls)} | {parameters} | {'yes' if cls.has_q else '–'} |")
@@ -59,7 +59,7 @@ def format_tasks() -> str:
         "| task | contents | source | size | license | files | command |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for name, cls in members("task").items():
+    for name, cls in load_members("task").items():
         facts = [getattr(cls, f, "–").replace("|", "\\|") for f in ("source", "size", "licence", "obtained")]
         rows.append(f"| `{name}` | {first_docstring_line(cls)} | {' | '.join(facts)} | `{cls.command}` |")
     return "\n".join(rows)
@@ -69,7 +69,7 @@ def format_names() -> str:
     """Format the names of all metrics, decoders and tasks."""
     rows = ["| | |", "| --- | --- |"]
     for group, heading in (("metric", "Metrics"), ("decoder", "Decoders"), ("task", "Tasks")):
-        rows.append(f"| **{heading}** | {' '.join(f'`{name}`' for name in members(group))} |")
+        rows.append(f"| **{heading}** | {' '.join(f'`{name}`' for name in load_members(group))} |")
     return "\n".join(rows)
 
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
-from openended.harness.core import DataError, SourceFile, Task, digest, file_digest
+from openended.harness.core import DataError, SourceFile, Task, digest, digest_file
 from openended.tasks.download import Remote, fetch, refuse_missing, verify
 
 
@@ -62,4 +62,4 @@ def digest_user_file(path: Path, who: str, option: str) -> str:
     if not path.is_file():
         what = "expected a file, got a folder" if path.is_dir() else "no such file"
         raise DataError(f"{who}: {what}: {path}; set {option}")
-    return file_digest(path)
+    return digest_file(path)

@@ -20,7 +20,16 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from openended.harness.core import DataError, Example, SourceFile, Task, Tokenizer, read_jsonl, register, stream
+from openended.harness.core import (
+    DataError,
+    Example,
+    SourceFile,
+    Task,
+    Tokenizer,
+    make_random_stream,
+    read_jsonl,
+    register,
+)
 from openended.tasks._files import digest_user_file
 from openended.tasks._order import sort_by_hash
 from openended.tasks._records import read_usable_text
@@ -104,7 +113,7 @@ class Biographies(Task):
 
     def _draw_examples(self, at: int, number: int, count: int) -> list[int]:
         """Return the places of the examples in a prompt: others than the one at `at`, each once."""
-        generator: np.random.Generator = stream(self.seed, "biographies", number)
+        generator: np.random.Generator = make_random_stream(self.seed, "biographies", number)
         chosen = generator.choice(count - 1, size=self.num_in_context, replace=False)
         return [int(i) + (int(i) >= at) for i in chosen]
 

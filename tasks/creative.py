@@ -33,10 +33,10 @@ from openended.harness.core import (
     Tokenizer,
     digest,
     digest_bytes,
+    make_random_stream,
     open_text,
     read_jsonl,
     register,
-    stream,
 )
 from openended.harness.storage import Rows, read_record
 from openended.tasks._files import digest_user_file
@@ -104,7 +104,7 @@ class Creative(Task):
         """
         del tokenizer
         instructions = self._instructions()
-        draws = stream(self.seed, "creative").integers(0, len(instructions), self.num_draws)
+        draws = make_random_stream(self.seed, "creative").integers(0, len(instructions), self.num_draws)
         references = self._references()
         for number, draw in enumerate(draws):
             if references is not None and not references:

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from openended.harness.core import DataError, MissingFileError, SpecError, read_json, write_json
-from openended.harness.models import OURS, switched_off
+from openended.harness.core import DataError, SpecError, UnavailableFileError, read_json, write_json
+from openended.harness.models import OFFLINE_VARIABLES, is_switched_off
 
 log = logging.getLogger(__name__)
 _CHUNK = 1 << 20
@@ -72,7 +72,7 @@ def find_cache_root(cache_dir: str | None = None) -> Path:
 
 def is_offline(*, offline: bool = False) -> bool:
     """Return true if nothing may be downloaded."""
-    return offline or switched_off(OURS)
+    return offline or is_switched_off(OFFLINE_VARIABLES)
 
 
 def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False, progress: bool = True) -> Path:
@@ -105,7 +105,7 @@ def refuse_missing(remote: Remote, path: Path, *, offline: bool = False, plannin
     if remote.by_hand or off or planning:
         why = " (offline)" if off and not remote.by_hand else ""
         message = f"missing file{why}: {path.name}; {how} and put it at {path}"
-        raise MissingFileError(message, "" if remote.by_hand else remote.url)
+        raise UnavailableFileError(message, "" if remote.by_hand else remote.url)
 
 
 def verify(remote: Remote, *, cache_dir: str | None = None, quick: bool = False) -> str:
@@ -125,7 +125,7 @@ def verify(remote: Remote, *, cache_dir: str | None = None, quick: bool = False)
         stat = path.stat()
     except FileNotFoundError as err:
         message = f"missing file: {path.name}; get it from {remote.url} and put it at {path}"
-        raise MissingFileError(message, remote.url) from err
+        raise UnavailableFileError(message, remote.url) from err
     stamp = [stat.st_size, stat.st_mtime_ns]
     ledger = find_cache_root(cache_dir) / LEDGER
     recorded = read_ledger(ledger).get(remote.path, {})

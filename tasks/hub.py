@@ -21,9 +21,9 @@ from openended.harness.core import (
     Task,
     Tokenizer,
     digest,
-    file_digest,
-    first_line,
+    digest_file,
     register,
+    shorten_error,
     suggest,
 )
 from openended.tasks._order import sort_by_hash
@@ -87,7 +87,7 @@ class Hub(Task):
         """
         if self._folder:
             files = sorted(p for p in Path(self.path).rglob("*") if p.is_file())
-            content: list[Any] = [[p.relative_to(self.path).as_posix(), file_digest(p)] for p in files]
+            content: list[Any] = [[p.relative_to(self.path).as_posix(), digest_file(p)] for p in files]
         else:
             content = [self.path, self._commit(ask=False)]
         return digest([content, self.config, self.split])
@@ -150,7 +150,9 @@ class Hub(Task):
         try:
             commit = HfApi().dataset_info(self.path, revision=self.revision).sha
         except Exception as err:
-            raise DataError(f"dataset {self.path}: the hub does not answer for it ({first_line(err)}); {url}") from err
+            raise DataError(
+                f"dataset {self.path}: the hub does not answer for it ({shorten_error(err)}); {url}"
+            ) from err
         if not commit:
             raise DataError(f"dataset {self.path}: the hub names no commit; set task.revision")
         with edit_ledger(ledger) as entries:
@@ -165,5 +167,5 @@ class Hub(Task):
         except Exception as err:
             state = " and the hub is off" if is_offline(offline=self.offline) else ""
             raise DataError(
-                f"dataset {self.path}, split {self.split}: cannot be loaded{state} ({first_line(err)})"
+                f"dataset {self.path}, split {self.split}: cannot be loaded{state} ({shorten_error(err)})"
             ) from err

@@ -21,7 +21,7 @@ import pytest
 from openended.harness.core.metric import Features, Metric, Need, Side
 from openended.harness.core.types import Ragged
 from openended.harness.decoders.base import Decoder, GenerationRequest, Prompt, QDecoder
-from openended.harness.models.backend import Embedded, EmbeddingRequest, QStatisticsRequest, ScoringRequest
+from openended.harness.models.backend import EmbeddingRequest, QStatisticsRequest, ScoringRequest, TextVectors
 from openended.harness.models.embedder import EmbedderSpec, embed
 from openended.harness.models.spec import ModelSpec
 
@@ -184,7 +184,7 @@ def embedding(prompts: Ragged, continuations: Ragged, embedder: EmbedderSpec, *,
 
 def embed_one(
     lm: Any, embedder: EmbedderSpec, prompts: Ragged, continuations: Ragged, *, batch_size: int, advance: Any = None
-) -> Embedded:
+) -> TextVectors:
     """Embed texts at the one maximum length of an embedder."""
     (made,) = embed(lm, embedding(prompts, continuations, embedder, batch_size=batch_size), advance).values()
     return made

@@ -31,11 +31,11 @@ from openended.harness.core import (
     construct,
     digest,
     digest_bytes,
-    members,
-    metric_names,
-    names_of,
-    node_of,
-    replacing,
+    list_names,
+    load_members,
+    open_for_replacement,
+    read_node,
+    resolve_metric_names,
     write_text,
 )
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, require_model
@@ -157,10 +157,10 @@ def measure(
 
 
 def _make_metric(name: str, options: Mapping[str, Any]) -> Metric:
-    (full_name,) = metric_names([name]) if name in members("metric") else (name,)
-    cls = members("metric").get(full_name)
+    (full_name,) = resolve_metric_names([name]) if name in load_members("metric") else (name,)
+    cls = load_members("metric").get(full_name)
     if cls is None:
-        raise SpecError(f"no metric {name!r}; openended.metrics has {', '.join(members('metric'))}")
+        raise SpecError(f"no metric {name!r}; openended.metrics has {', '.join(load_members('metric'))}")
     return cast("Metric", construct(cls, options, f"metric.{name}"))
 
 
@@ -169,7 +169,7 @@ def _select_metrics(
 ) -> tuple[Metric, ...]:
     """Make the metrics; None are those that the judges that are there can feed."""
     if requested is None:
-        every_metric = [_make_metric(name, {}) for name in metric_names(["all"])]
+        every_metric = [_make_metric(name, {}) for name in resolve_metric_names(["all"])]
         able = {"texts", "stops", *(["token_nll"] if scoring else []), *(["embeddings"] if embedding else [])}
         fed = [m for m in every_metric if {n.kind for n in m.needs()} <= {*able, "tokens"}]
         chosen: list[str | Metric] = [m.name for m in fed if m.least_samples == 1]  # files have a text a prompt
@@ -178,7 +178,7 @@ def _select_metrics(
     else:
         chosen = [requested] if isinstance(requested, str) else list(requested)
     by_name = {m.name: m for m in chosen if isinstance(m, Metric)}
-    for name in metric_names([m for m in chosen if isinstance(m, str)]):
+    for name in resolve_metric_names([m for m in chosen if isinstance(m, str)]):
         by_name.setdefault(name, _make_metric(name, {}))
     return tuple(by_name[name] for name in sorted(by_name))
 
@@ -188,22 +188,24 @@ def _resolve_scoring(
 ) -> tuple[BackendSpec | None, EmbedderSpec | None]:
     """Return scorer and embedder; a name is that of a YAML, anything else a hub id or a folder."""
     only = (
-        judge is not None and judge in names_of("embedder") and judge not in (*names_of("scorer"), *names_of("model"))
+        judge is not None
+        and judge in list_names("embedder")
+        and judge not in (*list_names("scorer"), *list_names("model"))
     )
     first = scorer if scorer is not None else None if only else judge
     second = embedder if embedder is not None else judge
     scoring: BackendSpec | None = None
     if isinstance(first, str):
-        group = next((group for group in ("scorer", "model") if first in names_of(group)), None)
-        node = node_of(group, first) if group else {"path": first}
+        group = next((group for group in ("scorer", "model") if first in list_names(group)), None)
+        node = read_node(group, first) if group else {"path": first}
         scoring = require_model(build("model", node, "scorer"), "scorer") if group else ModelSpec(path=first)
     elif first is not None:
         scoring = require_model(first, "scorer")
     embedding: EmbedderSpec | None = second if isinstance(second, EmbedderSpec) else None
     if isinstance(second, str):
-        is_named = second in names_of("embedder")
+        is_named = second in list_names("embedder")
         if is_named:
-            embedding = construct(EmbedderSpec, node_of("embedder", second), "embedder")
+            embedding = construct(EmbedderSpec, read_node("embedder", second), "embedder")
         elif scoring is not None and second == judge:
             pick = {name: getattr(scoring, name) for name in ("path", "label", "revision", "dtype")}
             embedding = EmbedderSpec(**pick)
@@ -239,7 +241,7 @@ def _write_vectors(vectors: VectorsOf, outputs: Path) -> Path:
         return Path(vectors)
     array = np.ascontiguousarray(vectors)
     path = outputs / "texts" / f"{digest_bytes(array.tobytes())[:16]}.npy"
-    with replacing(path, "wb") as handle:
+    with open_for_replacement(path, "wb") as handle:
         np.save(handle, array, allow_pickle=False)
     return path
 

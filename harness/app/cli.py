@@ -58,7 +58,7 @@ def run_hydra(command: str, config: str, job: Callable[[Any], None], words: Sequ
     # Hydra would print its own report of several lines and leave with 1; ours is one line.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    terminal.start()
+    terminal.set_up()
     import hydra
 
     from openended.harness.app.hydra import trust
@@ -86,7 +86,7 @@ def list_commands() -> dict[str, str]:
 
 def format_help() -> str:
     """Return what `openended --help` prints: commands, options, and the choices of every group."""
-    from openended.harness.core import GROUPS, choices, list_options
+    from openended.harness.core import GROUPS, list_choices, list_options
 
     out = ["openended: a benchmark harness for open-ended text generation", "", *_EXAMPLES, "", "Commands:"]
     # Read, not imported: help must be quick.
@@ -103,10 +103,10 @@ def format_help() -> str:
     ]
     out += ["Options (option=value) and their defaults:", *(f"  {line}" for line in list_options())]
     for group in GROUPS:
-        wide = max(map(len, choices(group)), default=0)
+        wide = max(map(len, list_choices(group)), default=0)
         option = "scoring" if group == "judge" else group  # `judge=` is the old name of the option
         listed = "metric=[a,b]" if group == "metric" else f"{option}=…"
-        out += ["", f"{listed}", *(f"  {name:{wide}}  {line}".rstrip() for name, line in choices(group).items())]
+        out += ["", f"{listed}", *(f"  {name:{wide}}  {line}".rstrip() for name, line in list_choices(group).items())]
     return "\n".join([*out, ""])
 
 

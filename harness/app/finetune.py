@@ -32,18 +32,18 @@ from openended.harness.app.hydra.compose import to_plain
 from openended.harness.app.hydra.job_output import leave_with_code, set_detail
 from openended.harness.core import (
     DataError,
-    MissingExtra,
+    ExtraNotInstalled,
     Spec,
     SpecError,
     Task,
     Tokenizer,
     build,
-    canonical,
+    canonicalize,
     construct,
     read_json,
     write_json,
 )
-from openended.harness.models import LanguageModel, ModelSpec, load_model, pick_device, token_ids
+from openended.harness.models import LanguageModel, ModelSpec, load_model, pick_device, tokenize_texts
 
 log = logging.getLogger(__name__)
 _TEXTS = 1024
@@ -88,7 +88,7 @@ def cut_into_blocks(tokenizer: Tokenizer, texts: Iterable[str], *, end_id: int, 
     rest = np.zeros(0, dtype=np.int32)
     stream = iter(texts)
     while batch := list(islice(stream, _TEXTS)):
-        rows = [np.append(row, end_id).astype(np.int32) for row in token_ids(tokenizer, batch)]
+        rows = [np.append(row, end_id).astype(np.int32) for row in tokenize_texts(tokenizer, batch)]
         joined = np.concatenate([rest, *rows])
         whole = len(joined) // size * size
         parts.append(joined[:whole].reshape(-1, size))
@@ -124,7 +124,7 @@ def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output:
     try:
         import accelerate  # noqa: F401
     except ImportError as err:
-        raise MissingExtra("accelerate", "finetune") from err
+        raise ExtraNotInstalled("accelerate", "finetune") from err
     lm = load_model(model, device=device)
     size = _block_size(lm, spec)
     data = cut_into_blocks(lm.tokenizer, texts, end_id=next(iter(lm.eos_ids), lm.start_id), size=size)
@@ -182,7 +182,7 @@ def _save(lm: LanguageModel, model: ModelSpec, spec: FinetuneSpec, output: Path,
     where = str(model.folder or model.path)
     revision = None if model.folder else model.revision
     AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False).save_pretrained(output)
-    record = {"model": model.identity(), "finetune": canonical(spec), **facts}
+    record = {"model": model.identity(), "finetune": canonicalize(spec), **facts}
     write_json(output / "finetune.json", record)
     shutil.rmtree(output / "checkpoints", ignore_errors=True)
 

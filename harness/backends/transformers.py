@@ -8,18 +8,18 @@ from typing import Any
 
 from openended.harness.core import Advance, DeviceMap, NextToken, Ragged
 from openended.harness.decoders import Emit, GenerationRequest
-from openended.harness.generation import check, compute_q_statistics, generate_texts
+from openended.harness.generation import choose_runner_kind, compute_q_statistics, generate_texts
 from openended.harness.models import (
-    Embedded,
     EmbeddingRequest,
     LanguageModel,
     ModelSpec,
     QStatisticsRequest,
     ScoringRequest,
+    TextVectors,
+    compute_token_nll,
     embed,
     embed_and_score,
     load_model,
-    token_nll,
 )
 
 
@@ -37,19 +37,19 @@ class TransformersBackend(LanguageModel):
 
     def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
         """See `models.score.token_nll`."""
-        return token_nll(self, request, advance)
+        return compute_token_nll(self, request, advance)
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """See `generation.teacher_forcing.compute_q_statistics`."""
         return compute_q_statistics(self, request, advance)
 
-    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, Embedded]:
+    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
         """See `models.embedder.embed`."""
         return embed(self, request, advance)
 
     def embed_and_score(
         self, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
-    ) -> tuple[Embedded, Ragged]:
+    ) -> tuple[TextVectors, Ragged]:
         """See `models.score.embed_and_score`."""
         return embed_and_score(self, request, include_prompt=include_prompt, advance=advance)
 
@@ -57,5 +57,5 @@ class TransformersBackend(LanguageModel):
 def load_backend(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> TransformersBackend:
     """Load weights and tokenizer, and check that stepwise decoding agrees with one full pass."""
     lm = load_model(spec, device=device, device_map=device_map)
-    check(lm)
+    choose_runner_kind(lm)
     return TransformersBackend(**{f.name: getattr(lm, f.name) for f in dataclasses.fields(lm)})

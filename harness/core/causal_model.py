@@ -97,7 +97,7 @@ class CausalModel(Protocol):
         """Return the text that `ids` add after `prompt`."""
         ...
 
-    def lead(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
+    def bos_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
         """Return the BOS prefix that the model expects before these token ids."""
         ...
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.core import Advance, register, stream
+from openended.harness.core import Advance, make_random_stream, register
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, check_temperature
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.generation.stopping import find_end_tokens
@@ -162,7 +162,7 @@ class _Search:
             prompt = self.slots.prompt(slot)
             ids = self.slots.ids(prompt)
             draws = self.spec.stochastic
-            noise = stream(self.request.seed, "beam", prompt.example_id, prompt.sample) if draws else None
+            noise = make_random_stream(self.request.seed, "beam", prompt.example_id, prompt.sample) if draws else None
             self.texts[slot] = _Text(noise)
             self.starts[slot] = len(ids)
             self.history[slot, :, : len(ids)] = torch.tensor(ids, device=self.history.device)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from openended.harness.core import Advance, Generation, SpecError, first_line
+from openended.harness.core import Advance, Generation, SpecError, shorten_error
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
 from openended.harness.generation.draw_from_q import sample_texts
 from openended.harness.models import free_memory, is_out_of_memory
@@ -68,7 +68,7 @@ def _run_or_halve(lm: CausalModel, request: GenerationRequest, emit: Emit, advan
         except (RuntimeError, MemoryError) as err:
             if size == 1 or not is_out_of_memory(err):
                 raise
-            message = first_line(err)
+            message = shorten_error(err)
         else:
             return
         free_memory()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, SpecError, digest, file_digest, open_text, read_csv, read_jsonl, suggest
+from openended.harness.core import DataError, SpecError, digest, digest_file, open_text, read_csv, read_jsonl, suggest
 
 KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".txt")
 TEXTS = ("text", "generation", "generated_text", "gen_text", "completion", "continuation", "output", "response")
@@ -69,7 +69,7 @@ def digest_files(path: Path) -> str:
         DataError: As `files_of`.
     """
     files = list_files(path)
-    return digest([[p.name, file_digest(p)] for p in files]) if path.is_dir() else file_digest(path)
+    return digest([[p.name, digest_file(p)] for p in files]) if path.is_dir() else digest_file(path)
 
 
 def read_records(path: Path) -> Iterator[TextRecord]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from openended.harness.core import DataError, Generation, Stop, Tokenizer
 from openended.harness.imported.formats import ImportedText, read_generations
 from openended.harness.imported.memory_limit import load_within_memory
-from openended.harness.models import continuation_ids, cut_continuation
+from openended.harness.models import cut_continuation, tokenize_continuation
 from openended.harness.storage import Row, Rows
 
 LINE_DIGITS = 6  # tasks name a record that has no id by its number, `jsonl/000041`
@@ -252,7 +252,7 @@ def _make_row(example: Row, item: ImportedText, tokenizer: Tokenizer | None, max
         if item.token_ids is not None and item.token_ids[:size] == example.prompt_ids:
             ids = item.token_ids[size:]
         else:
-            ids = tuple(continuation_ids(tokenizer, example.prompt, example.prompt_ids, text))
+            ids = tuple(tokenize_continuation(tokenizer, example.prompt, example.prompt_ids, text))
     text, ids, cut = cut_continuation(tokenizer, example.prompt_ids, text, ids, max_new_tokens)
     stop: Stop = "length" if cut else item.stop or "eos"
     generation = Generation(example.generation.example_id, item.sample or 0, text, ids, stop, float("nan"))

@@ -10,8 +10,8 @@ import pickle
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from openended.harness.core import DataError, reading
-from openended.harness.models import bounded_memory
+from openended.harness.core import DataError, describe_read_errors
+from openended.harness.models import limit_memory
 
 # Memory that reading may take: a list of small numbers takes 8 bytes for each 2 or 3 of the file; a few bytes that
 # name the two billionth place of the memo would take 16 GiB.
@@ -32,7 +32,7 @@ def read_plain_pickle(path: Path) -> Any:  # noqa: ANN401 - nested plain data
     Raises:
         DataError: If the file cannot be read, is no pickle, or holds anything else.
     """
-    with reading(path), path.open("rb") as handle:
+    with describe_read_errors(path), path.open("rb") as handle:
         return load_plain(handle, path)
 
 
@@ -43,7 +43,7 @@ def load_plain(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
         DataError: As `read_plain_pickle`.
     """
     try:
-        with bounded_memory(FREE + RATIO * _size(stream)):
+        with limit_memory(FREE + RATIO * _size(stream)):
             value = _PlainUnpickler(stream).load()
     except pickle.UnpicklingError as err:
         raise DataError(f"{path}: refused, no pickle of plain lists ({err})") from err

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from openended.harness.core import DataError, Json, digest, first_line
+from openended.harness.core import DataError, Json, digest, shorten_error
 from openended.harness.models.loading.isolated_process import SECONDS, run_isolated
 from openended.harness.models.tokenizer import load_transformers_tokenizer
 
@@ -99,7 +99,7 @@ class ChatTemplate:
             ValueError,
         ) as err:
             raise DataError(
-                f"model {self.name}: its chat template does not take the prompt ({first_line(err)})"
+                f"model {self.name}: its chat template does not take the prompt ({shorten_error(err)})"
             ) from err
         if len(text) > LONGEST + 4 * sum(len(m["content"]) for m in messages):
             raise DataError(f"model {self.name}: its chat template makes {len(text):,} characters of a prompt")

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.core import I64, Advance, DataError, Json, MissingExtra, Ragged, Spec, SpecError, first_line
+from openended.harness.core import (
+    I64,
+    Advance,
+    DataError,
+    ExtraNotInstalled,
+    Json,
+    Ragged,
+    Spec,
+    SpecError,
+    shorten_error,
+)
 from openended.harness.models import forward
 from openended.harness.models.backend import EmbeddingRequest, TextVectors
 from openended.harness.models.check_finite import check_finite
@@ -130,11 +140,11 @@ def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: A
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as err:
-        raise MissingExtra("sentence-transformers", "embedders") from err
+        raise ExtraNotInstalled("sentence-transformers", "embedders") from err
     try:
         encoder = SentenceTransformer(spec.path, revision=spec.revision, device=device, trust_remote_code=False)
     except Exception as err:
-        raise DataError(f"embedder {spec.path}: cannot be loaded ({first_line(err)})") from err
+        raise DataError(f"embedder {spec.path}: cannot be loaded ({shorten_error(err)})") from err
     if spec.max_length is not None:
         encoder.max_seq_length = spec.max_length
     return encoder

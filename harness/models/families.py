@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from openended.harness.core import DataError, first_line
+from openended.harness.core import DataError, shorten_error
 from openended.harness.models.check_finite import describe_broken_weights
 from openended.harness.models.memory import is_out_of_memory
 
@@ -134,8 +134,8 @@ def _try_kinds(lm: CausalModel, make: Callable[[Kind], Stepper]) -> Kind:
         except Exception as err:
             if is_out_of_memory(err):
                 raise
-            log.debug("model %s, %s: %s", lm.spec.title, kind, first_line(err))
-            reasons.append(first_line(err))
+            log.debug("model %s, %s: %s", lm.spec.title, kind, shorten_error(err))
+            reasons.append(shorten_error(err))
             continue
         if apart <= TOLERANCE[lm.spec.dtype]:
             if kind == "reread":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from openended.harness.core import DataError, first_line
+from openended.harness.core import DataError, shorten_error
 from openended.harness.models.loading.tokenizer_checks import check_ids
 from openended.harness.models.loading.weights import check_weights
 
@@ -35,7 +35,7 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
         )  # fmt: skip
         slow = AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
     except Exception as err:
-        raise DataError(f"embedder {spec.path}: cannot be loaded ({first_line(err)})") from err
+        raise DataError(f"embedder {spec.path}: cannot be loaded ({shorten_error(err)})") from err
     check_weights(spec.title, info, unused=_is_head_weight)
     model = model.to(device).eval().requires_grad_(requires_grad=False)
     model.openended_before, model.openended_after = find_added_ids(slow)

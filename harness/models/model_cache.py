@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from openended.harness.core import Json, Runtime, canonical, digest
+from openended.harness.core import Json, Runtime, canonicalize, digest
 
 if TYPE_CHECKING:
     from openended.harness.core import CausalModel
@@ -34,7 +34,7 @@ class ModelCache:
         def load(device: str) -> Any:  # noqa: ANN401
             return spec.load(device=device, device_map=spread)
 
-        reached = {name: canonical(getattr(spec, name)) for name in sorted(spec.connection_fields)}
+        reached = {name: canonicalize(getattr(spec, name)) for name in sorted(spec.connection_fields)}
         named: list[Any] = [spec.identity(), spread, *([reached] if reached else [])]
         backend: Backend = self._load(named, spec.title, runtime, load)
         return backend

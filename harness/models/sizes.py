@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from openended.harness.core import full_source, own_choices, read_json
+from openended.harness.core import list_bundled_choices, read_full_yaml, read_json
 from openended.harness.models.loading.files import INDEX, WEIGHTS
 from openended.harness.models.loading.hub import is_offline
 
@@ -98,8 +98,8 @@ def _ask_hub(spec: ModelSpec) -> tuple[int | None, bool | None]:
 @lru_cache
 def _read_config_comment(path: str) -> tuple[int | None, bool | None]:
     """Return parameters and gate as the comment of an option of `conf/model` has them."""
-    for name in own_choices("model"):
-        text = full_source("model", name)
+    for name in list_bundled_choices("model"):
+        text = read_full_yaml("model", name)
         if f"path: {path}\n" in text:
             size = _TOLD.search(text)
             return (int(float(size[1]) * _UNITS[size[2]]) if size else None), "gated on the hub" in text or None

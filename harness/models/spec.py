@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from openended.harness.core import DataError, Json, MissingModelError, first_line, read_json, register
+from openended.harness.core import DataError, Json, UnavailableModelError, read_json, register, shorten_error
 from openended.harness.models.backend import Ability, BackendSpec
 from openended.harness.models.families import find_refusal
 from openended.harness.models.loading.files import TOKENIZERS, WEIGHTS, digest_files, model_files
@@ -142,7 +142,7 @@ class ModelSpec(BackendSpec):
         folder = self.folder
         path = folder / "config.json" if folder is not None else self.hub_file("config.json")
         if path is None:
-            raise MissingModelError(
+            raise UnavailableModelError(
                 f"model {self.path}: config.json is not in the local cache; {_format_download_advice(self)}"
             )
         if not path.is_file():
@@ -171,7 +171,7 @@ class ModelSpec(BackendSpec):
         folder = self.folder
         if folder is None:
             if is_offline() and (self.hub_file("config.json") is None or not self._hub_weights()):
-                raise MissingModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
+                raise UnavailableModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
             return
         if not folder.is_dir():
             raise DataError(f"model {self.path}: no such folder")
@@ -190,13 +190,13 @@ class ModelSpec(BackendSpec):
         if cached is not None and _COMMIT.fullmatch(cached.parent.name):
             return cached.parent.name
         if is_offline():
-            raise MissingModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
+            raise UnavailableModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
         from huggingface_hub import HfApi
 
         try:
             return str(HfApi().model_info(self.path, revision=self.revision).sha)
         except Exception as err:
-            raise DataError(f"model {self.path}: the hub does not answer for it ({first_line(err)})") from err
+            raise DataError(f"model {self.path}: the hub does not answer for it ({shorten_error(err)})") from err
 
     def hub_file(self, name: str, *, optional: bool = False) -> Path | None:
         """A file of the hub model in the local cache; fetched if the hub may be asked; None if there is none.
@@ -217,9 +217,9 @@ class ModelSpec(BackendSpec):
         except Exception as err:
             if optional and isinstance(err, EntryNotFoundError):
                 return None
-            kind = MissingModelError if isinstance(err, LocalEntryNotFoundError) else DataError
+            kind = UnavailableModelError if isinstance(err, LocalEntryNotFoundError) else DataError
             raise kind(
-                f"model {self.path}: cannot fetch {name} ({first_line(err)}); {_format_download_advice(self)}"
+                f"model {self.path}: cannot fetch {name} ({shorten_error(err)}); {_format_download_advice(self)}"
             ) from err
 
     def _hub_weights(self) -> bool:

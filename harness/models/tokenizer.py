@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core import DataError, Ragged, Tokenizer, digest, first_line
+from openended.harness.core import DataError, Ragged, Tokenizer, digest, shorten_error
 from openended.harness.models.loading.files import TOKENIZERS, digest_files, tokenizer_files
 from openended.harness.models.loading.tokenizer_checks import check_normalizer
 from openended.harness.models.piecewise_tokenization import PieceTokens, is_exact
@@ -85,7 +85,7 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
     except DataError:
         raise
     except Exception as err:
-        raise DataError(f"model {spec.path}: cannot load its tokenizer ({first_line(err)})") from err
+        raise DataError(f"model {spec.path}: cannot load its tokenizer ({shorten_error(err)})") from err
     bos_prefix = find_bos_prefix(spec, slow)
     return TextTokenizer(
         slow, _find_end_ids(spec, lambda _: slow.eos_token_id), byte_level=False, bos_prefix=bos_prefix
@@ -104,7 +104,7 @@ def load_transformers_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
     try:
         return AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
     except Exception as err:
-        raise DataError(f"model {spec.path}: cannot load its tokenizer ({first_line(err)})") from err
+        raise DataError(f"model {spec.path}: cannot load its tokenizer ({shorten_error(err)})") from err
 
 
 def tokenizer_digest(spec: ModelSpec) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import F64, Advance, DataError, DeviceMap, first_line
+from openended.harness.core import F64, Advance, DataError, DeviceMap, shorten_error
 from openended.harness.models.chat import load_template
 from openended.harness.models.families import choose_attention
 from openended.harness.models.forward import ForwardRow, Pool, run_forward
@@ -146,7 +146,7 @@ def _read_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa
             **where,
         )
     except Exception as err:
-        raise DataError(f"model {spec.path}: cannot be loaded ({first_line(err)})") from err
+        raise DataError(f"model {spec.path}: cannot be loaded ({shorten_error(err)})") from err
     check_weights(spec.title, info)
     used = model.config._attn_implementation
     if used != kernels:

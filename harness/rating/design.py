@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from openended.harness.core import SpecError, stream
+from openended.harness.core import SpecError, make_random_stream
 from openended.harness.rating.controls import Control
 from openended.harness.rating.protocol import StudyProtocol
 from openended.harness.rating.texts import StudyTexts
@@ -81,7 +81,7 @@ def design_study(
     dealt = _deal_tasks(tasks, count, rated_items, seed)
     sheets = []
     for number, sheet in enumerate(dealt):
-        rng = stream(seed, "sheet", number)
+        rng = make_random_stream(seed, "sheet", number)
         chosen = rng.permutation(len(controls))[:controls_a_sheet]
         checks = [
             RatingTask(derive_opaque_id(secret, "control", number, int(c)), f"{CONTROL}{int(c)}", ()) for c in chosen
@@ -95,12 +95,12 @@ def _draw_pairs(
 ) -> list[RatingTask]:
     """All pairs of players, each on `items` prompts drawn without replacement; sides take turns."""
     pairs = list(itertools.combinations(material.players, 2))
-    order = {pair: stream(seed, "prompts", *pair).permutation(len(examples)) for pair in pairs}
-    first = {pair: int(stream(seed, "side", *pair).integers(2)) for pair in pairs}
+    order = {pair: make_random_stream(seed, "prompts", *pair).permutation(len(examples)) for pair in pairs}
+    first = {pair: int(make_random_stream(seed, "side", *pair).integers(2)) for pair in pairs}
     tasks = []
     for k in range(protocol.items):
         # In blocks of all pairs, so that any prefix of the tasks is balanced.
-        for p in stream(seed, "block", k).permutation(len(pairs)):
+        for p in make_random_stream(seed, "block", k).permutation(len(pairs)):
             pair = pairs[p]
             example = examples[order[pair][k]]
             for copy in range(protocol.raters):
@@ -113,11 +113,11 @@ def _draw_singles(
     material: StudyTexts, protocol: StudyProtocol, examples: Sequence[str], secret: bytes, seed: int
 ) -> list[RatingTask]:
     """The texts of all players on `items` prompts, each rated by `raters`."""
-    chosen = sorted(stream(seed, "prompts").choice(len(examples), size=protocol.items, replace=False))
+    chosen = sorted(make_random_stream(seed, "prompts").choice(len(examples), size=protocol.items, replace=False))
     tasks = []
     for copy in range(protocol.raters):
         texts = [(examples[e], player) for e in chosen for player in material.players]
-        for t in stream(seed, "block", copy).permutation(len(texts)):
+        for t in make_random_stream(seed, "block", copy).permutation(len(texts)):
             example, player = texts[t]
             tasks.append(RatingTask(derive_opaque_id(secret, "text", example, player, copy), example, (player,)))
     return tasks
@@ -156,7 +156,7 @@ def _deal_tasks(tasks: Sequence[RatingTask], count: int, most: int, seed: int) -
     A task that fits on no sheet starts a new one.
     """
     sheets = [_Sheet(number) for number in range(count)]
-    rng = stream(seed, "deal")
+    rng = make_random_stream(seed, "deal")
     for task in tasks:
         free = [s for s in sheets if len(s.tasks) < most and task.example not in s.examples]
         if not free:

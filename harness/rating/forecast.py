@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.core import F64, HUMAN, UndefinedMetric, stream
+from openended.harness.core import F64, HUMAN, UndefinedMetric, make_random_stream
 from openended.harness.rating.design import StudyDesign
 from openended.harness.rating.protocol import StudyProtocol
 from openended.harness.rating.rater_model import make_forecast_raters
@@ -101,7 +101,7 @@ def _simulate_abilities(protocol: StudyProtocol, design: StudyDesign, seed: int)
     )
     widths, coverages = [], []
     for number in range(_STUDIES):
-        wins = _draw_wins(truth, counts, raters.ties, stream(seed, "forecast", number))
+        wins = _draw_wins(truth, counts, raters.ties, make_random_stream(seed, "forecast", number))
         try:
             fit = bradley_terry(wins, players=players)
         except UndefinedMetric:
@@ -146,7 +146,7 @@ def _simulate_typicality(protocol: StudyProtocol, design: StudyDesign, seed: int
         return "HUSE", math.nan, math.nan, f"it needs more than {k} texts; raise items"
     values = []
     for number in range(_STUDIES):
-        rng = stream(seed, "forecast", number)
+        rng = make_random_stream(seed, "forecast", number)
         ratings, logp = [], []
         for is_model, player in ((False, HUMAN), (True, "model")):
             typicality = (

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Self
 
-from openended.harness.core import DataError, read_json, replacing
+from openended.harness.core import DataError, open_for_replacement, read_json
 from openended.harness.rating.controls import Control
 from openended.harness.rating.design import CONTROL, RatingTask, derive_opaque_id
 from openended.harness.rating.protocol import StudyProtocol, make_protocol
@@ -111,7 +111,7 @@ def save_key(folder: Path, key: StudyKey) -> Path:
     path = folder / KEY
     if path.exists():
         raise DataError(f"{folder} holds a study whose key would be lost; choose another folder with -o")
-    with replacing(path) as handle:
+    with open_for_replacement(path) as handle:
         make_private(handle)
         json.dump(key.to_json(), handle, ensure_ascii=False, allow_nan=False)
     return path

@@ -14,10 +14,10 @@ from openended.harness.core import (
     Json,
     Spec,
     SpecError,
-    canonical,
+    canonicalize,
     check_options,
-    fitted,
-    one_line,
+    coerce,
+    format_error,
     read_options,
     suggest,
 )
@@ -157,7 +157,7 @@ class StudyProtocol(Spec):
 
     def to_json(self) -> dict[str, Json]:
         """Return all options as plain JSON."""
-        options = canonical(self)
+        options = canonicalize(self)
         return (
             {k: v for k, v in options.items() if k not in ("group", "name", "version")}
             if isinstance(options, dict)
@@ -173,7 +173,7 @@ def _build_options(cls: type[Any], node: object, where: str) -> Any:  # noqa: AN
     hints = {
         "outcome": Outcome | None, "rating": float | None, "keys": Mapping[str, str], "whole": bool,
     }  # fmt: skip
-    return cls(**{k: fitted(v, hints.get(k, str), f"{where}.{k}") for k, v in node.items()})
+    return cls(**{k: coerce(v, hints.get(k, str), f"{where}.{k}") for k, v in node.items()})
 
 
 def list_protocol_names() -> list[str]:
@@ -203,7 +203,7 @@ def load_protocol(name: str, changes: Mapping[str, Any] | None = None) -> StudyP
         if name not in names:
             raise SpecError(f"protocol={name}: no such protocol{suggest(name, names)}, or the path of a .yaml")
         text = (resources.files("openended.harness.rating") / "protocols" / f"{name}.yaml").read_text(encoding="utf-8")
-    options = read_options(text, f"protocol={name}", one_line)
+    options = read_options(text, f"protocol={name}", format_error)
     return make_protocol({"label": path.stem, **options, **(changes or {})}, name)
 
 

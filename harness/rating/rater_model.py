@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core import stream, write_json
+from openended.harness.core import make_random_stream, write_json
 from openended.harness.rating.design import RatingTask
 from openended.harness.rating.key import StudyKey
 from openended.harness.rating.protocol import AnswerChoice, StudyProtocol
@@ -41,7 +41,7 @@ class RaterModel:
         protocol = key.protocol
         choices = {}
         for question in protocol.questions:
-            rng = stream(self.seed, "simulated", sheet, question, task.example, *task.sides)
+            rng = make_random_stream(self.seed, "simulated", sheet, question, task.example, *task.sides)
             if task.is_control:
                 choices[question] = _answer_control(key, task, question, rng)
             elif protocol.kind == "pairs":
@@ -65,7 +65,9 @@ class RaterModel:
         levels = np.array([answer.rating for answer in choices], dtype=np.float64)
         middle = 0.5 * (levels.min() + levels.max())
         # The typicality of the text is the same for all raters.
-        text_effect = stream(self.seed, "text", question, task.example, *task.sides).normal(0.0, self.text_spread)
+        text_effect = make_random_stream(self.seed, "text", question, task.example, *task.sides).normal(
+            0.0, self.text_spread
+        )
         seen = middle + self.strengths[task.sides[0]] + text_effect + rng.normal(0.0, self.noise)
         return int(np.argmin(np.abs(levels - seen))) + 1
 
@@ -74,7 +76,7 @@ class RaterModel:
         rows = []
         for name in key.sheets[sheet]:
             task = key.by_id[name]
-            rng = stream(self.seed, "seconds", sheet, task.example, *task.sides)
+            rng = make_random_stream(self.seed, "seconds", sheet, task.example, *task.sides)
             seconds = self.seconds["median"] * math.exp(rng.normal(0.0, self.seconds["spread"]))
             rows.append({"id": name, "answers": self.answer(key, sheet, task), "ms": round(1000 * seconds)})
         return {

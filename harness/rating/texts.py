@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openended.harness.core import HUMAN, DataError, SpecError, open_text
-from openended.harness.models import first_words
+from openended.harness.models import take_first_words
 from openended.harness.rating.protocol import StudyProtocol
-from openended.harness.results import ROW_FILES, Results, Run, asked, fold_seeds, read_results, stored_file, systems_of
+from openended.harness.results import (
+    ROW_FILES,
+    Results,
+    Run,
+    fold_seeds,
+    group_systems,
+    locate_verified_file,
+    read_results,
+    resolve_report_request,
+)
 from openended.harness.storage import Rows
 
 
@@ -39,7 +48,7 @@ def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtoco
     Raises:
         DataError: If no run, no text or no prompt is left; says what was expected.
     """
-    results = read_results(asked(words, outputs).paths)
+    results = read_results(resolve_report_request(words, outputs).paths)
     texts: dict[str, dict[str, str]] = {}
     prompts: dict[str, str] = {}
     lengths: dict[str, int] = {}
@@ -56,14 +65,14 @@ def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtoco
 
 def _iterate_runs(results: Results) -> Iterator[tuple[str, Run]]:
     """Yield one run a system, of several seeds the first, in the order of the tables."""
-    for system in systems_of(fold_seeds(results)):
+    for system in group_systems(fold_seeds(results)):
         yield system.name, results.runs[system.items[0].sources[0][0]]
 
 
 def _find_rows_file(results: Results, run: Run, stages: Sequence[str]) -> Path | None:
     names = ((name.partition(":")[0], artifact) for name, artifact in run.inputs.items())
     stage, artifact = next(((s, a) for s, a in names if s in stages), ("", ""))
-    return stored_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
+    return locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
 
 
 def _add_first_texts(
@@ -130,7 +139,7 @@ def select_usable_texts(
 
 
 def _cut(text: str, words: int | None) -> str:
-    return text if words is None else first_words(text, words)
+    return text if words is None else take_first_words(text, words)
 
 
 def _read_ids(path: Path | None) -> frozenset[str]:

@@ -11,12 +11,12 @@ from .build import (
     write_table as write_table,
 )
 from .figures.drawing import (
-    save as save,
+    apply_style as apply_style,
 )
 from .figures.drawing import (
-    styled as styled,
+    save as save,
 )
-from .figures.search import (
+from .figures.search_panels import (
     search_figures as search_figures,
 )
 from .tables.formats.console import (

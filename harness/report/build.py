@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import SpecError, plain_line, write_text
+from openended.harness.core import SpecError, escape_controls_in_line, write_text
 from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.tables.table import Table
 from openended.harness.results import Layout, build_layout, load_layout
@@ -50,7 +50,7 @@ class Report:
             print_table(table, out, signatures=signatures)
             out.print()
         for line in self.lines():
-            out.print(Text(plain_line(line)), soft_wrap=True)
+            out.print(Text(escape_controls_in_line(line)), soft_wrap=True)
 
     def lines(self) -> list[str]:
         """Return lines with the paths of the files, one per kind, and the number of runs."""

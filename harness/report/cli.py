@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import CommandParser, SpecError, code_of, terminal
+from openended.harness.core import CommandParser, SpecError, run_command, terminal
 
 if TYPE_CHECKING:
     from openended.harness.report.build import Report
@@ -71,9 +71,11 @@ def parser() -> CommandParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns one of `exit_codes`."""
-    terminal.start()
+    terminal.set_up()
     args = parser().parse_args(argv)
-    return code_of("openended report", lambda: _run(args), kept="files are replaced atomically; none is half-written")
+    return run_command(
+        "openended report", lambda: _run(args), after_interrupt="files are replaced atomically; none is half-written"
+    )
 
 
 def _run(args: argparse.Namespace) -> None:

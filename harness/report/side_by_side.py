@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from openended.harness.core import SpecError, signature_difference
+from openended.harness.core import SpecError, compare_signatures
 from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.build import FILES, Report, write_table
 from openended.harness.report.tables.run_summary import format_axis_values
@@ -66,7 +66,7 @@ def build_side_by_side(
             from openended.harness.report.page.page import write_page
 
             by_report = {f"{name}{JOIN}": results for name, results in zip(names, (first, second), strict=True)}
-            written += write_page(joined, tables, [], folder / "report.html", beside=by_report)
+            written += write_page(joined, tables, [], folder / "report.html", compared_results=by_report)
     final = tuple(target / path.relative_to(folder) for path in written)
     counts = len(joined.runs), joined.unfinished, joined.superseded, len(joined.left_out)
     return Report(target, tuple(tables), final, *counts)
@@ -162,6 +162,6 @@ def _cell(item: SystemValue | None) -> Cell:
 def _gap(first: SystemValue | None, second: SystemValue | None) -> Cell:
     if first is None or second is None or not math.isfinite(first.mean + second.mean):
         return Cell(blank=True)
-    differ = signature_difference(first.signature, second.signature)
+    differ = compare_signatures(first.signature, second.signature)
     note = f"{first.metric}: the signatures differ in {', '.join(differ)}" if differ else ""
     return Cell(second.mean - first.mean, note=note, signed=True)

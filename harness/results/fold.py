@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openended.harness.core import members
+from openended.harness.core import load_members
 from openended.harness.decoders import Decoder
 from openended.harness.results.axes import format_axis_value
 from openended.harness.results.frame import Results
@@ -144,5 +144,5 @@ def order_key(axis: str, item: SystemValue) -> tuple[Any, ...]:
 
 def _table_rank(decoder: str) -> int:
     """Return the rank of a decoder in tables; decoders that are not installed come last."""
-    rank: int = getattr(members("decoder").get(decoder, Decoder), "table_rank")  # noqa: B009
+    rank: int = getattr(load_members("decoder").get(decoder, Decoder), "table_rank")  # noqa: B009
     return rank

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from openended.harness.core import DataError, csv_cell, parse_signature, plain, replacing
+from openended.harness.core import DataError, csv_cell, escape_controls, open_for_replacement, parse_signature
 from openended.harness.results.axes import describes_human_side, format_axis_value, order_axes
 from openended.harness.results.runs import Run, read_run
 from openended.harness.results.store_files import contradiction, locate_verified_file
 from openended.harness.results.tidy import FIXED, INTERNAL, canonical_axes, rows_of, to_frame
-from openended.harness.storage import RECORD, direction_text
+from openended.harness.storage import RECORD, format_direction
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -225,13 +225,13 @@ def write_frame(results: Results, folder: Path) -> list[Path]:
     """Write the tidy frame as Parquet and CSV; equal runs give equal bytes."""
     frame = results.frame.drop(columns=[INTERNAL, "target"]).reset_index(drop=True)
     pairs = zip(results.frame["direction"], results.frame["target"], strict=True)
-    frame["direction"] = [direction_text(direction, target) for direction, target in pairs]
+    frame["direction"] = [format_direction(direction, target) for direction, target in pairs]
     paths = [folder / "results.parquet", folder / "results.csv"]
-    with replacing(paths[0], "wb") as handle:
+    with open_for_replacement(paths[0], "wb") as handle:
         frame.to_parquet(handle, index=False)
     for name in frame.columns:
         if any(isinstance(v, str) for v in frame[name]):
-            frame[name] = [csv_cell(plain(v)) if isinstance(v, str) else v for v in frame[name]]
-    with replacing(paths[1]) as handle:
+            frame[name] = [csv_cell(escape_controls(v)) if isinstance(v, str) else v for v in frame[name]]
+    with open_for_replacement(paths[1]) as handle:
         frame.rename(columns=csv_cell).to_csv(handle, index=False, lineterminator="\n")
     return paths

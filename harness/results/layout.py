@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from openended.harness.core import Spec, SpecError, construct, first_line, full_source, names_of, read_options, suggest
+from openended.harness.core import (
+    Spec,
+    SpecError,
+    construct,
+    list_names,
+    read_full_yaml,
+    read_options,
+    shorten_error,
+    suggest,
+)
 
 TARGET = "openended.harness.results.layout.Layout"
 
@@ -69,7 +78,7 @@ class Layout(Spec):
 
 def layout_names() -> list[str]:
     """Return the names of the built-in layouts."""
-    return names_of("report")
+    return list_names("report")
 
 
 def load_layout(name: str | Path | Layout, **changes: Any) -> Layout:  # noqa: ANN401
@@ -81,7 +90,7 @@ def load_layout(name: str | Path | Layout, **changes: Any) -> Layout:  # noqa: A
     if isinstance(name, Layout):
         return dataclasses.replace(name, **changes)
     text, where = _layout_text(str(name))
-    node = dict(read_options(text, where, first_line))
+    node = dict(read_options(text, where, shorten_error))
     node.pop("defaults", None)  # present in copies of built-in layouts; the dataclass has the defaults of `_base`
     return build_layout(node, where, changes)
 
@@ -102,4 +111,4 @@ def _layout_text(name: str) -> tuple[str, str]:
     names = layout_names()
     if name not in names:
         raise SpecError(f"no layout {name!r}{suggest(name, names)}, or the path of a .yaml")
-    return full_source("report", name), f"layout {name}"
+    return read_full_yaml("report", name), f"layout {name}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from openended.harness.core import Interval, Replicates, combined
+from openended.harness.core import Interval, Replicates, combine_replicates
 from openended.harness.results.fold import SystemValue
 from openended.harness.results.frame import Results
 from openended.harness.storage import ResultRow
@@ -28,7 +28,7 @@ def load_replicates(results: Results, item: SystemValue) -> Replicates | None:
             share = float(arrays.get(f"draws/share/{item.key}", np.ones(1))[0])
             values = np.asarray(arrays[f"draws/{item.key}"], dtype=np.float64)
             parts.append(Replicates(values, repeats, share))
-        return combined([1 / len(parts)] * len(parts), parts) if parts else None
+        return combine_replicates([1 / len(parts)] * len(parts), parts) if parts else None
 
     # The sources are part of the memo key because a subset of the seeds has other replicates than all of them.
     sources = [f"{at}/{artefact}" for at, artefact in item.sources]

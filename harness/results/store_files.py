@@ -7,7 +7,7 @@ import os
 from collections.abc import MutableMapping
 from pathlib import Path
 
-from openended.harness.core import DataError, HarnessError, read_json, shareable
+from openended.harness.core import DataError, HarnessError, make_shareable, read_json
 from openended.harness.storage import ResultRow, read_entry
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def contradiction(store: Path | None, row: ResultRow, damaged: MutableMapping[st
         return None
     recorded = row.to_json()
     try:
-        stored = shareable(read_json(path))
+        stored = make_shareable(read_json(path))
     except DataError:
         stored = None
     if isinstance(stored, dict) and all(recorded.get(name, value) == value for name, value in stored.items()):

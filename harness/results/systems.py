@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from openended.harness.core import (
     SpecError,
+    compare_signatures,
     escape_mathtext,
-    members,
+    load_members,
     parse_signature,
-    render,
-    signature_difference,
+    render_option,
     unescape_mathtext,
 )
 from openended.harness.results.axes import describes_human_side, find_distinguishing_axes, format_option, parent_axis
@@ -87,7 +87,7 @@ def has_same_data(human: SystemValue, item: SystemValue) -> bool:
 
 def _has_same_definition(human: SystemValue, item: SystemValue) -> bool:
     """Return whether two values have the same signature, ignoring the number of texts if the data is the same."""
-    differ = signature_difference(human.signature, item.signature)
+    differ = compare_signatures(human.signature, item.signature)
     return not differ or (differ == ["n"] and has_same_data(human, item))
 
 
@@ -147,8 +147,10 @@ def find_differing_options(items: Sequence[SystemValue], ignored: Sequence[str] 
 
 def format_options(metric: str, options: Mapping[str, str]) -> str:
     """Format options as `option=value, …` without those at the metric's default; if all are, the first is shown."""
-    metric_class = members("metric").get(metric)  # None if the metric's plugin is not installed
-    usual = {f.name: render(f.default) for f in dataclasses.fields(metric_class)} if metric_class is not None else {}
+    metric_class = load_members("metric").get(metric)  # None if the metric's plugin is not installed
+    usual = (
+        {f.name: render_option(f.default) for f in dataclasses.fields(metric_class)} if metric_class is not None else {}
+    )
     words = {k: f"{k}={v}" for k, v in options.items()}
     return ", ".join([w for k, w in words.items() if options[k] != usual.get(k)] or list(words.values())[:1])
 

@@ -28,18 +28,18 @@ from openended.harness.core import (
     Stop,
     Task,
     Tokenizer,
+    open_for_replacement,
     read_json,
-    replacing,
     write_json,
 )
 from openended.harness.decoders import Prompt
-from openended.harness.models import continuation_ids, cut_continuation, turns_of
+from openended.harness.models import cut_continuation, split_into_turns, tokenize_continuation
 from openended.harness.run.part_files import PartFiles
 from openended.harness.storage import Row, Rows, read_examples, write_examples, write_in_order, write_rows
 
 if TYPE_CHECKING:
     from openended.harness.decoders import GenerationRequest
-    from openended.harness.models import Backend, ChatTemplate, Embedded
+    from openended.harness.models import Backend, ChatTemplate, TextVectors
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def make_chat(folder: Path, examples: Path, template: ChatTemplate, tokenizer: T
     """Write what the model under test reads in place of each prompt: the chat template's text, and its token ids."""
     rows = []
     dataset_examples = list(read_examples(examples / EXAMPLES))
-    texts = template.render_all([turns_of(e.prompt, e.meta) for e in dataset_examples])
+    texts = template.render_all([split_into_turns(e.prompt, e.meta) for e in dataset_examples])
     for e, text in zip(dataset_examples, texts, strict=True):
         nothing = Generation(e.id, 0, "", (), "length", float("nan"))
         rows.append(Row(text, tuple(tokenizer.encode(text)), nothing))
@@ -127,7 +127,7 @@ def build_human_row(example: Example, tokenizer: Tokenizer | None, max_new_token
     prompt_ids: tuple[int, ...] = ()
     if tokenizer is not None:
         prompt_ids = tuple(tokenizer.encode(example.prompt))
-        ids = tuple(continuation_ids(tokenizer, example.prompt, prompt_ids, example.human))
+        ids = tuple(tokenize_continuation(tokenizer, example.prompt, prompt_ids, example.human))
     text, ids, cut = cut_continuation(tokenizer, prompt_ids, example.human, ids, max_new_tokens)
     stop: Stop = "length" if cut else "eos"
     return Row(example.prompt, prompt_ids, Generation(example.id, 0, text, ids, stop, float("nan")))
@@ -170,7 +170,7 @@ def make_generations(
         if lm.tokenizer is not None or recode is None:
             return generation
         return replace(
-            generation, token_ids=tuple(continuation_ids(recode, row.prompt, row.prompt_ids, generation.text))
+            generation, token_ids=tuple(tokenize_continuation(recode, row.prompt, row.prompt_ids, generation.text))
         )
 
     def emit(generations: list[Generation]) -> None:
@@ -193,7 +193,7 @@ def load_ragged(folder: Path) -> Ragged:
     return Ragged(load_array(folder / "values.npy"), load_array(folder / "offsets.npy"))
 
 
-def save_embedded(folder: Path, embedded: Embedded) -> Mapping[str, Any]:
+def save_embedded(folder: Path, embedded: TextVectors) -> Mapping[str, Any]:
     """Write vectors as a `.npy` file; returns their shape and how many texts were cut."""
     save_array(folder / VECTORS, embedded.vectors)
     return {"n": len(embedded.vectors), "d": int(embedded.vectors.shape[1]), "truncated": embedded.truncated}
@@ -201,7 +201,7 @@ def save_embedded(folder: Path, embedded: Embedded) -> Mapping[str, Any]:
 
 def save_array(path: Path, array: np.ndarray[Any, Any]) -> None:
     """Write one `.npy` file atomically."""
-    with replacing(path, "wb") as handle:
+    with open_for_replacement(path, "wb") as handle:
         np.save(handle, array, allow_pickle=False)
 
 
@@ -259,7 +259,7 @@ def save_result(folder: Path, result: MetricResult) -> Mapping[str, Any]:
     arrays = {f"arrays/{k}": np.ascontiguousarray(v) for k, v in result.arrays.items()}
     arrays |= {f"per_example/{k}": np.ascontiguousarray(v) for k, v in result.per_example.items()}
     arrays |= {f"draws/{k}": np.ascontiguousarray(v) for k, v in result.draws.items()}
-    with replacing(folder / "arrays.safetensors", "wb") as handle:
+    with open_for_replacement(folder / "arrays.safetensors", "wb") as handle:
         handle.write(save(dict(sorted(arrays.items()))))
     row = {name: getattr(result, name) for name in _RESULT}
     if result.intervals:

@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from openended.harness.core import DataError, Json, MissingFileError, MissingModelError, SpecError
+from openended.harness.core import DataError, Json, SpecError, UnavailableFileError, UnavailableModelError
 from openended.harness.models import BackendSpec
 from openended.harness.run.session import Session
-from openended.harness.storage import STAGES, Entry, Recipe, difference, maker
+from openended.harness.storage import STAGES, Entry, Recipe, compare_environments, describe_environment
 
 log = logging.getLogger(__name__)
 
@@ -120,8 +120,8 @@ class ArtifactBuilder:
             if not self.plan_only:
                 raise
             if str(err) not in {missing.reason for missing in self.missing}:
-                url = err.url if isinstance(err, MissingFileError) else ""
-                self.missing.append(UnavailableInput(str(err), isinstance(err, MissingModelError), url))
+                url = err.url if isinstance(err, UnavailableFileError) else ""
+                self.missing.append(UnavailableInput(str(err), isinstance(err, UnavailableModelError), url))
             return None
 
     def defer(self, stage: str, what: str, work: Workload) -> None:
@@ -181,7 +181,7 @@ class ArtifactBuilder:
         self.inputs[name] = entry.name
         if not entry.made:
             device = {"device": entry.meta["device"]} if "device" in entry.meta else {}
-            self.provenance[name] = difference(entry.maker, maker()) | device
+            self.provenance[name] = compare_environments(entry.maker, describe_environment()) | device
         if "served" in entry.meta:
             self.provenance[name] = {**self.provenance.get(name, {}), "served": entry.meta["served"]}
         self.timings[stage] = round(self.timings.get(stage, 0.0) + seconds, 3)

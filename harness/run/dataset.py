@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import SpecError, Task, Tokenizer, canonical
+from openended.harness.core import SpecError, Task, Tokenizer, canonicalize
 from openended.harness.models import ModelSpec, load_template
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, Role, TextRows, Workload
@@ -103,7 +103,7 @@ def _build_examples(
         most = None if count == "all" else count
         return stages.make_examples(folder, task, load_tokenizer_of(builder, cuts), most, spare)
 
-    spec = {"task": canonical(task), "count": count, "more": spare}
+    spec = {"task": canonicalize(task), "count": count, "more": spare}
     return builder.build(ArtifactRequest("examples", task.name, spec, inputs, _HUMAN_WORK), write)
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import Runtime, SpecError, canonical, digest, show_progress
+from openended.harness.core import Runtime, SpecError, canonicalize, digest, show_progress
 from openended.harness.decoders import Decoder, GenerationRequest
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
@@ -41,13 +41,13 @@ def generate(
         raise SpecError("model, decoder and max_new_tokens: expected values when the harness generates")
     read = chat if part.chat_model else dataset.human
     longest = int(read.meta["longest_prompt"]) if read is not None else 0
-    decoder.plan_check(builder.try_or_note(model.context_length), length, longest)
+    decoder.check_context_length(builder.try_or_note(model.context_length), length, longest)
     model.check_lengths(decoder, max_new_tokens=length, min_new_tokens=part.min_new_tokens)
     if model.runs_in_process:
         builder.try_or_note(partial(decoder.check_model, model))
     spec = {
         "dtype": model.dtype,
-        "decoder": canonical(decoder),
+        "decoder": canonicalize(decoder),
         "seed": part.seed if decoder.stochastic else None,
         "samples": part.samples,
         "max_new_tokens": length,
@@ -81,18 +81,18 @@ def generate(
 
 def import_generations(part: GenerationPart, builder: ArtifactBuilder, dataset: Dataset) -> TextRows:
     """Import the generations of a file, or of a system that the task itself holds, as the system under test."""
-    from openended.harness.imported import file_fingerprint, import_loose, import_rows, import_texts
+    from openended.harness.imported import compute_fingerprint, import_rows, import_texts, import_unpaired
     from openended.tasks.published_generations import find_generations
 
     name, length, field = str(part.file), part.max_new_tokens, part.file_field
     task, count = dataset.data.task, dataset.data.num_examples
-    load_system = task.own_system(name)
+    load_system = task.open_bundled_system(name)
     source = None if load_system else builder.try_or_note(lambda: find_generations(name, fetch=not builder.plan_only))
     path = source or Path(name)
     if load_system is not None:
         file = digest([dataset.fingerprint, name]) if dataset.fingerprint else None
     else:
-        file = builder.try_or_note(lambda: file_fingerprint(path)) if source else None
+        file = builder.try_or_note(lambda: compute_fingerprint(path)) if source else None
     human = dataset.human.content if dataset.human is not None else None
     most = None if count == "all" else count
     loose = not task.paired and load_system is None
@@ -103,7 +103,7 @@ def import_generations(part: GenerationPart, builder: ArtifactBuilder, dataset: 
             imported = import_texts(load_system(), name, dataset.prompts, tokenizer, length)
         elif loose:
             numbered = f"{task.name}/{{:06d}}".format
-            imported = import_loose(path, numbered, tokenizer, length, count=most, field=field)
+            imported = import_unpaired(path, numbered, tokenizer, length, count=most, field=field)
         else:
             imported = import_rows(path, dataset.prompts, tokenizer, length, field)
         return {"n": write_rows(folder / stages.DATA, imported), "notes": imported.notes}

@@ -18,13 +18,13 @@ from openended.harness.core import (
     Need,
     Spec,
     Task,
-    canonical,
+    canonicalize,
     digest,
-    digest_of_columns,
-    file_digest,
+    digest_columns,
+    digest_file,
 )
 from openended.harness.decoders import Decoder
-from openended.harness.imported import kind_of
+from openended.harness.imported import detect_kind
 from openended.harness.models import BackendSpec, EmbedderSpec
 from openended.harness.run.artifact_files import HUMAN_ROWS
 from openended.harness.run.artifacts import TextRows
@@ -54,7 +54,7 @@ def collect_facts(
     scoring, generation, needs, out = run.scoring, run.generation, metric.needs(), dict[str, str]()
     roles = {need.by for need in needs} | {need.kind for need in needs}
     if "embeddings" in roles and scoring.user_embeddings is not None:
-        out["embedder"] = f"own@{file_digest(scoring.user_embeddings.human)[:SHORT]}"
+        out["embedder"] = f"own@{digest_file(scoring.user_embeddings.human)[:SHORT]}"
     elif "embeddings" in roles and scoring.embedder is not None:
         e = scoring.embedder
         layer = f"{e.pooling}/{e.layer}/{e.max_length or 'full'}"
@@ -68,14 +68,14 @@ def collect_facts(
     out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
     judgments = run.metrics.judgments
     if "judgments" in roles and judgments is not None and Path(judgments).is_file():
-        out["judgments"] = f"{Path(judgments).name}@{file_digest(Path(judgments))[:SHORT]}"
+        out["judgments"] = f"{Path(judgments).name}@{digest_file(Path(judgments))[:SHORT]}"
         out |= describe_columns(run.metrics)
     out["length"] = f"{run.data.max_new_tokens}{' words' if scoring.cut_by_words else ''}"
     if generation.model is not None and any(map(_reads_q, needs)):
         out["min_new_tokens"] = str(generation.min_new_tokens)  # Q gives the end of text no probability before
     if generation.model is not None and generation.model.mark:
         out["model"] = generation.model.mark  # what nobody checked does not stand beside what was
-    out["task"] = f"{run.data.task.name}@{digest([canonical(run.data.task), fingerprint])[:SHORT]}"
+    out["task"] = f"{run.data.task.name}@{digest([canonicalize(run.data.task), fingerprint])[:SHORT]}"
     out["texts"] = (digest_texts(human.entry) or "?")[:SHORT]
     return out
 
@@ -111,7 +111,7 @@ def digest_texts(human: Entry | None) -> str | None:
 @lru_cache(maxsize=64)
 def _texts_digest(path: Path, content: str) -> str:  # noqa: ARG001 - part of the cache's key
     rows = Rows(path)
-    return digest_of_columns(rows.each(name) for name in ("example_id", "prompt", "text"))
+    return digest_columns(rows.each(name) for name in ("example_id", "prompt", "text"))
 
 
 def collect_axes(
@@ -148,8 +148,8 @@ def collect_axes(
         out["min_new_tokens"] = "max_new_tokens" if least == length else least
     out |= {**_model("scorer", scoring.scorer), **_model("embedder", scoring.embedder)}
     if scoring.user_embeddings is not None:
-        out |= {"embedder": "own", "embedder.digest": file_digest(scoring.user_embeddings.human)[:LONG]}
-    out["judgments"] = f"{path.name}@{file_digest(path)[:LONG]}" if path is not None and path.is_file() else None
+        out |= {"embedder": "own", "embedder.digest": digest_file(scoring.user_embeddings.human)[:LONG]}
+    out["judgments"] = f"{path.name}@{digest_file(path)[:LONG]}" if path is not None and path.is_file() else None
     return out
 
 
@@ -170,33 +170,33 @@ def _system(
 
 def derive_system_name(path: Path) -> str:
     """What tables call the system of a file or folder."""
-    return Path(path.name.removesuffix(".gz")).stem if kind_of(path) in path.name else path.name.removesuffix(".gz")
+    return Path(path.name.removesuffix(".gz")).stem if detect_kind(path) in path.name else path.name.removesuffix(".gz")
 
 
 def _model(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, Json]:
     """The axes of a model by its role: the title, every option, and a digest of the weights whatever their path."""
     if spec is None:
         return {role: None}
-    options = _options(role, spec, without=("label", *spec.carried))  # the title says the label
+    options = _options(role, spec, without=("label", *spec.connection_fields))  # the title says the label
     option_names = {f.removeprefix(f"{role}.") for f in options}
     content = {name: value for name, value in spec.identity().items() if name not in option_names}
     return {role: spec.title, **options, f"{role}.digest": digest(content)[:LONG]}
 
 
 def _options(role: str, spec: Spec, without: Iterable[str] = ()) -> dict[str, Json]:
-    fields = canonical(spec)
+    fields = canonicalize(spec)
     values: Mapping[str, Json] = fields if isinstance(fields, dict) else {}
     return {f"{role}.{name}": value for name, value in values.items() if name not in {*IDENTITY, *without}}
 
 
 def _generations(name: str, task: Task, fingerprint: str | None) -> str:
     """Digest of the imported texts, wherever their file lies."""
-    from openended.harness.imported import file_fingerprint
+    from openended.harness.imported import compute_fingerprint
     from openended.tasks.published_generations import find_generations
 
-    if task.own_system(name) is not None:
+    if task.open_bundled_system(name) is not None:
         return digest([fingerprint, name])
-    return file_fingerprint(find_generations(name, fetch=False))
+    return compute_fingerprint(find_generations(name, fetch=False))
 
 
 def _short(text: str | None) -> str | None:

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from openended.harness.core import file_digest
-from openended.harness.storage import ASIDE, Row, Rows, new_folder, write_in_order, write_rows
+from openended.harness.core import digest_file
+from openended.harness.storage import DAMAGED_MARK, Row, Rows, create_unique_folder, write_in_order, write_rows
 
 log = logging.getLogger(__name__)
 
@@ -88,9 +88,9 @@ class PartFiles:
         self._last = time.monotonic()
 
     def _digest(self, path: Path) -> str:
-        return hashlib.sha256(f"{self._folder.name}:{file_digest(path)}".encode()).hexdigest()
+        return hashlib.sha256(f"{self._folder.name}:{digest_file(path)}".encode()).hexdigest()
 
     def _set_aside(self, path: Path) -> None:
-        aside = new_folder(self._folder.with_name(f"{self._folder.name}{ASIDE}parts"))
+        aside = create_unique_folder(self._folder.with_name(f"{self._folder.name}{DAMAGED_MARK}parts"))
         path.rename(aside / path.name)
         log.warning("%s is damaged; moved to %s, its texts are generated again", path, aside.name)

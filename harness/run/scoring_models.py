@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable
 
-from openended.harness.core import DataError, Metric, Need, Task, file_digest
+from openended.harness.core import DataError, Metric, Need, Task, digest_file
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run.resolve import ResolvedRun
 from openended.harness.run.settings import HOME_TASK
@@ -52,7 +52,7 @@ def describe_tokens(spec: ModelSpec | None) -> str:
         return "words"
     folder = spec.folder
     path = folder / "tokenizer.json" if folder is not None else spec.hub_file("tokenizer.json", optional=True)
-    content = file_digest(path) if path is not None and path.is_file() else tokenizer_digest(spec)
+    content = digest_file(path) if path is not None and path.is_file() else tokenizer_digest(spec)
     return f"model@{content[:6]}"
 
 

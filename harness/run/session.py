@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from openended.harness.core import Runtime, Side, Tokenizer, digest
-from openended.harness.models import LoadedModels, ModelSpec, load_tokenizer, tokenizer_digest
+from openended.harness.models import ModelCache, ModelSpec, load_tokenizer, tokenizer_digest
 from openended.harness.storage import Store
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class SideCache:
         self._used = set()
 
 
-class Session(LoadedModels):
+class Session(ModelCache):
     """Keeps the last used models loaded; consecutive jobs of one process load each model once."""
 
     def __init__(self, store: Store) -> None:
@@ -89,7 +89,7 @@ class Session(LoadedModels):
         return super().embedder(spec, runtime)
 
     def _load_on_workers(self, spec: ModelSpec | EmbedderSpec, runtime: Runtime) -> Backend:
-        from openended.harness.backends import Cluster, spread
+        from openended.harness.backends import Cluster, load_ray_backend
 
         shape = replace(
             runtime, engine="ray", batch_size=1, feature_batch_size=1, flush_seconds=0.0, locking=True, progress=False
@@ -100,7 +100,9 @@ class Session(LoadedModels):
             self._workers = shape, Cluster(runtime)
         workers = self._workers[1]
         title = f"{spec.title} by {workers.count} workers"
-        backend: Backend = self._load([spec.identity(), "ray"], title, runtime, lambda _: spread(workers, spec))
+        backend: Backend = self._load(
+            [spec.identity(), "ray"], title, runtime, lambda _: load_ray_backend(workers, spec)
+        )
         return backend
 
     def tokenizer(self, spec: ModelSpec) -> Tokenizer:

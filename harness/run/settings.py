@@ -17,7 +17,7 @@ from openended.harness.core import (
     SpecError,
     Task,
     build,
-    canonical,
+    canonicalize,
     construct,
     suggest,
 )
@@ -95,11 +95,14 @@ class Settings(Spec):
 
     def spec(self) -> dict[str, Json]:
         """Everything that can change a number, as plain JSON."""
-        out: dict[str, Json] = {"experiment": self.experiment, "metric": {m.name: canonical(m) for m in self.metrics}}
+        out: dict[str, Json] = {
+            "experiment": self.experiment,
+            "metric": {m.name: canonicalize(m) for m in self.metrics},
+        }
         for name in ("task", "model", "decoder", "scorer", "embedder"):
             part = getattr(self, name)
             unused = self.generations is not None and name in ("model", "decoder")
-            node = cast("dict[str, Json]", canonical(part)) if part is not None and not unused else None
+            node = cast("dict[str, Json]", canonicalize(part)) if part is not None and not unused else None
             if node is not None:
                 node["name"] = part.name
                 title = getattr(part, "title", None)
@@ -109,7 +112,7 @@ class Settings(Spec):
             out[name] = getattr(self, name)
         for name in ("generations_field", "system", "judgment_columns"):
             if value := getattr(self, name):
-                out[name] = canonical(value)
+                out[name] = canonicalize(value)
         features: dict[str, Json] = {name: str(Path(path)) for name, path in self.features.items() if path is not None}
         if features:
             out["features"] = features

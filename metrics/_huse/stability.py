@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, I64, UndefinedMetric, stream
+from openended.harness.core import F64, I64, UndefinedMetric, make_random_stream
 from openended.metrics._huse.join import PairRatings
 from openended.metrics._huse.statistic import HusePoints, Rule, huse_of
 
@@ -73,7 +73,7 @@ def bootstrap_huse(rated: PairRatings, rule: Rule, *, draws: int = 200, level: f
     columns = rated.columns()
     out = np.full((draws, 2), np.nan)
     for i in range(draws):
-        picked = stream(seed, "huse-bootstrap", i).integers(rated.n, size=rated.n)
+        picked = make_random_stream(seed, "huse-bootstrap", i).integers(rated.n, size=rated.n)
         out[i] = _score(columns, picked, rule)
     return Draws(out[:, 0], out[:, 1], 1.0 + out[:, 0] - out[:, 1], level)
 
@@ -108,7 +108,7 @@ def rater_curve(
     columns = rated.columns()
     for i, count in enumerate(counts):
         for j in range(draws):
-            rng = stream(seed, "huse-raters", int(count), j)
+            rng = make_random_stream(seed, "huse-raters", int(count), j)
             columns["judgments"] = subsample_means(rated.ratings, int(count), rng)
             plain[i, j] = _score(columns, np.arange(rated.n), rule)
             spread[i, j] = _score(columns, rng.integers(rated.n, size=rated.n), rule)[0]
@@ -129,7 +129,9 @@ def example_curve(
     columns = rated.columns()
     for i, size in enumerate(sizes):
         for j in range(draws):
-            picked = stream(seed, "huse-examples", int(size), j).choice(rated.n, size=int(size), replace=False)
+            picked = make_random_stream(seed, "huse-examples", int(size), j).choice(
+                rated.n, size=int(size), replace=False
+            )
             values[i, j] = _score(columns, picked, rule)
     return _curve(sizes, values, values[..., 0], level)
 

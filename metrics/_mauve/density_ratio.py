@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, I64, Floats, UndefinedMetric, stream
+from openended.harness.core import F64, I64, Floats, UndefinedMetric, make_random_stream
 from openended.metrics._embeddings.blocks import limit_magnitude
 from openended.metrics._embeddings.pca import fit_pca
 
@@ -281,11 +281,13 @@ def _fold_of(both: SidePair, folds: int, settings: RatioSettings) -> I64:
     fold = np.empty(len(both.rows), dtype=np.int64)
     if settings.groups is not None:
         group = _group_of(both, settings)
-        return np.asarray((stream(settings.seed, "mauve folds").permutation(int(group.max()) + 1) % folds)[group])
+        return np.asarray(
+            (make_random_stream(settings.seed, "mauve folds").permutation(int(group.max()) + 1) % folds)[group]
+        )
     center = both.rows.mean(axis=0)
     for side in both.sides:
         away = np.sum((both.rows[side] - center) ** 2, axis=1)
-        shuffled = stream(settings.seed, "mauve folds").permutation(len(away)) % folds
+        shuffled = make_random_stream(settings.seed, "mauve folds").permutation(len(away)) % folds
         # By the distance from the center, which no rotation or order changes.
         fold[np.arange(side.start, side.stop)[np.argsort(away, kind="stable")]] = shuffled
     return fold

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.core import F64, I64, Floats, stream
+from openended.harness.core import F64, I64, Floats, make_random_stream
 from openended.metrics._mauve.residual_kmeans import LEVELS, choose_distant_rows
 
 _ALPHA = 0.01  # Hämäläinen et al.
@@ -110,7 +110,8 @@ def fit_mixture(sides: Sequence[Floats], components: int, *, restarts: int, seed
     rows, streams, layers = model.standardize(sides), list[F64](), []
     for number in range(LEVELS):
         fits = [
-            _fit_layer(rows, streams, components, stream(seed, "drmm", number, restart)) for restart in range(restarts)
+            _fit_layer(rows, streams, components, make_random_stream(seed, "drmm", number, restart))
+            for restart in range(restarts)
         ]
         layers.append(min(fits, key=lambda fit: fit[0])[1])
         _, rows, streams = layers[-1].forward(rows, streams)

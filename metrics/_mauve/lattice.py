@@ -27,7 +27,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import I64, stream
+from openended.harness.core import I64, make_random_stream
 from openended.metrics._mauve.kmeans import F32
 
 NORM = 50  # squared, of the lattice points
@@ -147,7 +147,7 @@ def train_spreading_net(rows: F32, *, seed: int, plan: SpreadingPlan = Spreading
         seed: Of the first weights, the batches and the neighbors.
         plan: How long.
     """
-    draw = stream(seed, "lattice")
+    draw = make_random_stream(seed, "lattice")
     net = SpreadingNet(rows.shape[1], plan.hidden, draw)
     near = _nearest_rows(rows, min(_POSITIVES, len(rows)))
     speed = {name: np.zeros_like(value) for name, value in net.weights.items()}

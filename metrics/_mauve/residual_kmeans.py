@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.core import F64, I64, Floats, stream
+from openended.harness.core import F64, I64, Floats, make_random_stream
 from openended.metrics._mauve.kmeans import F32, kmeans, nearest
 
 LEVELS = 3  # the paper's DRMM
@@ -52,7 +52,7 @@ def residual_kmeans(points: F32, codes: int, *, restarts: int, max_iter: int, se
     for level in range(LEVELS):
         runs = []
         for restart in range(restarts):
-            chosen = choose_distant_rows(rest, codes, stream(seed, "residual_kmeans", level, restart))
+            chosen = choose_distant_rows(rest, codes, make_random_stream(seed, "residual_kmeans", level, restart))
             centroids = kmeans(rest, codes, restarts=1, max_iter=max_iter, start=rest[chosen]).centroids
             labels, squares = nearest(rest, centroids)
             runs.append((float(np.sum(squares, dtype=np.float64)), centroids, labels))

@@ -163,7 +163,7 @@ class Quantized(TwoSample):
         for rows in fit:
             check_side(rows, "a system of the grid")
         key, no_cells = ("mauve.fit", self, *others), dict[int, Assign]()
-        (fitted, count), by_seed = features.human.derived(key, lambda: (self._fit(fit), no_cells))
+        (fitted, count), by_seed = features.human.compute_once(key, lambda: (self._fit(fit), no_cells))
 
         def cluster(seed: int) -> Assign:
             if seed not in by_seed:

@@ -92,7 +92,7 @@ class TextMetric(Metric):
         """Return the index of the `joined` texts or of the texts `without_last` token; shared like `corpus`."""
         corpus = self.corpus(features)
         key: tuple[Hashable, ...] = ("ngrams", variant, self.token_need(), self.fixed_tokens)
-        return features.model.derived(key, lambda: NgramIndex(reshape_rows(corpus.rows, variant)))
+        return features.model.compute_once(key, lambda: NgramIndex(reshape_rows(corpus.rows, variant)))
 
 
 def corpus_of(side: Side, need: Need, fixed_tokens: int | None = None) -> Corpus:
@@ -102,7 +102,7 @@ def corpus_of(side: Side, need: Need, fixed_tokens: int | None = None) -> Corpus
         UndefinedMetric: If there is no text, or none as long as `fixed_tokens`.
     """
     key: tuple[Hashable, ...] = ("corpus", need, fixed_tokens)
-    corpus = side.derived(key, lambda: _make(side.tokens(need), fixed_tokens))
+    corpus = side.compute_once(key, lambda: _make(side.tokens(need), fixed_tokens))
     if not len(corpus.rows):
         raise UndefinedMetric(
             "there are no texts" if not len(corpus.is_included) else f"no text is left: {corpus.notes[0]}"

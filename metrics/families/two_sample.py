@@ -12,7 +12,18 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import Family, Features, Floats, Metric, Need, Plan, Resampling, Scope, Side, stream
+from openended.harness.core import (
+    Family,
+    Features,
+    Floats,
+    Metric,
+    Need,
+    Plan,
+    Resampling,
+    Scope,
+    Side,
+    make_random_stream,
+)
 from openended.metrics._embeddings.blocks import check_sides
 
 
@@ -52,7 +63,7 @@ class TwoSample(Metric):
         names, prompt = np.unique(
             np.concatenate([np.asarray(s.ids, dtype=np.str_) for s in sides]), return_inverse=True
         )
-        rank = stream(0, "within_reach").permutation(len(names))[prompt]
+        rank = make_random_stream(0, "within_reach").permutation(len(names))[prompt]
         truncated = [
             self._select_texts(s, side_rank)
             for s, side_rank in zip(sides, np.split(rank, [len(sides[0])]), strict=True)

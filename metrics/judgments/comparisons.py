@@ -15,7 +15,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from openended.harness.core import F64, I64, DataError, stream
+from openended.harness.core import F64, I64, DataError, make_random_stream
 from openended.metrics._common.choices import check_choice
 from openended.metrics.judgments.layouts import ALIASES, Outcome, kind_of, map_columns, outcome_of, parse_mark
 from openended.metrics.judgments.raters import calibration_of
@@ -284,6 +284,6 @@ def _list_wins(
         elif ties == "random":
             key = (row.item, row.criterion, row.system_a, row.system_b, row.rater)
             for _ in range(int(row.count)):
-                first = stream(seed, "tie", *key, orders[key]).random() < 0.5
+                first = make_random_stream(seed, "tie", *key, orders[key]).random() < 0.5
                 orders[key] += 1
                 yield (row.item, *((a, b) if first else (b, a)), 1.0)

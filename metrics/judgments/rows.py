@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, Metric, file_digest, read_csv, read_jsonl, suggest
+from openended.harness.core import DataError, Metric, digest_file, read_csv, read_jsonl, suggest
 
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _MISSING = frozenset({"", "na", "nan", "null", "none"})
@@ -138,4 +138,4 @@ def pick(columns: Sequence[str], names: Sequence[str], path: Path, *, needed: bo
 
 def source_of(path: Path) -> str:
     """Return `name@abc123`: the file's name and the start of its SHA-256, for signatures."""
-    return f"{path.name}@{file_digest(path)[:6]}"
+    return f"{path.name}@{digest_file(path)[:6]}"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from openended.harness.core.metric import Features, Metric
-from openended.harness.core.registry import members
+from openended.harness.core.registry import load_members
 from openended.harness.core.resampling import Plan
 from scripts.benchmarks._work import Work
 
@@ -26,7 +26,7 @@ def build_prepare(name: str, *, computed: bool) -> Callable[[], Data]:
 
         from scripts.worlds import MODEL, draw
 
-        metric: Any = members("metric")[name]()
+        metric: Any = load_members("metric")[name]()
         (features,) = draw(np.random.default_rng(0), N, metric, MODEL, samples=metric.least_samples)
         if not computed:
             warm_up(metric)
@@ -76,6 +76,6 @@ WORKS: list[Work] = [
         threads=1,
         repeats=1,
     )
-    for name, cls in sorted(members("metric").items())
+    for name, cls in sorted(load_members("metric").items())
     if cls.family != "human" and not cls().reads_grid  # type: ignore[attr-defined]
 ]

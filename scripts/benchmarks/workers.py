@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.backends.ray.backend import SpreadBackend, elsewhere, spread
+from openended.harness.backends.ray.backend import RayBackend, load_ray_backend, make_model_ref
 from openended.harness.backends.ray.cluster import Cluster
 from openended.harness.core.runtime import Runtime
 from openended.harness.core.types import Generation, Ragged
@@ -29,17 +29,17 @@ TEXTS, TOKENS = 1_536, 128
 VOCABULARY = 4_000
 
 
-def start_workers(count: int) -> SpreadBackend:
+def start_workers(count: int) -> RayBackend:
     """Start workers and load the model in each."""
     runtime = Runtime(engine="ray", workers=count, threads=1, device="cpu", progress=False)
     cluster = Cluster(runtime)
     cluster.pool.wait(count)
-    list(cluster.map("outline", [(elsewhere(MODEL),)] * count))
+    list(cluster.map("outline", [(make_model_ref(MODEL),)] * count))
     cluster.pool.wait(count)
-    return spread(cluster, MODEL)
+    return load_ray_backend(cluster, MODEL)
 
 
-def generate(lm: SpreadBackend) -> dict[str, Any]:
+def generate(lm: RayBackend) -> dict[str, Any]:
     """Generate texts for prompts of one length."""
     ids = np.random.default_rng(0).integers(300, VOCABULARY, (PROMPTS, 20)).tolist()
     prompts = [Prompt(f"t/{i:04d}", 0, tuple(row)) for i, row in enumerate(ids)]
@@ -58,7 +58,7 @@ def generate(lm: SpreadBackend) -> dict[str, Any]:
     return {"rows": len(generated), "digest": hashlib.sha256(str(tokens).encode()).hexdigest()[:12]}
 
 
-def embed(lm: SpreadBackend) -> dict[str, Any]:
+def embed(lm: RayBackend) -> dict[str, Any]:
     """Embed texts of one length."""
     rng = np.random.default_rng(0)
     texts = Ragged.from_rows((rng.integers(300, VOCABULARY, TOKENS) for _ in range(TEXTS)), np.int64)
@@ -73,7 +73,7 @@ def compare_bytes(harness: dict[str, Any], peer: dict[str, Any]) -> str:
     return "the same bytes" if harness == peer else f"differ: {harness} {peer}"
 
 
-def _work(name: str, do: Callable[[SpreadBackend], dict[str, Any]]) -> Work:
+def _work(name: str, do: Callable[[RayBackend], dict[str, Any]]) -> Work:
     return Work(
         name=f"{name}, two workers of one thread",
         prepare=partial(start_workers, 2),

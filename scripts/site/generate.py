@@ -13,8 +13,8 @@ from pathlib import Path
 
 import mkdocs_gen_files
 
-from openended.harness.core.catalogue import choices, full_source, own_choices
-from openended.harness.core.registry import members
+from openended.harness.core.catalogue import list_bundled_choices, list_choices, read_full_yaml
+from openended.harness.core.registry import load_members
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -37,7 +37,7 @@ def write(name: str, text: str) -> None:
 
 def format_options(group: str, name: str) -> str:
     """Format the YAML options of a name."""
-    source = full_source(group, name).splitlines()
+    source = read_full_yaml(group, name).splitlines()
     lines = [line for line in source if "_target_" not in line and "@package" not in line]
     return "## Options\n\n```yaml\n" + "\n".join(lines).strip() + "\n```\n"
 
@@ -63,7 +63,7 @@ def format_metric_page(name: str, cls: type) -> str:
 def format_class_page(group: str, name: str, cls: type) -> str:
     """Format a decoder's or task's page from its docstring and options."""
     docstring = inspect.getdoc(cls) or ""
-    return f"# {name}\n\n{choices(group)[name]}.\n\n{docstring}\n\n{format_options(group, name)}"
+    return f"# {name}\n\n{list_choices(group)[name]}.\n\n{docstring}\n\n{format_options(group, name)}"
 
 
 def rewrite_links(text: str) -> str:
@@ -127,10 +127,10 @@ def main() -> None:
         ("decoder", "Decoders", lambda n, c: format_class_page("decoder", n, c)),
         ("task", "Tasks", lambda n, c: format_class_page("task", n, c)),
     ):
-        classes = {name: cls for name, cls in members(group).items() if name in own_choices(group)}
+        classes = {name: cls for name, cls in load_members(group).items() if name in list_bundled_choices(group)}
         for name, cls in classes.items():
             write(f"{group}s/{name}.md", make(name, cls))
-        rows = "\n".join(f"| [{name}]({name}.md) | {choices(group)[name]} |" for name in classes)
+        rows = "\n".join(f"| [{name}]({name}.md) | {list_choices(group)[name]} |" for name in classes)
         write(f"{group}s/index.md", f"# {heading}\n\n| name | |\n| --- | --- |\n{rows}\n")
         nav += [f"* [{heading}]({group}s/index.md)", *format_navigation(f"{group}s", list(classes))]
     write("published.md", format_published_values())

@@ -15,8 +15,8 @@ from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 
 from openended.harness.app.hydra.job import settings_of
-from openended.harness.app.hydra.show import composing
-from openended.harness.app.hydra.trust import guard
+from openended.harness.app.hydra.job_output import translate_config_errors
+from openended.harness.app.hydra.trust import guard_composition
 from openended.harness.core.errors import HarnessError
 from openended.harness.core.exit_codes import format_error
 from openended.harness.imported.formats import read_generations
@@ -70,7 +70,7 @@ def words(draw: random.Random) -> list[str]:
 
 def planned(folder: Path, given: list[str], *, deep: bool) -> None:
     """Compose, make the settings, and with `deep` plan, as the command does."""
-    with composing():
+    with translate_config_errors():
         config = compose("config", overrides=[f"outputs_dir={folder / 'fuzz'}", *given], return_hydra_config=True)
         HydraConfig.instance().set_config(config)
         settings = settings_of(config, "fuzz")
@@ -200,7 +200,7 @@ def one_input(folder: Path, number: int, draw: random.Random) -> str:
     Raises:
         AssertionError: If anything but an error of ours, of one line, came of it.
     """
-    guard()
+    guard_composition()
     if number % 3:
         path, read = a_file(folder, draw)
         what, work = f"{path.name}: {path.read_bytes()[:60]!r}", lambda: read(path)

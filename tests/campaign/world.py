@@ -16,7 +16,7 @@ from openended.harness.core.io import read_json
 from openended.harness.report import build_report
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
-from openended.harness.run.settings import Settings, settings_from
+from openended.harness.run.settings import Settings, build_settings
 from openended.harness.storage.store import Store
 from tests.helpers import tiny_model, write_jsonl
 
@@ -44,7 +44,7 @@ class World:
         cfg = compose("config", overrides=words)
         node = OmegaConf.to_container(cfg, resolve=True)
         assert isinstance(node, dict)
-        return settings_from({**{str(k): v for k, v in node.items()}, "experiment": "campaign"})
+        return build_settings({**{str(k): v for k, v in node.items()}, "experiment": "campaign"})
 
     def run(self, out: str, *more: str) -> tuple[Any, ...]:
         """Run in a fresh session; returns everything that the run says and leaves, but times."""

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from openended.harness.core.catalogue import full_source, own_choices
-from openended.harness.core.names import metric_names
-from openended.harness.core.registry import members
-from openended.harness.core.signature import canonical
+from openended.harness.core.catalogue import list_bundled_choices, read_full_yaml
+from openended.harness.core.names import resolve_metric_names
+from openended.harness.core.registry import load_members
+from openended.harness.core.signature import canonicalize
 from openended.harness.results.layout import Layout
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -24,14 +24,14 @@ SETS = ("all", "diversity", "paper", "text", "two_sample")  # of metrics
 FILES = [
     (group, name)
     for group in GROUPS
-    for name in own_choices(group)
+    for name in list_bundled_choices(group)
     if (group, name) not in NOTHING and (group != "metric" or name not in SETS)
 ]
 
 
 def read(group: str, name: str) -> tuple[type, dict[str, Any]]:
     """The class of an option and what its YAML says."""
-    node = yaml.safe_load(full_source(group, name))
+    node = yaml.safe_load(read_full_yaml(group, name))
     # A metric's YAML has one key, its name, for there are several in a run; a task may set options of the root as well.
     node = node[name] if group == "metric" else node.get(group, node)
     target = node.pop("_target_", CLASSES.get(group))
@@ -58,7 +58,7 @@ def test_every_option_is_written_out(group, name):
 def test_values_are_the_defaults_unless_the_file_is_a_variant_of_its_own_name(group, name):
     cls, node = read(group, name)
     known = defaults(cls)
-    differ = {key for key in node if canonical(node[key]) != canonical(known[key])}
+    differ = {key for key in node if canonicalize(node[key]) != canonicalize(known[key])}
     if name == cls.name or group == "runtime":
         assert not differ
     else:
@@ -76,19 +76,19 @@ def test_a_yaml_is_short_and_says_first_what_it_is(path):
 def test_a_set_of_metrics_names_metrics_and_is_itself_none(name):
     node = yaml.safe_load((CONF / "metric" / f"{name}.yaml").read_text(encoding="utf-8"))
     assert set(node) == {"defaults"}
-    assert name not in members("metric")
-    assert set(metric_names([name])) <= members("metric").keys()
+    assert name not in load_members("metric")
+    assert set(resolve_metric_names([name])) <= load_members("metric").keys()
 
 
 def test_the_set_of_all_metrics_lacks_those_that_ask_people_or_a_grid_alone():
-    left_out = {name for name, cls in members("metric").items() if cls.family == "human" or cls().reads_grid}
-    assert set(metric_names(["all"])) == members("metric").keys() - left_out
+    left_out = {name for name, cls in load_members("metric").items() if cls.family == "human" or cls().reads_grid}
+    assert set(resolve_metric_names(["all"])) == load_members("metric").keys() - left_out
 
 
 @pytest.mark.parametrize("path", sorted(CONF.glob("*/_*.yaml")), ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_what_a_shared_file_says_is_written_nowhere_else(path):
     shared = yaml.safe_load(path.read_text(encoding="utf-8"))
-    for name in own_choices(path.parent.name):
+    for name in list_bundled_choices(path.parent.name):
         own = yaml.safe_load((path.parent / f"{name}.yaml").read_text(encoding="utf-8")) or {}
         if path.stem in own.get("defaults", ()):
             lines = (path.parent / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
@@ -99,14 +99,14 @@ def test_what_a_shared_file_says_is_written_nowhere_else(path):
 
 @pytest.mark.parametrize("group", sorted({path.parent.name for path in CONF.glob("*/_*.yaml")}))
 def test_a_shared_file_is_no_choice(group):
-    assert own_choices(group)
-    assert not [name for name in own_choices(group) if name.startswith("_")]
+    assert list_bundled_choices(group)
+    assert not [name for name in list_bundled_choices(group) if name.startswith("_")]
 
 
 def test_a_layout_of_its_own_has_the_defaults_of_the_shared_file():
     shared = yaml.safe_load((CONF / "report" / "_base.yaml").read_text(encoding="utf-8"))
     shared.pop("_target_")
-    assert canonical(shared) == canonical(defaults(Layout))
+    assert canonicalize(shared) == canonicalize(defaults(Layout))
 
 
 def pinned(group: str, name: str) -> tuple[Any, ...]:

@@ -12,12 +12,12 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from openended.harness.app.hydra.command_line import hydra_words
-from openended.harness.app.hydra.sweeper import members
+from openended.harness.app.hydra.command_line import to_hydra_arguments
+from openended.harness.app.hydra.sweeper import compose_series
 from openended.harness.app.hydra.using import sections
 from openended.harness.core.catalogue import is_shared
 from openended.harness.core.errors import SpecError
-from openended.harness.run.settings import settings_from
+from openended.harness.run.settings import build_settings
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -26,7 +26,7 @@ CONF = Path(__file__).parents[2] / "conf"
 def config(*overrides: str) -> Mapping[str, Any]:
     """Compose the configuration with these words; each set of words once."""
     with initialize_config_module("openended.conf", version_base="1.3"):
-        cfg = compose("config", overrides=hydra_words(overrides))
+        cfg = compose("config", overrides=to_hydra_arguments(overrides))
     plain = OmegaConf.to_container(cfg, resolve=True)
     return MappingProxyType({**plain, "experiment": "test"})
 
@@ -53,7 +53,7 @@ CHOICES = [
 @pytest.mark.parametrize(("group", "option"), CHOICES)
 def test_every_option_becomes_a_spec(group, option):
     choice = f"metric=[{option}]" if group == "metric" else f"{group}={option}"
-    settings = settings_from(config(choice, *REQUIRED.get((group, option), [])))
+    settings = build_settings(config(choice, *REQUIRED.get((group, option), [])))
     assert settings.spec()
 
 
@@ -68,7 +68,7 @@ GIVEN = {
 
 @pytest.mark.parametrize("experiment", options("experiment"))
 def test_every_experiment_becomes_settings(experiment):
-    assert settings_from(config(f"experiment={experiment}", *GIVEN.get(experiment, []))).spec()
+    assert build_settings(config(f"experiment={experiment}", *GIVEN.get(experiment, []))).spec()
 
 
 PAPERS = {
@@ -91,15 +91,17 @@ def test_every_table_and_figure_of_the_papers_has_an_experiment_with_axes_for_do
 @pytest.mark.parametrize(("using", "suffix"), [("paper", ""), ("docs", "_docs")])
 def test_the_series_runs_every_table_and_figure(using, suffix):
     with initialize_config_module("openended.conf", version_base="1.3"):
-        cfg = compose("config", overrides=hydra_words(["experiment=paper", f"using={using}"]), return_hydra_config=True)
-        found = members(cfg)
+        cfg = compose(
+            "config", overrides=to_hydra_arguments(["experiment=paper", f"using={using}"]), return_hydra_config=True
+        )
+        found = compose_series(cfg)
     assert sorted(found) == sorted(f"{name}{suffix}" for name in SHOWN)
     assert cfg.report.kind == "findings"
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_experiments_using_docs_run_on_the_bundled_data_and_models(name):
-    settings = settings_from(config(f"experiment={name}", "using=docs"))
+    settings = build_settings(config(f"experiment={name}", "using=docs"))
     rated = settings.judgments is not None and [metric.name for metric in settings.metrics] == ["huse"]
     assert settings.task.name == "docs" or rated
     assert settings.generations is None
@@ -121,14 +123,14 @@ def test_experiments_using_docs_run_on_the_bundled_data_and_models(name):
 )
 def test_mistakes_are_named(change, message):
     with pytest.raises(SpecError, match=message):
-        settings_from({**config(), **change})
+        build_settings({**config(), **change})
 
 
 def test_seed_zero_is_a_seed():
-    assert settings_from(config("seed=0")).spec()["seed"] == 0
+    assert build_settings(config("seed=0")).spec()["seed"] == 0
 
 
 def test_texts_on_docs_are_as_long_as_the_human_ones():
-    assert settings_from(config("max_new_tokens=32")).min_new_tokens == 32
-    assert settings_from(config("min_new_tokens=0")).min_new_tokens == 0
-    assert settings_from(config("task=webtext")).min_new_tokens == 0
+    assert build_settings(config("max_new_tokens=32")).min_new_tokens == 32
+    assert build_settings(config("min_new_tokens=0")).min_new_tokens == 0
+    assert build_settings(config("task=webtext")).min_new_tokens == 0

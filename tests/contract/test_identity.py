@@ -10,18 +10,18 @@ import pytest
 
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core.errors import SpecError
-from openended.harness.core.registry import members
+from openended.harness.core.registry import load_members
 from openended.harness.core.runtime import Runtime
 from openended.harness.core.signature import build_signature
 from openended.harness.core.spec import Spec
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.transformers import ModelSpec
-from openended.harness.report.tables.systems import value_tables
+from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import load_layout
-from openended.harness.results.systems import systems_of
-from openended.harness.run.identity import axes
+from openended.harness.results.systems import group_systems
+from openended.harness.run.identity import collect_axes
 from openended.harness.run.resolve import resolve_run
 from openended.harness.run.settings import Settings
 from openended.harness.storage.recipe import Recipe
@@ -79,8 +79,8 @@ def changes(spec: Any) -> dict[str, Any]:
 
 def settings(**parts: Any) -> Settings:
     base: dict[str, Any] = {
-        "experiment": "x", "task": made(members("task")["jsonl"]), "model": ModelSpec(**HUB),
-        "decoder": members("decoder")["nucleus"](), "scorer": ModelSpec(**HUB), "embedder": EmbedderSpec(**HUB),
+        "experiment": "x", "task": made(load_members("task")["jsonl"]), "model": ModelSpec(**HUB),
+        "decoder": load_members("decoder")["nucleus"](), "scorer": ModelSpec(**HUB), "embedder": EmbedderSpec(**HUB),
         "metrics": (), "num_examples": 10, "max_new_tokens": 8, "min_new_tokens": None, "samples": 1, "seed": 0,
         "generations": None, "judgments": None, "runtime": Runtime(), "outputs_dir": Path("outputs"), "plan_only": False,
     }  # fmt: skip
@@ -89,7 +89,7 @@ def settings(**parts: Any) -> Settings:
 
 def specs() -> list[tuple[str, Any]]:
     """Every registered spec in its role; the scorer is a model."""
-    found = [(role, made(cls)) for role in ("task", "decoder", "metric") for cls in members(role).values()]
+    found = [(role, made(cls)) for role in ("task", "decoder", "metric") for cls in load_members(role).values()]
     models = ((role, made(cls)) for role in ("model", "scorer") for cls in (ModelSpec, ServerSpec))
     return [*found, *models, ("embedder", made(EmbedderSpec))]
 
@@ -144,7 +144,7 @@ def record(folder: Path, used: Settings, value: float, *, human: bool) -> None:
         if metric is not None:
             line["signature"] = build_signature(metric, {"n": "10", "task": "t"})
     titles = {"model": used.model.title if used.model else "", "title": used.decoder.title if used.decoder else ""}
-    own = axes(resolve_run(used), used.decoder, fingerprint="f" * 64)
+    own = collect_axes(resolve_run(used), used.decoder, fingerprint="f" * 64)
     experiment = f"run{value:g}"
     write_run(folder, "nucleus", 0, results=lines, options={}, axes=own, experiment=experiment, **titles)
 
@@ -156,7 +156,7 @@ def check_apart(folder: Path, *, human: bool) -> None:
     assert sorted(i.mean for i in models) == [1.0, 2.0]
     assert {i.seeds for i in items} == {1}
     assert sorted(i.mean for i in items if i.system == "human") == ([-2.0, -1.0] if human else [-9.0])
-    tables = value_tables(read_results([folder]), load_layout("default"), "t")
+    tables = build_value_tables(read_results([folder]), load_layout("default"), "t")
     cells = [c.value for t in tables for r in t.rows for c in r.cells if r.system == "model"]
     assert {1.0, 2.0} <= set(cells)
     labels = [(t.name, r.label) for t in tables for r in t.rows]
@@ -183,7 +183,7 @@ def test_runs_that_differ_in_one_option_are_never_merged(role, spec, field, tmp_
     record(tmp_path, settings(**changed), 2.0, human=human)
     check_apart(tmp_path, human=human)
     if role in ("task", "model", "decoder", "scorer", "embedder"):
-        labels = [s.label for s in systems_of(fold_seeds(read_results([tmp_path])))]
+        labels = [s.label for s in group_systems(fold_seeds(read_results([tmp_path])))]
         assert len(set(labels)) == 2
         if role != "decoder" and field not in (
             "label",

@@ -13,12 +13,12 @@ import yaml
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.core.metric import Features, Metric, Need, Side
-from openended.harness.core.registry import build, members
-from openended.harness.core.signature import build_signature, canonical
+from openended.harness.core.registry import build, load_members
+from openended.harness.core.signature import build_signature, canonicalize
 from openended.harness.core.types import NextToken, Ragged
 
 ROOT = Path(__file__).parents[2]
-METRICS = members("metric")
+METRICS = load_members("metric")
 # Metrics of judgment files have no generated texts to be computed on.
 FROM_TEXTS = [
     name for name, cls in METRICS.items() if not {n.kind for n in cls().needs()} & {"judgments"}
@@ -62,7 +62,7 @@ def test_yaml_writes_out_every_option_with_its_default(name):
     node = yaml.safe_load((ROOT / "conf/metric" / f"{name}.yaml").read_text(encoding="utf-8"))[name]
     cls = METRICS[name]
     assert set(node) - {"_target_"} == {f.name for f in dataclasses.fields(cls)}
-    assert canonical(build("metric", node)) == canonical(cls())
+    assert canonicalize(build("metric", node)) == canonicalize(cls())
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -97,7 +97,7 @@ def test_every_field_moves_signature_and_key(name):
             except SpecError:
                 continue
             assert build_signature(changed, {}) != build_signature(spec, {}), field.name
-            assert canonical(changed) != canonical(spec)
+            assert canonicalize(changed) != canonicalize(spec)
             moved = True
             break
         assert moved, f"{name}.{field.name}: no other value was accepted"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from openended.harness.core.catalogue import own_choices
-from openended.harness.core.registry import members
+from openended.harness.core.catalogue import list_bundled_choices
+from openended.harness.core.registry import load_members
 
 DOCS = Path(__file__).parents[2] / "docs"
-METRICS = sorted(set(members("metric")) & set(own_choices("metric")))
+METRICS = sorted(set(load_members("metric")) & set(list_bundled_choices("metric")))
 GENERATED = ("metrics/", "decoders/", "tasks/", "changelog.md", "contributing.md", "security.md", "published.md")
 
 

@@ -21,7 +21,7 @@ from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.run.resolve import resolve_run
 from openended.harness.run.session import Session
-from openended.harness.run.settings import settings_from
+from openended.harness.run.settings import build_settings
 from openended.harness.storage.rows import Rows
 from openended.harness.storage.store import Store
 from tests.helpers import scoring, write_jsonl
@@ -69,7 +69,7 @@ def settings(folder: Path, model: str, *overrides: str) -> Any:
         cfg = compose("config", overrides=[*words, *overrides])
     node = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(node, dict)
-    return settings_from({**{str(k): v for k, v in node.items()}, "experiment": "test"})
+    return build_settings({**{str(k): v for k, v in node.items()}, "experiment": "test"})
 
 
 def made_of(made: Any, session: Session) -> tuple[Any, ArtifactBuilder]:
@@ -138,13 +138,13 @@ def test_the_scorer_reads_the_plain_prompt(tmp_path: Path, model: str, session: 
 def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(
     tmp_path: Path, model: str, session: Session
 ) -> None:
-    from openended.harness.models.score import token_nll
+    from openended.harness.models.score import compute_token_nll
 
     made = settings(tmp_path, model, "model.chat_template=true", "decoder=adversarial")
     texts, _ = made_of(made, session)
     rows, chat = Rows(texts.human_rows.path), Rows(texts.human_rows.chat.path / stages.CHAT)
     lm = session.model(made.model, made.runtime)
-    nll = token_nll(lm, scoring(chat.prompt_ids, rows.token_ids, batch_size=8))
+    nll = compute_token_nll(lm, scoring(chat.prompt_ids, rows.token_ids, batch_size=8))
     assert texts.decoder.human_ppl == pytest.approx(math.exp(nll.values.mean()), rel=1e-6)
     plain, _ = made_of(settings(tmp_path, model, "decoder=adversarial"), session)
     assert plain.decoder.human_ppl != pytest.approx(texts.decoder.human_ppl, rel=1e-3)

@@ -17,7 +17,7 @@ from openended.harness.models.spec import bundled_models
 from openended.harness.models.transformers import LanguageModel
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
-from openended.harness.run.settings import settings_from
+from openended.harness.run.settings import build_settings
 from openended.harness.storage.store import Store
 from tests.helpers import write_jsonl
 
@@ -47,7 +47,7 @@ def settings(folder: Path, *overrides: str) -> Any:
         cfg = compose("config", overrides=[*words, "decoder=greedy", f"outputs_dir={folder / 'out'}", *overrides])
     node = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(node, dict)
-    return settings_from({**{str(k): v for k, v in node.items()}, "experiment": "test"})
+    return build_settings({**{str(k): v for k, v in node.items()}, "experiment": "test"})
 
 
 def vectors(store: Path, record: Any, system: str) -> np.ndarray[Any, Any]:

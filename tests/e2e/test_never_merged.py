@@ -15,10 +15,10 @@ from openended.harness.core.errors import SpecError
 from openended.harness.report.build import build_report
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
-from openended.harness.results.systems import systems_of
+from openended.harness.results.systems import group_systems
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
-from openended.harness.run.settings import settings_from
+from openended.harness.run.settings import build_settings
 from openended.harness.storage.store import Store
 from tests.helpers import tiny_model, write_jsonl
 
@@ -80,12 +80,12 @@ def test_they_are_two_systems(pair: Any, tmp_path: Path) -> None:
             cfg = compose("config", overrides=[*small, f"outputs_dir={tmp_path / 'out'}", *words])
         node = OmegaConf.to_container(cfg, resolve=True)
         assert isinstance(node, dict)
-        folders.append(run(settings_from({**{str(k): v for k, v in node.items()}, "experiment": "x"}), session).folder)
+        folders.append(run(build_settings({**{str(k): v for k, v in node.items()}, "experiment": "x"}), session).folder)
     results = read_results(folders)
     assert (len(results.runs), results.superseded) == (2, 0)
     models = [item for item in fold_seeds(results) if item.system == "model" and item.key == "distinct_1"]
     assert [item.seeds for item in models] == [1, 1], "two settings were folded as two seeds of one"
-    found = systems_of(fold_seeds(results))
+    found = group_systems(fold_seeds(results))
     assert len({system.label for system in found}) == 2
     values = [system.value("distinct_n", "distinct_1") for system in found]
     assert all(value is not None and math.isfinite(value.mean) for value in values)

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from openended.harness.core.io import read_json
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
-from openended.harness.run.settings import settings_from
+from openended.harness.run.settings import build_settings
 from openended.harness.storage.store import Store
 from openended.metrics.eps_ppl import eps_ppl
 from openended.metrics.jensen_shannon import jensen_shannon
@@ -38,7 +38,7 @@ def record(folder: Path, *overrides: str) -> Any:
         cfg = compose("config", overrides=words)
     node = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(node, dict)
-    made = settings_from({**{str(k): v for k, v in node.items()}, "experiment": "test"})
+    made = build_settings({**{str(k): v for k, v in node.items()}, "experiment": "test"})
     return read_json(run(made, Session(Store(folder / "out" / "store"))).folder / "record.json")
 
 

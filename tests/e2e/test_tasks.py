@@ -16,7 +16,7 @@ from openended.harness.core.io import read_json
 from openended.harness.models.spec import bundled_models
 from openended.harness.run.pipeline import plan, run
 from openended.harness.run.session import Session
-from openended.harness.run.settings import settings_from
+from openended.harness.run.settings import build_settings
 from openended.harness.storage.rows import Rows
 from openended.harness.storage.store import Store
 from tests.helpers import write_jsonl
@@ -89,7 +89,7 @@ def settings(folder: Path, *overrides: str) -> Any:
         cfg = compose("config", overrides=[*small, *overrides])
     node = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(node, dict)
-    return settings_from({**{str(k): v for k, v in node.items()}, "experiment": "test"})
+    return build_settings({**{str(k): v for k, v in node.items()}, "experiment": "test"})
 
 
 @pytest.mark.parametrize("task", TASKS)

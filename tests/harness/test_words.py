@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from openended.harness.core.errors import DataError, SpecError, StoreError
 from openended.harness.core.io import open_text, read_json, read_jsonl, to_json, write_json, write_text
 from openended.harness.core.metric import Metric
-from openended.harness.core.registry import build, construct, members, register
+from openended.harness.core.registry import build, construct, load_members, register
 from openended.harness.core.rng import derive_seed, row_uniforms
-from openended.harness.core.signature import build_signature, canonical, parse_signature, signature_difference
+from openended.harness.core.signature import build_signature, canonicalize, compare_signatures, parse_signature
 from openended.harness.core.spec import Spec
 from openended.harness.core.types import Ragged
 from openended.harness.storage.rows import join_ragged
@@ -75,7 +75,7 @@ def test_build_refuses_targets_that_are_not_registered():
 
 
 def test_a_name_is_held_by_one_class():
-    held = next(iter(members("metric").values()))
+    held = next(iter(load_members("metric").values()))
     with pytest.raises(SpecError, match="held by"):
         register("metric")(type("Other", (Metric,), {"name": held.name}))
 
@@ -84,16 +84,16 @@ def test_signature_holds_every_field_and_fact():
     text = build_signature(Toy(limit=4), {"n": "5/5"})
     assert text == "toy|v:3|p:0.5|kind:a|orders:1+2|limit:4|on:no|n:5/5"
     assert parse_signature(text)["orders"] == "1+2"
-    assert signature_difference(text, build_signature(Toy(), {"n": "5/5"})) == ["limit"]
+    assert compare_signatures(text, build_signature(Toy(), {"n": "5/5"})) == ["limit"]
 
 
 def test_canonical_writes_defaults_out_and_refuses_what_json_cannot_say():
-    assert canonical(Toy()) == {"group": "toy", "name": "toy", "version": 3, "p": 0.5, "kind": "a", "orders": [1, 2],
+    assert canonicalize(Toy()) == {"group": "toy", "name": "toy", "version": 3, "p": 0.5, "kind": "a", "orders": [1, 2],
                                 "limit": None, "on": False}  # fmt: skip
     with pytest.raises(TypeError, match="no canonical form"):
-        canonical(float("nan"))
+        canonicalize(float("nan"))
     with pytest.raises(TypeError, match="no canonical form"):
-        canonical(object())
+        canonicalize(object())
 
 
 def test_streams_depend_on_names_alone_and_extend():

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from openended.harness.core.metric import Features, Side
-from openended.harness.core.registry import members
-from openended.harness.core.resampling import SHARE, Plan, combined
+from openended.harness.core.registry import load_members
+from openended.harness.core.resampling import SHARE, Plan, combine_replicates
 from openended.harness.core.types import Ragged
-from openended.harness.run.pipeline.measure import with_intervals
+from openended.harness.run.pipeline.measure import add_intervals
 from openended.metrics._embeddings.resampled_moments import frechet_influence, vendi_influence
 from openended.metrics._mauve.resampled_cells import count_half_histograms, resample_mauve
 from openended.metrics._mauve.scores import histogram_values, mauve_of_cells
@@ -34,7 +34,7 @@ from scripts.worlds import MODEL, draw
 from tests.metrics.test_mauve import clusters
 
 N = 60
-METRICS = members("metric")
+METRICS = load_members("metric")
 # Metrics of several samples a prompt, or of a grid, have draws where they have a value: see `check_rows` in their tests.
 DRAWN = [
     name for name, cls in METRICS.items() if cls.family != "human" and cls.least_samples == 1 and not cls().reads_grid
@@ -179,7 +179,7 @@ def test_a_difference_is_far_narrower_than_two_intervals(cluster_fit, narrower):
         assert found[-1].repeats.mean() == pytest.approx(result.values["mauve"])
         assert found[-1].noise == pytest.approx(result.sd["mauve"] ** 2 / 3)
     apart = math.hypot(*(one.std_error() for one in found))
-    assert combined((1.0, -1.0), found).std_error() < apart / narrower
+    assert combine_replicates((1.0, -1.0), found).std_error() < apart / narrower
 
 
 @pytest.mark.parametrize("n", [10, 16, 34])
@@ -187,7 +187,7 @@ def test_a_difference_is_far_narrower_than_two_intervals(cluster_fit, narrower):
 def test_few_texts_have_an_interval_or_a_word_about_it(metric, n):
     (features,) = draw(np.random.default_rng(0), n, metric, MODEL)
     result = metric.compute(features)
-    made = with_intervals(metric, features, result, Plan(40))
+    made = add_intervals(metric, features, result, Plan(40))
     without = set(result.values) - set(made.intervals)
     assert all(any(name in note for note in made.notes) for name in without)
     assert not without or any("no interval of" in note for note in made.notes)

@@ -67,9 +67,9 @@ def test_a_pool_gives_every_text_exactly_k_references(texts, k, seed):
         with pytest.raises(ValueError, match="num_references"):
             self_bleu(texts, num_references=k)
         return
-    from openended.harness.core.rng import stream
+    from openended.harness.core.rng import make_random_stream
 
-    drawn = stream(seed, "self_bleu", "references").permutation(n)[: k + 1].tolist()
+    drawn = make_random_stream(seed, "self_bleu", "references").permutation(n)[: k + 1].tolist()
     table = bleu_by_text(index_of(texts), 4, num_references=k, seed=seed)
     for i in range(n):
         pool = range(n) if k == n - 1 else drawn

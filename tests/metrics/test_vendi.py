@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.core.signature import build_signature, canonical
+from openended.harness.core.signature import build_signature, canonicalize
 from openended.metrics.vendi import Vendi, vendi
 from tests.helpers import features
 from tests.oracles import embeddings as oracle
@@ -71,7 +71,7 @@ def test_the_largest_order_counts_the_largest_share_alone():
     spec = Vendi(order=np.inf)
     assert spec == Vendi(order="inf")
     assert "order:inf" in build_signature(spec, {})
-    assert canonical(spec)["order"] == "inf"
+    assert canonicalize(spec)["order"] == "inf"
     result = spec.compute(features(spec, human=rows, model=rows, n_human=2, n_model=2))
     assert result.values["vendi"] == pytest.approx(4 / 3)
 

@@ -9,10 +9,10 @@ from hydra import compose, initialize_config_module
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from openended.harness.core.registry import members
-from openended.harness.run.settings import settings_from
+from openended.harness.core.registry import load_members
+from openended.harness.run.settings import build_settings
 
-TASKS = members("task")
+TASKS = load_members("task")
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -37,5 +37,5 @@ def test_the_command_is_a_run_of_the_task(name: str) -> None:
         config = compose("config", overrides=given)
     plain = OmegaConf.to_container(config, resolve=True)
     assert isinstance(plain, dict)
-    settings = settings_from({**{str(k): v for k, v in plain.items()}, "experiment": "test"})
+    settings = build_settings({**{str(k): v for k, v in plain.items()}, "experiment": "test"})
     assert settings.task.name == name

@@ -17,7 +17,7 @@ from openended.harness.core import (
     run_command,
     suggest,
 )
-from openended.harness.results import grids_of
+from openended.harness.results import read_grids
 
 
 def main(words: Sequence[str]) -> int:
@@ -56,7 +56,11 @@ def list_files(name: str, outputs: Path, *, store: bool) -> Iterator[Path]:
     if name in ("", ".", "..") or "/" in name or not runs.is_dir():
         names = [p.name for p in (outputs / "runs").glob("*") if p.is_dir()]
         raise DataError(f"no runs named {name!r} in {outputs}/runs{suggest(name, names) if names else ''}")
-    folders = [runs, outputs / "reports" / name, *(g.folder for g in grids_of(outputs) if name in (g.name, *g.reports))]
+    folders = [
+        runs,
+        outputs / "reports" / name,
+        *(g.folder for g in read_grids(outputs) if name in (g.name, *g.reports)),
+    ]
     if store:
         root = (outputs / "store").resolve()
         entries = [outputs / "store" / entry for entry in sorted(find_named_entries(outputs / "runs")[name])]

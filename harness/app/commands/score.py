@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from openended.harness.core import FAILED, OK, CommandParser, SpecError, code_of, complain
+from openended.harness.core import FAILED, OK, CommandParser, SpecError, print_error, run_command
 
 COMMAND = "openended score"
 EPILOG = """\
@@ -64,9 +64,11 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the command; returns one of `exit_codes`: 1 where the code of a metric raised."""
     args = make_parser().parse_args(words)
     failed: list[str] = []
-    code = code_of(COMMAND, lambda: failed.extend(_score(args)), kept="what is finished is kept, and found again")
+    code = run_command(
+        COMMAND, lambda: failed.extend(_score(args)), after_interrupt="what is finished is kept, and found again"
+    )
     for reason in failed:
-        complain(COMMAND, reason)
+        print_error(COMMAND, reason)
     return code or (FAILED if failed else OK)
 
 
@@ -139,12 +141,12 @@ def _parse_count(text: str) -> int | Literal["all"]:
 
 def _print_text_field(name: str, path: str, names: Sequence[str], field: str | None) -> None:
     """Say which field of a file holds its texts."""
-    from openended.harness.imported import PUBLISHED, guess, kind_of, split_member
+    from openended.harness.imported import GROVER_FIELDS, choose_text_field, detect_kind, split_member
 
     if split_member(Path(path))[1] is not None or Path(path).suffix in (".p", ".pkl", ".pickle"):
         return
-    text_field = guess(Path(path), (*names, *PUBLISHED), field)
-    suffix = "" if kind_of(Path(path)) == ".txt" else f", field {text_field!r}{'' if field else ' (guessed)'}"
+    text_field = choose_text_field(Path(path), (*names, *GROVER_FIELDS), field)
+    suffix = "" if detect_kind(Path(path)) == ".txt" else f", field {text_field!r}{'' if field else ' (guessed)'}"
     sys.stderr.write(f"{name:<10} {path}{suffix}\n")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from openended.harness.core import CommandParser, DataError, print_line, run_command, suggest
-from openended.harness.results import GridFolder, grids_of
+from openended.harness.results import GridFolder, read_grids
 
 LAST = 10  # grids shown by default
 
@@ -23,7 +23,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _status(args: argparse.Namespace) -> None:
-    grids = grids_of(Path(args.outputs))
+    grids = read_grids(Path(args.outputs))
     if args.name:
         names = {word for grid in grids for word in (grid.name, grid.folder.name)}
         if args.name not in names:

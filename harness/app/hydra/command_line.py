@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from openended.harness.app.hydra.using import apply_using
-from openended.harness.core import GROUPS, SpecError, choices, is_shared, suggest
+from openended.harness.core import GROUPS, SpecError, is_shared, list_choices, suggest
 
 # Hydra's own flags: those that stand alone, and those that a value follows.
 _ALONE = ("-m", "--multirun", "-r", "--run", "--resolve", "-sc", "--shell-completion", "--hydra-help", "-h", "--help")
@@ -130,7 +130,7 @@ def _explain_unknown_flag(word: str, after: Sequence[str]) -> str:
 
 def _explain_missing_equals(word: str) -> str:
     """Say what to type in place of a word without `=`."""
-    groups = [group for group in GROUPS if word in choices(group)]
+    groups = [group for group in GROUPS if word in list_choices(group)]
     if groups:
         hint = f"did you mean {' or '.join(f'{name_group(g)}={_format_choice(g, word)}' for g in groups)}?"
     elif word.endswith((".jsonl", ".gz", ".csv", ".parquet")):
@@ -185,5 +185,5 @@ def hide_shared_files() -> None:
 def explain_missing_choice(file: str) -> str | None:
     """Say which options a group has, given the file of one that it has not; None if there is no such group."""
     group, _, choice = file.rpartition("/")
-    accepted = choices(group) if group in GROUPS else {}
+    accepted = list_choices(group) if group in GROUPS else {}
     return f"no {name_group(group)} {choice!r}{suggest(choice, accepted)}" if accepted else None

@@ -15,7 +15,7 @@ from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.core import GROUPS, SpecError
-from openended.harness.results import layout_of
+from openended.harness.results import build_layout
 from openended.harness.run import Settings, build_settings
 
 _NAME = re.compile(r"[\w][\w.+=-]*")
@@ -50,7 +50,7 @@ def compose_settings(cfg: DictConfig, name: str) -> Settings:
 def _settings(config: dict[str, Any], name: str) -> Settings:
     planned = config.get("plan_only")
     settings = build_settings({**config, "plan_only": True if planned == "json" else planned, "experiment": name})
-    layout_of(settings.report, "report")  # a report that cannot be made is told before the runs, not after them
+    build_layout(settings.report, "report")  # a report that cannot be made is told before the runs, not after them
     return settings
 
 

@@ -38,7 +38,7 @@ from openended.harness.app.hydra.jobfile import JobFile, create_grid_folder, for
 from openended.harness.app.hydra.plan import plan_jobs
 from openended.harness.app.hydra.simulation import needs_whole_grid, simulate_judgments
 from openended.harness.app.hydra.sweeper import LaunchingSweeper, compose_series, list_jobs
-from openended.harness.core import FAILED, HarnessError, one_line, show_progress, write_json
+from openended.harness.core import FAILED, HarnessError, format_error, show_progress, write_json
 from openended.harness.results import read_search
 from openended.harness.run import Settings
 from openended.harness.storage import GRID
@@ -104,10 +104,10 @@ class Job:
                     if outcome.failed:  # the others stand, and go into the report
                         state, facts["error"] = "failed", "; ".join(outcome.failed)
         except HarnessError as err:
-            message = f"failed: {one_line(err)}"
-            watch.write("failed", error=one_line(err), name=name)
+            message = f"failed: {format_error(err)}"
+            watch.write("failed", error=format_error(err), name=name)
         except Exception as err:
-            message = f"failed: {type(err).__name__}: {one_line(err)}"
+            message = f"failed: {type(err).__name__}: {format_error(err)}"
             log.debug("%s", traceback.format_exc())
             watch.write("failed", error=message.removeprefix("failed: "), trace=traceback.format_exc(), name=name)
         else:

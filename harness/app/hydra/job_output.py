@@ -21,9 +21,9 @@ from openended.harness.core import (
     FAILED,
     HarnessError,
     SpecError,
-    code_of,
-    complain,
-    one_line,
+    format_error,
+    print_error,
+    run_command,
     suggest,
     write_text,
 )
@@ -49,7 +49,7 @@ def leave_with_code(command: str, work: Callable[[], object]) -> None:
         with translate_config_errors():
             work()
 
-    if code := code_of(command, run_translated, kept=KEPT):
+    if code := run_command(command, run_translated, after_interrupt=KEPT):
         raise SystemExit(code) from None
 
 
@@ -72,7 +72,7 @@ def set_detail(*, verbose: bool, quiet: bool = False) -> None:
         logging.getLogger("openended").setLevel(logging.WARNING)
     if verbose:
         logging.getLogger().setLevel(logging.WARNING)  # of which hydra.verbose=true has made DEBUG
-        for name in ("openended", "openended.harness.run", "openended.harness.models.loaded"):
+        for name in ("openended", "openended.harness.run", "openended.harness.models.model_cache"):
             logging.getLogger(name).setLevel(logging.DEBUG)
 
 
@@ -125,11 +125,11 @@ def explain(err: BaseException) -> str:
     if several := _SEVERAL.match(str(err)):
         return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
     if missing := _MISSING.search(str(err)):
-        return explain_missing_choice(missing[1]) or one_line(err)
+        return explain_missing_choice(missing[1]) or format_error(err)
     if isinstance(err, MissingConfigException) and err.missing_cfg_file and err.options:
         group, _, choice = str(err.missing_cfg_file).rpartition("/")
         return f"no {group or 'config'} {choice!r}{suggest(choice, err.options)}"
-    return one_line(err)
+    return format_error(err)
 
 
 @contextmanager
@@ -143,12 +143,12 @@ def exit_on_error(grid: Path) -> Iterator[None]:
         with translate_config_errors():
             yield
     except HarnessError as err:
-        complain("openended", one_line(err))
+        print_error("openended", format_error(err))
         raise SystemExit(BAD_INPUT) from None
     except Exception as err:
         trace = grid / "error.txt"
-        what = f"the grid's end failed: {type(err).__name__}: {one_line(err)}"
-        complain("openended", f"{what}; its traceback is in {trace}; the runs are kept: openended report reads them")
+        what = f"the grid's end failed: {type(err).__name__}: {format_error(err)}"
+        print_error("openended", f"{what}; its traceback is in {trace}; the runs are kept: openended report reads them")
         with suppress(HarnessError):  # the folder itself may be what fails
             write_text(trace, traceback.format_exc())
         raise SystemExit(FAILED) from None
@@ -177,7 +177,7 @@ def write_report(folders: list[Path], target: Path, options: Mapping[str, Any]) 
     try:
         build_report(folders, target, **options)
     except HarnessError as err:
-        log.error("report     %s: %s", target.name, one_line(err))
+        log.error("report     %s: %s", target.name, format_error(err))
     else:
         log.info("report     %s", target / "report.html")
 

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, read_write
 
 from openended.harness.app.hydra.time_left import estimate_time_left
 from openended.harness.core import DataError, digest, read_json, to_json, write_json
-from openended.harness.storage import GRID, new_folder
+from openended.harness.storage import GRID, create_unique_folder
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def create_grid_folder(config: DictConfig) -> Path:
         folder = Path(tempfile.mkdtemp(prefix="openended-plan-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     else:
-        folder = new_folder(Path(config.hydra.sweep.dir))
+        folder = create_unique_folder(Path(config.hydra.sweep.dir))
     with read_write(config.hydra):
         config.hydra.sweep.dir = str(folder)
         # Hydra composes every job anew, from these words.

@@ -20,7 +20,7 @@ def claim_shared_memory(root: Path = SHARED_MEMORY) -> Iterator[Path | None]:
         root: Where the folders of all runs are; None is yielded if it does not exist or cannot be written.
     """
     sweep_shared_memory(root)
-    folder = root / temporary_files.temporary(_NAME)
+    folder = root / temporary_files.create_temporary_name(_NAME)
     try:
         folder.mkdir(mode=0o700)
     except OSError:
@@ -29,13 +29,13 @@ def claim_shared_memory(root: Path = SHARED_MEMORY) -> Iterator[Path | None]:
     try:
         yield folder
     finally:
-        temporary_files.discard(folder)
+        temporary_files.delete_path(folder)
 
 
 def sweep_shared_memory(root: Path = SHARED_MEMORY) -> None:
     """Remove folders and semaphores of runs whose process is gone; those of living processes stay."""
-    for folder in temporary_files.sweep(root):
+    for folder in temporary_files.delete_abandoned(root):
         if folder.name.startswith(_NAME):
             pid = folder.name.split("-")[-3]  # the name ends in machine-boot-pid-start-serial
             for semaphore in root.glob(f"sem.loky-{pid}-*"):
-                temporary_files.discard(semaphore)
+                temporary_files.delete_path(semaphore)

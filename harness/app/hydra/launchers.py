@@ -33,7 +33,7 @@ from openended.harness.app.hydra.joblib_memory import claim_shared_memory
 from openended.harness.app.hydra.parent_watch import Parent, end_with, this_process
 from openended.harness.app.hydra.trust import guard_composition
 from openended.harness.app.hydra.using import PLUGINS
-from openended.harness.core import MissingExtra, SpecError, clean_logs
+from openended.harness.core import ExtraNotInstalled, SpecError, escape_log_records
 
 if TYPE_CHECKING:
     from openended.harness.app.hydra.job import Job
@@ -51,7 +51,7 @@ def run_jobs(configs: Sequence[DictConfig], parent: Parent) -> None:
     from openended.harness.app.hydra.job import Job
 
     end_with(parent)
-    clean_logs()
+    escape_log_records()
     guard_composition()
     if not _worker_jobs:
         _worker_jobs.append(Job())
@@ -193,7 +193,7 @@ class Submitit(GridLauncher):
         try:
             import submitit
         except ImportError as err:
-            raise MissingExtra("submitit", "slurm") from err
+            raise ExtraNotInstalled("submitit", "slurm") from err
         executor = submitit.AutoExecutor(folder=self.folder, cluster=self.cluster)
         try:
             executor.update_parameters(**self.parameters)

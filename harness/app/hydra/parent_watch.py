@@ -28,7 +28,7 @@ class Parent(NamedTuple):
 
 def this_process() -> Parent:
     """Return the process that calls, for its workers."""
-    machine, boot, pid, start = temporary_files.tag().split("-")
+    machine, boot, pid, start = temporary_files.build_process_tag().split("-")
     return Parent(f"{machine}-{boot}", int(pid), int(start))
 
 
@@ -44,7 +44,7 @@ def end_with(parent: Parent) -> None:
 
 
 def _watch(parent: Parent) -> None:
-    while temporary_files.running(parent.pid, parent.start):
+    while temporary_files.is_running(parent.pid, parent.start):
         time.sleep(POLL_SECONDS)
     # Not by an exception: the main thread may be deep in a library. What is half-made is swept at the next start.
     os.kill(os.getpid(), signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)

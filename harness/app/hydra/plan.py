@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from openended.harness.app.hydra.compose import iterate_settings
-from openended.harness.core import duration, plain_line
+from openended.harness.core import escape_controls_in_line, format_duration
 
 if TYPE_CHECKING:
     from openended.harness.run import Forecast, Outcome, Rates
@@ -59,7 +59,7 @@ def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool
         (run, outcome) = plans[0]
         _show_steps(f"{run.runtime.experiment}: seed {run.generation.seed}", outcome)
     for line in format_plan(total, rates):
-        sys.stdout.write(f"{plain_line(line)}\n")
+        sys.stdout.write(f"{escape_controls_in_line(line)}\n")
 
 
 def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
 def format_plan(plan: Forecast, rates: Rates) -> list[str]:
     """Return a plan as lines for people."""
     seconds, sure = plan.time(rates)
-    time = f"about {duration(seconds)} ({_SURE[sure]})" if seconds is not None else _UNMEASURED
+    time = f"about {format_duration(seconds)} ({_SURE[sure]})" if seconds is not None else _UNMEASURED
     fetch = sum(size.memory or 0 for size in plan.sizes().values() if not size.here)
     forced = plan.read("next_token")
     reads = [f"{plan.read('embed'):,} texts to embed", f"{plan.read('score'):,} to score"]
@@ -167,13 +167,13 @@ def _show_steps(title: str, outcome: Outcome) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(plain_line(title)), title_justify="left", box=None)
+    table = Table(title=Text(escape_controls_in_line(title)), title_justify="left", box=None)
     for name in ("stage", "what", "state", "key"):
         table.add_column(name)
     for step in outcome.plan:
         table.add_row(
             step.stage,
-            Text(plain_line(step.what)),
+            Text(escape_controls_in_line(step.what)),
             _STATES[step.state],
             step.key[:16] if step.key else "after the above",
         )

@@ -15,7 +15,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from openended.harness.app.hydra.using import CHOICE, PLUGINS, ExperimentSections
-from openended.harness.core import SpecError, defaults, plugins
+from openended.harness.core import SpecError, defaults, load_plugins
 
 GROUPS = ("metric", "task", "decoder", "model")
 
@@ -40,7 +40,7 @@ class PluginPackages(SearchPathPlugin):  # type: ignore[misc]
             folders.append(files(point.value))
         store = ConfigStore.instance()
         for group in GROUPS:
-            for name, (package, cls) in plugins(group).items():
+            for name, (package, cls) in load_plugins(group).items():
                 if any((folder / group / f"{name}.yaml").is_file() for folder in folders):
                     continue  # Hydra would take ours for its schema
                 # Several metrics in a run: each has a key of its own.

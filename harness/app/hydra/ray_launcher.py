@@ -19,7 +19,7 @@ from openended.harness.app.hydra.launchers import GridLauncher, mark_lost, run_j
 from openended.harness.app.hydra.parent_watch import Parent, this_process
 from openended.harness.app.hydra.trust import TRUST
 from openended.harness.app.hydra.using import PLUGINS
-from openended.harness.backends import Actors, Dead, join, nodes_of, say_room
+from openended.harness.backends import ActorPool, WorkerDeath, connect_to_ray, list_nodes, warn_if_full
 from openended.harness.core import DataError, SpecError
 
 log = logging.getLogger(__name__)
@@ -101,16 +101,16 @@ class Ray(GridLauncher):
 
         last_line = ""
         for number, answer in actors.map([(config,) for config in configs], report_death):
-            if isinstance(answer, Dead):
+            if isinstance(answer, WorkerDeath):
                 mark_lost([configs[number]], f"its process was killed twice (out of memory?): {answer.said}")
             line = format_progress(Path(self._config.hydra.sweep.dir))
             if line != last_line:
                 log.info("grid       %s", line)
                 last_line = line
 
-    def _actors(self) -> Actors:
-        ray = join(self.address, "hydra.launcher.address", cpus=self.processes * self.cpus)
-        nodes = nodes_of(ray)
+    def _actors(self) -> ActorPool:
+        ray = connect_to_ray(self.address, "hydra.launcher.address", cpus=self.processes * self.cpus)
+        nodes = list_nodes(ray)
         gpus = self.gpus
         if gpus is None:
             gpus = 1.0 if any(node.get("GPU") for node in nodes) else 0.0
@@ -132,5 +132,5 @@ class Ray(GridLauncher):
             for who in range(self.processes)
         ]
         log.info("workers    %d of %d CPUs and %g GPUs; logs in %s", self.processes, self.cpus, gpus, folder)
-        say_room(nodes, self.processes, needs)
-        return Actors(ray, actors, deaths=TRIES, option="hydra/launcher=ray")
+        warn_if_full(nodes, self.processes, needs)
+        return ActorPool(ray, actors, deaths=TRIES, option="hydra/launcher=ray")

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from openended.harness.core import duration
+from openended.harness.core import format_duration
 
 
 def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any], now: float) -> str:
@@ -40,7 +40,7 @@ def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any
     busy = sum(float(job["seconds"]) for job in ended)
     span = max(now - float(grid.get("started", now)), 0.0)
     seconds *= span / busy if busy and span else 1.0
-    return f"{'about' if sure else 'perhaps'} {duration(seconds)} left"
+    return f"{'about' if sure else 'perhaps'} {format_duration(seconds)} left"
 
 
 def _seedless_key(title: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import Container, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from openended.harness.core import SpecError, first_line
+from openended.harness.core import SpecError, shorten_error
 
 TRUST = "OPENENDED_TRUST_CONFIG"  # set by `--trust-config`, and so known to the workers of a grid
 # The parts of the `hydra` node from which something is called.
@@ -65,7 +65,9 @@ def guard_composition() -> None:
         except (HydraException, OmegaConfBaseException):
             raise  # `show.composing` has words for them
         except Exception as err:
-            raise SpecError(f"the configuration cannot be composed: {type(err).__name__}: {first_line(err)}") from err
+            raise SpecError(
+                f"the configuration cannot be composed: {type(err).__name__}: {shorten_error(err)}"
+            ) from err
         overrides = options.get("overrides", args[1] if len(args) > 1 else ())
         check_config(composed, overrides)
         return composed

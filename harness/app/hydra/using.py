@@ -18,7 +18,7 @@ from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness.core import SpecError, own_choices, source
+from openended.harness.core import SpecError, list_bundled_choices, read_option_yaml
 
 PLUGINS = "hydra_plugins.openended"  # where Hydra looks for what this project adds to it
 GROUP, CHOICE, PAPER = "using", "experiment", "paper"
@@ -28,7 +28,11 @@ _SECTION = re.compile(rf"^{GROUP}=(\w+):", re.MULTILINE)
 @lru_cache
 def sections(experiment: str) -> tuple[str, ...]:
     """Return the options of `using` for which an experiment has a section."""
-    return tuple(_SECTION.findall(source(CHOICE, experiment))) if experiment in own_choices(CHOICE) else ()
+    return (
+        tuple(_SECTION.findall(read_option_yaml(CHOICE, experiment)))
+        if experiment in list_bundled_choices(CHOICE)
+        else ()
+    )
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -92,7 +96,7 @@ class ExperimentSections(ConfigSource):  # type: ignore[misc]
         if not self.is_config(config_path):
             raise ConfigLoadError(f"Config not found: {config_path}")
         experiment, using = split_name(_experiment(config_path))
-        node: Any = OmegaConf.create(source(CHOICE, experiment))
+        node: Any = OmegaConf.create(read_option_yaml(CHOICE, experiment))
         parts = {option: node.pop(f"{GROUP}={option}") for option in sections(experiment)}
         config = OmegaConf.merge(_usual_defaults(experiment, using), parts[using] or {}) if using else node
         return ConfigResult(

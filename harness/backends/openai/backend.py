@@ -30,14 +30,14 @@ from openended.harness.backends.openai.trust import EndpointTrust
 from openended.harness.core import Advance, DataError, Generation, NextToken, Ragged, SpecError, derive_seed
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
 from openended.harness.models import (
-    Embedded,
     EmbeddingRequest,
     QStatisticsRequest,
     ScoringRequest,
     TextTokenizer,
-    lead_before,
+    TextVectors,
+    get_bos_prefix,
     load_tokenizer,
-    scoring_rows,
+    plan_scoring,
 )
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ class ServerBackend:
         """Token that is sent in place of an empty prompt."""
         return self._bos if isinstance(self._bos, int) else next(iter(self.builder.end_ids), 0)
 
-    def lead(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> tuple[int, ...]:
+    def bos_prefix(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> tuple[int, ...]:
         """Return the beginning-of-text token, unless a text has it already or the model reads none."""
-        return lead_before(self.trust.lead, ids)
+        return get_bos_prefix(self.trust.bos_prefix, ids)
 
     def provenance(self) -> dict[str, Any]:
         """Return the server's product and version, and the result of the probe."""
@@ -118,8 +118,8 @@ class ServerBackend:
                 advance(max(len(generated.token_ids), 1))
 
         async def work(server: ServerSession) -> None:
-            longest = max((len(self.lead(p.token_ids)) + len(p.token_ids) for p in prompts), default=0)
-            decoder.plan_check(self.trust.context, request.max_new_tokens, longest)
+            longest = max((len(self.bos_prefix(p.token_ids)) + len(p.token_ids) for p in prompts), default=0)
+            decoder.check_context_length(self.trust.context, request.max_new_tokens, longest)
             await run_concurrently(prompts, partial(generate_text, server), server.workers)
 
         self._with_server(decoder, work)
@@ -127,7 +127,7 @@ class ServerBackend:
     async def _text(
         self, server: ServerSession, sampling: Sampling, prompt: Prompt, request: GenerationRequest
     ) -> Generation:
-        ids = (*self.lead(prompt.token_ids), *prompt.token_ids) if self.tokenizer is not None else ()
+        ids = (*self.bos_prefix(prompt.token_ids), *prompt.token_ids) if self.tokenizer is not None else ()
         if self.tokenizer is not None and not ids:
             ids = (self.start_id,)
         text = prompt.text
@@ -157,7 +157,7 @@ class ServerBackend:
         results: list[Ragged] = []
 
         async def work(server: ServerSession) -> None:
-            jobs, out = scoring_rows(self, request)
+            jobs, out = plan_scoring(self, request)
             put = make_loss_writer(jobs, out.values)
 
             def record_row(number: int, read: Any) -> None:  # noqa: ANN401
@@ -181,7 +181,7 @@ class ServerBackend:
         prompts, continuations, least = request.prompts, request.continuations, request.min_new_tokens
         for decoder in request.decoders:
             self.spec.demand("q_statistics", decoder)
-        heads = [(*self.lead(row), *row.tolist()) or (self.start_id,) for row in prompts]
+        heads = [(*self.bos_prefix(row), *row.tolist()) or (self.start_id,) for row in prompts]
         rows = [(*head, *tail.tolist()) for head, tail in zip(heads, continuations, strict=True)]
         size = len(continuations.values)
         tables = [CertifiedQ(d, size, self.vocab_size, self.builder.end_ids, least) for d in request.decoders]
@@ -207,14 +207,14 @@ class ServerBackend:
             for t in (table.finish() for table in tables)
         ]  # fmt: skip
 
-    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, Embedded]:
+    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
         """Raise `SpecError`: a server gives no hidden states."""
         del request, advance
         raise SpecError(f"model {self.spec.title}: a server gives no hidden states")
 
     def embed_and_score(
         self, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
-    ) -> tuple[Embedded, Ragged]:
+    ) -> tuple[TextVectors, Ragged]:
         """Raise `SpecError`: a server gives no hidden states."""
         del request, include_prompt, advance
         raise SpecError(f"model {self.spec.title}: a server gives no hidden states")
@@ -225,7 +225,7 @@ class ServerBackend:
         async def main() -> None:
             async with self.client() as client:
                 alive = await self.trust.check_endpoints(client, self.builder, decoder)
-                await work(ServerSession(client, self.builder, alive, self.tokenizer, self.trust.lead))
+                await work(ServerSession(client, self.builder, alive, self.tokenizer, self.trust.bos_prefix))
 
         with start_blocking_portal() as portal:
             portal.call(main)

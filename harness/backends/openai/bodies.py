@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from openended.harness.core import STRUCK, DataError, plain_line, redacted
+from openended.harness.core import REDACTED, DataError, escape_controls_in_line, redact_keys
 
 MAX_REPLY = 16 << 20
 """Bytes of a reply, unless the request allows for more."""
@@ -43,7 +43,7 @@ class Body:
             if _ESCAPED.search(self.content):  # escapes can hide the key or half of a surrogate pair
                 text = json.dumps(value, ensure_ascii=False)
                 text.encode()
-                value = json.loads(text.replace(self.key, STRUCK)) if self.key and self.key in text else value
+                value = json.loads(text.replace(self.key, REDACTED)) if self.key and self.key in text else value
         except UnicodeEncodeError as err:
             raise DataError("its reply holds half of a surrogate pair; it is not valid text") from err
         except RecursionError as err:
@@ -84,10 +84,10 @@ async def read_body(reply: httpx.Response, key: str | None, limit: int) -> Body:
         content += block
         if len(content) > limit:
             raise DataError(f"its reply is larger than {limit:,} bytes")
-    data = bytes(content).replace(key.encode(), STRUCK.encode()) if key else bytes(content)
+    data = bytes(content).replace(key.encode(), REDACTED.encode()) if key else bytes(content)
     return Body(reply.status_code, dict(reply.headers), data, key)
 
 
 def clean_line(text: str, key: str | None) -> str:
     """Return text as one short line without the key."""
-    return plain_line(redacted(text.replace(key, STRUCK) if key else text))[:_SHOWN]
+    return escape_controls_in_line(redact_keys(text.replace(key, REDACTED) if key else text))[:_SHOWN]

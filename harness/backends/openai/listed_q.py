@@ -17,7 +17,7 @@ import numpy as np
 
 from openended.harness.backends.openai.replies import Listing, Token
 from openended.harness.core import F64
-from openended.harness.decoders import Nucleus, QDecoder, TopK, view_of, weigh
+from openended.harness.decoders import Nucleus, QDecoder, TopK, build_descending_logits, truncate_and_renormalize
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +51,7 @@ def compute_listed_q(decoder: QDecoder, listing: Listing, vocab_size: int, banne
     if decoder.one_hot and tokens:
         return ListedQ(tokens[:1], np.ones(1), True, tokens[1] if len(tokens) > 1 else None, (1.0, 1.0))
     if not tokens or decoder.untruncated:
-        temperature = decoder.heat()[0]
+        temperature = decoder.temperature_and_order()[0]
         whole = float(np.exp(logs).sum()) if temperature == 1 and not banned else None
         share = (0.0, 1.0) if whole is None else (whole, whole)
         return ListedQ(tokens, _normalize_shares(logs / temperature), decided=False, share=share)
@@ -66,7 +66,7 @@ def compute_listed_q(decoder: QDecoder, listing: Listing, vocab_size: int, banne
 
 def _bound_share(decoder: QDecoder, logs: F64) -> tuple[float, float]:
     """Bounds of what Q gives to all listed tokens, where it keeps them all and some that are not listed."""
-    temperature, _ = decoder.heat()
+    temperature, _ = decoder.temperature_and_order()
     weights = np.exp((logs - logs[0]) / temperature)
     if isinstance(decoder, TopK):
         return float(weights.sum() / (weights.sum() + (decoder.k - len(logs)) * weights[-1])), 1.0
@@ -78,7 +78,7 @@ def _bound_share(decoder: QDecoder, logs: F64) -> tuple[float, float]:
 
 def _bound_normalizers(decoder: QDecoder, logs: F64, banned: F64, unseen: int, vocab_size: int) -> set[float]:
     """Least and greatest log of the row's sum of exponentials that the listing allows."""
-    temperature, first = decoder.heat()
+    temperature, first = decoder.temperature_and_order()
     last = float(logs[-1])
     if not first or temperature == 1:
         banned_mass = float(np.exp(banned).sum())
@@ -93,10 +93,12 @@ def _cut(decoder: QDecoder, logs: F64, log_z: float, vocab_size: int) -> tuple[i
     """Listed tokens that Q keeps, their shares, and whether no other one can be in it."""
     import torch
 
-    temperature, first = decoder.heat()
+    temperature, first = decoder.temperature_and_order()
     z = torch.from_numpy(logs / temperature if first else logs.copy())[None]
     row = torch.empty((1, max(vocab_size, len(logs) + 1)), device="meta")  # only its width is read
-    truncated = weigh(decoder, view_of(z, torch.tensor([[log_z]], dtype=torch.float64), row))
+    truncated = truncate_and_renormalize(
+        decoder, build_descending_logits(z, torch.tensor([[log_z]], dtype=torch.float64), row)
+    )
     hi = min(int(truncated.hi), len(logs))
     if isinstance(decoder, TopK):
         decided = decoder.k <= len(logs)  # a tie beyond the list is not to be seen

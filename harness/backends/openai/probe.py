@@ -171,7 +171,7 @@ class Probe:
         comparable = isinstance(decoder, QDecoder) and (
             decoder.untruncated or (decoder.certifiable and not decoder.one_hot)
         )
-        if not isinstance(decoder, QDecoder) or decoder.penalises or not comparable:
+        if not isinstance(decoder, QDecoder) or decoder.penalizes or not comparable:
             self.report.unseen.append(f"draws of {decoder.title if decoder else ''} against its Q")
             return ""
         sampling = make_sampling(decoder) or NEUTRAL

@@ -13,7 +13,7 @@ import numpy as np
 from openended.harness.backends.openai.bodies import clean_line
 from openended.harness.backends.openai.requests import CompletionRequest, RequestBuilder
 from openended.harness.core import F64, DataError, Stop, Tokenizer
-from openended.harness.models import continuation_ids, continuation_text
+from openended.harness.models import decode_continuation, tokenize_continuation
 
 Token = int | str
 """A token by its id or, where the server names none, by its text."""
@@ -187,7 +187,7 @@ def read_completion(
     encoded = ids is None
     if ids is None:
         count = read_usage(reply, "completion_tokens")
-        ids = tuple(continuation_ids(tokenizer, prompt, ask.ids, text)) if tokenizer is not None else ()
+        ids = tuple(tokenize_continuation(tokenizer, prompt, ask.ids, text)) if tokenizer is not None else ()
     else:
         count = len(ids)
         if reason == "stop" and ids and ids[-1] in builder.end_ids:
@@ -195,7 +195,7 @@ def read_completion(
         if tokenizer is None:  # nobody here knows what they stand for
             ids = ()
         else:
-            text = continuation_text(tokenizer, ask.ids, ids)
+            text = decode_continuation(tokenizer, ask.ids, ids)
     _check_length(count, reason, ask)
     if encoded and count is None and len(ids) > 2 * ask.max_tokens + 8:  # encoding again can give a few more
         raise DataError(f"field text: about {len(ids)} tokens where {ask.max_tokens} were asked for")

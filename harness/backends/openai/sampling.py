@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from openended.harness.core import members
+from openended.harness.core import load_members
 from openended.harness.decoders import Decoder, QDecoder, SamplingDecoder
 
 
@@ -50,7 +50,7 @@ def make_sampling(decoder: Decoder) -> Sampling | None:
     if options is None or not isinstance(decoder, QDecoder):
         return None
     sampling = Sampling(
-        temperature=0.0 if decoder.one_hot else decoder.heat()[0],
+        temperature=0.0 if decoder.one_hot else decoder.temperature_and_order()[0],
         repetition_penalty=decoder.repetition_penalty,
         no_repeat_ngram_size=decoder.no_repeat_ngram_size,
         **{parameter: getattr(decoder, option) for parameter, option in options.items()},
@@ -62,7 +62,7 @@ def make_sampling(decoder: Decoder) -> Sampling | None:
 
 def list_decoders(truncations: frozenset[str]) -> list[str]:
     """Return the names of the decoders that need no other truncation than these."""
-    options = {name: _server_options(cls) for name, cls in members("decoder").items()}
+    options = {name: _server_options(cls) for name, cls in load_members("decoder").items()}
     return sorted(name for name, needed in options.items() if needed is not None and truncations >= needed.keys())
 
 

@@ -47,7 +47,7 @@ async def read_rows(
 
     async def read_row(number: int) -> None:
         ids = rows[number]
-        inside = ids[len(server.lead) :] if ids[: len(server.lead)] == server.lead else ids
+        inside = ids[len(server.bos_prefix) :] if ids[: len(server.bos_prefix)] == server.bos_prefix else ids
         text = tokenizer.decode(inside) if tokenizer is not None and not server.builder.sends_ids else ""
         ask = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True, listed=listed)
         try:
@@ -108,7 +108,7 @@ class CertifiedQ:
             return None
         if decoder.untruncated and not decoder.one_hot:
             all_listed = banned <= set(top.tokens)
-            if decoder.heat()[0] != 1 or not all_listed:
+            if decoder.temperature_and_order()[0] != 1 or not all_listed:
                 return None
             banned_mass = sum(float(np.exp(p)) for t, p in zip(top.tokens, top.log_probs, strict=True) if t in banned)
             gold_prob = 0.0 if gold in banned else float(np.exp(log_prob)) / (1.0 - banned_mass)

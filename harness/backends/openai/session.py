@@ -21,7 +21,7 @@ from openended.harness.backends.openai.replies import (
 )
 from openended.harness.backends.openai.requests import CompletionRequest, RequestBuilder
 from openended.harness.core import DataError, Tokenizer
-from openended.harness.models import lead_before
+from openended.harness.models import get_bos_prefix
 
 COPIES = 256
 """Draws of one request, at most."""
@@ -43,7 +43,7 @@ class ServerSession:
     builder: RequestBuilder
     endpoints: Sequence[int]
     tokenizer: Tokenizer | None = None
-    lead: tuple[int, ...] = ()
+    bos_prefix: tuple[int, ...] = ()
     copies: bool = True
     """It gives as many draws of one request as were asked for; false once it did not."""
     most: int | None = None
@@ -66,7 +66,7 @@ class ServerSession:
         if self.tokenizer is None:
             return ()
         ids = self.tokenizer.encode(text)
-        return (*lead_before(self.lead, ids), *ids)
+        return (*get_bos_prefix(self.bos_prefix, ids), *ids)
 
     async def send(
         self,

@@ -36,7 +36,7 @@ class ServerSpec(BackendSpec):
     name: ClassVar[str] = "openai"
     loader: ClassVar[str] = "openended.harness.backends.openai.backend:load_server"
     abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics"})
-    carried: ClassVar[frozenset[str]] = frozenset(
+    connection_fields: ClassVar[frozenset[str]] = frozenset(
         {"base_url", "endpoints", "api_key_env", "concurrency", "timeout", "retries", "logprobs"}
     )
 
@@ -200,10 +200,10 @@ class ServerSpec(BackendSpec):
         if decoder is None:
             return super().cannot(ability)
         if ability == "q_statistics" and isinstance(decoder, QDecoder):
-            whole = decoder.untruncated and not decoder.one_hot and decoder.heat()[0] != 1
+            whole = decoder.untruncated and not decoder.one_hot and decoder.temperature_and_order()[0] != 1
             if whole or not decoder.certifiable:
                 return f"the Q of {decoder.title} needs the whole distribution; a server lists its best tokens alone"
-            if decoder.penalises:
+            if decoder.penalizes:
                 return "penalties need the whole distribution; a server lists its best tokens alone"
         return super().cannot(ability) or (explain_refusal(self.speaks, decoder) if ability == "generate" else None)
 

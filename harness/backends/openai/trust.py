@@ -18,7 +18,7 @@ from openended.harness.backends.openai.probe_prompts import are_same_model
 from openended.harness.backends.openai.requests import RequestBuilder
 from openended.harness.backends.openai.session import ServerSession
 from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.core import DataError, Tokenizer, canonical, digest
+from openended.harness.core import DataError, Tokenizer, canonicalize, digest
 from openended.harness.decoders import Decoder
 from openended.harness.models import TextTokenizer
 
@@ -39,7 +39,7 @@ class EndpointTrust:
     def __init__(self, spec: ServerSpec, tokenizer: TextTokenizer | None, vocab_size: int) -> None:
         self.spec, self.vocab_size = spec, vocab_size
         self.tokenizer: Tokenizer | None = tokenizer
-        self.lead = tokenizer.lead if tokenizer is not None else ()
+        self.bos_prefix = tokenizer.bos_prefix if tokenizer is not None else ()
         """What the model reads before every text."""
         self.infos: dict[int, ServerInfo] = {}
         """Number of an endpoint → what it told of itself."""
@@ -67,7 +67,7 @@ class EndpointTrust:
             self._compare()
         client.check_return = partial(self._check_return, client)
         endpoints = sorted(self.infos)
-        name = self._last = digest(canonical(decoder)) if decoder is not None else _SCORES
+        name = self._last = digest(canonicalize(decoder)) if decoder is not None else _SCORES
         if self.spec.probe and name not in self._reports:
             reports = await asyncio.gather(*(self._probe(client, builder, endpoint, decoder) for endpoint in endpoints))
             for endpoint, report in zip(endpoints, reports, strict=True):
@@ -85,7 +85,7 @@ class EndpointTrust:
     async def _probe(
         self, client: Client, builder: RequestBuilder, endpoint: int, decoder: Decoder | None
     ) -> ProbeReport:
-        server = ServerSession(client, builder, [endpoint], self.tokenizer, self.lead)
+        server = ServerSession(client, builder, [endpoint], self.tokenizer, self.bos_prefix)
         probe = Probe(server, self.tokenizer, self.vocab_size, decoder, self.infos[endpoint].context)
         return await probe.run()
 

@@ -24,7 +24,7 @@ from openended.harness.backends.ray.worker import AnyModel, RemoteModelInfo, Rem
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core import F64, Advance, NextToken, digest
 from openended.harness.decoders import Emit, GenerationRequest
-from openended.harness.generation import batches_of, check_rows
+from openended.harness.generation import check_rows, iterate_batches
 from openended.harness.models import (
     BUNDLED,
     EmbedderSpec,
@@ -32,8 +32,8 @@ from openended.harness.models import (
     ModelSpec,
     Pool,
     QStatisticsRequest,
+    allocate_vectors,
     load_tokenizer,
-    vectors_for,
 )
 
 MAX_TEXT_BATCHES = 4  # of generated texts in a chunk: long enough that a text which ends gives its place to another
@@ -103,7 +103,7 @@ class RayBackend(TransformersBackend):
             part, targets, score_positions = numbered[number]
             if pool is not None and vectors:
                 if not pool.vectors:
-                    pool.vectors.extend(vectors_for(rows, v.shape[1]) for v in vectors)
+                    pool.vectors.extend(allocate_vectors(rows, v.shape[1]) for v in vectors)
                 for whole, chunk in zip(pool.vectors, vectors, strict=True):
                     whole[targets] = chunk
             if nll is not None:
@@ -114,9 +114,9 @@ class RayBackend(TransformersBackend):
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Statistics of each decoder's Q, in the batches that one pass over all texts would have."""
         prompts, continuations = request.prompts, request.continuations
-        read = np.array([len(self.lead(row)) for row in prompts], dtype=np.int64) + prompts.lengths
+        read = np.array([len(self.bos_prefix(row)) for row in prompts], dtype=np.int64) + prompts.lengths
         check_rows(self.context_length, read, continuations)
-        batches = list(batches_of(read, continuations.lengths, request.batch_size))
+        batches = list(iterate_batches(read, continuations.lengths, request.batch_size))
         groups = [
             batches[part]
             for part in cut_chunks(len(batches), unit=1, workers=self.workers.count, most=MAX_FEATURE_BATCHES)

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 from openended.harness.backends.ray.worker import Worker, WorkerAnswer
 from openended.harness.core import (
     DataError,
+    ExtraNotInstalled,
     HarnessError,
-    MissingExtra,
     Runtime,
     SpecError,
     Terminated,
     errors,
-    first_line,
+    shorten_error,
 )
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def load_ray() -> Any:  # noqa: ANN401 - the package
         import ray
         import ray.exceptions
     except ImportError as err:
-        raise MissingExtra("ray", "ray") from err
+        raise ExtraNotInstalled("ray", "ray") from err
     return ray
 
 
@@ -77,7 +77,7 @@ def connect_to_ray(address: str | None, option: str, *, cpus: int | None = None)
     try:
         ray.init(**arguments)
     except (ConnectionError, RuntimeError, ValueError, OSError) as err:
-        raise DataError(f"{option}={address or 'null'}: no Ray cluster to work with ({first_line(err)})") from err
+        raise DataError(f"{option}={address or 'null'}: no Ray cluster to work with ({shorten_error(err)})") from err
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, previous_handler)  # Ray put its own there
     return ray

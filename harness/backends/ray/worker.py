@@ -14,7 +14,7 @@ import numpy as np
 
 from openended.harness.core import F64, DataError, Floats, Generation, HarnessError, NextToken, Runtime, digest
 from openended.harness.decoders import GenerationRequest
-from openended.harness.models import EmbedderSpec, ForwardRow, LoadedModels, ModelSpec, Pool, QStatisticsRequest
+from openended.harness.models import EmbedderSpec, ForwardRow, ModelCache, ModelSpec, Pool, QStatisticsRequest
 
 AnyModel = ModelSpec | EmbedderSpec
 
@@ -62,7 +62,7 @@ class Worker:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._models = LoadedModels()
+        self._models = ModelCache()
         self._verified: set[RemoteModelRef] = set()
 
     def ready(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from openended.harness.core import DataError, Json, file_digest, read_json
+from openended.harness.core import DataError, Json, digest_file, read_json
 
 INDEX = "model.safetensors.index.json"
 WEIGHTS = ("model.safetensors", INDEX)
@@ -66,4 +66,4 @@ def _fingerprint(path: Path) -> tuple[str, int, int]:
 
 @lru_cache(maxsize=256)
 def _cached(path: str, size: int, mtime: int) -> str:  # noqa: ARG001 - part of the cache's key
-    return file_digest(Path(path))
+    return digest_file(Path(path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import MissingExtra
+from openended.harness.core import ExtraNotInstalled
 
 if TYPE_CHECKING:
     import torch
@@ -15,7 +15,7 @@ def require_accelerate() -> None:
     try:
         import accelerate  # noqa: F401
     except ImportError as err:
-        raise MissingExtra("accelerate", "large") from err
+        raise ExtraNotInstalled("accelerate", "large") from err
 
 
 def has_many_devices(model: Any) -> bool:  # noqa: ANN401 - a transformers model

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import CommandParser, one_line, plain
+from openended.harness.core import CommandParser, escape_controls, format_error
 
 
 def add_fields(parser: CommandParser, cls: type[Any], title: str, help_lines: Mapping[str, str]) -> None:
@@ -42,7 +42,7 @@ def parse_arguments(parser: CommandParser, words: Sequence[str]) -> argparse.Nam
     if not flags:
         return args
     old, new = " ".join(flags), shlex.join(flags.values())
-    sys.stderr.write(f"{parser.prog}: {plain(old)} is now typed as {plain(new)}\n")
+    sys.stderr.write(f"{parser.prog}: {escape_controls(old)} is now typed as {escape_controls(new)}\n")
     return parser.parse_intermixed_args([flags.get(word, word) for word in words])
 
 
@@ -68,4 +68,4 @@ def _yaml_value(text: str) -> Any:  # noqa: ANN401 - whatever YAML holds
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as err:
-        raise argparse.ArgumentTypeError(f"{text!r} cannot be read as YAML ({one_line(err)})") from err
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be read as YAML ({format_error(err)})") from err

@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from openended.harness.core import CommandParser, code_of, terminal
+from openended.harness.core import CommandParser, run_command, terminal
 from openended.harness.rating.cli.arguments import parse_arguments
 
 COMMANDS = {
@@ -31,7 +31,7 @@ Examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a rating command and return its exit code."""
-    terminal.start()
+    terminal.set_up()
     words = list(sys.argv[1:] if argv is None else argv)
     listed = "\n".join(f"  {name:9} {line}" for name, line in COMMANDS.items())
     parser = CommandParser(
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = parser.parse_args(words[:1]).command
     module = importlib.import_module(f"openended.harness.rating.cli.{name}")
     args = parse_arguments(module.make_parser(), words[1:])
-    return code_of(f"openended rate {name}", lambda: module.work(args), kept=module.KEPT)
+    return run_command(f"openended rate {name}", lambda: module.work(args), after_interrupt=module.KEPT)
 
 
 if __name__ == "__main__":

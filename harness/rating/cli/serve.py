@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from openended.harness.core import CommandParser, DataError, MissingExtra, SpecError, replacing
+from openended.harness.core import CommandParser, DataError, ExtraNotInstalled, SpecError, open_for_replacement
 from openended.harness.rating.key import KEY, make_private, read_key
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def work(args: argparse.Namespace) -> None:
     """Serve a study until it is stopped."""
     for package in ("starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
-            raise MissingExtra(package, "rate")
+            raise ExtraNotInstalled(package, "rate")
     from openended.harness.rating.server.pool import ANSWERS, ItemPool
 
     if args.host in ("0.0.0.0", "::"):  # noqa: S104 - refused
@@ -87,7 +87,7 @@ def write_links(folder: Path, pool: ItemPool, raters: int, base: str) -> Path:
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     tokens = {name: link.rstrip("/").rpartition("/")[2] for name, _, link in (line.partition(" ") for line in lines)}
     tokens |= pool.add_raters(raters, tokens)
-    with replacing(path) as handle:
+    with open_for_replacement(path) as handle:
         make_private(handle)
         handle.writelines(f"{name} {base}/s/{token}/\n" for name, token in sorted(tokens.items()))
     return path

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, plain
+from openended.harness.core import DataError, escape_controls
 from openended.harness.rating.collect.answers import MAX_SECONDS, AnsweredItem, AnsweredSheet, are_valid_choices
 from openended.harness.rating.key import StudyKey
 
@@ -55,9 +55,11 @@ def read_database(path: Path, key: StudyKey) -> list[AnsweredSheet]:
             query = "SELECT rater, task, choices, ms FROM answers LIMIT ?"
             rows = base.execute(query, (len(key.tasks) + 1,)).fetchall()
     except DATABASE_ERRORS as err:
-        raise DataError(f"{path}: not a database of answers ({plain(str(err))})") from err
+        raise DataError(f"{path}: not a database of answers ({escape_controls(str(err))})") from err
     if study is None or study[0] != key.study:
-        raise DataError(f"{path}: of another study ({plain(str(study and study[0]))}, this key is of {key.study})")
+        raise DataError(
+            f"{path}: of another study ({escape_controls(str(study and study[0]))}, this key is of {key.study})"
+        )
     items: dict[str, dict[str, AnsweredItem]] = {}
     seen: set[str] = set()
     for row in rows:

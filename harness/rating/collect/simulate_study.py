@@ -55,7 +55,7 @@ def run_simulated_study(protocol_names: str, human: Path, systems: Mapping[str, 
     study_folder = folder / digest([texts, [p.to_json() for p in protocols]])[:12]
     if (study_folder / JUDGMENTS).is_file():
         return study_folder / JUDGMENTS
-    temporary = study_folder.with_name(temporary_files.temporary(study_folder.name))
+    temporary = study_folder.with_name(temporary_files.create_temporary_name(study_folder.name))
     try:
         keys = [_fill_sheets(protocol, rows, temporary / protocol.label) for protocol in protocols]
         gathered = [

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core import F64, DataError, stream
+from openended.harness.core import F64, DataError, make_random_stream
 from openended.metrics.correlation import correlate
 from openended.metrics.judgments import (
     JUDGE,
     SIMULATED,
     UNCALIBRATED,
-    of_kind,
     read_comparisons,
     read_judgments,
     read_rows,
+    select_kind,
 )
 
 LEAST = 20
@@ -120,7 +120,7 @@ def _interval(x: F64, y: F64, measure: Callable[[F64, F64], float]) -> tuple[flo
     """Percentile bootstrap over judgments, 95 %."""
     values = []
     for i in range(_DRAWS):
-        picked = stream(0, "kappa", i).integers(len(x), size=len(x))
+        picked = make_random_stream(0, "kappa", i).integers(len(x), size=len(x))
         values.append(measure(x[picked], y[picked]))
     good = [value for value in values if not np.isnan(value)]
     if not good:
@@ -163,7 +163,7 @@ def _read_file_rows(path: Path, kind: str, criterion: str) -> list[Mapping[str, 
         return [dataclasses.asdict(c) for c in read_comparisons(path).rows]
     columns, rows = read_rows(path)
     if {"rating", "system", "example_id"} <= set(columns):
-        ratings = of_kind(columns, rows, "system", "system_a")
+        ratings = select_kind(columns, rows, "system", "system_a")
         return [
             {
                 "example_id": row.text("example_id"), "system": row.text("system"), "rating": row.number("rating"),

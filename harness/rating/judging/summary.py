@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core import stream
+from openended.harness.core import make_random_stream
 from openended.harness.rating.judging.ask_judge import JudgeResult
 from openended.harness.rating.key import StudyKey
 
@@ -51,7 +51,7 @@ def _format_cell(by_prompt: Mapping[str, Sequence[float]]) -> str:
     if not by_prompt:
         return "–"
     means = np.array([float(np.mean(by_prompt[prompt])) for prompt in sorted(by_prompt)])
-    rng = stream(0, "judge-summary", len(means))
+    rng = make_random_stream(0, "judge-summary", len(means))
     draws = means[rng.integers(len(means), size=(_DRAWS, len(means)))].mean(axis=1)
     low, high = np.quantile(draws, [0.025, 0.975])
     return f"{means.mean():.2f} [{low:.2f}, {high:.2f}]"

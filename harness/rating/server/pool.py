@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, plain
+from openended.harness.core import DataError, escape_controls
 from openended.harness.rating.collect.answers import MAX_SECONDS, are_valid_choices
 from openended.harness.rating.collect.answers_database import DATABASE_ERRORS
 from openended.harness.rating.key import StudyKey
@@ -83,7 +83,7 @@ class ItemPool:
             row, names = self._read_head()
         except DATABASE_ERRORS as err:
             raise DataError(
-                f"{path}: not a database of answers ({plain(str(err))}); move it away, or restore a copy"
+                f"{path}: not a database of answers ({escape_controls(str(err))}); move it away, or restore a copy"
             ) from err
         if row is not None and row[0] == key.study and names != set(key.by_id):
             raise DataError(f"{path}: its items are not those of {key.study}; move it away, or restore a copy")

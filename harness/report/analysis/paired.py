@@ -36,7 +36,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from openended.harness.core import F64, I64, LEVEL, Replicates, combined, stream
+from openended.harness.core import F64, I64, LEVEL, Replicates, combine_replicates, make_random_stream
 from openended.harness.results import (
     Results,
     System,
@@ -144,7 +144,7 @@ def _test_over_examples(
 
 def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
     left, right = load_replicates(results, a), load_replicates(results, b)
-    both = combined((1.0, -1.0), (left, right)) if left is not None and right is not None else None
+    both = combine_replicates((1.0, -1.0), (left, right)) if left is not None and right is not None else None
     if both is None:
         return None
     interval = both.interval(a.mean - b.mean)
@@ -171,9 +171,9 @@ def _test_distances(
     middle = a.mean + b.mean - 2 * human.mean
     both: Replicates | None = None
     if len(parts) == 3:
-        both = combined((1.0, 1.0, -2.0), parts)
+        both = combine_replicates((1.0, 1.0, -2.0), parts)
     if both is None and len(parts) >= 2 and replicates[0] is not None and replicates[1] is not None:
-        both = combined((1.0, 1.0), parts[:2])
+        both = combine_replicates((1.0, 1.0), parts[:2])
     if both is not None:
         return max(test.p_value, both.p_value(middle))
     rows = [per_example(results, i) for i in (a, b, human)]
@@ -250,7 +250,7 @@ def sign_flip_p(differences: F64, *names: str, draws: int = DRAWS) -> float:
     if len(values) <= MOST_EXACT:
         signs = np.array(list(itertools.product((-1.0, 1.0), repeat=len(values))))
         return float((np.abs(signs @ values) >= target).mean())
-    rng = stream(0, "sign_flip", *names)
+    rng = make_random_stream(0, "sign_flip", *names)
     hits, block = 0, max(1, 4_000_000 // len(values))
     for start in range(0, draws, block):
         signs = rng.integers(0, 2, size=(min(block, draws - start), len(values)), dtype=np.int8) * 2.0 - 1.0

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from openended.harness.core import escape_mathtext
-from openended.harness.report.analysis.sweeps import curves_of, printed_as
+from openended.harness.report.analysis.decoder_sweeps import compute_curves, describe_printed_value
 from openended.harness.report.figures.drawing import (
     COLUMN,
     MOST,
@@ -19,9 +19,9 @@ from openended.harness.report.figures.drawing import (
     new_figure,
 )
 from openended.harness.report.figures.naming import FigureKey, name_figures
-from openended.harness.report.tables.selection import wanted
+from openended.harness.report.tables.selection import select_pairs
 from openended.harness.report.tables.table import arrow
-from openended.harness.results import Folded, Layout, Results, by_data, values_of
+from openended.harness.results import Layout, Results, SystemValue, group_by_data, select_values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 PER_ROW = 3
 
 
-def best_of_n(results: Results, items: Sequence[Folded], metrics: Sequence[str] = ()) -> Mapping[str, Figure]:  # noqa: ARG001
+def best_of_n(results: Results, items: Sequence[SystemValue], metrics: Sequence[str] = ()) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw the expected best of N settings of every decoder; dotted: chosen and scored on the same seeds."""
     figures: dict[FigureKey, Figure | None] = {}
-    for task, part in by_data(items).items():
+    for task, part in group_by_data(items).items():
         figures[task, ""] = _figure(part, metrics)
     return name_figures("best_of_n", {key: figure for key, figure in figures.items() if figure is not None})
 
 
-def _figure(items: Sequence[Folded], metrics: Sequence[str]) -> Figure | None:
+def _figure(items: Sequence[SystemValue], metrics: Sequence[str]) -> Figure | None:
     from matplotlib.ticker import MaxNLocator
 
     pairs = [
         (pair, decoder_curves)
-        for pair in wanted(items, Layout(metrics=tuple(metrics)))
-        if (decoder_curves := curves_of(items, pair)[0])
+        for pair in select_pairs(items, Layout(metrics=tuple(metrics)))
+        if (decoder_curves := compute_curves(items, pair)[0])
     ]
     if not pairs:
         return None
@@ -63,8 +63,8 @@ def _figure(items: Sequence[Folded], metrics: Sequence[str]) -> Figure | None:
                 panel.plot(x, curve.seen[:most], color=style["color"], linestyle=":", linewidth=0.7)
             values = curve.fresh if math.isfinite(curve.fresh[0]) else curve.seen
             panel.plot(x, values[:most], label=escape_mathtext(curve.name), **style)
-        first = values_of(items, *pair)[0]
-        title, direction = printed_as(first)
+        first = select_values(items, *pair)[0]
+        title, direction = describe_printed_value(first)
         panel.set_title(escape_mathtext(f"{title} {arrow(direction)}"))
         panel.set_xlabel("settings tried (N)")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))

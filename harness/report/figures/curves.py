@@ -20,7 +20,7 @@ from openended.harness.report.figures.drawing import (
     new_figure,
 )
 from openended.harness.report.figures.naming import name_figures
-from openended.harness.results import Folded, Results, human_value, parts_of, systems_of
+from openended.harness.results import Results, SystemValue, find_human_value, group_by_task_and_options, group_systems
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,20 +38,21 @@ class Band:
     sd: F64
 
 
-def divergence_curves(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
+def divergence_curves(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
     """Draw the MAUVE curve of every system: missed text against implausible text (MAUVE Fig. 2).
 
     A line is the mean over seeds and clusterings, so that its area is the value in the legend; the band is their
     standard deviation.
     """
     return name_figures(
-        "divergence", {key: _draw_divergence(results, part) for key, part in parts_of(items, "mauve").items()}
+        "divergence",
+        {key: _draw_divergence(results, part) for key, part in group_by_task_and_options(items, "mauve").items()},
     )
 
 
-def _draw_divergence(results: Results, items: Sequence[Folded]) -> Figure | None:
+def _draw_divergence(results: Results, items: Sequence[SystemValue]) -> Figure | None:
     curves: list[tuple[str, float, Band]] = []
-    for system in systems_of(items):
+    for system in group_systems(items):
         for value in (i for i in system.items if (i.metric, i.key) == ("mauve", "mauve") and math.isfinite(i.mean)):
             stored = [a[CURVES] for s in value.sources if CURVES in (a := results.arrays(*s))]
             if stored and len(stored) == value.seeds:
@@ -91,15 +92,17 @@ def mean_curve(runs: Sequence[F64]) -> Band:
     return Band(np.concatenate([[0.0], x]), np.concatenate([[1.0], mean]), np.concatenate([[0.0], sd]))
 
 
-def rank_frequency(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
+def rank_frequency(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
     """Draw token rank against frequency of the human text and of each system, on logarithmic axes (Zipf)."""
-    return name_figures("zipf", {key: _draw_ranks(results, part) for key, part in parts_of(items, "zipf").items()})
+    return name_figures(
+        "zipf", {key: _draw_ranks(results, part) for key, part in group_by_task_and_options(items, "zipf").items()}
+    )
 
 
-def _draw_ranks(results: Results, items: Sequence[Folded]) -> Figure | None:
+def _draw_ranks(results: Results, items: Sequence[SystemValue]) -> Figure | None:
     lines: list[tuple[str, F64]] = []
-    values: list[Folded] = []
-    for system in systems_of(items)[:MOST]:
+    values: list[SystemValue] = []
+    for system in group_systems(items)[:MOST]:
         value = system.value("zipf", "zipf")
         stored = (_read_points(results.arrays(*s)) for s in value.sources) if value else iter(())
         points = next((p for p in stored if p is not None), None)
@@ -108,7 +111,7 @@ def _draw_ranks(results: Results, items: Sequence[Folded]) -> Figure | None:
             values.append(value)
     if not lines:
         return None
-    sides = dict.fromkeys(human.sources[0] for v in values if (human := human_value(items, v)) is not None)
+    sides = dict.fromkeys(human.sources[0] for v in values if (human := find_human_value(items, v)) is not None)
     humans = [h for source in sides if (h := _read_points(results.arrays(*source))) is not None]
     figure, (panel,) = new_figure(
         COLUMN, 2.6 + compute_legend_height([label for label, _ in lines] + ["human"], COLUMN, 2)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from openended.harness.core import replacing
+from openended.harness.core import open_for_replacement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,10 +83,10 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 
     png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
     figure.set_dpi(RESOLUTION)
-    with replacing(png, "wb") as handle:
+    with open_for_replacement(png, "wb") as handle:
         cast("Any", FigureCanvasAgg(figure)).print_png(handle, metadata={"Software": None})
     figure.set_layout_engine("none")
-    with replacing(pdf, "wb") as handle:
+    with open_for_replacement(pdf, "wb") as handle:
         quiet = {"CreationDate": None, "Producer": None, "Creator": None}
         cast("Any", FigureCanvasPdf(figure)).print_pdf(handle, metadata=quiet)
     return [png, pdf]

@@ -21,7 +21,14 @@ from openended.harness.report.figures.drawing import (
 )
 from openended.harness.report.figures.labels import Label, draw_labels
 from openended.harness.report.figures.naming import FigureKey, name_figures
-from openended.harness.results import Folded, Results, System, human_value, parts_of, with_both
+from openended.harness.results import (
+    Results,
+    System,
+    SystemValue,
+    find_human_value,
+    group_by_task_and_options,
+    select_systems_with_both,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,17 +37,17 @@ if TYPE_CHECKING:
 PRECISION_RECALL = "knn_precision_recall"
 
 
-def precision_recall(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
+def precision_recall(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw precision against recall, with ellipses of two standard deviations over seeds (P&R Fig. 1)."""
     figures: dict[FigureKey, Figure | None] = {}
-    for key, part in parts_of(items, PRECISION_RECALL).items():
-        systems = with_both(part, (PRECISION_RECALL, "recall"), (PRECISION_RECALL, "precision"))[:MOST]
+    for key, part in group_by_task_and_options(items, PRECISION_RECALL).items():
+        systems = select_systems_with_both(part, (PRECISION_RECALL, "recall"), (PRECISION_RECALL, "precision"))[:MOST]
         if systems:
             figures[key] = _draw_precision_recall(systems)
     return name_figures("precision_recall", figures)
 
 
-def _draw_precision_recall(systems: Sequence[tuple[System, Folded, Folded]]) -> Figure:
+def _draw_precision_recall(systems: Sequence[tuple[System, SystemValue, SystemValue]]) -> Figure:
     figure, (panel,) = new_figure(COLUMN, 2.7 + compute_legend_height([s.label for s, _, _ in systems], COLUMN, 2))
     for index, (system, x, y) in enumerate(systems):
         style = choose_style(index)
@@ -70,32 +77,34 @@ def _draw_ellipse(panel: Axes, points: F64, color: str) -> None:
     panel.plot(*points.T, color=color, marker=".", markersize=1.5, linestyle="")
 
 
-def quality_diversity(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
+def quality_diversity(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw generation perplexity against entropy; decoders of one kind are joined along their parameter."""
     figures: dict[FigureKey, Figure | None] = {}
-    for key, part in parts_of(items, "gen_ppl").items():
-        systems = with_both(part, ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"))
+    for key, part in group_by_task_and_options(items, "gen_ppl").items():
+        systems = select_systems_with_both(part, ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"))
         if len(systems) > 1:
             figures[key] = _draw_quality_diversity(systems, part)
     return name_figures("quality_diversity", figures)
 
 
-def _name_decoder(entry: tuple[System, Folded, Folded]) -> str:
+def _name_decoder(entry: tuple[System, SystemValue, SystemValue]) -> str:
     """Name a decoder without its parameters."""
     system, value, _ = entry
     return system.label.replace(value.titles[1], value.axes.get("decoder", ""))
 
 
-def _format_option(value: Folded) -> str:
+def _format_option(value: SystemValue) -> str:
     """Say the parameter of a decoder, without its name where that is the decoder's own (`0.6` of temperature)."""
     option = value.titles[1].rpartition(" ")[2]
     return option.removeprefix(f"{value.axes.get('decoder', '')}=")
 
 
-def _draw_quality_diversity(systems: Sequence[tuple[System, Folded, Folded]], items: Sequence[Folded]) -> Figure:
+def _draw_quality_diversity(
+    systems: Sequence[tuple[System, SystemValue, SystemValue]], items: Sequence[SystemValue]
+) -> Figure:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    kinds: dict[tuple[str, ...], list[tuple[System, Folded, Folded]]] = {}
+    kinds: dict[tuple[str, ...], list[tuple[System, SystemValue, SystemValue]]] = {}
     for entry in systems:  # joined are those that differ in the decoder's parameters alone
         rest = tuple(v for a, v in entry[1].axes.items() if not a.startswith("decoder."))
         kinds.setdefault(rest, []).append(entry)
@@ -111,7 +120,7 @@ def _draw_quality_diversity(systems: Sequence[tuple[System, Folded, Folded]], it
                 Label(_format_option(entries[at][1]), xs[at], ys[at], str(choose_style(index)["color"]))
                 for at in (0, -1)
             ]
-    sides = [(human_value(items, x), human_value(items, y)) for _, x, y in systems]
+    sides = [(find_human_value(items, x), find_human_value(items, y)) for _, x, y in systems]
     humans = dict.fromkeys((x.mean, y.mean) for x, y in sides if x and y and math.isfinite(x.mean + y.mean))
     for number, (x_mean, y_mean) in enumerate(humans):  # systems of several lengths have several human sides
         label = "_" if number else "human"

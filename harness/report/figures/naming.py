@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from openended.harness.report.tables.selection import stems
+from openended.harness.report.tables.selection import name_files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,5 +24,5 @@ def name_figures(name: str, figures: Mapping[FigureKey, Figure | None], *, alway
     present = {key: figure for key, figure in figures.items() if figure is not None}
     differ = [at for at, words in enumerate(zip(*present, strict=True)) if len(set(words)) > 1]
     differ += [len(key) - 1 for key in list(present)[:1] if always and len(key) - 1 not in differ]
-    names = stems(name, [[key[at] for at in differ] for key in present])
+    names = name_files(name, [[key[at] for at in differ] for key in present])
     return dict(zip(names, present.values(), strict=True))

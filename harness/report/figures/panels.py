@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING
 from openended.harness.core import escape_mathtext
 from openended.harness.report.figures.drawing import HUMAN_COLOR, MOST, PAGE, choose_style, hide_unused_axes, new_figure
 from openended.harness.report.figures.naming import name_figures
-from openended.harness.report.tables.selection import wanted
+from openended.harness.report.tables.selection import select_pairs
 from openended.harness.report.tables.table import arrow
-from openended.harness.results import Folded, Layout, Results, System, by_data, human_value, systems_of, variants
+from openended.harness.results import (
+    Layout,
+    Results,
+    System,
+    SystemValue,
+    find_human_value,
+    group_by_data,
+    group_by_options,
+    group_systems,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,19 +30,19 @@ PER_ROW = 4
 _WIDE, _SMALL = 22, 6.5  # letters beyond which a title touches the next one, and the size that it has then
 
 
-def metric_panels(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
+def metric_panels(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw all primary values, one figure a task."""
-    return name_figures("metrics", {(task,): _draw_panels(part) for task, part in by_data(items).items()})
+    return name_figures("metrics", {(task,): _draw_panels(part) for task, part in group_by_data(items).items()})
 
 
-def _draw_panels(items: Sequence[Folded]) -> Figure | None:
+def _draw_panels(items: Sequence[SystemValue]) -> Figure | None:
     panels = [
         (pair, options, part)
-        for pair in wanted(items, Layout())
-        for options, part in variants(items, pair[0]).items()
+        for pair in select_pairs(items, Layout())
+        for options, part in group_by_options(items, pair[0]).items()
         if any(_has_value(i, pair) for i in part)
     ]
-    systems = [s for s in systems_of(items) if any(math.isfinite(i.mean) for i in s.items)]
+    systems = [s for s in group_systems(items) if any(math.isfinite(i.mean) for i in s.items)]
     if not panels or not systems:
         return None
     systems_shown = systems[:MOST]
@@ -56,12 +65,12 @@ def _draw_panels(items: Sequence[Folded]) -> Figure | None:
     return figure
 
 
-def _has_value(item: Folded, pair: tuple[str, str]) -> bool:
+def _has_value(item: SystemValue, pair: tuple[str, str]) -> bool:
     return item.system == "model" and (item.metric, item.key) == pair and math.isfinite(item.mean)
 
 
 def _draw_panel(
-    panel: Axes, pair: tuple[str, str], systems: Sequence[System], part: Sequence[Folded], options: str
+    panel: Axes, pair: tuple[str, str], systems: Sequence[System], part: Sequence[SystemValue], options: str
 ) -> bool:
     """Draw one value of all systems, under these options; returns whether a human line was drawn."""
     from matplotlib.ticker import MaxNLocator
@@ -72,7 +81,7 @@ def _draw_panel(
     reach = [v.reach for _, v in placed]
     humans: dict[float, None] = {}
     for _, value in placed:
-        human = human_value(part, value)
+        human = find_human_value(part, value)
         if human is not None and math.isfinite(human.mean):
             humans[human.mean] = None
     # One drawing of all systems: a grid of a thousand runs has hundreds of points in here.

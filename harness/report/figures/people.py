@@ -22,7 +22,15 @@ from openended.harness.report.figures.drawing import (
     new_figure,
 )
 from openended.harness.report.figures.naming import name_figures
-from openended.harness.results import Folded, Results, System, by_data, parts_of, systems_of, variants
+from openended.harness.results import (
+    Results,
+    System,
+    SystemValue,
+    group_by_data,
+    group_by_options,
+    group_by_task_and_options,
+    group_systems,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,20 +52,20 @@ _DRAWS = 20
 _MANY = 2000  # examples: above, the stability curves take too long for a report
 
 
-def people_figures(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
+def people_figures(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
     """Draw what there is data for: `huse-<system>`, `huse-stability-<system>`, `huse-parts`, `metric-agreement`."""
     regions: dict[tuple[str, ...], Figure | None] = {}
     stability: dict[tuple[str, ...], Figure | None] = {}
     halves: dict[tuple[str, ...], Figure | None] = {}
-    for key, part in parts_of(items, "huse").items():
-        systems = systems_of(part)
+    for key, part in group_by_task_and_options(items, "huse").items():
+        systems = group_systems(part)
         for system in systems:
             regions[*key, system.label], stability[*key, system.label] = _draw_huse(results, system)
         both = {s.label: (_read_mean(s, "huse_q"), _read_mean(s, "huse_d")) for s in systems}
         both = {name: pair for name, pair in both.items() if all(map(math.isfinite, pair))}
         halves[key] = huse_parts(both) if both else None
     agreement: dict[tuple[str, ...], Figure | None] = {}
-    for task, part in by_data(items).items():
+    for task, part in group_by_data(items).items():
         values = _primary_values(part)
         enough = len(values) > 1 and _have_enough_shared(values)
         agreement[(task,)] = agreement_map(values) if enough else None
@@ -94,14 +102,14 @@ def _draw_huse(results: Results, system: System) -> tuple[Figure | None, Figure 
     return huse_regions(rated, rule), huse_stability(rated, rule) if rated.n <= _MANY else None
 
 
-def _primary_values(items: Sequence[Folded]) -> dict[str, list[float]]:
+def _primary_values(items: Sequence[SystemValue]) -> dict[str, list[float]]:
     """Metric → its primary value (and recall) of every system, where five systems or more have it."""
     models = [i for i in items if i.system == "model"]
     systems = list(dict.fromkeys(tuple(i.axes.items()) for i in models))
     primary = [i for i in models if i.primary or (i.metric, i.key) == RECALL]
     table: dict[str, list[float]] = {}
     for (metric, key), title in {(i.metric, i.key): i.title for i in primary}.items():
-        for options, part in variants(models, metric).items():
+        for options, part in group_by_options(models, metric).items():
             values = {tuple(i.axes.items()): i.mean for i in part if i.key == key}
             name = f"{title} ({options})" if options else title
             column = [values.get(s, math.nan) for s in systems]

@@ -17,7 +17,7 @@ from openended.harness.report.figures.drawing import (
     hide_unused_axes,
     new_figure,
 )
-from openended.harness.results import Searched, Sought, Tried
+from openended.harness.results import SearchObjective, SearchResult, SearchTrial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +27,7 @@ PER_ROW = 3
 MOST_PANELS = 12
 
 
-def search_figures(searched: Searched) -> Mapping[str, Figure]:
+def search_figures(searched: SearchResult) -> Mapping[str, Figure]:
     """Draw all figures of a search; none if no trial is complete."""
     if not searched.complete:
         return {}
@@ -43,7 +43,7 @@ def search_figures(searched: Searched) -> Mapping[str, Figure]:
     return figures
 
 
-def _draw_history(searched: Searched) -> Figure:
+def _draw_history(searched: SearchResult) -> Figure:
     """The value of every trial, and the best so far; trials that ended at a smaller size are hollow."""
     from matplotlib.ticker import MaxNLocator
 
@@ -74,11 +74,11 @@ def _draw_history(searched: Searched) -> Figure:
     return figure
 
 
-def _format_axis_label(objective: Sought) -> str:
+def _format_axis_label(objective: SearchObjective) -> str:
     return escape_mathtext(f"{objective.title} {'↑' if objective.direction == 'maximize' else '↓'}")
 
 
-def _draw_importance(searched: Searched) -> Figure:
+def _draw_importance(searched: SearchResult) -> Figure:
     names = sorted({n for shares in searched.importance for n in shares})
     names.sort(key=lambda n: sum(shares.get(n, 0.0) for shares in searched.importance))
     titles = [objective.title for objective in searched.objectives]
@@ -102,7 +102,7 @@ def _draw_importance(searched: Searched) -> Figure:
     return figure
 
 
-def _draw_parameters(searched: Searched, number: int) -> Figure | None:
+def _draw_parameters(searched: SearchResult, number: int) -> Figure | None:
     """Draw the objective against each parameter; words become categories."""
     panels = _collect_panels(searched.complete)[:MOST_PANELS]
     if not panels:
@@ -119,9 +119,9 @@ def _draw_parameters(searched: Searched, number: int) -> Figure | None:
     return figure
 
 
-def _collect_panels(trials: Sequence[Tried]) -> list[tuple[str, list[tuple[str, Tried]]]]:
+def _collect_panels(trials: Sequence[SearchTrial]) -> list[tuple[str, list[tuple[str, SearchTrial]]]]:
     """Return (name of a parameter, its value in every trial that has it); one of single choices has a panel each."""
-    out: dict[str, list[tuple[str, Tried]]] = {}
+    out: dict[str, list[tuple[str, SearchTrial]]] = {}
     for trial in trials:
         for key, value in trial.setting.items():
             head, _, option = key.partition(".")
@@ -157,7 +157,7 @@ def _parse_number(text: str) -> float | None:
         return None
 
 
-def _draw_front(searched: Searched) -> Figure:
+def _draw_front(searched: SearchResult) -> Figure:
     """The two objectives against each other, with the Pareto front."""
     figure, (panel,) = new_figure(COLUMN, 2.8)
     done, front = searched.complete, searched.front()

@@ -12,7 +12,7 @@ import numpy as np
 from openended.harness.core import F64
 from openended.harness.report.figures.drawing import MOST, PAGE, new_figure, shorten_labels
 from openended.harness.report.figures.naming import name_figures
-from openended.harness.results import Folded, Results, parts_of, systems_of
+from openended.harness.results import Results, SystemValue, group_by_task_and_options, group_systems
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,14 +33,14 @@ class TextSetSimilarity:
     """Its similarity to each set of texts, NaN if they share no prompt, shape (sets,)."""
 
 
-def system_similarity(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:
+def system_similarity(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
     """Draw the mean cosine of two systems' texts for the same prompt; the diagonal is between seeds of one system."""
-    parts = parts_of(items, METRIC)
+    parts = group_by_task_and_options(items, METRIC)
     return name_figures("similarity", {key: _similarity(results, part) for key, part in parts.items()})
 
 
-def _similarity(results: Results, items: Sequence[Folded]) -> Figure | None:
-    systems, runs = systems_of(items), []
+def _similarity(results: Results, items: Sequence[SystemValue]) -> Figure | None:
+    systems, runs = group_systems(items), []
     for number, system in enumerate(systems):
         value = system.value(METRIC, METRIC)
         for source in value.sources if value is not None else ():

@@ -19,22 +19,22 @@ from openended.harness.report.figures.drawing import (
     hide_unused_axes,
     new_figure,
 )
-from openended.harness.report.tables.selection import slug, wanted
+from openended.harness.report.tables.selection import select_pairs, slug
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import (
     FACTS,
-    Folded,
     Layout,
     Results,
-    by_name,
-    fewest,
-    head_of,
-    human_value,
-    is_word,
-    natural,
-    said,
-    telling,
-    values_of,
+    SystemValue,
+    find_distinguishing_axes,
+    find_human_value,
+    format_option,
+    is_readable,
+    natural_sort_key,
+    parent_axis,
+    select_fewest_axes,
+    select_values,
+    sort_by_readability,
 )
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ class Line:
     """One curve: a system that differs from point to point in the swept value alone."""
 
     label: str
-    points: tuple[tuple[float, Folded], ...]
+    points: tuple[tuple[float, SystemValue], ...]
 
 
-def sweeps(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  # noqa: ARG001
+def sweeps(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:  # noqa: ARG001
     """Draw every axis or option that takes three or more numbers while all else stays the same."""
     figures: dict[str, Figure] = {}
     models = [i for i in items if i.system == "model" and math.isfinite(i.mean)]
@@ -77,20 +77,20 @@ def sweeps(results: Results, items: Sequence[Folded]) -> Mapping[str, Figure]:  
     return figures
 
 
-def sweep(items: Sequence[Folded], axis: str, metrics: Sequence[str] = ()) -> Figure | None:
+def sweep(items: Sequence[SystemValue], axis: str, metrics: Sequence[str] = ()) -> Figure | None:
     """Draw metrics against one axis (`max_new_tokens`, `decoder.p`, …) or one option (`option.scaling_factor`).
 
     One line a system, bands of one standard deviation over seeds (of one seed: its 95 % interval over examples), the
     human value dashed. Nothing is drawn where no system has three values of the axis.
     """
     panels: list[tuple[tuple[str, str], list[Line]]] = []
-    for pair in wanted(items, Layout(metrics=tuple(metrics))):
-        lines = list(lines_of([i for i in values_of(items, *pair) if math.isfinite(i.mean)], axis))
+    for pair in select_pairs(items, Layout(metrics=tuple(metrics))):
+        lines = list(lines_of([i for i in select_values(items, *pair) if math.isfinite(i.mean)], axis))
         if lines:
             panels.append((pair, lines))
     if not panels:
         return None
-    labels = sorted({line.label for _, lines in panels for line in lines}, key=natural)[:MOST]
+    labels = sorted({line.label for _, lines in panels for line in lines}, key=natural_sort_key)[:MOST]
     columns = min(PER_ROW, len(panels))
     rows = math.ceil(len(panels) / columns)
     width = COLUMN if columns == 1 else PAGE
@@ -107,7 +107,9 @@ def sweep(items: Sequence[Folded], axis: str, metrics: Sequence[str] = ()) -> Fi
     return figure
 
 
-def _draw_panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str], sides: Sequence[Folded]) -> None:
+def _draw_panel(
+    panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str], sides: Sequence[SystemValue]
+) -> None:
     """Draw the lines of one value; `sides` are the human values."""
     humans: dict[float, float] = {}
     for line in lines:
@@ -120,7 +122,7 @@ def _draw_panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[
             high = [a + above for a, (_, above) in zip(y, reach, strict=True)]
             panel.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
         for x_value, item in line.points:
-            human = human_value(sides, item)
+            human = find_human_value(sides, item)
             if human is not None and math.isfinite(human.mean):
                 humans[x_value] = human.mean
     first = lines[0].points[0][1]
@@ -136,9 +138,9 @@ def _draw_panel(panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[
     panel.set_xlabel(escape_mathtext(TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))))
 
 
-def lines_of(items: Sequence[Folded], axis: str) -> Iterator[Line]:
+def lines_of(items: Sequence[SystemValue], axis: str) -> Iterator[Line]:
     """Group points that share all but the swept value."""
-    groups: dict[tuple[tuple[str, str], ...], dict[float, Folded]] = {}
+    groups: dict[tuple[tuple[str, str], ...], dict[float, SystemValue]] = {}
     for item in items:
         value = _parse_number(_read_swept_value(item, axis))
         if value is not None:
@@ -152,22 +154,22 @@ def lines_of(items: Sequence[Folded], axis: str) -> Iterator[Line]:
         yield Line(escape_mathtext(label), tuple(sorted(points.items())))
 
 
-def _read_swept_value(item: Folded, axis: str) -> str:
+def _read_swept_value(item: SystemValue, axis: str) -> str:
     if axis.startswith("option."):
         return parse_signature(item.signature).get(axis.removeprefix("option."), "")
     return item.axes.get(axis, "")
 
 
-def _read_fixed_values(item: Folded, axis: str) -> tuple[tuple[str, str], ...]:
+def _read_fixed_values(item: SystemValue, axis: str) -> tuple[tuple[str, str], ...]:
     """Return the values that are fixed along a line, without signature fields that follow the axis."""
     # Who cut the texts, and how, is in the axes; with the length, or what the task takes, all of them change.
-    skip = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts", "task" if head_of(axis) == "task" else ""}
+    skip = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts", "task" if parent_axis(axis) == "task" else ""}
     options = {f"option.{k}": v for k, v in parse_signature(item.signature).items() if k not in skip}
     axes = {k: v for k, v in item.axes.items() if k not in (axis, "task.texts")}
     return tuple(sorted((axes | options).items()))
 
 
-def _label_lines(rests: Sequence[Mapping[str, str]], items: Sequence[Folded], axis: str) -> list[str]:
+def _label_lines(rests: Sequence[Mapping[str, str]], items: Sequence[SystemValue], axis: str) -> list[str]:
     """Label lines by model, decoder and other distinguishing options."""
     several = len({i.titles[0] for i in items}) > 1
     by_decoder = axis.startswith("decoder.")
@@ -175,24 +177,28 @@ def _label_lines(rests: Sequence[Mapping[str, str]], items: Sequence[Folded], ax
     titled_names = {"model", "decoder", *(f"option.{fact}" for fact in FACTS)}
     names = [n for n in dict.fromkeys(n for rest in rests for n in rest) if n not in titled_names]
     titled = [{**r, "title": " ".join(i.titles)} for r, i in zip(rests, items, strict=True)]
-    distinguishing = telling(rests, [n for n in names if is_word(n) and (by_decoder or head_of(n) != "decoder")])
-    rest_of = fewest(titled, by_name(n for n in names if n not in distinguishing), ["title", *distinguishing])
+    distinguishing = find_distinguishing_axes(
+        rests, [n for n in names if is_readable(n) and (by_decoder or parent_axis(n) != "decoder")]
+    )
+    rest_of = select_fewest_axes(
+        titled, sort_by_readability(n for n in names if n not in distinguishing), ["title", *distinguishing]
+    )
     distinguishing += [n for n in rest_of if n not in {"title", *distinguishing}]
     labels = []
     for rest, item in zip(rests, items, strict=True):
         model, decoder = item.titles
         name = rest.get("decoder", "") if by_decoder else decoder
         parts = [p for p in ((model if several or not name else ""), name) if p]
-        labels.append(" ".join([*parts, *(said(n, rest[n]) for n in distinguishing if rest.get(n))]))
+        labels.append(" ".join([*parts, *(format_option(n, rest[n]) for n in distinguishing if rest.get(n))]))
     return labels
 
 
-def _find_numeric_axes(models: Sequence[Folded]) -> list[str]:
+def _find_numeric_axes(models: Sequence[SystemValue]) -> list[str]:
     names = list(models[0].axes) if models else []
-    return [n for n in names if is_word(n) and len(_parse_numbers(i.axes.get(n, "") for i in models)) >= LEAST]
+    return [n for n in names if is_readable(n) and len(_parse_numbers(i.axes.get(n, "") for i in models)) >= LEAST]
 
 
-def _find_numeric_options(models: Sequence[Folded]) -> list[str]:
+def _find_numeric_options(models: Sequence[SystemValue]) -> list[str]:
     """Return the metric's own options that were swept; facts of the data (`n`, `task`) are axes already."""
     fields = [parse_signature(s) for s in dict.fromkeys(i.signature for i in models)]
     names = [n for n in fields[0] if n not in ("v", "n")] if fields else []

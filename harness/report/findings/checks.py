@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from openended.harness.core import parse_signature
-from openended.harness.report.figures.sweeps import Line, lines_of
+from openended.harness.report.figures.sweep_curves import Line, lines_of
 from openended.harness.report.findings.claim_values import (
     Check,
     Verdict,

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from openended.harness.core import F64, Replicates, parse_signature, stream
+from openended.harness.core import F64, Replicates, make_random_stream, parse_signature
 from openended.harness.report.findings.claim_values import Check, Verdict
 from openended.harness.results import Results, SystemValue, load_replicates
 
@@ -41,7 +41,7 @@ def _draw_errors(results: Results, item: SystemValue) -> F64 | None:
         return draw_replicate_errors(replicates)
     if item.seeds > 1 and item.sd > 0:
         names = (item.system, item.metric, item.key, item.signature, *item.axes.values())
-        normal = stream(0, "verdict", *names).standard_normal(DRAWS)
+        normal = make_random_stream(0, "verdict", *names).standard_normal(DRAWS)
         return normal * _t_scale(item.seeds - 1, *names) * (item.sd / math.sqrt(item.seeds))
     return None
 
@@ -51,7 +51,7 @@ def draw_replicate_errors(replicates: Replicates) -> F64 | None:
     deviations = replicates.deviations()
     if not np.isfinite(deviations).all():
         return None
-    weights = stream(0, "verdict", str(len(deviations))).standard_normal((DRAWS, len(deviations)))
+    weights = make_random_stream(0, "verdict", str(len(deviations))).standard_normal((DRAWS, len(deviations)))
     errors: F64 = (weights @ deviations) / math.sqrt(len(deviations))
     return errors * _t_scale(replicates.freedom) if errors.any() else errors
 
@@ -60,7 +60,7 @@ def _t_scale(freedom: float, *names: str) -> F64:
     """Return factors that turn normal draws into draws of Student's t; values without `names` share them."""
     from scipy.special import chdtri
 
-    scale: F64 = np.sqrt(freedom / chdtri(freedom, stream(0, "verdict scale", *names).random(DRAWS)))
+    scale: F64 = np.sqrt(freedom / chdtri(freedom, make_random_stream(0, "verdict scale", *names).random(DRAWS)))
     return scale
 
 

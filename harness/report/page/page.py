@@ -21,7 +21,7 @@ from openended.harness.report.page.settings import list_settings
 from openended.harness.report.page.sources import collect_page_texts
 from openended.harness.report.page.stories import Stories
 from openended.harness.report.page.why import read_reasons
-from openended.harness.report.tables.about import about_of
+from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.report.tables.table import Cell, Table
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def write_page(
         texts=bool(page_texts.sources),
         why=bool(reasons),
         counts=_format_counts(results),
-        about=about_of(fold_seeds(results), results.runs),
+        about=summarize_sources(fold_seeds(results), results.runs),
         settings=list_settings(results.runs),
         parts={name: Markup(part) for name, part in parts.items()}.items(),  # noqa: S704 - `as_json` leaves no `<`
         beside=not inside,

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from openended.harness.results import ROW_FILES, Results, Run, axis_text, head_of, said, stored_file, telling
+from openended.harness.results import (
+    ROW_FILES,
+    Results,
+    Run,
+    find_distinguishing_axes,
+    format_axis_value,
+    format_option,
+    locate_verified_file,
+    parent_axis,
+)
 from openended.harness.storage import Rows
 
 HUMAN = "human"
@@ -71,7 +80,7 @@ def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
                 i: p for rows in (human, model_rows) if rows for i, p in zip(rows.ids, rows.each("prompt"), strict=True)
             }
             key = _find_side_key(run, prompts, sides, shared=len(reports) > 1)
-            side = sides.setdefault(key, TextSide(axis_text(run.axes.get("task")) or "texts"))
+            side = sides.setdefault(key, TextSide(format_axis_value(run.axes.get("task")) or "texts"))
             side_number = list(sides).index(key)
             axes.setdefault(key, run)
             side.prompts = prompts | side.prompts if set(prompts) != set(side.prompts) else side.prompts
@@ -114,13 +123,13 @@ def _human_source(
 
 def _iterate_systems(results: Results) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Yield name, seed and runs, in the order of the tables; a system without seeds has the seed `–`."""
-    from openended.harness.results import fold_seeds, systems_of
+    from openended.harness.results import fold_seeds, group_systems
 
-    for system in systems_of(fold_seeds(results)):
+    for system in group_systems(fold_seeds(results)):
         runs: dict[str, dict[int, None]] = {}
         for item in system.items:
             for seed, (at, _) in zip(item.values, item.sources, strict=True):
-                run_seed = axis_text(results.runs[at].axes.get("seed")) or "–"
+                run_seed = format_axis_value(results.runs[at].axes.get("seed")) or "–"
                 runs.setdefault(run_seed if run_seed != "–" else seed if len(item.values) > 1 else run_seed, {})[at] = (
                     None
                 )
@@ -130,18 +139,20 @@ def _iterate_systems(results: Results) -> Iterator[tuple[str, str, tuple[int, ..
 
 def human_side(run: Run) -> str:
     """Name what prompts and human texts of a run depend on."""
-    names = (n for n in run.axes if "task" in (n, head_of(n)) or n in ("max_new_tokens", "num_examples"))
+    names = (n for n in run.axes if "task" in (n, parent_axis(n)) or n in ("max_new_tokens", "num_examples"))
     return str(run.axes.get("task.texts") or sorted((n, str(run.axes[n])) for n in names))
 
 
 def _name_sides(sides: Mapping[str, TextSide], runs: Mapping[str, Run]) -> None:
     """Extend the names of sides of one task by the options in which they differ, or else by a prime."""
-    rows = [{n: axis_text(v) for n, v in runs[key].axes.items()} for key in sides]
-    names = [n for row in rows for n in row if "task" in (n, head_of(n)) or n in ("max_new_tokens", "num_examples")]
-    distinguishing = [n for n in telling(rows, dict.fromkeys(names)) if n != "task"] if len(rows) > 1 else []
+    rows = [{n: format_axis_value(v) for n, v in runs[key].axes.items()} for key in sides]
+    names = [n for row in rows for n in row if "task" in (n, parent_axis(n)) or n in ("max_new_tokens", "num_examples")]
+    distinguishing = (
+        [n for n in find_distinguishing_axes(rows, dict.fromkeys(names)) if n != "task"] if len(rows) > 1 else []
+    )
     used_names: set[str] = set()
     for row, side in zip(rows, sides.values(), strict=True):
-        side.name = ", ".join([side.name, *(said(n, row.get(n, "")) for n in distinguishing)])
+        side.name = ", ".join([side.name, *(format_option(n, row.get(n, "")) for n in distinguishing)])
         while side.name in used_names:
             side.name += "′"
         used_names.add(side.name)
@@ -153,10 +164,10 @@ def rows_of_run(results: Results, run: Run, *stages: str) -> Rows | None:
     stage, artifact = next(
         ((n.partition(":")[0], a) for n, a in run.inputs.items() if n.partition(":")[0] in stages), ("", "")
     )
-    path = stored_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
+    path = locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
     return Rows(path) if path is not None else None
 
 
 def feature_file(results: Results, run: Run, name: str, file: str) -> Path | None:
     """Return a file of the artifact that a run lists as `name` (`score:model continuation`); None if it is missing."""
-    return stored_file(run.store, run.inputs.get(name), file, results.damaged)
+    return locate_verified_file(run.store, run.inputs.get(name), file, results.damaged)

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from openended.harness.report.tables.about import commands_of
 from openended.harness.report.tables.formats.clean import clean_table
 from openended.harness.report.tables.formats.latex import row_latex
+from openended.harness.report.tables.run_summary import commands_of
 from openended.harness.report.tables.table import Cell, Column, Table
-from openended.harness.results import Folded, Results
+from openended.harness.results import Results, SystemValue
 
 
 class Stories:
@@ -51,7 +51,7 @@ class Stories:
         story |= {"interval": list(cell.interval)} if cell.interval else {}
         return story | (self._source(cell.source) if cell.source is not None else {})
 
-    def _source(self, item: Folded) -> dict[str, Any]:
+    def _source(self, item: SystemValue) -> dict[str, Any]:
         runs = [self._results.runs[at] for at in dict.fromkeys(at for at, _ in item.sources)]
         settings = tuple((name, value) for name, value in item.axes.items() if value)
         facts: dict[str, Any] = {

@@ -24,7 +24,7 @@ from openended.harness.core import (
     Side,
     SpecError,
     UndefinedMetric,
-    canonical,
+    canonicalize,
     digest,
 )
 from openended.harness.decoders import Decoder, QDecoder
@@ -232,7 +232,7 @@ class Featurizer:
         def write(folder: Path) -> Mapping[str, Any]:
             return self.passes.read_q(folder, model, q_decoder, source, shortest)
 
-        facts = {"decoder": canonical(decoder), "min_new_tokens": shortest}
+        facts = {"decoder": canonicalize(decoder), "min_new_tokens": shortest}
         inputs = {"rows": source.digest, "model": self._id(model), **_chat(source, model)}
         request = ArtifactRequest("next_token", source.title, facts, inputs, source.workload(model))
         entry = self.builder.build(request, write)

@@ -16,18 +16,18 @@ from openended.harness.core import Ragged, Runtime, Scope, SpecError, show_progr
 from openended.harness.decoders import QDecoder
 from openended.harness.models import (
     BackendSpec,
-    Embedded,
     EmbedderSpec,
     EmbeddingRequest,
     ModelSpec,
     QStatisticsRequest,
     ScoringRequest,
+    TextVectors,
     embed,
     embed_texts,
-    pair_ids,
-    token_ids,
+    number_words,
+    tokenize_pairs,
+    tokenize_texts,
     tokenizer_digest,
-    word_ids,
 )
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import Build, TextRows
@@ -52,14 +52,14 @@ class ModelPasses:
 
     def words(self, source: TextRows, scope: Scope) -> Ragged:
         """Return ids of whitespace words."""
-        return word_ids(iterate_texts(source, scope))
+        return number_words(iterate_texts(source, scope))
 
     def tokens(self, spec: ModelSpec, source: TextRows, scope: Scope) -> Ragged:
         """Return token ids under a model's tokenizer."""
         tokenizer = self.session.tokenizer(spec)
         if scope == "continuation":
-            return pair_ids(tokenizer, Rows(source.path).prompts, Rows(source.path).each("text"))[1]
-        return token_ids(tokenizer, iterate_texts(source, scope))
+            return tokenize_pairs(tokenizer, Rows(source.path).prompts, Rows(source.path).each("text"))[1]
+        return tokenize_texts(tokenizer, iterate_texts(source, scope))
 
     def score_and_embed(
         self,
@@ -135,7 +135,7 @@ class ModelPasses:
             raise SpecError(f"model {spec.title}: it has no tokenizer to score with")
         if source.tokenizer == tokenizer_digest(cuts):
             return _prompts(source, spec), rows.token_ids
-        return pair_ids(self.session.tokenizer(cuts), rows.prompts, rows.each("text"))
+        return tokenize_pairs(self.session.tokenizer(cuts), rows.prompts, rows.each("text"))
 
     def _progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
         return show_progress(title, total, unit="texts", enabled=self.runtime.progress)
@@ -172,9 +172,9 @@ def _prompts(source: TextRows, spec: BackendSpec) -> Ragged:
     return Ragged.from_rows((ids[example] for example in rows.ids), np.int64)
 
 
-def _saver(embedded: Embedded, model: LanguageModel | Backend) -> Build:
+def _saver(embedded: TextVectors, model: LanguageModel | Backend) -> Build:
     return partial(_save, embedded=embedded, device=str(model.device))
 
 
-def _save(folder: Path, embedded: Embedded, device: str) -> Mapping[str, Any]:
+def _save(folder: Path, embedded: TextVectors, device: str) -> Mapping[str, Any]:
     return {**stages.save_embedded(folder, embedded), "device": device}

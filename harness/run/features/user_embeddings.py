@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import DataError, digest, file_digest
+from openended.harness.core import DataError, digest, digest_file
 from openended.harness.run.artifact_files import MORE, load_array
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.resolve import UserEmbeddings
@@ -37,7 +37,7 @@ def find_user_embeddings(
 def _digest(path: Path) -> str:
     if not path.is_file():
         raise DataError(f"features: no such file: {path}")
-    return file_digest(path)
+    return digest_file(path)
 
 
 def _rows(path: Path, numbers: list[int], *, whole: bool) -> NDArray[np.float32]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import cast
 
-from openended.harness.core import canonical, digest
+from openended.harness.core import canonicalize, digest
 from openended.harness.models import BackendSpec, ModelSize
 from openended.harness.run.artifacts import PlannedArtifact
 from openended.harness.run.forecast.rates import Certainty, Rates
@@ -157,11 +157,11 @@ def _sides(run: ResolvedRun) -> tuple[str, str]:
     """Return what stands for the rows of both sides while their digests are not known."""
     data, generation = run.data, run.generation
     cuts = generation.model if generation.model is not None else run.scoring.scorer
-    name = canonical(_bare(cuts)) if cuts is not None else None
-    human = digest([canonical(data.task), data.num_examples, data.max_new_tokens, name])
+    name = canonicalize(_bare(cuts)) if cuts is not None else None
+    human = digest([canonicalize(data.task), data.num_examples, data.max_new_tokens, name])
     decoder = generation.decoder
     seed = generation.seed if decoder is not None and decoder.stochastic else None
-    maker = [canonical(generation.model), canonical(decoder), seed, generation.samples, generation.min_new_tokens]
+    maker = [canonicalize(generation.model), canonicalize(decoder), seed, generation.samples, generation.min_new_tokens]
     return human, digest([human, generation.file or maker])
 
 

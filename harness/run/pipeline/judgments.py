@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, UndefinedMetric, canonical, members
+from openended.harness.core import DataError, UndefinedMetric, canonicalize, load_members
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, Workload
 from openended.harness.run.identity import describe_columns
@@ -37,7 +37,7 @@ def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Set
     if not path.is_file():
         raise DataError(f"judgments: no such file: {path}")
     columns, rows = read_rows(path, settings.judgment_columns)
-    kinds = [cls for cls in members("metric").values() if issubclass(cls, JudgmentMetric)]
+    kinds = [cls for cls in load_members("metric").values() if issubclass(cls, JudgmentMetric)]
     fed = tuple(cls() for cls in kinds if cls.feeds_on(columns, rows))
     if not fed:
         raise DataError(
@@ -95,7 +95,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
             with_columns = replace(features, facts={**features.facts, **describe_columns(run.metrics)})
             return stages.save_result(folder, scored.compute(with_columns))
 
-        spec = {"metric": canonical(metric), "system": "judgments", "file": path.name}
+        spec = {"metric": canonicalize(metric), "system": "judgments", "file": path.name}
         work = Workload(role="model", metric=metric.name)
         request = ArtifactRequest("measure", f"{metric.name} {path.name}", spec, {"judgments": sha}, work)
         entry = builder.build(request, write)

@@ -25,10 +25,10 @@ from openended.harness.core import (
     Replicates,
     UndefinedMetric,
     build_signature,
-    canonical,
+    canonicalize,
     digest,
-    file_digest,
-    first_line,
+    digest_file,
+    shorten_error,
 )
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactRequest, TextRows, Workload
@@ -109,12 +109,12 @@ class MetricRunner:
             except HarnessError:
                 raise
             except Exception as err:
-                raise _MetricCodeError(f"failed with {type(err).__name__}: {first_line(err)}") from err
+                raise _MetricCodeError(f"failed with {type(err).__name__}: {shorten_error(err)}") from err
             result = add_intervals(metric, features, result, self.plan, prepared)
             _free_memory(features)
             return stages.save_result(folder, replace(result, notes=(*result.notes, *notes)))
 
-        spec = {"metric": canonical(metric), "facts": dict(facts), "system": "model" if system == HUMAN else system}
+        spec = {"metric": canonicalize(metric), "facts": dict(facts), "system": "model" if system == HUMAN else system}
         if self.plan.count:
             spec["intervals"] = [self.plan.count, RESAMPLING_VERSION]
         try:
@@ -186,7 +186,7 @@ class MetricRunner:
 
 def _limit_texts(metric: Metric, features: Features) -> tuple[Features, list[str]]:
     """Return what a metric compares of very many texts, and the note that says so."""
-    return metric.within_reach(features) if isinstance(metric, TwoSample) else (features, [])
+    return metric.limit_texts(features) if isinstance(metric, TwoSample) else (features, [])
 
 
 def _free_memory(features: Features) -> None:
@@ -212,10 +212,12 @@ def add_intervals(
         return replace(result, notes=(*result.notes, f"no interval: more than {MOST:,} texts"))
     try:
         replicates = (
-            metric.replicates(features, result, plan, **(prepared or {})) if plan.enough(features.model.ids) else {}
+            metric.replicates(features, result, plan, **(prepared or {}))
+            if plan.has_enough_prompts(features.model.ids)
+            else {}
         )
     except Exception as err:
-        note = f"no interval: {type(err).__name__}: {first_line(err)}"
+        note = f"no interval: {type(err).__name__}: {shorten_error(err)}"
         log.warning("metric %s: %s", metric.name, note)
         log.debug("%s", "".join(traceback.format_exception(err)))
         return replace(result, notes=(*result.notes, note))
@@ -252,7 +254,7 @@ def _undefined(
 
 def digest_judgments(path: Path, columns: Mapping[str, str]) -> str:
     """Digest of a file of judgments and of how its columns are read."""
-    return digest([file_digest(path), dict(columns)]) if columns else file_digest(path)
+    return digest([digest_file(path), dict(columns)]) if columns else digest_file(path)
 
 
 def list_text_needs(metric: Metric) -> tuple[Need, ...]:

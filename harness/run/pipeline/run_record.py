@@ -9,13 +9,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
-from openended.harness.core import DataError, Json, canonical, digest, shareable, to_json
+from openended.harness.core import DataError, Json, canonicalize, digest, make_shareable, to_json
 from openended.harness.decoders import Decoder
 from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, UnavailableInput
 from openended.harness.run.identity import collect_axes
 from openended.harness.run.pipeline.measure import SystemResult
 from openended.harness.run.resolve import ResolvedRun
-from openended.harness.storage import Entry, RunRecord, git_state, hardware, package_versions, read_record, save_record
+from openended.harness.storage import (
+    Entry,
+    RunRecord,
+    describe_hardware,
+    list_package_versions,
+    read_git_state,
+    read_record,
+    save_record,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,7 @@ def write_record(
     """Write the run record, unless an earlier one says the same; returns the run folder."""
     spec = run.spec()
     if decoder is not None and isinstance(spec["decoder"], dict):
-        resolved = canonical(decoder)
+        resolved = canonicalize(decoder)
         spec["decoder"] |= resolved if isinstance(resolved, dict) else {}
     facts = collect_axes(run, decoder, fingerprint=task, human=human)
     spec["seed"] = facts["seed"]  # null where it changes nothing, so that such runs are one run
@@ -57,11 +65,13 @@ def write_record(
     folder = runs / f"{stamp:%Y%m%dT%H%M%S}-{key}"
     record = RunRecord(
         created=stamp.isoformat(timespec="seconds"), spec=spec, axes=facts, overrides=tuple(overrides),
-        command=tuple(sys.argv), git=git_state(), packages=package_versions(), hardware=hardware(),
+        command=tuple(sys.argv), git=read_git_state(), packages=list_package_versions(), hardware=describe_hardware(),
         inputs={"task": task, **builder.inputs}, provenance=builder.provenance, timings=builder.timings,
         store="../../../store", notes=tuple(notes), results=tuple(m.row() for m in measured),
     )  # fmt: skip
-    with builder.session.store.locked(f"run-{key}", f"run {key}"):  # a greedy decoder and two seeds: one run, two jobs
+    with builder.session.store.hold_lock(
+        f"run-{key}", f"run {key}"
+    ):  # a greedy decoder and two seeds: one run, two jobs
         for earlier in sorted(runs.glob(f"*-{key}"), reverse=True):
             if _is_same_run(earlier, record):
                 return earlier
@@ -75,5 +85,5 @@ def _is_same_run(folder: Path, record: RunRecord) -> bool:
         earlier = read_record(folder).to_json()
     except DataError:
         return False
-    now = cast("dict[str, Json]", shareable(record.to_json()))
+    now = cast("dict[str, Json]", make_shareable(record.to_json()))
     return all(earlier[name] == now[name] for name in ("spec", "results"))

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from openended.harness.app import finetune as ft
-from openended.harness.core.errors import DataError, MissingExtra, SpecError
+from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
 from openended.harness.core.io import read_json
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import load_model
@@ -138,7 +138,7 @@ def test_without_accelerate(tiny: Path, tmp_path: Path, monkeypatch: pytest.Monk
     import sys
 
     monkeypatch.setitem(sys.modules, "accelerate", None)
-    with pytest.raises(MissingExtra, match=r"openended\[finetune\]"):
+    with pytest.raises(ExtraNotInstalled, match=r"openended\[finetune\]"):
         ft.finetune(ModelSpec(path=str(tiny)), [TEXT], spec(), tmp_path / "m", device="cpu")
 
 

@@ -18,7 +18,7 @@ from openended.harness.generation.generate import Prompt
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.backend import Ability, Backend, BackendSpec
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.score import token_nll
+from openended.harness.models.score import compute_token_nll
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
@@ -45,7 +45,7 @@ ROWS: tuple[Ragged, Ragged] = ragged([[5, 9], [7]]), ragged([[3, 4, 8], [2, 6]])
 def test_scores_states_and_q_are_those_of_the_functions(spec, backend):
     embedder = EmbedderSpec(path=spec.path)
     nll = backend.score(scoring(*ROWS, batch_size=2))
-    assert np.array_equal(nll.values, token_nll(backend, scoring(*ROWS, batch_size=2)).values)
+    assert np.array_equal(nll.values, compute_token_nll(backend, scoring(*ROWS, batch_size=2)).values)
     vectors = backend.embed(embedding(*ROWS, embedder, batch_size=2))[None].vectors
     assert np.array_equal(vectors, embed_one(backend, embedder, *ROWS, batch_size=2).vectors)
     both, losses = backend.embed_and_score(embedding(*ROWS, embedder, batch_size=2))

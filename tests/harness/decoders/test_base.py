@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from openended.harness.core.errors import SpecError
-from openended.harness.core.registry import build, members
-from openended.harness.core.signature import IDENTITY, canonical
+from openended.harness.core.registry import build, load_members
+from openended.harness.core.signature import IDENTITY, canonicalize
 from openended.harness.decoders.base import Decoder
 from openended.harness.decoders.sampling import Nucleus
 from openended.harness.decoders.shape import MinK
@@ -24,16 +24,16 @@ def test_every_decoder_option_is_written_out(path):
     node = yaml.safe_load(path.read_text(encoding="utf-8"))
     decoder = build("decoder", node)
     assert isinstance(decoder, Decoder)
-    fields = set(canonical(decoder)) - set(IDENTITY)  # type: ignore[arg-type]
+    fields = set(canonicalize(decoder)) - set(IDENTITY)  # type: ignore[arg-type]
     assert set(node) - {"_target_"} == fields
     assert path.read_text(encoding="utf-8").startswith("# ")
     if path.stem == decoder.name:  # the YAML of the decoder's own name holds its defaults
-        assert canonical(decoder) == canonical(type(decoder)())
+        assert canonicalize(decoder) == canonicalize(type(decoder)())
 
 
 def test_every_decoder_has_an_option_and_a_reason():
     named = {p.stem for p in OPTIONS}
-    for name, cls in members("decoder").items():
+    for name, cls in load_members("decoder").items():
         assert name in named
         assert cls.has_q or cls.no_q_reason
         assert isinstance(cls().title, str)
@@ -59,7 +59,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("name", "options"), REFUSED, ids=str)
 def test_refused_decoders(name, options):
-    cls = members("decoder")[name]
+    cls = load_members("decoder")[name]
     node = {"_target_": f"{cls.__module__}.{cls.__qualname__}", **options}
     with pytest.raises(SpecError, match=next(iter(options))) as caught:
         build("decoder", node)
@@ -67,13 +67,13 @@ def test_refused_decoders(name, options):
 
 
 def test_adversarial_takes_the_human_perplexity():
-    decoder = members("decoder")["adversarial"]()
+    decoder = load_members("decoder")["adversarial"]()
     assert decoder.needs_human_ppl
     resolved = decoder.resolve(42.0)
     assert not resolved.needs_human_ppl
     assert resolved.human_ppl == 42.0
     with pytest.raises(SpecError, match="takes nothing"):
-        members("decoder")["greedy"]().resolve(42.0)
+        load_members("decoder")["greedy"]().resolve(42.0)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_adversarial_takes_the_human_perplexity():
 )
 def test_an_order_that_makes_no_difference_is_no_other_system(one, other):
     assert (one, one.title) == (other, other.title)
-    assert canonical(one) == canonical(other)
+    assert canonicalize(one) == canonicalize(other)
 
 
 def test_an_order_that_makes_a_difference_stays():

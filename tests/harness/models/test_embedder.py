@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.harness.core.errors import DataError, MissingExtra, SpecError
+from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
 from openended.harness.core.types import Ragged
 from openended.harness.models import embedder as f
 from openended.harness.models import score
@@ -303,7 +303,7 @@ def test_sentence_models_are_an_extra() -> None:
     try:
         import sentence_transformers  # noqa: F401
     except ImportError:
-        with pytest.raises(MissingExtra, match=r"openended\[embedders\]"):
+        with pytest.raises(ExtraNotInstalled, match=r"openended\[embedders\]"):
             f.load_embedder(spec(kind="sentence"))
     with pytest.raises(SpecError, match="sentence models"):
         f.embed_texts(None, spec(), ["a"], batch_size=1)

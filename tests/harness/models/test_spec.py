@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.registry import build, members
+from openended.harness.core.registry import build, load_members
 from openended.harness.core.signature import digest
 from openended.harness.models.backend import BackendSpec
 from openended.harness.models.spec import ModelSpec, bundled_models
@@ -159,8 +159,8 @@ def test_the_nested_config_of_a_model_of_several_kinds_is_read(tmp_path):
 
 
 def test_the_registry_holds_the_backends(folder):
-    assert members("model")["transformers"] is ModelSpec
-    for name, cls in members("model").items():
+    assert load_members("model")["transformers"] is ModelSpec
+    for name, cls in load_members("model").items():
         assert issubclass(cls, BackendSpec)
         assert cls.name == name
         assert cls.loader or cls.load is not BackendSpec.load

@@ -28,7 +28,7 @@ from openended.harness.models.tokenizer import (
     tokenizer_digest,
 )
 from openended.harness.models.transformers import load_model
-from openended.harness.run.artifact_files import human_row
+from openended.harness.run.artifact_files import build_human_row
 from tests.helpers import copy_without, embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
 
 BOS = 1
@@ -95,7 +95,7 @@ def test_the_human_side_has_the_tokens_that_a_model_would_write(spec):
     tokenizer = load_tokenizer(spec)
     alone = tokenizer.encode(" sat on a mat")
     assert pieces(tokenizer, alone)[0] == "▁"  # what the human side got before: one token more
-    row = human_row(Example("a", "the cat", " sat on a mat"), tokenizer, 2)
+    row = build_human_row(Example("a", "the cat", " sat on a mat"), tokenizer, 2)
     ids = row.generation.token_ids
     assert list(ids) == tokenizer.encode("the cat sat on a mat")[len(row.prompt_ids) :][:2]
     assert row.generation.text == decode_continuation(tokenizer, row.prompt_ids, ids)

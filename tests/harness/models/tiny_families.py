@@ -127,7 +127,7 @@ def tiny_family(kind: str) -> Any:
 
 def how(kind: str) -> str:
     """How the family is run: `fixed`, `reread`, or why not."""
-    from openended.harness.core.errors import first_line
+    from openended.harness.core.errors import shorten_error
     from openended.harness.generation.kv_cache.choose import make_runner
     from openended.harness.models.families import find_refusal
 
@@ -137,11 +137,11 @@ def how(kind: str) -> str:
     try:
         lm = tiny_family(kind)
     except Exception as err:
-        return f"not tried: {first_line(err)[:80]}"
+        return f"not tried: {shorten_error(err)[:80]}"
     try:
         make_runner(lm, 1, 16)
     except Exception as err:
-        return f"refused: {first_line(err).removeprefix('model gpt2: ')}"
+        return f"refused: {shorten_error(err).removeprefix('model gpt2: ')}"
     return str(lm.memo["cache"])
 
 

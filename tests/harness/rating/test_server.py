@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from openended.harness.core.errors import DataError, MissingExtra, SpecError
+from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
 from openended.harness.rating.cli import serve
 from openended.harness.rating.collect.answers_database import is_database, read_database
 from openended.harness.rating.collect.study_answers import build_judgment_rows, gather_answers
@@ -227,7 +227,7 @@ def test_words_of_the_command(tmp_path, monkeypatch):
     with pytest.raises(SpecError, match="--raters: expected 1 or more"):
         serve.work(parse([str(tmp_path), "--raters", "0"]))
     monkeypatch.setattr(serve.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"pip install 'openended\[rate\]'"):
+    with pytest.raises(ExtraNotInstalled, match=r"pip install 'openended\[rate\]'"):
         serve.work(parse([str(tmp_path)]))
     assert "uvicorn" not in vars(sys.modules["openended.harness.rating.cli.serve"])
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from openended.harness.results.runs import describe_reused_artifacts
-from openended.harness.storage.provenance import difference
+from openended.harness.storage.provenance import compare_environments
 from openended.harness.storage.record import RunRecord, read_record
 
 RUN = RunRecord(
@@ -46,8 +46,10 @@ def test_versions_code_and_processor_are_told_by_stage():
 
 def test_an_accelerator_is_compared_where_both_are_known():
     one, none = ({"hardware": {"accelerator": name, "cores": 2}} for name in ("H200", None))
-    assert difference(one, none) == difference(none, one) == {}
-    assert difference(one, {"hardware": {"accelerator": "A100", "cores": 2}}) == {"hardware": {"accelerator": "H200"}}
+    assert compare_environments(one, none) == compare_environments(none, one) == {}
+    assert compare_environments(one, {"hardware": {"accelerator": "A100", "cores": 2}}) == {
+        "hardware": {"accelerator": "H200"}
+    }
 
 
 def test_the_table_of_a_run_that_reuses_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

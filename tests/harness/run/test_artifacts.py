@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from openended.harness.core.errors import DataError, MissingFileError, MissingModelError
+from openended.harness.core.errors import DataError, UnavailableFileError, UnavailableModelError
 from openended.harness.run.artifacts import (
     ArtifactBuilder,
     ArtifactRequest,
@@ -89,7 +89,7 @@ def test_the_version_of_a_stage_is_in_its_keys_alone(tmp_path: Path, monkeypatch
 
 def test_a_plan_notes_each_missing_input_once_and_what_kind_it_is(tmp_path: Path) -> None:
     plan = steps(tmp_path, plan_only=True)
-    errors = [MissingModelError("no model"), MissingFileError("no file", "https://a/b"), DataError("a bad row")]
+    errors = [UnavailableModelError("no model"), UnavailableFileError("no file", "https://a/b"), DataError("a bad row")]
 
     def fail(error: DataError) -> None:
         raise error

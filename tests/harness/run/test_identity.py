@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from openended.harness.core.registry import members
+from openended.harness.core.registry import load_members
 from openended.harness.core.types import Generation
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.artifact_files import HUMAN_ROWS
@@ -28,7 +28,7 @@ def human(folder: Path, text: str = "said", ids: tuple[int, ...] = (1, 2)) -> Te
 
 
 def known(metric: str, side: TextRows, fingerprint: str = "f" * 64, **parts: Any) -> dict[str, str]:
-    return collect_facts(resolve_run(settings(**parts)), members("metric")[metric](), side, side, fingerprint)
+    return collect_facts(resolve_run(settings(**parts)), load_members("metric")[metric](), side, side, fingerprint)
 
 
 def test_every_option_of_the_task_and_its_data_move_the_fact_of_the_task(tmp_path):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from openended.harness.core.metric import Side
 from openended.harness.core.runtime import Runtime
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.loaded import LoadedModels
+from openended.harness.models.model_cache import ModelCache
 from openended.harness.run.session import _LASTING, Session, SideCache
 from openended.harness.storage.store import Store
 
@@ -35,8 +35,8 @@ def test_human_sides_are_bounded() -> None:
 
 def test_what_no_worker_can_hold_runs_here_with_a_remark(monkeypatch, caplog, tmp_path: Path) -> None:
     """A model behind its own server, and a sentence encoder, which batches its texts itself."""
-    monkeypatch.setattr(LoadedModels, "model", lambda *_: "here")
-    monkeypatch.setattr(LoadedModels, "embedder", lambda *_: "here")
+    monkeypatch.setattr(ModelCache, "model", lambda *_: "here")
+    monkeypatch.setattr(ModelCache, "embedder", lambda *_: "here")
     session, runtime = Session(Store(tmp_path)), Runtime(engine="ray")
     server = SimpleNamespace(name="openai", title="served")
     with caplog.at_level(logging.WARNING):

@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.core.rng import stream
+from openended.harness.core.rng import make_random_stream
 from openended.metrics._mauve import lattice
 from openended.metrics._mauve.drmm import fit_mixture
 from openended.metrics._mauve.lattice import (
@@ -146,7 +146,7 @@ def test_the_slope_of_the_loss_is_that_of_differences():
 
 def test_the_gradients_of_the_network_are_those_of_differences():
     rng = np.random.default_rng(1)
-    net = SpreadingNet(5, 7, stream(0, "test"))
+    net = SpreadingNet(5, 7, make_random_stream(0, "test"))
     net.weights = {name: value.astype(np.float64) for name, value in net.weights.items()}
     rows, goal = rng.normal(size=(12, 5)), rng.normal(size=(12, 4))
     _, kept = net.forward(rows)

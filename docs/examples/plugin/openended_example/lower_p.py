@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from openended.harness.decoders import truncation_rules
 from openended.harness.decoders.base import SamplingDecoder
-from openended.harness.decoders.sorted_logits import Cut, View
+from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,6 @@ class LowerP(SamplingDecoder):
         self.require(0 < self.p <= 1, "p", "a number in (0, 1]")
         self.require(0 <= self.by < self.p, "by", "0 or more, less than p")
 
-    def cut(self, view: View) -> Cut:
+    def cut(self, view: DescendingLogits) -> Truncation:
         """Keep the nucleus of the lower p."""
         return truncation_rules.nucleus(view, self.p - self.by)

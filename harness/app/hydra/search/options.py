@@ -14,7 +14,7 @@ from openended.harness.app.hydra.compose import choose_name, iterate_settings
 from openended.harness.app.hydra.search.objectives import parse_objectives
 from openended.harness.app.hydra.search.space import Space, add_integer_hint, parse_space
 from openended.harness.app.hydra.search.study import AUTO, GRID_SAMPLER, SearchPlan, StudyRunner
-from openended.harness.core import SpecError, canonical, digest
+from openended.harness.core import SpecError, canonicalize, digest
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ def _digest(plan: SearchPlan) -> str:
     """Return what tells searches of one name apart: all that decides which settings are tried, and their values."""
     fixed = sorted(word for word in plan.space.fixed if not word.startswith(_NO_NUMBER))
     parts = [fixed, canonical_parameters(plan.space), sorted(map(repr, plan.objectives)), plan.method]
-    return digest([*parts, canonical(dict(plan.options)), plan.seed, list(plan.rungs), plan.reduction])[:8]
+    return digest([*parts, canonicalize(dict(plan.options)), plan.seed, list(plan.rungs), plan.reduction])[:8]
 
 
 def canonical_parameters(space: Space) -> list[str]:

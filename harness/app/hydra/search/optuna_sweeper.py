@@ -21,7 +21,7 @@ from openended.harness.app.hydra.search.study import StudyRunner, count_finished
 from openended.harness.app.hydra.search.summary import summarize_study, write_search
 from openended.harness.app.hydra.sweeper import Jobs, LaunchingSweeper
 from openended.harness.app.hydra.using import PLUGINS
-from openended.harness.core import DataError, HarnessError, StoreError, one_line, write_json
+from openended.harness.core import DataError, HarnessError, StoreError, format_error, write_json
 from openended.harness.storage import GRID, read_record
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ class OptunaSweeper(LaunchingSweeper):
         try:
             values = [self._values(options, job) for job in jobs]
         except DataError as err:
-            searching.fail(trial, one_line(err))
-            log.info("%s: failed: %s", title, one_line(err))
+            searching.fail(trial, format_error(err))
+            log.info("%s: failed: %s", title, format_error(err))
             return False
         means = [math.fsum(column) / len(values) for column in zip(*values, strict=True)]
         names = zip(options.plan.objectives, means, strict=True)
@@ -163,7 +163,7 @@ class OptunaSweeper(LaunchingSweeper):
                 try:
                     searching.record_confirmation(tried.number, seed, self._values(options, job))
                 except HarnessError as err:
-                    log.warning("search     trial %d with seed %s: %s", tried.number, seed, one_line(err))
+                    log.warning("search     trial %d with seed %s: %s", tried.number, seed, format_error(err))
 
 
 def plan_search(config: DictConfig, options: Options) -> None:

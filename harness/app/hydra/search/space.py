@@ -18,7 +18,7 @@ from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from hydra.errors import HydraException
 
 from openended.harness.app.hydra.sweeper import check_grid_size
-from openended.harness.core import GROUPS, SpecError, choices, one_line, suggest
+from openended.harness.core import GROUPS, SpecError, format_error, list_choices, suggest
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -186,7 +186,7 @@ def _parse_conditional(
     extra: dict[tuple[str, str], tuple[str, ...]] = {}
     for choice, options in spaces.items():
         if choice not in homes:
-            group = next((g for g in GROUPS if choice in choices(g)), "decoder")
+            group = next((g for g in GROUPS if choice in list_choices(g)), "decoder")
             hint = f": type {group}={choice},… to search over it, or {group}.OPTION=… if it is the only one"
             raise SpecError(f"spaces.{choice}: {choice} is none of the choices of this search{hint}")
         if not isinstance(options, Mapping):
@@ -205,7 +205,7 @@ def _parse_word(word: str) -> Override:
     try:
         return OverridesParser.create().parse_override(word)
     except (HydraException, ValueError) as err:
-        raise SpecError(f"cannot read {word!r}: {one_line(err)[:120]}") from err
+        raise SpecError(f"cannot read {word!r}: {format_error(err)[:120]}") from err
 
 
 def _parse_parameter(override: Override, name: str, when: tuple[str, str] | None = None) -> Parameter:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.app.hydra.search.objectives import Objective
 from openended.harness.app.hydra.search.space import Space, check_choice
-from openended.harness.core import MissingExtra, SpecError, StoreError, derive_seed, first_line, temporary_files
+from openended.harness.core import ExtraNotInstalled, SpecError, StoreError, derive_seed, shorten_error, temporary_files
 from openended.harness.storage import check_writable
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class SearchPlan:
             with warnings.catch_warnings(action="ignore"):  # some are called experimental
                 sampler = getattr(optuna.samplers, SAMPLERS[self.method])(**options)
         except (TypeError, ValueError, ImportError) as err:
-            raise SpecError(f"sampler_options of {self.method}: {first_line(err)}") from err
+            raise SpecError(f"sampler_options of {self.method}: {shorten_error(err)}") from err
         return sampler
 
 
@@ -116,7 +116,7 @@ class StudyRunner:
             directions=[objective.direction for objective in plan.objectives],
         )  # fmt: skip
         self._left: list[FrozenTrial] = []
-        self._me = temporary_files.temporary("search")
+        self._me = temporary_files.create_temporary_name("search")
 
     def start(self) -> int:
         """Take over what earlier processes left; returns how many trials are finished, and not failed.
@@ -128,7 +128,7 @@ class StudyRunner:
         trials = self.study.get_trials(deepcopy=False)
         self._left = [t for t in trials if t.state == states.RUNNING]
         for trial in self._left:
-            if temporary_files.alive(Path(str(trial.user_attrs.get(OWNER, "")))):
+            if temporary_files.is_in_use(Path(str(trial.user_attrs.get(OWNER, "")))):
                 raise StoreError(f"the search {self.plan.name} is being run by another process: wait for it, or end it")
         if self._left:
             log.info("search     going on with %d trials that an interrupted search left", len(self._left))
@@ -209,7 +209,7 @@ class StudyRunner:
             with warnings.catch_warnings(action="ignore"):  # of few trials; the table says it
                 shares = optuna.importance.get_param_importances(self.study, target=lambda t: t.values[index])
         except (ValueError, RuntimeError) as err:
-            log.warning("search     the importance of the parameters cannot be told: %s", first_line(err))
+            log.warning("search     the importance of the parameters cannot be told: %s", shorten_error(err))
             return {}
         return {str(k): float(v) for k, v in shares.items() if math.isfinite(v)}
 
@@ -223,7 +223,7 @@ def import_optuna() -> Any:  # noqa: ANN401 - a module
     try:
         import optuna
     except ImportError as err:
-        raise MissingExtra("optuna", "search") from err
+        raise ExtraNotInstalled("optuna", "search") from err
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 
@@ -264,4 +264,4 @@ def _open_database(path: Path) -> Any:  # noqa: ANN401 - Optuna's storage
             f"sqlite:///{path.resolve()}", engine_kwargs={"connect_args": {"timeout": 60}}
         )
     except (SQLAlchemyError, RuntimeError) as err:
-        raise StoreError(f"{path}: cannot be read as Optuna's studies ({first_line(err)}); move it away") from err
+        raise StoreError(f"{path}: cannot be read as Optuna's studies ({shorten_error(err)}); move it away") from err

@@ -9,15 +9,15 @@ from omegaconf import DictConfig
 
 from openended.harness.app.hydra.job_output import read_detail
 from openended.harness.app.hydra.search.study import CHOSEN, ERROR, MADE, StudyRunner
-from openended.harness.results import Searched, Sought, Tried, save_search
+from openended.harness.results import SearchObjective, SearchResult, SearchTrial, save_search
 
 log = logging.getLogger(__name__)
 
 
-def summarize_study(searching: StudyRunner) -> Searched:
+def summarize_study(searching: StudyRunner) -> SearchResult:
     """Return what a study holds."""
     plan = searching.plan
-    sought = tuple(Sought(objective.title, objective.direction) for objective in plan.objectives)
+    sought = tuple(SearchObjective(objective.title, objective.direction) for objective in plan.objectives)
     trials = []
     for frozen in searching.study.get_trials(deepcopy=False):
         if not frozen.state.is_finished():
@@ -27,7 +27,7 @@ def summarize_study(searching: StudyRunner) -> Searched:
         rung = len(frozen.intermediate_values) - 1
         values = attrs.get(MADE) or {}
         trials.append(
-            Tried(
+            SearchTrial(
                 frozen.number, state, dict(attrs.get(CHOSEN) or {}), tuple(frozen.values or ()),
                 {k: tuple(v) for k, v in (values.get("seeds") or {}).items()},
                 searching.fresh(frozen.number),
@@ -36,26 +36,26 @@ def summarize_study(searching: StudyRunner) -> Searched:
             )
         )  # fmt: skip
     shares = tuple(searching.importance(index) for index in range(len(sought)))
-    return Searched(plan.name, plan.method, sought, tuple(trials), shares, plan.rungs)
+    return SearchResult(plan.name, plan.method, sought, tuple(trials), shares, plan.rungs)
 
 
-def write_search(grid: Path, searched: Searched, config: DictConfig) -> None:
+def write_search(grid: Path, searched: SearchResult, config: DictConfig) -> None:
     """Write tables and figures of a search into its grid's folder, and print what it found."""
     from openended.harness.report import (
+        apply_style,
+        build_search_tables,
         make_console,
         print_table,
         save,
         search_figures,
-        search_tables,
-        styled,
         write_table,
     )
 
     save_search(grid, searched)
-    tables = search_tables(searched)
+    tables = build_search_tables(searched)
     for table in tables:
         write_table(table, grid / "tables")
-    with styled():
+    with apply_style():
         for name, figure in search_figures(searched).items():
             save(figure, grid / "figures", name)
     if read_detail(config.hydra) != "quiet":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from openended.harness.core import plain_line
+from openended.harness.core import escape_controls_in_line
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
 
@@ -12,25 +12,30 @@ def clean_table(table: Table) -> Table:
     """Return the table with control characters escaped and every text on one line."""
     return replace(
         table,
-        title=plain_line(table.title),
-        head=plain_line(table.head),
+        title=escape_controls_in_line(table.title),
+        head=escape_controls_in_line(table.head),
         columns=tuple(_column(column) for column in table.columns),
         rows=tuple(_row(row) for row in table.rows),
-        remarks=tuple(map(plain_line, table.remarks)),
-        about=tuple(map(plain_line, table.about)),
+        remarks=tuple(map(escape_controls_in_line, table.remarks)),
+        about=tuple(map(escape_controls_in_line, table.about)),
     )
 
 
 def _column(column: Column) -> Column:
-    key, title, signature = map(plain_line, (column.key, column.title, column.signature))
+    key, title, signature = map(escape_controls_in_line, (column.key, column.title, column.signature))
     return replace(column, key=key, title=title, signature=signature)
 
 
 def _row(row: TableRow) -> TableRow:
-    return replace(row, label=plain_line(row.label), cells=tuple(map(_cell, row.cells)))
+    return replace(row, label=escape_controls_in_line(row.label), cells=tuple(map(_cell, row.cells)))
 
 
 def _cell(cell: Cell) -> Cell:
     if not (cell.note or cell.words or cell.suffix):
         return cell
-    return replace(cell, note=plain_line(cell.note), words=plain_line(cell.words), suffix=plain_line(cell.suffix))
+    return replace(
+        cell,
+        note=escape_controls_in_line(cell.note),
+        words=escape_controls_in_line(cell.words),
+        suffix=escape_controls_in_line(cell.suffix),
+    )

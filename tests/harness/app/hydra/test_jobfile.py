@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from openended.harness.app.hydra.jobfile import GRID, JobFile, create_grid_folder, format_progress, read_jobs
 from openended.harness.core.io import write_json
-from openended.harness.storage.folders import new_folder
+from openended.harness.storage.folders import create_unique_folder
 
 
 def hydra(grid, number=0):
@@ -82,7 +82,7 @@ def test_grids_of_one_second_have_folders_of_their_own(tmp_path):
 
 
 def _grab(folder, out) -> None:
-    out.put([str(new_folder(folder)) for _ in range(20)])
+    out.put([str(create_unique_folder(folder)) for _ in range(20)])
 
 
 def test_many_processes_never_share_a_folder(tmp_path):

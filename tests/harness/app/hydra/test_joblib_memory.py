@@ -44,8 +44,9 @@ def test_the_next_run_removes_what_a_killed_one_left(tmp_path):
             assert len(names) == 3  # with the folder of the living run
         assert not folder.exists()
     finally:
-        living.kill()
-        living.wait()
+        for process in (killed, living):
+            process.kill()
+            process.communicate()  # closes its pipe
 
 
 def test_a_system_without_shared_memory_uses_joblibs_own_choice(tmp_path):

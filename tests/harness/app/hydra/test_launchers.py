@@ -18,7 +18,7 @@ from openended.harness.app.hydra import launchers
 from openended.harness.app.hydra.jobfile import JobFile
 from openended.harness.app.hydra.launchers import ClusterJob, Joblib, Submitit, mark_lost, split_into_neighbors
 from openended.harness.app.hydra.parent_watch import this_process
-from openended.harness.core.errors import MissingExtra, SpecError
+from openended.harness.core.errors import ExtraNotInstalled, SpecError
 
 
 def submitit(folder: Path, **parameters: object) -> Submitit:
@@ -150,7 +150,7 @@ def test_the_errors_of_local_controllers_go_to_a_file_and_ours_to_the_terminal_a
 
 def test_a_cluster_without_its_extra_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(MissingExtra, match=r"submitit is not installed; pip install 'openended\[slurm\]'"):
+    with pytest.raises(ExtraNotInstalled, match=r"submitit is not installed; pip install 'openended\[slurm\]'"):
         submitit(tmp_path)._run([])
 
 

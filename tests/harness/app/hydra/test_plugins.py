@@ -55,7 +55,7 @@ def plugin(installed, monkeypatch):
     monkeypatch.syspath_prepend(str(installed))
 
     def forget():
-        registry.plugins.cache_clear()
+        registry.load_plugins.cache_clear()
         registry._loaded.clear()
 
     forget()
@@ -78,7 +78,7 @@ def test_its_names_are_listed(plugin, tmp_path):
     for name in NAMES.values():
         assert name in done.stdout
     for group, name in NAMES.items():
-        assert name in registry.members(group)
+        assert name in registry.load_members(group)
 
 
 def test_its_names_and_options_work_with_and_without_a_yaml(plugin, tmp_path):
@@ -113,7 +113,7 @@ def test_from_python(plugin, tmp_path):
 
 
 def test_one_that_cannot_be_imported_is_left_out_and_said(plugin, caplog):
-    assert "gone" not in registry.members("metric")
+    assert "gone" not in registry.load_members("metric")
     assert "metric gone of broken is left out: ModuleNotFoundError" in caplog.text
 
 

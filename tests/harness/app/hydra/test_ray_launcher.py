@@ -13,7 +13,7 @@ from openended.harness.app.hydra import ray_launcher
 from openended.harness.app.hydra.jobfile import JobFile
 from openended.harness.app.hydra.parent_watch import this_process
 from openended.harness.app.hydra.ray_launcher import GridWorker, Ray
-from openended.harness.backends.ray.cluster import Dead
+from openended.harness.backends.ray.cluster import WorkerDeath
 from openended.harness.core.errors import DataError, SpecError
 from tests.harness.app.hydra.test_launchers import job
 
@@ -100,7 +100,7 @@ def test_a_job_whose_workers_died_is_told(tmp_path, monkeypatch, caplog):
         def map(self, calls, lost):
             lost(1, 0, "out of memory")
             yield 1, None
-            yield 0, Dead("out of memory")
+            yield 0, WorkerDeath("out of memory")
 
     launcher = ray()
     monkeypatch.setattr(launcher, "_actors", Actors)

@@ -8,7 +8,7 @@ import pytest
 
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.registry import members
+from openended.harness.core.registry import load_members
 from openended.harness.core.signature import digest
 from openended.harness.decoders.sampling import Ancestral, Nucleus, Temperature
 from openended.harness.generation.beam_search import Beam
@@ -24,7 +24,7 @@ def with_(**options) -> ServerSpec:
 
 
 def test_it_is_a_model_and_says_what_it_is():
-    assert members("model")["openai"] is ServerSpec
+    assert load_members("model")["openai"] is ServerSpec
     assert SPEC.title == "docs-s (vllm)"
     assert with_(label="mine", dialect="sglang", chat=True).title == "mine (sglang chat)"
     assert SPEC.roots == ("http://127.0.0.1:9",)

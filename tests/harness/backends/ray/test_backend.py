@@ -52,7 +52,7 @@ def there(request: pytest.FixtureRequest) -> RayBackend:
 def test_what_is_known_of_a_model_without_its_weights(here, there):
     for name in ("device", "dtype", "eos_ids", "vocab_size", "context_length", "start_id", "spec"):
         assert getattr(there, name) == getattr(here, name), name
-    assert there.lead([3]) == here.lead([3])
+    assert there.bos_prefix([3]) == here.bos_prefix([3])
 
 
 def test_texts(here, there):

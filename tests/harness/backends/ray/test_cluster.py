@@ -16,13 +16,13 @@ import pytest
 from openended.harness.backends.ray import cluster as engine
 from openended.harness.backends.ray.backend import load_ray_backend
 from openended.harness.backends.ray.cluster import Cluster, _allocate_resources
-from openended.harness.core.errors import DataError, MissingExtra, SpecError
+from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
 from openended.harness.core.runtime import Runtime
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import bundled_models
-from openended.harness.run.part_files import Parts
+from openended.harness.run.part_files import PartFiles
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
@@ -132,13 +132,13 @@ def test_a_driver_that_is_interrupted_goes_on_from_its_parts(local, session, tmp
     chosen = settings(
         tmp_path, *WORDS, "runtime.workers=3", "runtime.flush_seconds=0", f"task.path={local / 'own.jsonl'}"
     )
-    session.store, add = Store(chosen.outputs_dir / "store"), Parts.add
+    session.store, add = Store(chosen.outputs_dir / "store"), PartFiles.add
 
-    def add_and_end(parts: Parts, rows: list) -> None:
+    def add_and_end(parts: PartFiles, rows: list) -> None:
         add(parts, rows)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Parts, "add", add_and_end)
+    monkeypatch.setattr(PartFiles, "add", add_and_end)
     with pytest.raises(KeyboardInterrupt):
         run(chosen, session)
     monkeypatch.undo()
@@ -243,11 +243,11 @@ def test_an_option_about_workers_asks_for_them(given):
 
 def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtra, match=r"ray is not installed; pip install 'openended\[ray\]'"):
+    with pytest.raises(ExtraNotInstalled, match=r"ray is not installed; pip install 'openended\[ray\]'"):
         engine.load_ray()
     monkeypatch.setattr("openended.harness.core.runtime.find_spec", lambda _: None)
     for asked in ({"engine": "ray"}, {"workers": 8}):
-        with pytest.raises(MissingExtra, match=r"pip install 'openended\[ray\]'"):
+        with pytest.raises(ExtraNotInstalled, match=r"pip install 'openended\[ray\]'"):
             Runtime(**asked)
     Runtime()
 

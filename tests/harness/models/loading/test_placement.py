@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.core.errors import MissingExtra, SpecError
+from openended.harness.core.errors import ExtraNotInstalled, SpecError
 from openended.harness.core.registry import build
 from openended.harness.core.runtime import Runtime
 from openended.harness.core.types import Generation, Ragged
@@ -78,9 +78,9 @@ def test_a_spread_model_generates_the_same(whole: LanguageModel, spread: Languag
 
 
 def _target(name: str) -> str:
-    from openended.harness.core.registry import members
+    from openended.harness.core.registry import load_members
 
-    cls = members("decoder")[name]
+    cls = load_members("decoder")[name]
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
@@ -113,7 +113,7 @@ def test_auto_on_one_device_is_that_device(tmp_path: Path, whole: LanguageModel)
 
 def test_without_accelerate_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "accelerate", None)
-    with pytest.raises(MissingExtra, match=r"accelerate is not installed; pip install 'openended\[large\]'"):
+    with pytest.raises(ExtraNotInstalled, match=r"accelerate is not installed; pip install 'openended\[large\]'"):
         load_model(SPEC, device_map="auto")
 
 

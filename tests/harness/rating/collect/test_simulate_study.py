@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from openended.harness.app.hydra.simulated import judged_by_nobody, of_grid
+from openended.harness.app.hydra.simulation import needs_whole_grid, simulate_judgments
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.rating.collect.study_answers import gather_answers
 from openended.harness.rating.key import read_key
-from openended.harness.run.pipeline import judged_alone
-from openended.harness.run.pipeline.measure import Measure
+from openended.harness.run.pipeline import is_judgments_only
+from openended.harness.run.pipeline.measure import MetricRunner
 from openended.harness.run.resolve import resolve_run
 from tests.harness.run.small import settings
 from tests.helpers import openended
@@ -43,9 +43,9 @@ def test_the_whole_way_says_that_nobody_rated(tmp_path):
 
 def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
     given = settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]")
-    assert of_grid(given.judgments)
-    assert not judged_alone(given)
-    measure = Measure(resolve_run(given), SimpleNamespace(builder=None), "task")
+    assert needs_whole_grid(given.judgments)
+    assert not is_judgments_only(given)
+    measure = MetricRunner(resolve_run(given), SimpleNamespace(builder=None), "task")
     with pytest.raises(UndefinedMetric, match="rates the texts of a whole grid once all are there: add -m"):
         measure._judgments()
     done = openended("-m", "experiment=human_study_docs", "plan_only=true", cwd=tmp_path)
@@ -55,4 +55,4 @@ def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
 def test_systems_need_names(tmp_path):
     run = resolve_run(settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]"))
     with pytest.raises(SpecError, match=r"name the run's system by metric\.bradley_terry\.system"):
-        judged_by_nobody([SimpleNamespace(run=run)])
+        simulate_judgments([SimpleNamespace(run=run)])

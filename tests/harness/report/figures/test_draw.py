@@ -14,7 +14,7 @@ from openended.harness.core.metric import Features, Side
 from openended.harness.report.figures import curves, frontiers, panels, sweep_curves
 from openended.harness.report.figures.draw import draw_all
 from openended.harness.report.figures.drawing import COLORS, MOST, apply_style, choose_style, save
-from openended.harness.report.tables.systems import value_tables
+from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
@@ -150,7 +150,7 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
     (band,) = panel.collections
     height = np.ptp(band.get_paths()[0].vertices[:, 1])
     assert height > 0.5, "the spread over clusterings and seeds is not drawn"
-    (table,) = value_tables(results, Layout(metrics=("mauve",)), "t")
+    (table,) = build_value_tables(results, Layout(metrics=("mauve",)), "t")
     cell = next(r for r in table.rows if r.system == "model").cells[0]
     assert (cell.sd, cell.own) == (value.sd, value.error)
     _, spread = table.text(cell, table.columns[0])

@@ -7,7 +7,7 @@ import pytest
 from openended.harness.core.errors import DataError
 from openended.harness.report import build_report
 from openended.harness.report.analysis.decoder_sweeps import choose_setting, find_cost_rule, group_sweeps, is_gap
-from openended.harness.report.figures.fair import best_of_n
+from openended.harness.report.figures.best_of_n_curves import best_of_n
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from openended.harness.core.errors import DataError, UndefinedMetric
-from openended.harness.core.io import file_digest
+from openended.harness.core.io import digest_file
 from openended.harness.core.metric import Features, Metric, Need
 from openended.harness.core.types import MetricResult
 from openended.harness.models.spec import bundled_models
@@ -194,7 +194,7 @@ def test_the_digest_of_judgments_is_of_the_bytes_and_of_how_they_are_read(tmp_pa
     path = tmp_path / "x.csv"
     path.write_text("a,b\n")
     plain = digest_judgments(path, {})
-    assert plain == file_digest(path)
+    assert plain == digest_file(path)
     assert len({plain, digest_judgments(path, {"item": "a"}), digest_judgments(path, {"item": "b"})}) == 3
     path.write_text("a,c\n")
     assert digest_judgments(path, {}) != plain

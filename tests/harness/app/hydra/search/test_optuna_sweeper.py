@@ -7,8 +7,8 @@ import pytest
 
 from openended.harness.app.hydra.search.optuna_sweeper import OptunaSweeper
 from openended.harness.core import temporary_files
-from openended.harness.core.catalogue import source
-from openended.harness.results.searched import read_search
+from openended.harness.core.catalogue import read_option_yaml
+from openended.harness.results.search_results import read_search
 from tests.helpers import openended
 
 SMALL = ["metric=[distinct_n]", "num_examples=8", "max_new_tokens=6", "toward_human=[distinct_1]"]
@@ -17,7 +17,7 @@ SEARCH = ["-m", "hydra/sweeper=optuna", "name=s", *SMALL, *SPACE, "trials=4"]
 
 
 def test_the_sweeper_has_the_name_that_the_configuration_says():
-    assert f"{OptunaSweeper.__module__}.{OptunaSweeper.__name__}" in source("hydra/sweeper", "optuna")
+    assert f"{OptunaSweeper.__module__}.{OptunaSweeper.__name__}" in read_option_yaml("hydra/sweeper", "optuna")
 
 
 def only_grid(folder):
@@ -28,7 +28,7 @@ def only_grid(folder):
 def undrawn(monkeypatch):
     """Figures take most of the time; the first test sees them."""
     monkeypatch.setattr("openended.harness.report.figures.draw.draw_all", lambda *_, **__: [])
-    monkeypatch.setattr("openended.harness.report.figures.search.search_figures", lambda _: {})
+    monkeypatch.setattr("openended.harness.report.figures.search_panels.search_figures", lambda _: {})
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_a_search_that_was_interrupted_goes_on_as_an_unbroken_one(whole, undrawn
     with monkeypatch.context() as patch:
         patch.setattr(OptunaSweeper, "_told", die)
         assert openended(*SEARCH, cwd=tmp_path).returncode == 130
-    monkeypatch.setattr(temporary_files, "alive", lambda path: False)
+    monkeypatch.setattr(temporary_files, "is_in_use", lambda path: False)
     again = openended(*SEARCH, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "going on with 1 trials that an interrupted search left" in again.stderr

@@ -53,7 +53,7 @@ def test_a_search_that_was_killed_goes_on_as_an_unbroken_one(plan, batch, tmp_pa
     total = 9 if plan is STEPS else 12
     whole = search(plan, None, total, batch)
     assert len(whole) == total
-    monkeypatch.setattr(temporary_files, "alive", lambda path: False)
+    monkeypatch.setattr(temporary_files, "is_in_use", lambda path: False)
     assert search(plan, tmp_path / "broken.db", total, batch, stop=3) == []
     assert search(plan, tmp_path / "broken.db", total, batch, stop=5) == []
     assert count_finished(tmp_path / "broken.db", "s") == 3 + 5
