@@ -141,6 +141,6 @@ class DistinctN(TextMetric):
     def _subset_shares(self, index: NgramIndex, order: int, subsets: NDArray[np.bool_]) -> F64:
         total, types, once = count_types(index, order, subsets)
         if self.variant == "li":
-            total = subsets @ index.lengths.astype(np.float64)
+            total = np.asarray(subsets @ index.lengths.astype(np.float64), dtype=np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             return (once if self.variant == "hapax" else types) / total

@@ -148,7 +148,7 @@ class ArtifactBuilder:
         entry = store.find(recipe) if self.plan_only else store.make(recipe, write, resumable=resumable)
         seconds = time.monotonic() - started
         self._entries[recipe.key] = entry
-        state: State = "make" if entry is None or entry.made else "hit"
+        state: State = "make" if entry is None or entry.computed else "hit"
         self.plan.append(PlannedArtifact(request.stage, request.what, state, recipe.key, request.work))
         if entry is not None and not self.plan_only:
             self._account(entry, request.what, seconds)
@@ -179,14 +179,14 @@ class ArtifactBuilder:
         stage = entry.stage
         name = f"{stage}:{what}" if what else stage
         self.inputs[name] = entry.name
-        if not entry.made:
+        if not entry.computed:
             device = {"device": entry.meta["device"]} if "device" in entry.meta else {}
             self.provenance[name] = compare_environments(entry.maker, describe_environment()) | device
         if "served" in entry.meta:
             self.provenance[name] = {**self.provenance.get(name, {}), "served": entry.meta["served"]}
         self.timings[stage] = round(self.timings.get(stage, 0.0) + seconds, 3)
-        level = logging.INFO if entry.made or stage != "measure" else logging.DEBUG
-        state = "computed" if entry.made else "cached"
+        level = logging.INFO if entry.computed or stage != "measure" else logging.DEBUG
+        state = "computed" if entry.computed else "cached"
         log.log(level, "%-10s %-34s %s  %s  %.1f s", stage, what, state, entry.key[:8], seconds)
 
 

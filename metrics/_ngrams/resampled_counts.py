@@ -38,12 +38,12 @@ def compute_half_repeats(index: NgramIndex, order: int, halves: Halves) -> F64:
 
 def count_types(index: NgramIndex, order: int, subsets: Subsets) -> tuple[F64, F64, F64]:
     """Count the n-grams, the distinct ones and those that occur once in each subset, each of shape (subsets,)."""
-    single = subsets @ _singles(index, order).astype(np.float64)
+    single: F64 = np.asarray(subsets @ _singles(index, order).astype(np.float64), dtype=np.float64)
     types, once = single.copy(), single.copy()
     for counts in _counts(index, order, subsets):
         types += (counts > 0).sum(axis=0)
         once += (counts == 1).sum(axis=0)
-    return subsets @ index.sizes(order).astype(np.float64), types, once
+    return np.asarray(subsets @ index.sizes(order).astype(np.float64), dtype=np.float64), types, once
 
 
 def compute_subset_entropies(index: NgramIndex, order: int, subsets: Subsets) -> F64:

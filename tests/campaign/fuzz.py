@@ -14,7 +14,7 @@ from typing import Any
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 
-from openended.harness.app.hydra.job import settings_of
+from openended.harness.app.hydra.compose import compose_settings
 from openended.harness.app.hydra.job_output import translate_config_errors
 from openended.harness.app.hydra.trust import guard_composition
 from openended.harness.core.errors import HarnessError
@@ -73,7 +73,7 @@ def planned(folder: Path, given: list[str], *, deep: bool) -> None:
     with translate_config_errors():
         config = compose("config", overrides=[f"outputs_dir={folder / 'fuzz'}", *given], return_hydra_config=True)
         HydraConfig.instance().set_config(config)
-        settings = settings_of(config, "fuzz")
+        settings = compose_settings(config, "fuzz")
     if deep:
         plan(settings, Session(Store(folder / "fuzz" / "store")))
 

@@ -172,7 +172,7 @@ def test_an_interrupt_leaves_everything_resumable_and_says_so(how, launcher, tmp
             time.sleep(0.1)
     assert not list(tmp_path.glob("stopped/runs/*/*")), "its workers end with it, and finish no job"
     said = (tmp_path / "err.txt").read_text()
-    assert "the same command goes on from here" in said
+    assert "the same command resumes here" in said
     assert "Traceback" not in said
     again = in_a_process(*words, "outputs_dir=stopped", cwd=tmp_path)
     assert again.returncode == 0, again.stderr

@@ -28,7 +28,7 @@ def openended(*words: str, cwd: Path, redirect: str = "") -> subprocess.Complete
 def test_a_plan_needs_no_writable_folder(words, tmp_path):
     done = openended(*words, f"outputs_dir={NOWHERE}", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "1 can be made at once" in done.stdout
+    assert "1 to compute now" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 

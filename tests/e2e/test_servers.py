@@ -79,7 +79,7 @@ def test_a_server_that_dies_costs_what_was_under_way(folder):
         words = (*WORDS, f"model.base_url={url}", "model.probe=false", "model.concurrency=1", "model.timeout=5")
         done = openended(*words, cwd=folder)
     assert done.returncode == 2
-    assert "what is finished is kept: the same command goes on from here" in done.stderr
+    assert "finished texts are kept; repeat the command to resume" in done.stderr
     alive = Fake()
     with served(alive) as (url,):
         done = openended(*words, f"model.base_url={url}", cwd=folder)
@@ -93,7 +93,7 @@ def test_a_server_that_dies_costs_what_was_under_way(folder):
 def test_what_a_dialect_cannot_do_is_said_by_the_plan(folder):
     for words, why in (
         (("decoder=beam",), "the dialect vllm cannot express beam"),
-        (("model.dialect=openai", "min_new_tokens=3"), "the dialect openai knows no min_new_tokens=3"),
+        (("model.dialect=openai", "min_new_tokens=3"), "the dialect openai does not support min_new_tokens=3"),
     ):
         done = openended(*WORDS, "model.base_url=http://127.0.0.1:9", *words, "plan_only=true", cwd=folder)
         assert done.returncode == 2

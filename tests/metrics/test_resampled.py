@@ -110,7 +110,7 @@ def test_a_draw_is_the_metric_of_the_drawn_texts(metric):
     ids=repr,
 )
 def test_what_is_prepared_once_gives_what_each_would_prepare_itself(metric):
-    """And nothing goes from `compute` to `replicates` by way of a side."""
+    """And nothing was deleted from `compute` to `replicates` by way of a side."""
     (features,) = draw(np.random.default_rng(0), N, metric, MODEL)
     prepared, plan = metric.prepare(features), Plan(20)
     result = metric.compute(features, prepared)

@@ -102,7 +102,7 @@ class Ray(GridLauncher):
         last_line = ""
         for number, answer in actors.map([(config,) for config in configs], report_death):
             if isinstance(answer, WorkerDeath):
-                mark_lost([configs[number]], f"its process was killed twice (out of memory?): {answer.said}")
+                mark_lost([configs[number]], f"its process was killed twice (out of memory?): {answer.reason}")
             line = format_progress(Path(self._config.hydra.sweep.dir))
             if line != last_line:
                 log.info("grid       %s", line)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from openended.metrics.huse import HusePoints, Rated, Rule, Ties, VoteTie
+    from openended.metrics.huse import HusePoints, PairRatings, Rule, Ties, VoteTie
 
 MODEL_COLOR = COLORS[0]
 RECALL = ("knn_precision_recall", "recall")  # not its metric's primary value, but its other half
@@ -83,14 +83,14 @@ def _read_mean(system: System, key: str) -> float:
 
 
 def _draw_huse(results: Results, system: System) -> tuple[Figure | None, Figure | None]:
-    from openended.metrics.huse import Rated, Rule
+    from openended.metrics.huse import PairRatings, Rule
 
     value = system.value("huse", "huse")
     stored = results.arrays(*value.sources[0]) if value is not None else {}
     arrays = {k.removeprefix("arrays/"): v for k, v in stored.items() if k.startswith("arrays/")}
     if value is None or not {"ratings", "log_probs", "lengths"} <= set(arrays):
         return None, None
-    rated = Rated.from_arrays(arrays)
+    rated = PairRatings.from_arrays(arrays)
     fields = parse_signature(value.signature)
     floor = fields.get("log_prob_floor", "none")
     rule = Rule(
@@ -118,7 +118,7 @@ def _primary_values(items: Sequence[SystemValue]) -> dict[str, list[float]]:
     return table
 
 
-def huse_regions(rated: Rated, rule: Rule) -> Figure:
+def huse_regions(rated: PairRatings, rule: Rule) -> Figure:
     """Draw both texts of all examples, the regions of the k-NN discriminator and both margins (HUSE Fig. 4).
 
     Args:
@@ -129,7 +129,7 @@ def huse_regions(rated: Rated, rule: Rule) -> Figure:
 
     from openended.metrics.huse import HusePoints
 
-    texts = HusePoints.of(**rated.columns(), rule=rule)
+    texts = HusePoints.build(**rated.columns(), rule=rule)
     points, labels = texts.raw, texts.is_model
     figure = Figure(figsize=(COLUMN, 3.5), layout="constrained")
     panels = figure.subplot_mosaic(
@@ -201,7 +201,7 @@ def huse_parts(parts: Mapping[str, tuple[float, float]]) -> Figure:
     return figure
 
 
-def huse_stability(rated: Rated, rule: Rule, *, draws: int = _DRAWS, seed: int = 0) -> Figure:
+def huse_stability(rated: PairRatings, rule: Rule, *, draws: int = _DRAWS, seed: int = 0) -> Figure:
     """Draw HUSE against the number of ratings a text and of examples, with intervals of 90 percent (HUSE Fig. 5)."""
     from matplotlib.ticker import MaxNLocator
 

@@ -56,7 +56,7 @@ class SystemResult:
 
     def row(self) -> ResultRow:
         """Return the line of the run record."""
-        return ResultRow.of(self.system, self.metric, self.result, self.artefact)
+        return ResultRow.from_result(self.system, self.metric, self.result, self.artefact)
 
 
 # Texts of a side from which on nothing derived is kept for the next metric: indexes of a million texts fill the memory.

@@ -59,4 +59,4 @@ def test_commands_of_other_folders_are_the_entry_points_of_their_old_names(tmp_p
         assert scripts[f"openended-{name}"] == f"{cli.list_commands()[name]}:main"
     done = openended("report", str(tmp_path / "gone"), cwd=tmp_path, verbose=False)
     assert done.returncode == 2
-    assert done.stderr == f"openended report: no such run folder: {tmp_path / 'gone'}\n"
+    assert done.stderr == f"openended report: no run folder or run name '{tmp_path / 'gone'}'\n"

@@ -241,7 +241,7 @@ def test_a_served_judge_is_asked_greedily_with_seeds_and_again_after_faults(pair
 
 @pytest.mark.parametrize(
     ("faults", "said"),
-    [((401,), "401 for /v1/chat/completions: no"), ((503,) * 3, "answers 503: no; what is finished is kept")],
+    [((401,), "401 for /v1/chat/completions: no"), ((503,) * 3, "answers 503: no; finished texts are kept")],
 )
 def test_a_server_that_refuses_is_told(hurried, faults, said):
     with pytest.raises(DataError, match=said):

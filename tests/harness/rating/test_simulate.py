@@ -25,7 +25,7 @@ from openended.harness.rating.rater_model import (
 )
 from openended.harness.rating.study import make_study
 from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
-from openended.metrics.huse import Rated, Rule, bootstrap_huse
+from openended.metrics.huse import PairRatings, Rule, bootstrap_huse
 from openended.metrics.judgments import calibration_of, count_wins, raters_fact, read_comparisons, read_judgments
 from tests.harness.rating.studies import material, study
 
@@ -89,7 +89,7 @@ def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
     at = [side[e] for side in sides for e in sorted(sides[0])]
     rng = np.random.default_rng(0)
     logp = np.concatenate([rng.normal(-4.2, 0.9, 100), rng.normal(-3.4, 0.6, 100)])
-    rated = Rated(tuple(sorted(sides[0])), judged.ratings[at], np.minimum(logp, -0.5), np.ones(200))
+    rated = PairRatings(tuple(sorted(sides[0])), judged.ratings[at], np.minimum(logp, -0.5), np.ones(200))
     rule = Rule(k=16, ties="include", vote_tie="human", log_prob_floor=-1000.0)
     low, high = bootstrap_huse(rated, rule, draws=200).interval()
     assert told.width == pytest.approx(high - low, rel=0.35)  # a bootstrap of 100 examples is itself rough

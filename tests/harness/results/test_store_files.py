@@ -41,7 +41,7 @@ def test_every_damage_is_passed_over_and_said(name, how, runs, caplog):
     for path in runs.glob(f"store/*/*/*/{name}"):
         damage(path, how)
     page = report(runs)
-    assert "damaged artefacts passed over" in page
+    assert "damaged artifacts skipped" in page
     assert "is damaged" in caplog.text
     assert "Traceback" not in caplog.text
 

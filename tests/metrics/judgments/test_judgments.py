@@ -79,7 +79,7 @@ def test_anonymous_ratings_do_not_depend_on_their_order(tmp_path):
         ("example_id,is_model\na,1\n", "expected a column 'rating'"),
         ("is_model,rating\n1,1\n", "expected a column 'example_id'"),
         ("example_id,rating\na,1\n", "expected a column 'is_model' or 'system'"),
-        ("example_id,rating,rating\na,1,1\n", ":1: column 'rating' is there more than once"),
+        ("example_id,rating,rating\na,1,1\n", ":1: column 'rating' appears more than once"),
         ("example_id,is_model,rating\na,1\n", ":2: expected 3 cells as in the header, got 2"),
         ("example_id,is_model,rating\na,1,good\n", ":2: column 'rating': expected a number, got 'good'"),
         ("example_id,is_model,rating\na,1,inf\n", ":2: column 'rating': expected a finite number"),

@@ -15,7 +15,7 @@ class LowerP(SamplingDecoder):
     """Nucleus sampling at p − by; only `cut` differs, so teacher-forced metrics read the same Q."""
 
     name: ClassVar[str] = "lower_p"
-    shown: ClassVar[tuple[str, ...]] = ("p", "by")
+    title_fields: ClassVar[tuple[str, ...]] = ("p", "by")
 
     p: float = 0.9
     by: float = 0.3  # how much lower
@@ -26,6 +26,6 @@ class LowerP(SamplingDecoder):
         self.require(0 < self.p <= 1, "p", "a number in (0, 1]")
         self.require(0 <= self.by < self.p, "by", "0 or more, less than p")
 
-    def cut(self, view: DescendingLogits) -> Truncation:
+    def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep the nucleus of the lower p."""
-        return truncation_rules.nucleus(view, self.p - self.by)
+        return truncation_rules.nucleus(ranked, self.p - self.by)

@@ -42,7 +42,7 @@ def test_what_was_packed_is_whole_elsewhere(here, archive, tmp_path, monkeypatch
     ).read_bytes()
     done = openended("name=p-sweep", "decoder=greedy", "num_examples=8", "max_new_tokens=4", "metric=[distinct_n]",
                      cwd=there)  # fmt: skip
-    assert "(0 made, " in done.stderr
+    assert "(0 computed, " in done.stderr
 
 
 def test_without_the_store(here, tmp_path):

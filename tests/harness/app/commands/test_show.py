@@ -15,7 +15,7 @@ def test_a_run_is_found_by_the_end_of_its_name(here, capsys):
     assert said.startswith(f"run        {folder.relative_to(here)}\n")
     assert "num_examples=8" in said
     assert "model      distinct_n: " in said
-    assert "distinct_n|v:1|" in said
+    assert "distinct_n|v:2|" in said
     assert "texts      8 in " in said
 
 

@@ -52,8 +52,8 @@ class Engine:
 def engine(monkeypatch, tmp_path):
     def start(launcher: Ray, *nodes: dict[str, float]) -> Engine:
         made = Engine(*nodes)
-        monkeypatch.setattr(ray_launcher, "join", lambda *_, **__: made)
-        monkeypatch.setattr(ray_launcher, "Actors", lambda ray, actors, **_: actors)
+        monkeypatch.setattr(ray_launcher, "connect_to_ray", lambda *_, **__: made)
+        monkeypatch.setattr(ray_launcher, "ActorPool", lambda ray, actors, **_: actors)
         launcher._config = OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}}})
         launcher._actors()
         return made

@@ -14,7 +14,7 @@ from openended.harness.report.figures.people import (
 )
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
-from openended.metrics.huse import Huse, Rated, Rule
+from openended.metrics.huse import Huse, PairRatings, Rule
 from tests.harness.report.synthetic import result, write_run
 
 EXAMPLE = Path(__file__).parents[4] / "tasks/data/example_ratings.csv"
@@ -30,7 +30,7 @@ def style():
 @pytest.fixture
 def rated():
     metric, features = Huse(draws=0).from_file(EXAMPLE)
-    return Rated.from_arrays(metric.compute(features).arrays)
+    return PairRatings.from_arrays(metric.compute(features).arrays)
 
 
 def test_regions_show_every_text_and_both_margins(rated, tmp_path):
@@ -49,7 +49,7 @@ def test_regions_show_every_text_and_both_margins(rated, tmp_path):
 def test_the_regions_are_what_the_discriminator_says(rated):
     """All human texts rated near 5, all model texts near 1: the middle of the rating axis parts the two regions."""
     near = np.repeat([[5.0], [1.0]], 100, axis=0) + 0.1 * rated.ratings
-    figure = huse_regions(Rated(rated.ids, near, rated.log_probs, rated.lengths), RULE)
+    figure = huse_regions(PairRatings(rated.ids, near, rated.log_probs, rated.lengths), RULE)
     main = next(a for a in figure.axes if a.get_xlabel())
     human, model = main.collections[0].get_paths()
     for at, said, other in (((5.3, -3.5), human, model), ((1.3, -3.5), model, human)):
