@@ -29,7 +29,14 @@ from numpy.typing import ArrayLike
 from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, UndefinedMetric, register
 from openended.metrics._common.values import Values
 from openended.metrics.judgments import Empty, FileRow, JudgmentMetric, file_features, judgments_of, with_raters
-from openended.metrics.judgments.comparisons import Comparisons, TieRule, Wins, count_wins, is_matrix, read_comparisons
+from openended.metrics.judgments.comparisons import (
+    ComparisonFile,
+    TieRule,
+    Wins,
+    count_wins,
+    is_matrix,
+    read_comparisons,
+)
 from openended.metrics.judgments.item_errors import estimate_std_errors
 from openended.metrics.judgments.layouts import kind_of, map_columns
 
@@ -237,7 +244,7 @@ class BradleyTerry(JudgmentMetric):
         """Say whether there are comparisons, counts or a matrix of wins."""
         return kind_of(map_columns(columns)) is not None or is_matrix(columns, rows)
 
-    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Comparisons:
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> ComparisonFile:
         """Read and check the file of comparisons."""
         return read_comparisons(path, renamed=renamed, empty=self.empty)
 
@@ -254,7 +261,7 @@ class BradleyTerry(JudgmentMetric):
         Where a system is under test, the values are its scores: `bradley_terry`, and one a criterion beside it. A file
         by itself gives every player's: `<player>` or `<criterion>/<player>`. `arrays` always holds all of them.
         """
-        comparisons = judgments_of(features.model, PAIRS, Comparisons)
+        comparisons = judgments_of(features.model, PAIRS, ComparisonFile)
         player = self._find_player(comparisons.players, features.model.system)
         features, notes = with_raters(features, (row.rater for row in comparisons.rows), comparisons.calibration)
         criteria = [self.criterion] if self.criterion is not None else [c or None for c in comparisons.criteria]

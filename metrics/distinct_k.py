@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from openended.harness.core import F64, DataError, Family, Features, Floats, MetricResult, Need, Scope, register
-from openended.metrics.families import Prompts, SamplesMetric, average_over_prompts, cosines, prompts_of
+from openended.metrics.families import PromptGroups, SamplesMetric, average_over_prompts, cosines, prompts_of
 from openended.metrics.judgments import ReadsFile, read_rows
 
 Partition = Literal["exact", "threshold", "file"]
@@ -67,13 +67,13 @@ def distinct_k_by_threshold(embeddings: Floats, ids: Sequence[str], *, threshold
     return float(_by_threshold(embeddings, prompts_of(ids), threshold).mean())
 
 
-def _by_class(classes: Sequence[Hashable], prompts: Prompts) -> F64:
+def _by_class(classes: Sequence[Hashable], prompts: PromptGroups) -> F64:
     pairs = zip(prompts.starts[:-1].tolist(), prompts.starts[1:].tolist(), strict=True)
     rows = prompts.rows.tolist()
     return np.array([len({classes[r] for r in rows[a:b]}) for a, b in pairs], dtype=np.float64)
 
 
-def _by_threshold(embeddings: Floats, prompts: Prompts, threshold: float) -> F64:
+def _by_threshold(embeddings: Floats, prompts: PromptGroups, threshold: float) -> F64:
     out = np.zeros(len(prompts))
     for at, cosine in cosines(embeddings, prompts):
         size = cosine.shape[1]

@@ -58,7 +58,7 @@ from openended.metrics._mauve.scores import (
     ratio_values,
 )
 from openended.metrics._mauve.smoothing import Smoothing
-from openended.metrics.families import Cells, ClusterFit, ClusteringRun, Quantized
+from openended.metrics.families import CellCounts, ClusterFit, ClusteringRun, Quantized
 
 Summary = Literal["area", "mid_point", "js", "integral"]
 
@@ -240,9 +240,9 @@ class Mauve(Quantized):
             scaling_factor=self.scaling_factor, points=self.curve_points, curve=self.curve,
         )  # fmt: skip
 
-    def cells_of_draws(self, cells: Cells) -> Cells:
+    def cells_of_draws(self, cells: CellCounts) -> CellCounts:
         """Leave out empty cells where the quantizer has far more cells than texts."""
-        return Cells(*without_gaps(cells.human, cells.model)) if counts_seen_cells(self.quantizer) else cells
+        return CellCounts(*without_gaps(cells.human, cells.model)) if counts_seen_cells(self.quantizer) else cells
 
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: _Prepared | None = None
@@ -254,7 +254,7 @@ class Mauve(Quantized):
         halves = self.halves(features, plan)
         return resample_ratios(runs.human, runs.model, halves, lambda *half: self._score_ratios(Ratios(*half))[1])
 
-    def score(self, cells: Cells) -> ClusteringRun:
+    def score(self, cells: CellCounts) -> ClusteringRun:
         """Return the values and the curve of one clustering."""
         scores = mauve_of_cells(
             human=cells.human,

@@ -18,7 +18,7 @@ import numpy as np
 
 from openended.harness.core import F64, Direction, Features, MetricResult, Ragged, Resampling, UndefinedMetric, register
 from openended.metrics._ngrams.sequences import pack_rows
-from openended.metrics.families import Prompts, TextMetric, average_over_prompts, check_orders, prompts_of
+from openended.metrics.families import PromptGroups, TextMetric, average_over_prompts, check_orders, prompts_of
 
 
 def ngram_diversity(
@@ -48,7 +48,7 @@ def ngram_diversity(
     return float(_by_prompt(pack_rows(sequences), prompts_of(ids), orders).mean())
 
 
-def _by_prompt(rows: Ragged, prompts: Prompts, orders: Sequence[int]) -> F64:
+def _by_prompt(rows: Ragged, prompts: PromptGroups, orders: Sequence[int]) -> F64:
     """Number n-grams of all prompts at once: those of order n are pairs of one of order n - 1 and a token."""
     lengths = rows.lengths[prompts.corpus_rows]
     sizes = np.add.reduceat(lengths, prompts.starts[:-1])

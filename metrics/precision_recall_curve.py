@@ -24,7 +24,7 @@ from openended.metrics._common.values import Values
 from openended.metrics._mauve.histograms import best_f, histogram, precision_recall
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName
 from openended.metrics._mauve.resampled_cells import best_fs
-from openended.metrics.families import Cells, ClusteringRun, Quantized
+from openended.metrics.families import CellCounts, ClusteringRun, Quantized
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -122,7 +122,7 @@ class PrecisionRecallCurve(Quantized):
         """Count the cells of halves."""
         return self.draw_halves(features, result, plan, prepared or self.prepare(features))
 
-    def score(self, cells: Cells) -> ClusteringRun:
+    def score(self, cells: CellCounts) -> ClusteringRun:
         """Return both values and the curve of one clustering."""
         p, q = histogram(cells.human, cells.count), histogram(cells.model, cells.count)
         curve = precision_recall_curve(human_hist=p, model_hist=q, num_angles=self.num_angles)

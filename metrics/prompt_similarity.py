@@ -19,7 +19,7 @@ import numpy as np
 
 from openended.harness.core import F64, Direction, Features, Floats, MetricResult, Scope, register
 from openended.metrics.families import (
-    Prompts,
+    PromptGroups,
     SamplesMetric,
     average_over_prompts,
     cosines,
@@ -58,7 +58,7 @@ def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: floa
     }
 
 
-def _by_prompt(embeddings: Floats, prompts: Prompts, threshold: float) -> tuple[F64, F64]:
+def _by_prompt(embeddings: Floats, prompts: PromptGroups, threshold: float) -> tuple[F64, F64]:
     similarity, share = np.zeros(len(prompts)), np.zeros(len(prompts))
     for at, cosine in cosines(embeddings, prompts):
         pairs = cosine[:, mask_off_diagonal(cosine.shape[1])]
@@ -66,7 +66,7 @@ def _by_prompt(embeddings: Floats, prompts: Prompts, threshold: float) -> tuple[
     return similarity, share
 
 
-def _compare_prompts(embeddings: Floats, prompts: Prompts) -> float:
+def _compare_prompts(embeddings: Floats, prompts: PromptGroups) -> float:
     """Mean cosine over all pairs of texts of different prompts, computed from sums of unit rows."""
     units = unit_rows(np.asanyarray(embeddings)[prompts.rows])
     sums = np.add.reduceat(units, prompts.starts[:-1], axis=0)

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from openended.harness.core import F64, Floats, Scope, register
-from openended.metrics.families import Prompts, SamplesMetric, cosines, mask_off_diagonal, prompts_of
+from openended.metrics.families import PromptGroups, SamplesMetric, cosines, mask_off_diagonal, prompts_of
 
 
 def remote_clique(embeddings: Floats, ids: Sequence[str]) -> float:
@@ -41,7 +41,7 @@ def remote_clique(embeddings: Floats, ids: Sequence[str]) -> float:
     return float(_by_prompt(embeddings, prompts_of(ids)).mean())
 
 
-def _by_prompt(embeddings: Floats, prompts: Prompts) -> F64:
+def _by_prompt(embeddings: Floats, prompts: PromptGroups) -> F64:
     out = np.zeros(len(prompts))
     for at, cosine in cosines(embeddings, prompts):
         out[at] = 1 - cosine[:, mask_off_diagonal(cosine.shape[1])].mean(axis=1)
@@ -60,6 +60,6 @@ class RemoteClique(SamplesMetric):
 
     scope: Scope = "continuation"  # all texts of a prompt share the prompt
 
-    def by_prompt(self, embeddings: Floats, prompts: Prompts) -> Mapping[str, F64]:
+    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> Mapping[str, F64]:
         """Return the distance of each prompt."""
         return {"remote_clique": _by_prompt(embeddings, prompts)}

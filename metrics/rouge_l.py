@@ -26,7 +26,7 @@ import numpy as np
 
 from openended.harness.core import F64, Direction, Features, MetricResult, Ragged, Resampling, register
 from openended.metrics._ngrams.sequences import pack_rows
-from openended.metrics.families import Prompts, TextMetric, average_over_prompts, prompts_of
+from openended.metrics.families import PromptGroups, TextMetric, average_over_prompts, prompts_of
 
 
 def rouge_l(sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str]) -> float:
@@ -50,7 +50,7 @@ def rouge_l(sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Se
     return float(_by_prompt(pack_rows(sequences), prompts_of(ids)).mean())
 
 
-def _by_prompt(rows: Ragged, prompts: Prompts) -> F64:
+def _by_prompt(rows: Ragged, prompts: PromptGroups) -> F64:
     out = np.zeros(len(prompts))
     for p in range(len(prompts)):
         texts = [rows[int(r)].tolist() for r in prompts.corpus_rows[prompts.starts[p] : prompts.starts[p + 1]]]

@@ -42,7 +42,7 @@ from openended.harness.core import (
     register,
 )
 from openended.metrics._common.subsets import SUBSET_SHARE
-from openended.metrics._ngrams.index import NgramIndex, Runs, Sequences, index_of
+from openended.metrics._ngrams.index import NgramIndex, RunLengths, Sequences, index_of
 from openended.metrics._ngrams.resampled_counts import count_subset_matches
 from openended.metrics.families import TextMetric, check_orders
 
@@ -137,7 +137,7 @@ def _count_matches(index: NgramIndex, order: int, is_reference: NDArray[np.bool_
     return out
 
 
-def _limits(runs: Runs, is_reference: NDArray[np.bool_]) -> NDArray[np.int32]:
+def _limits(runs: RunLengths, is_reference: NDArray[np.bool_]) -> NDArray[np.int32]:
     """The largest count of each run's n-gram in a reference other than the run's text, shape (runs,)."""
     count = np.where(is_reference[runs.text], runs.count, 0)
     largest = np.maximum.reduceat(count, runs.first)

@@ -49,14 +49,14 @@ class _Means:
     vectors: F64
 
 
-def system_similarity(one: Floats, other: Floats, *, one_ids: Sequence[str], other_ids: Sequence[str]) -> float:
+def system_similarity(first: Floats, second: Floats, *, first_ids: Sequence[str], second_ids: Sequence[str]) -> float:
     """Compute the mean cosine of two systems' texts for the same prompt.
 
     Args:
-        one: Shape (n, d), no row all zero.
-        other: Shape (m, d).
-        one_ids: The prompt of each row of `one`, shape (n,).
-        other_ids: The prompt of each row of `other`, shape (m,).
+        first: Shape (n, d), no row all zero.
+        second: Shape (m, d).
+        first_ids: The prompt of each row of `first`, shape (n,).
+        second_ids: The prompt of each row of `second`, shape (m,).
 
     Returns:
         The mean over common prompts, in [-1, 1]; NaN where there is none.
@@ -66,11 +66,11 @@ def system_similarity(one: Floats, other: Floats, *, one_ids: Sequence[str], oth
 
     Source: Jiang et al. 2025.
 
-    >>> one, two = np.array([[1.0, 0.0]]), np.array([[0.6, 0.8], [1.0, 0.0]])
-    >>> system_similarity(one, two, one_ids=["p"], other_ids=["p", "p"])
+    >>> first, second = np.array([[1.0, 0.0]]), np.array([[0.6, 0.8], [1.0, 0.0]])
+    >>> system_similarity(first, second, first_ids=["p"], second_ids=["p", "p"])
     0.8
     """
-    values = _by_prompt(_means(one, one_ids), _means(other, other_ids))[1]
+    values = _by_prompt(_means(first, first_ids), _means(second, second_ids))[1]
     return float(values.mean()) if len(values) else float("nan")
 
 

@@ -26,7 +26,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from scripts.benchmarks._work import Work  # noqa: E402
+from scripts.benchmarks._work import Benchmark  # noqa: E402
 
 HEADER = "| work | against | harness | peer | ratio | target | peak memory, harness / peer | results |"
 RULE = "| --- | --- | ---: | ---: | ---: | --- | ---: | --- |"
@@ -69,13 +69,13 @@ class Skipped:
     reason: str
 
 
-def load_areas() -> dict[str, list[Work]]:
+def load_areas() -> dict[str, list[Benchmark]]:
     """Load the works of every module in `benchmarks/`, by area."""
     names = sorted(path.stem for path in (HERE / "benchmarks").glob("[a-z]*.py"))
     return {name: list(importlib.import_module(f"scripts.benchmarks.{name}").WORKS) for name in names}
 
 
-def select_works(works: Mapping[str, Sequence[Work]], only: str) -> dict[str, list[tuple[int, Work]]]:
+def select_works(works: Mapping[str, Sequence[Benchmark]], only: str) -> dict[str, list[tuple[int, Benchmark]]]:
     """Select the area named `only`, or all works whose names contain it; return (number, work) by area."""
     selected = {
         area: [(i, work) for i, work in enumerate(listed) if area == only or (only not in works and only in work.name)]
@@ -86,7 +86,7 @@ def select_works(works: Mapping[str, Sequence[Work]], only: str) -> dict[str, li
 
 def run_child(area: str, number: int, side: str) -> None:
     """Run one side of one work once and print the figures as one JSON line."""
-    work: Work = importlib.import_module(f"scripts.benchmarks.{area}").WORKS[number]
+    work: Benchmark = importlib.import_module(f"scripts.benchmarks.{area}").WORKS[number]
     prepare = work.prepare_peer if side == "peer" and work.prepare_peer else work.prepare
     run = work.peer if side == "peer" else work.harness
     if run is None:
@@ -137,7 +137,7 @@ def _read_peak() -> int:
     return _read_status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def launch(area: str, number: int, side: str, work: Work) -> dict[str, Any] | Skipped:
+def launch(area: str, number: int, side: str, work: Benchmark) -> dict[str, Any] | Skipped:
     """Run one side in a fresh process."""
     env = dict(os.environ)
     if work.threads is not None:
@@ -153,7 +153,7 @@ def launch(area: str, number: int, side: str, work: Work) -> dict[str, Any] | Sk
     return figures
 
 
-def measure(area: str, number: int, work: Work, repeats: int) -> dict[str, Timing | Skipped]:
+def measure(area: str, number: int, work: Benchmark, repeats: int) -> dict[str, Timing | Skipped]:
     """Run the harness and the peer in turn and take medians."""
     sides: dict[str, int] = {"harness": work.repeats or repeats}
     out: dict[str, Timing | Skipped] = {}
@@ -186,7 +186,7 @@ def _summarize_runs(runs: list[dict[str, Any] | Skipped], share: float) -> Timin
     )
 
 
-def format_row(work: Work, sides: dict[str, Timing | Skipped]) -> str:
+def format_row(work: Benchmark, sides: dict[str, Timing | Skipped]) -> str:
     """Format one line of the table."""
     harness, peer = sides["harness"], sides.get("peer")
     ratio = results = "–"
@@ -232,7 +232,7 @@ def describe_machine() -> str:
     return f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
-def format_section(area: str, works: Sequence[Work], rows: dict[str, str], versions: dict[str, str]) -> str:
+def format_section(area: str, works: Sequence[Benchmark], rows: dict[str, str], versions: dict[str, str]) -> str:
     """Format an area's section of the page, with works in the order of their list."""
     packages = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     lines = [rows[work.name] for work in works if work.name in rows]
@@ -241,7 +241,9 @@ def format_section(area: str, works: Sequence[Work], rows: dict[str, str], versi
     return "\n".join([f"<!-- {area} -->", f"## {area}", "", about, "", HEADER, RULE, *lines, f"<!-- end {area} -->"])
 
 
-def write_section(path: Path, area: str, works: Sequence[Work], rows: dict[str, str], versions: dict[str, str]) -> None:
+def write_section(
+    path: Path, area: str, works: Sequence[Benchmark], rows: dict[str, str], versions: dict[str, str]
+) -> None:
     """Write an area's table into the page. Other areas, and works that were not run, keep their lines."""
     page = path.read_text(encoding="utf-8") if path.exists() else TITLE
     match = re.search(rf"<!-- {area} -->.*?<!-- end {area} -->", page, flags=re.DOTALL)

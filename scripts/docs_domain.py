@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from openended.harness.core.io import read_json  # noqa: E402
 from openended.harness.core.types import F64  # noqa: E402
-from openended.harness.storage.rows import Rows  # noqa: E402
+from openended.harness.storage.rows import RowFile  # noqa: E402
 from openended.metrics.frechet import frechet_distance  # noqa: E402
 from openended.metrics.knn_precision_recall import knn_precision_recall  # noqa: E402
 from openended.metrics.mauve import mauve  # noqa: E402
@@ -81,7 +81,7 @@ def embed_texts(work: Path, files: dict[str, Path]) -> Path:
         for system, path in files.items():
             target = folder / f"{name}-{system}.npz".replace(" ", "_")
             if not target.exists():
-                rows = Rows(path)
+                rows = RowFile(path)
                 prompts, tails = list(rows.prompt_ids), list(rows.token_ids)
                 arrays = compute_states(lm.model, prompts, tails, whole=True, every=name == "docs-m")
                 if name == "docs-m":

@@ -47,7 +47,7 @@ def format_decoders() -> str:
     rows = ["| decoder | what it does | parameters | Q |", "| --- | --- | --- | --- |"]
     shared = {f.name for f in dataclasses.fields(SamplingDecoder)}
     for name, cls in load_members("decoder").items():
-        fields = [f.name for f in dataclasses.fields(cls) if f.name not in shared or f.name in cls.shown]
+        fields = [f.name for f in dataclasses.fields(cls) if f.name not in shared or f.name in cls.title_fields]
         parameters = ", ".join(f"`{f}`" for f in fields) or "–"
         rows.append(f"| `{name}` | {first_docstring_line(cls)} | {parameters} | {'yes' if cls.has_q else '–'} |")
     return "\n".join(rows)

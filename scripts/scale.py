@@ -117,14 +117,14 @@ def build_commands(files: dict[str, Path], folder: Path, n: int, only: list[str]
         "runtime.threads=1", f"outputs_dir={folder / f'out-{n}'}",
     ]  # fmt: skip
     read = [*base, f"generations={files['model.jsonl']}", "max_new_tokens=null"]
-    with_vectors = [*read, "judge=none", f"features.human={files['human.npy']}", f"features.model={files['model.npy']}"]
-    with_models = [*read, "judge=docs-m", f"scorer.path={model}", f"embedder.path={model}"]
+    with_vectors = [*read, "scoring=none", f"features.human={files['human.npy']}", f"features.model={files['model.npy']}"]
+    with_models = [*read, "scoring=docs-m", f"scorer.path={model}", f"embedder.path={model}"]
     words_by_name = {
         "import": [*with_vectors, "metric=[length]"],
         "tokens": [*with_models, "metric=[length]"],
         "featurize": [*with_models, "metric=[gen_ppl,frechet]"],
         "generate": [
-            *base, "judge=none", "model=folder", f"model.path={model}", "decoder=ancestral", "metric=[length]",
+            *base, "scoring=none", "model=folder", f"model.path={model}", "decoder=ancestral", "metric=[length]",
             f"max_new_tokens={WORDS}", f"min_new_tokens={WORDS}", "runtime.batch_size=512",
         ],
     }  # fmt: skip

@@ -44,7 +44,7 @@ class AgNews(FileTask):
     obtained: ClassVar[str] = "fetched at the first use"
     command: ClassVar[str] = (
         "openended -m task=ag_news generations=topics:world,topics:world+sports metric=[knn_precision_recall]"
-        " judge=gpt2-large"
+        " scoring=gpt2-large"
     )
 
     split: Literal["train", "test"] = "train"

@@ -52,7 +52,7 @@ class Biographies(Task):
     licence: ClassVar[str] = "CC BY-SA (text of Wikipedia)"
     obtained: ClassVar[str] = "by hand: not distributed, the source says how to make it"
     command: ClassVar[str] = (
-        "openended task=biographies task.path=FILE.jsonl task.num_in_context=5 model=mistral judge=gpt2-large"
+        "openended task=biographies task.path=FILE.jsonl task.num_in_context=5 model=mistral scoring=gpt2-large"
     )
 
     path: str | None = None  # your own file, see above

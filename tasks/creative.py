@@ -38,7 +38,7 @@ from openended.harness.core import (
     read_jsonl,
     register,
 )
-from openended.harness.storage import Rows, read_record
+from openended.harness.storage import RowFile, read_record
 from openended.tasks._files import digest_user_file
 from openended.tasks._records import read_text_field
 
@@ -55,7 +55,7 @@ class Creative(Task):
     size: ClassVar[str] = "32 instructions, drawn as often as asked"
     licence: ClassVar[str] = "Apache-2.0"
     obtained: ClassVar[str] = "none"
-    command: ClassVar[str] = "openended task=creative model=docs-m task.reference=RUN_FOLDER judge=gpt2-large"
+    command: ClassVar[str] = "openended task=creative model=docs-m task.reference=RUN_FOLDER scoring=gpt2-large"
     no_human: ClassVar[str] = ": set task.reference to another system's run folder or texts"
 
     path: str | None = None  # instructions, one a line; null: ours
@@ -191,7 +191,7 @@ def _find_texts(reference: Path) -> Path:
 
 def _read_run_texts(path: Path) -> Iterator[_ReferenceText]:
     """Yield the first sample of each draw."""
-    rows = Rows(path)
+    rows = RowFile(path)
     for key, sample, prompt, text in zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True):
         if sample == 0:
             yield _ReferenceText(f"{path}, {key}", key, prompt, text)

@@ -45,7 +45,7 @@ class Hub(Task):
     licence: ClassVar[str] = "the dataset's own"
     obtained: ClassVar[str] = "fetched at the first use"
     command: ClassVar[str] = (
-        "openended task=hub task.path=Salesforce/wikitext task.config=wikitext-2-raw-v1 model=gpt2 judge=gpt2-large"
+        "openended task=hub task.path=Salesforce/wikitext task.config=wikitext-2-raw-v1 model=gpt2 scoring=gpt2-large"
     )
 
     path: str  # hub id, or a folder

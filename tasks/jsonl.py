@@ -30,7 +30,7 @@ class JsonLines(Task):
     size: ClassVar[str] = "any"
     licence: ClassVar[str] = "the file's own"
     obtained: ClassVar[str] = "yours: `prompt` and `human`, one object a line"
-    command: ClassVar[str] = "openended task=jsonl task.path=FILE.jsonl judge=gpt2-large"
+    command: ClassVar[str] = "openended task=jsonl task.path=FILE.jsonl scoring=gpt2-large"
 
     path: str
     prompt_field: str = "prompt"

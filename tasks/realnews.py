@@ -37,7 +37,7 @@ class RealNews(FileTask):
     size: ClassVar[str] = "about 12,000 human articles in a generation file"
     licence: ClassVar[str] = "Apache-2.0 (code, generations); articles: their publishers"
     obtained: ClassVar[str] = "fetched at the first use; the whole corpus by hand, on request (`task.path`)"
-    command: ClassVar[str] = "openended task=realnews generations=grover:mega-p0.94 judge=gpt2-large"
+    command: ClassVar[str] = "openended task=realnews generations=grover:mega-p0.94 scoring=gpt2-large"
 
     file: str = "generator=mega~dataset=p0.94.jsonl"  # the released nucleus 0.94 set of Grover mega
     split: Literal["train", "val", "test", "gen", "any"] = "test"  # as the file names it; `gen` in the April 2019 set

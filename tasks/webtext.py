@@ -34,7 +34,7 @@ class WebText(FileTask):
     size: ClassVar[str] = "5,000 documents (test, valid), 250,000 (train)"
     licence: ClassVar[str] = "MIT"
     obtained: ClassVar[str] = "fetched at the first use"
-    command: ClassVar[str] = "openended task=webtext model=gpt2 num_examples=5000 judge=gpt2-large"
+    command: ClassVar[str] = "openended task=webtext model=gpt2 num_examples=5000 scoring=gpt2-large"
 
     split: Literal["train", "valid", "test"] = "test"  # MAUVE, section 4
     prompt_unit: PromptUnit = "tokens"  # of the model under test; words where models of different tokenizers compare

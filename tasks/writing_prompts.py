@@ -43,7 +43,7 @@ class WritingPrompts(FileTask):
     size: ClassVar[str] = "15,000 stories (test, valid), 270,000 (train)"
     licence: ClassVar[str] = "MIT (code); stories: their authors on reddit"
     obtained: ClassVar[str] = "fetched at the first use"
-    command: ClassVar[str] = "openended task=writing_prompts model=gpt2-medium num_examples=5000 judge=gpt2-large"
+    command: ClassVar[str] = "openended task=writing_prompts model=gpt2-medium num_examples=5000 scoring=gpt2-large"
 
     split: Literal["train", "valid", "test"] = "test"  # MAUVE, section 4
     prompt_unit: PromptUnit = "tokens"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from openended.harness.core import CausalModel
-    from openended.harness.generation.kv_cache.base import Runner
+    from openended.harness.generation.kv_cache.base import CacheRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class BatchSlots:
         self._start_id = lms[0].start_id
         self.count, self.width = min(request.batch_size, len(prompts)), width
         self.room = max(len(self.ids(p)) for p in prompts) + request.max_new_tokens
-        self.runs: list[Runner] = [make_runner(lm, self.count * width, self.room) for lm in lms]
+        self.runs: list[CacheRunner] = [make_runner(lm, self.count * width, self.room) for lm in lms]
         self._device = lms[0].device
         self._ragged = all(run.ragged for run in self.runs)
         seen: dict[tuple[int, ...], int] = {}

@@ -24,7 +24,7 @@ from openended.harness.core import DataError, Generation, Stop, Tokenizer
 from openended.harness.imported.formats import ImportedText, read_generations
 from openended.harness.imported.memory_limit import load_within_memory
 from openended.harness.models import cut_continuation, tokenize_continuation
-from openended.harness.storage import Row, Rows
+from openended.harness.storage import Row, RowFile
 
 LINE_DIGITS = 6  # tasks name a record that has no id by its number, `jsonl/000041`
 
@@ -59,7 +59,7 @@ def import_texts(
 def _import(
     texts: Sequence[ImportedText], path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
 ) -> ImportedRows:
-    examples = list(Rows(prompts))
+    examples = list(RowFile(prompts))
     if not texts:
         raise DataError(f"{path}: holds no generation")
     notes: list[str] = []

@@ -19,7 +19,7 @@ from openended.harness.results import (
     read_results,
     resolve_report_request,
 )
-from openended.harness.storage import Rows
+from openended.harness.storage import RowFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def _add_first_texts(
     path: Path, player: str, prompts: dict[str, str], texts_by_player: dict[str, dict[str, str]], run: Run
 ) -> int:
     """Take the first text of each prompt; returns the tokens of the longest."""
-    rows = Rows(path)
+    rows = RowFile(path)
     texts = texts_by_player.setdefault(player, {})
     ids = zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True)
     for example, sample, prompt, text in ids:

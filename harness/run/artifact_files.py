@@ -35,7 +35,7 @@ from openended.harness.core import (
 from openended.harness.decoders import Prompt
 from openended.harness.models import cut_continuation, split_into_turns, tokenize_continuation
 from openended.harness.run.part_files import PartFiles
-from openended.harness.storage import Row, Rows, read_examples, write_examples, write_in_order, write_rows
+from openended.harness.storage import Row, RowFile, read_examples, write_examples, write_in_order, write_rows
 
 if TYPE_CHECKING:
     from openended.harness.decoders import GenerationRequest
@@ -98,7 +98,7 @@ def make_human(
 
     count = write_rows(folder / HUMAN_ROWS, rows(examples / EXAMPLES))
     more = write_rows(folder / MORE, rows(examples / SPARE))
-    human_rows = Rows(folder / HUMAN_ROWS)
+    human_rows = RowFile(folder / HUMAN_ROWS)
     write_rows(folder / PROMPTS, (_unanswered(row) for row in human_rows))
     longest = int(human_rows.prompt_ids.lengths.max(initial=0))
     return {"n": count, "cut": int(human_rows.stops.sum()), "longest_prompt": longest, "more": more}
@@ -152,13 +152,13 @@ def make_generations(
     reads the token ids of that file; the rows keep the plain prompts, which scorer and embedder read. A model without a
     tokenizer writes texts alone: `recode` makes their ids.
     """
-    prompt_rows = {row.generation.example_id: row for row in Rows(prompts)}
+    prompt_rows = {row.generation.example_id: row for row in RowFile(prompts)}
     parts = PartFiles(folder, flush_seconds)
     have = {(row.generation.example_id, row.generation.sample) for row in parts.read()}
     if have:
         log.info("resuming after %d of %d generations of an interrupted run", len(have), len(prompt_rows) * samples)
         advance(parts.count["tokens"])
-    read = {row.generation.example_id: row.prompt_ids for row in Rows(chat)} if chat else {}
+    read = {row.generation.example_id: row.prompt_ids for row in RowFile(chat)} if chat else {}
     todo = [
         Prompt(i, s, read[i] if chat else row.prompt_ids, row.prompt)
         for i, row in prompt_rows.items()

@@ -30,7 +30,7 @@ from openended.harness.run.artifact_files import HUMAN_ROWS
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.resolve import GenerationPart, MetricsPart, ResolvedRun
 from openended.harness.run.scoring_models import OUT_OF_DOMAIN, counts_tokens, describe_tokens, is_out_of_domain
-from openended.harness.storage import Entry, Rows
+from openended.harness.storage import Entry, RowFile
 
 SHORT = 6  # hexadecimal digits of a digest in a signature, for people
 LONG = 12  # of a digest in an axis
@@ -96,7 +96,7 @@ def _reads_q(need: Need) -> bool:
 
 
 def _count(source: TextRows) -> str:
-    return str(len(Rows(source.path))) if source.entry is not None else "?"
+    return str(len(RowFile(source.path))) if source.entry is not None else "?"
 
 
 def digest_texts(human: Entry | None) -> str | None:
@@ -110,7 +110,7 @@ def digest_texts(human: Entry | None) -> str | None:
 
 @lru_cache(maxsize=64)
 def _texts_digest(path: Path, content: str) -> str:  # noqa: ARG001 - part of the cache's key
-    rows = Rows(path)
+    rows = RowFile(path)
     return digest_columns(rows.each(name) for name in ("example_id", "prompt", "text"))
 
 

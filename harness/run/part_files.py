@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from openended.harness.core import digest_file
-from openended.harness.storage import DAMAGED_MARK, Row, Rows, create_unique_folder, write_in_order, write_rows
+from openended.harness.storage import DAMAGED_MARK, Row, RowFile, create_unique_folder, write_in_order, write_rows
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class PartFiles:
                 continue
             self._written.append(path)
             self._next = max(self._next, int(named[1]) + 1)
-            for row in Rows(path):
+            for row in RowFile(path):
                 self._note(row)
                 yield row
 
@@ -66,7 +66,7 @@ class PartFiles:
         """Write all rows, those that were read too, by example id and sample; the parts are deleted then."""
         if self._waiting or not self._written:
             self._flush()
-        parts = [Rows(part) for part in self._written]
+        parts = [RowFile(part) for part in self._written]
         keys = [key for rows in parts for key in zip(rows.ids, rows.samples, strict=True)]
         write_in_order(path, self._written, sorted(range(len(keys)), key=keys.__getitem__))
         for part in self._folder.glob("part-*.arrow"):

@@ -71,7 +71,7 @@ from .rows import (
     Row as Row,
 )
 from .rows import (
-    Rows as Rows,
+    RowFile as RowFile,
 )
 from .rows import (
     join_ragged as join_ragged,

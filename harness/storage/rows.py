@@ -177,7 +177,7 @@ def _open(path: Path) -> Iterator[pa.RecordBatch]:
         raise DataError(f"{path}: not an Arrow stream ({err})") from err
 
 
-class Rows:
+class RowFile:
     """A generations file, memory-mapped; columns are loaded on first use."""
 
     def __init__(self, path: Path) -> None:

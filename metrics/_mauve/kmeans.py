@@ -19,7 +19,7 @@ _MAX_POINTS = 256  # faiss's own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Clustering:
+class KMeansFit:
     """The best of all restarts."""
 
     centroids: F32
@@ -32,7 +32,7 @@ class Clustering:
 
 def kmeans(
     points: F32, k: int, *, restarts: int = 5, max_iter: int = 500, seed: int = 0, start: F32 | None = None
-) -> Clustering:
+) -> KMeansFit:
     """Cluster rows into k cells.
 
     Args:
@@ -59,7 +59,7 @@ def kmeans(
         max_points_per_centroid=most,
     )
     clustering.train(points, init_centroids=start)
-    return Clustering(np.asarray(clustering.centroids, dtype=np.float32))
+    return KMeansFit(np.asarray(clustering.centroids, dtype=np.float32))
 
 
 def nearest(points: F32, centroids: F32) -> tuple[I64, F32]:

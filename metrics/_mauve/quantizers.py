@@ -18,7 +18,7 @@ from openended.metrics._common.choices import check_choice
 from openended.metrics._embeddings.blocks import Rows, check_range, n_rows
 from openended.metrics._embeddings.pca import Projection, fit_pca
 from openended.metrics._mauve.drmm import fit_mixture
-from openended.metrics._mauve.kmeans import Clustering, kmeans
+from openended.metrics._mauve.kmeans import KMeansFit, kmeans
 from openended.metrics._mauve.lattice import CELLS, lattice_cells, train_spreading_net
 from openended.metrics._mauve.residual_kmeans import LEVELS, residual_kmeans
 from openended.metrics._mauve.single_thread import limit_to_one_thread
@@ -203,7 +203,7 @@ def _fit(fit: Sequence[Floats], settings: QuantizerSettings, *, rows: Rows, whit
     points, project = projection.apply(fit), _last_projected(projection)
 
     def cluster(seed: int) -> Assign:
-        clustering: Clustering = kmeans(
+        clustering: KMeansFit = kmeans(
             points,
             settings.num_buckets,
             restarts=settings.restarts,

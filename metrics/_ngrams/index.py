@@ -50,7 +50,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Runs:
+class RunLengths:
     """Occurrences of repeated n-grams by text: one run for each (n-gram, text) pair, sorted by both."""
 
     text: NDArray[np.int32]
@@ -72,7 +72,7 @@ class NgramIndex:
         self.lengths: I64 = np.asarray(rows.lengths, dtype=np.int64)
         self.tokens, self.vocab = _pad(rows)
         self._levels: list[Level] = []
-        self._runs: dict[int, Runs] = {}
+        self._runs: dict[int, RunLengths] = {}
         self._repeats: dict[int, I64] = {}
         self._text_of: NDArray[np.int32] | None = None
         self._frequencies: I64 | None = None
@@ -131,7 +131,7 @@ class NgramIndex:
         self._repeats[order] = out
         return out
 
-    def run_blocks(self, order: int) -> Iterator[Runs]:
+    def run_blocks(self, order: int) -> Iterator[RunLengths]:
         """Yield `runs` in parts of neighboring n-grams, numbered from 0 in each; of a large corpus nothing is kept."""
         starts = self.level(order).starts
         if order in self._runs or starts[-1] <= CHUNK:
@@ -140,13 +140,13 @@ class NgramIndex:
         for low, high in blocks(starts, CHUNK):
             yield self._runs_of(order, low, high)
 
-    def runs(self, order: int) -> Runs:
+    def runs(self, order: int) -> RunLengths:
         """Return the occurrences of an order by (n-gram, text); kept for the next metric that asks."""
         if order not in self._runs:
             self._runs[order] = self._runs_of(order, 0, len(self.level(order).starts) - 1)
         return self._runs[order]
 
-    def _runs_of(self, order: int, low: int, high: int) -> Runs:
+    def _runs_of(self, order: int, low: int, high: int) -> RunLengths:
         level = self.level(order)
         starts = level.starts[low:high] - level.starts[low]
         text = self.text_of[level.positions[level.starts[low] : level.starts[high]]]
@@ -157,7 +157,7 @@ class NgramIndex:
         count = np.diff(begin, append=len(text)).astype(np.int32)
         first = np.searchsorted(begin, starts)
         group = np.repeat(np.arange(high - low, dtype=np.int32), np.diff(first, append=len(begin)))
-        return Runs(text[begin], count, first, group)
+        return RunLengths(text[begin], count, first, group)
 
 
 Sequences: TypeAlias = NgramIndex | Ragged | Sequence[str] | Sequence[Sequence[Hashable]] | Sequence[NDArray[Any]]

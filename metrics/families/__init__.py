@@ -1,9 +1,9 @@
 """Base classes of the metric families and what their members share, for metrics here and in other packages."""
 
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics.families.quantized import Cells, ClusterFit, ClusteringRun, Quantized
+from openended.metrics.families.quantized import CellCounts, ClusterFit, ClusteringRun, Quantized
 from openended.metrics.families.samples_per_prompt import (
-    Prompts,
+    PromptGroups,
     SamplesMetric,
     average_over_prompts,
     cosines,
@@ -24,12 +24,12 @@ from openended.metrics.families.text import (
 from openended.metrics.families.two_sample import TwoSample
 
 __all__ = [
-    "Cells",
+    "CellCounts",
     "ClusterFit",
     "ClusteringRun",
     "Corpus",
     "NgramIndex",
-    "Prompts",
+    "PromptGroups",
     "Quantized",
     "SamplesMetric",
     "Sequences",

@@ -30,7 +30,7 @@ ClusterFit = Literal["pair", "joint", "reference"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class CellCounts:
     """The cell of every text in one clustering."""
 
     human: I64
@@ -45,7 +45,7 @@ class Cells:
 class ClusteringRun:
     """One clustering and what the metric makes of it."""
 
-    cells: Cells
+    cells: CellCounts
     values: Mapping[str, float]
     arrays: Mapping[str, NDArray[Any]]
     """For the figures."""
@@ -76,7 +76,7 @@ class Quantized(TwoSample):
             self.require(getattr(self, option) >= 1, option, "at least 1")
         self.require(self.seed >= 0, "seed", "at least 0")
 
-    def score(self, cells: Cells) -> ClusteringRun:
+    def score(self, cells: CellCounts) -> ClusteringRun:
         """Return the values of one clustering."""
         raise TypeError(f"{type(self).__name__} does not score {cells.count} cells")
 
@@ -91,7 +91,7 @@ class Quantized(TwoSample):
         """
         raise TypeError(f"{type(self).__name__} has no values for {p.shape}, {q.shape}, {n_human:g}, {n_model:g}")
 
-    def cells_of_draws(self, cells: Cells) -> Cells:
+    def cells_of_draws(self, cells: CellCounts) -> CellCounts:
         """Return the cells whose histograms `draws` reads."""
         return cells
 
@@ -102,7 +102,7 @@ class Quantized(TwoSample):
         runs = []
         for seed in range(self.seed, self.seed + self.clustering_seeds):
             model_cells, human_cells = cluster(seed)([model, human])
-            runs.append(self.score(Cells(human_cells, model_cells, count)))
+            runs.append(self.score(CellCounts(human_cells, model_cells, count)))
         return tuple(runs)
 
     def average(

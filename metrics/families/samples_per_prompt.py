@@ -32,7 +32,7 @@ _NUMBERS = 1 << 23  # of the vectors looked at together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prompts:
+class PromptGroups:
     """The prompts that have at least two texts."""
 
     rows: I64
@@ -78,7 +78,7 @@ class Prompts:
         return out
 
 
-def prompts_of(ids: Sequence[str], included: NDArray[np.bool_] | None = None) -> Prompts:
+def prompts_of(ids: Sequence[str], included: NDArray[np.bool_] | None = None) -> PromptGroups:
     """Return the rows by prompt.
 
     Args:
@@ -97,7 +97,7 @@ def prompts_of(ids: Sequence[str], included: NDArray[np.bool_] | None = None) ->
     if not len(several):
         raise UndefinedMetric("needs two texts a prompt or more (samples=2); no prompt here has two")
     starts = np.concatenate([[0], np.cumsum(several)]).astype(np.int64)
-    return Prompts(at[kept_rows], starts, len(ids), int(np.count_nonzero(sizes == 1)), kept_rows)
+    return PromptGroups(at[kept_rows], starts, len(ids), int(np.count_nonzero(sizes == 1)), kept_rows)
 
 
 def unit_rows(rows: Floats) -> F64:
@@ -113,7 +113,7 @@ def unit_rows(rows: Floats) -> F64:
     return out
 
 
-def cosines(embeddings: Floats, prompts: Prompts) -> Iterator[tuple[I64, F64]]:
+def cosines(embeddings: Floats, prompts: PromptGroups) -> Iterator[tuple[I64, F64]]:
     """Yield (prompts, the cosines of their texts), shapes (p,) and (p, m, m), a bounded number at a time."""
     rows = check_side(embeddings, "embeddings")
     for of_size, at in prompts.by_size():
@@ -147,7 +147,7 @@ class SamplesMetric(Metric):
         """Return the embeddings."""
         return (Need("embeddings", by="embedder", scope=self.scope),)
 
-    def by_prompt(self, embeddings: Floats, prompts: Prompts) -> Mapping[str, F64]:  # noqa: ARG002 - for those below
+    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> Mapping[str, F64]:  # noqa: ARG002 - for those below
         """Return name → one value a prompt, shape (p,), the primary one first."""
         raise TypeError(f"{type(self).__name__} has no values by prompt")
 
@@ -161,7 +161,7 @@ class SamplesMetric(Metric):
 def average_over_prompts(
     metric: Metric,
     features: Features,
-    prompts: Prompts,
+    prompts: PromptGroups,
     values: Mapping[str, F64],
     *,
     others: Mapping[str, float] | None = None,

@@ -1,7 +1,14 @@
 """Human judgments: files of ratings and of comparisons, who rated, and how well raters agree."""
 
 from openended.metrics.judgments.agreement import agreement
-from openended.metrics.judgments.comparisons import Comparisons, TieRule, Wins, count_wins, is_matrix, read_comparisons
+from openended.metrics.judgments.comparisons import (
+    ComparisonFile,
+    TieRule,
+    Wins,
+    count_wins,
+    is_matrix,
+    read_comparisons,
+)
 from openended.metrics.judgments.metric import JudgmentMetric, file_features, judgments_of
 from openended.metrics.judgments.raters import JUDGE, SIMULATED, UNCALIBRATED, calibration_of, raters_fact, with_raters
 from openended.metrics.judgments.ratings import LOG_PROB, Empty, Judgments, are_ratings, read_judgments
@@ -12,7 +19,7 @@ __all__ = [
     "LOG_PROB",
     "SIMULATED",
     "UNCALIBRATED",
-    "Comparisons",
+    "ComparisonFile",
     "Empty",
     "FileRow",
     "JudgmentMetric",

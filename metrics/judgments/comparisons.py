@@ -43,7 +43,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Comparisons:
+class ComparisonFile:
     """Comparisons in a fixed order, or wins that were counted elsewhere."""
 
     source: str
@@ -101,7 +101,7 @@ def is_matrix(columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
 
 def read_comparisons(
     path: str | Path, *, renamed: Mapping[str, str] | None = None, empty: Empty = "refuse"
-) -> Comparisons:
+) -> ComparisonFile:
     """Read comparisons, counts or a matrix of wins from a CSV or JSON-lines file.
 
     Args:
@@ -145,7 +145,7 @@ def read_comparisons(
     players = sorted({name for c in comparisons for name in (c.system_a, c.system_b)})
     timed = "seconds" in column_of
     calibration = calibration_of(rows)
-    return Comparisons(
+    return ComparisonFile(
         source_of(path), tuple(comparisons), tuple(players), has_seconds=timed, empty=missing, calibration=calibration
     )
 
@@ -206,7 +206,7 @@ def _read_value(row: FileRow, column_of: Mapping[str, str], name: str) -> str:
     return row.text(column_of[name]) if name in column_of else ""
 
 
-def _matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) -> Comparisons:
+def _matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) -> ComparisonFile:
     wins = np.zeros((len(rows), len(rows)))
     for i, row in enumerate(rows):
         for j, name in enumerate(columns[1:]):
@@ -214,11 +214,11 @@ def _matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) -> Comp
             if i != j and not wins[i, j] >= 0:
                 raise DataError(f"{row.where}: column {name!r}: expected a count of wins, got {row.cells[name]!r}")
     np.fill_diagonal(wins, 0.0)  # a player does not meet itself: the cell is empty or zero
-    return Comparisons(source_of(path), (), tuple(columns[1:]), matrix=wins)
+    return ComparisonFile(source_of(path), (), tuple(columns[1:]), matrix=wins)
 
 
 def count_wins(
-    comparisons: Comparisons,
+    comparisons: ComparisonFile,
     *,
     criterion: str | None = None,
     ties: TieRule = "half",

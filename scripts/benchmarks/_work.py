@@ -17,7 +17,7 @@ def _no_data() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class Benchmark:
     """One line of the table."""
 
     name: str

@@ -21,7 +21,7 @@ from openended.harness.generation.generate import Prompt, generate_texts
 from openended.harness.models.forward import ForwardRow, Pool
 from openended.harness.models.forward import run_forward as forward
 from openended.harness.models.transformers import LanguageModel, ModelSpec, TextTokenizer
-from scripts.benchmarks._work import Work
+from scripts.benchmarks._work import Benchmark
 
 MEAN = 24
 """Mean tokens of a text that ends at random."""
@@ -159,12 +159,12 @@ def _compare_token_counts(harness: dict[str, float], peer: dict[str, float]) -> 
     return f"{harness['tokens']:.0f} / {peer['tokens']:.0f} tokens"
 
 
-def _build_work(name: str, make: Any, decoder: Decoder, size: Size, at_least: float) -> Work:  # noqa: ANN401
+def _build_work(name: str, make: Any, decoder: Decoder, size: Size, at_least: float) -> Benchmark:  # noqa: ANN401
     lengths = f"{size.shortest} to {size.longest}" if size.shortest < size.longest else f"{size.longest}"
     ends = f", ends at random, mean {MEAN}, limit {size.new}" if size.ends else f" × {size.new} tokens"
     samples = f" × {size.samples} samples" if size.samples > 1 else ""
     prompts = f"{size.prompts} prompts of {lengths} tokens"
-    return Work(
+    return Benchmark(
         name=f"{name}: {decoder.title}, {prompts}{samples}{ends}, {size.slots} at once",
         prepare=partial(_prepare, make, size, decoder),
         harness=_harness_run(decoder, size),
@@ -221,7 +221,7 @@ WORKS = [
     _build_work(LLAMA, _build_llama, Nucleus(), ONE_LENGTH, 1.1),
     _build_work(LLAMA, _build_llama, Nucleus(), MIXED, 2.0),
     _build_work(GPT2, _build_gpt2, Nucleus(), SAMPLES, 1.5),
-    Work(
+    Benchmark(
         name=f"{GPT2}: embedding, {TEXTS} texts of 10 to 256 tokens",
         prepare=partial(_build_model, _build_gpt2, ends=False),
         harness=_embed,

@@ -25,7 +25,7 @@ from openended.harness.models.transformers import LanguageModel, load_model
 from openended.metrics.eps_ppl import eps_ppl
 from openended.metrics.jensen_shannon import jensen_shannon
 from openended.metrics.sparsemax_score import sparsemax_score
-from scripts.benchmarks._work import Work
+from scripts.benchmarks._work import Benchmark
 
 ROWS, PROMPT, NEW = 64, 35, 128
 VOCAB, LENGTH = 50257, 1024
@@ -79,8 +79,8 @@ def _compare_token_counts(harness: dict[str, float], peer: dict[str, float]) -> 
     return f"{harness['tokens']:.0f} / {peer['tokens']:.0f} tokens"
 
 
-def _generation_work(decoder: Decoder, at_least: float, **options: Any) -> Work:  # noqa: ANN401
-    return Work(
+def _generation_work(decoder: Decoder, at_least: float, **options: Any) -> Benchmark:  # noqa: ANN401
+    return Benchmark(
         name=f"{decoder.title}, {ROWS} × {NEW} tokens, docs-s",
         prepare=_load_bundled,
         harness=_harness_run(decoder),
@@ -168,7 +168,7 @@ WORKS = [
     _generation_work(Ancestral(), 1.5, do_sample=True, top_k=0),
     _generation_work(Nucleus(p=0.95), 1.5, do_sample=True, top_k=0, top_p=0.95),
     _generation_work(Beam(num_beams=4), 1.0, do_sample=False, num_beams=4),
-    Work(
+    Benchmark(
         name=f"teacher-forced, one untruncated Q, V = {VOCAB:,}, T = {LENGTH:,}",
         prepare=_sample_logits,
         harness=_harness_teacher_forcing([Ancestral()]),
@@ -177,7 +177,7 @@ WORKS = [
         at_least=5,
         agree=_compare_relative,
     ),
-    Work(
+    Benchmark(
         name=f"teacher-forced, one nucleus, V = {VOCAB:,}, T = {LENGTH:,}",
         prepare=_sample_logits,
         harness=_harness_teacher_forcing([Nucleus(p=0.95)]),
@@ -186,7 +186,7 @@ WORKS = [
         at_least=15,
         agree=_compare_relative,
     ),
-    Work(
+    Benchmark(
         name=f"teacher-forced, twenty decoders, V = {VOCAB:,}, T = {LENGTH:,}",
         prepare=_sample_logits,
         harness=_harness_teacher_forcing(TWENTY),

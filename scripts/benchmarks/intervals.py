@@ -10,7 +10,7 @@ import numpy as np
 from openended.harness.core.metric import Features, Metric
 from openended.harness.core.registry import load_members
 from openended.harness.core.resampling import Plan
-from scripts.benchmarks._work import Work
+from scripts.benchmarks._work import Benchmark
 
 N = 2000
 Data = tuple[Metric, Features, Any]
@@ -62,8 +62,8 @@ def format_interval(harness: dict[str, float], peer: dict[str, float]) -> str:
     return f"{name} {peer[name]:.4g} ± {harness[name]:.2g}"
 
 
-WORKS: list[Work] = [
-    Work(
+WORKS: list[Benchmark] = [
+    Benchmark(
         name=f"{name}, {N:,} texts, 200 replicates",
         against="its value",
         harness=compute_replicates,

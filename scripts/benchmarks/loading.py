@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from openended.harness.run import artifact_files as stages
-from openended.harness.storage.rows import Rows
+from openended.harness.storage.rows import RowFile
 from openended.tasks.webtext import WebText
-from scripts.benchmarks._work import Work
+from scripts.benchmarks._work import Benchmark
 
 DOCUMENTS = 5_000
 WORDS = 350  # mean of a document: about 600 tokens in the bundled vocabulary, like WebText in GPT-2's
@@ -50,7 +50,7 @@ def load_with_harness(data: dict[str, Any]) -> dict[str, int]:
     task = WebText(path=str(data["folder"] / "webtext.jsonl"), prompt_length=PROMPT, max_length=LONGEST)
     stages.make_examples(data["folder"] / "examples", task, data["tokenizer"], DOCUMENTS)
     stages.make_human(data["folder"] / "human", data["folder"] / "examples", data["tokenizer"], LONGEST)
-    rows = Rows(data["folder"] / "human" / stages.HUMAN_ROWS)
+    rows = RowFile(data["folder"] / "human" / stages.HUMAN_ROWS)
     return _summarize(rows.prompts, len(rows.token_ids.values))
 
 
@@ -77,7 +77,7 @@ def compare_counts(harness: dict[str, int], peer: dict[str, int]) -> str:
 
 
 WORKS = [
-    Work(
+    Benchmark(
         name="load 5,000 documents: cut prompts, tokenize both sides, write rows",
         prepare=write_documents,
         harness=load_with_harness,

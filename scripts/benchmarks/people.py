@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.benchmarks._work import Work, max_gap
+from scripts.benchmarks._work import Benchmark, max_gap
 
 TEXTS = 20_000
 SHARE = 0.02  # of the texts that the quadratic loop classifies
@@ -110,7 +110,7 @@ def _format_error_gap(harness: dict[str, Any], peer: dict[str, Any]) -> str:
 
 
 WORKS = [
-    Work(
+    Benchmark(
         name="huse, 20,000 rated texts",
         prepare=sample_ratings,
         harness=harness_huse,
@@ -124,7 +124,7 @@ WORKS = [
         say=lambda harness: f"HUSE {harness['huse']:.3f}",
         peer_repeats=1,
     ),
-    Work(
+    Benchmark(
         name="bradley_terry, 50 players, with standard errors",
         prepare=sample_wins,
         harness=harness_bradley_terry,
@@ -132,7 +132,7 @@ WORKS = [
         peer=iterate_bradley_terry,
         agree=max_gap,
     ),
-    Work(
+    Benchmark(
         name="spearman of 7 systems, exact permutation p-value",
         prepare=sample_scores,
         harness=harness_correlation,

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scripts.benchmarks._work import Work
+from scripts.benchmarks._work import Benchmark
 
 MODELS, LENGTHS, SEEDS = 5, (32, 64, 96, 128), 5
 DECODERS: tuple[tuple[str, str, dict[str, float]], ...] = (
@@ -90,7 +90,7 @@ def _format_overhead(harness: dict[str, Any]) -> str:
 
 
 WORKS = [
-    Work(
+    Benchmark(
         name="openended report, 1,000 runs, all figures and the page",
         prepare=write_thousand_runs,
         harness=run_report,
@@ -98,7 +98,7 @@ WORKS = [
         clock="cpu",
         say=lambda harness: f"{harness['runs']:,} runs, {harness['figures']} figures, exit code {harness['code']}",
     ),
-    Work(
+    Benchmark(
         name="a grid, 4 decoders × 3 seeds on docs, 500 examples × 64 tokens",
         prepare=make_grid_folder,
         harness=run_grid,

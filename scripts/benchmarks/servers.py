@@ -14,7 +14,7 @@ from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.decoders.base import GenerationRequest, Prompt
 from openended.harness.decoders.sampling import Nucleus
-from scripts.benchmarks._work import Work
+from scripts.benchmarks._work import Benchmark
 
 ROWS, AT_ONCE, NEW, STEP = 512, 64, 128, 0.01
 """Texts, concurrent texts of the server, tokens per text, seconds per token."""
@@ -74,7 +74,7 @@ def _compare_token_counts(harness: dict[str, float], peer: dict[str, float]) -> 
 
 
 WORKS = [
-    Work(
+    Benchmark(
         name=f"{ROWS} texts of {NEW} tokens, {AT_ONCE} at once, through a server",
         prepare=_serve,
         harness=_harness_run,

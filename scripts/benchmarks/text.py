@@ -23,7 +23,7 @@ from openended.metrics.families import index_of
 from openended.metrics.repetition import diversity, loop_rate, self_repetition, seq_rep_n
 from openended.metrics.self_bleu import bleu_by_text, self_bleu
 from openended.metrics.zipf import zipf_coefficient
-from scripts.benchmarks._work import Work, max_gap
+from scripts.benchmarks._work import Benchmark, max_gap
 
 VOCABULARY = 50_257
 TEXTS, TOKENS = 5_000, 500
@@ -202,7 +202,7 @@ def compute_large(rows: Ragged) -> dict[str, float]:
 _SIZE = f"{TEXTS:,} texts × {TOKENS} tokens"
 
 WORKS = [
-    Work(
+    Benchmark(
         clock="cpu",
         name=f"self_bleu, {_SIZE}, orders 1 to 4, all hypotheses",
         against=f"NLTK sentence_bleu, only order 4, {NLTK_HYPOTHESES} hypotheses",
@@ -216,7 +216,7 @@ WORKS = [
         peer_repeats=1,
         agree=max_gap,
     ),
-    Work(
+    Benchmark(
         clock="cpu",
         name=f"self_bleu, {_SIZE}, order 4, all hypotheses",
         against="fast-bleu (C++), all hypotheses",
@@ -229,7 +229,7 @@ WORKS = [
         peer_repeats=1,
         agree=max_gap,
     ),
-    Work(
+    Benchmark(
         clock="cpu",
         name=f"distinct_n, {_SIZE}, orders 1 to 4",
         against="nltk ngrams and Counter",
@@ -241,7 +241,7 @@ WORKS = [
         peer_needs=("nltk",),
         agree=max_gap,
     ),
-    Work(
+    Benchmark(
         clock="cpu",
         name=f"loop_rate, {_SIZE}",
         against="nested slices, as in the public scripts",
@@ -252,7 +252,7 @@ WORKS = [
         peer=slice_loops,
         agree=max_gap,
     ),
-    Work(
+    Benchmark(
         clock="cpu",
         name=f"zipf, {_SIZE}",
         against="Counter and scipy linregress",
@@ -263,7 +263,7 @@ WORKS = [
         peer_needs=("scipy",),
         agree=max_gap,
     ),
-    Work(
+    Benchmark(
         clock="cpu",
         name=f"all text statistics, {_SIZE}, orders 1 to 5",
         at_most_seconds=6,
@@ -273,7 +273,7 @@ WORKS = [
         say=lambda values: f"{len(values)} values",
     ),
     *(
-        Work(
+        Benchmark(
             clock="cpu",
             name=f"distinct_n, zipf and seq_rep_n, {n:,} texts × 128 tokens, memory-mapped",
             at_most_mib=16 * 1024,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scripts.benchmarks._work import Work, max_gap
+from scripts.benchmarks._work import Benchmark, max_gap
 
 Pair = tuple[NDArray[Any], NDArray[Any]]
 MAUVE_VALUES = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
@@ -155,8 +155,8 @@ _KNN = {
     "threads": 1,
 }
 
-WORKS: list[Work] = [
-    Work(
+WORKS: list[Benchmark] = [
+    Benchmark(
         name="mauve, 5,000 + 5,000 × 1,280, k = 500",
         against="mauve-text 0.4.0",
         peer=peer_mauve,
@@ -165,7 +165,7 @@ WORKS: list[Work] = [
         repeats=1,
         **_MAUVE,
     ),
-    Work(
+    Benchmark(
         name="mauve, 500 + 500 × 256, k = 50",
         against="mauve-text 0.4.0",
         peer=peer_mauve,
@@ -173,7 +173,7 @@ WORKS: list[Work] = [
         prepare_peer=build_prepare(500, 256, "mauve", "faiss", "sklearn.decomposition"),
         **_MAUVE,
     ),
-    Work(
+    Benchmark(
         name="knn_precision_recall, 4,000 + 4,000 × 150",
         against="prdc 0.2",
         at_least=2,
@@ -181,7 +181,7 @@ WORKS: list[Work] = [
         prepare_peer=build_prepare(4000, 150, "prdc"),
         **_KNN,
     ),
-    Work(
+    Benchmark(
         name="knn_precision_recall, 20,000 + 20,000 × 150",
         against="prdc 0.2",
         at_least=3,
@@ -191,7 +191,7 @@ WORKS: list[Work] = [
         repeats=1,
         **_KNN,
     ),
-    Work(
+    Benchmark(
         name="frechet, 5,000 + 5,000 × 1,280",
         against="scipy sqrtm",
         at_least=5,
@@ -204,7 +204,7 @@ WORKS: list[Work] = [
         threads=1,
     ),
     *(
-        Work(
+        Benchmark(
             name=f"mauve, {n:,} + {n:,} × 1,280, k = 500, memory-mapped",
             harness=harness_mauve,
             prepare=build_mapped_prepare(n, 1280),

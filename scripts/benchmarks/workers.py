@@ -21,7 +21,7 @@ from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models.backend import EmbeddingRequest
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec
-from scripts.benchmarks._work import Work
+from scripts.benchmarks._work import Benchmark
 
 MODEL = ModelSpec(path="bundled:docs-m")
 PROMPTS, NEW_TOKENS = 384, 64
@@ -73,8 +73,8 @@ def compare_bytes(harness: dict[str, Any], peer: dict[str, Any]) -> str:
     return "the same bytes" if harness == peer else f"differ: {harness} {peer}"
 
 
-def _work(name: str, do: Callable[[RayBackend], dict[str, Any]]) -> Work:
-    return Work(
+def _work(name: str, do: Callable[[RayBackend], dict[str, Any]]) -> Benchmark:
+    return Benchmark(
         name=f"{name}, two workers of one thread",
         prepare=partial(start_workers, 2),
         harness=do,

@@ -51,7 +51,7 @@ def token_nll(model: GPT2LMHeadModel, inputs: torch.Tensor, targets: torch.Tenso
     return torch.nn.functional.cross_entropy(logits, targets[real], reduction="none"), targets[real]
 
 
-class Run:
+class TrainingRun:
     """A training run: model, optimizers, progress and files."""
 
     def __init__(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core.errors import HarnessError
-from openended.harness.core.exit_codes import one_line
+from openended.harness.core.exit_codes import format_error
 from openended.harness.rating.collect.by_study import group_files_by_study
 from openended.harness.rating.collect.quality import format_quality_sheet
 from openended.harness.rating.collect.study_answers import build_judgment_rows, gather_answers
@@ -64,7 +64,7 @@ class Raters:
             )
             kind(work, draw)
         except (HarnessError, AnswerRefused) as err:
-            line = one_line(err)
+            line = format_error(err)
             if "\n" in line or "\x1b" in line or len(line) > 2000:
                 raise AssertionError(f"not one line: {line[:200]!r}") from err
             return line

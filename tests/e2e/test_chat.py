@@ -22,7 +22,7 @@ from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.run.resolve import resolve_run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import build_settings
-from openended.harness.storage.rows import Rows
+from openended.harness.storage.rows import RowFile
 from openended.harness.storage.store import Store
 from tests.helpers import scoring, write_jsonl
 
@@ -88,8 +88,8 @@ def test_the_model_reads_the_template_and_the_rows_keep_the_prompt(
 ) -> None:
     plain, _ = made_of(settings(tmp_path, model), session)
     chat, _ = made_of(settings(tmp_path, model, "model.chat_template=true"), session)
-    before, after = Rows(plain.model_rows.path), Rows(chat.model_rows.path)
-    read = Rows(chat.model_rows.chat.path / stages.CHAT)
+    before, after = RowFile(plain.model_rows.path), RowFile(chat.model_rows.path)
+    read = RowFile(chat.model_rows.chat.path / stages.CHAT)
     start = "The user says: Return the number 0 of the array<|endoftext|>The assistant says: and"
     assert read.prompts[0] == start
     assert before.prompts == after.prompts
@@ -142,7 +142,7 @@ def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(
 
     made = settings(tmp_path, model, "model.chat_template=true", "decoder=adversarial")
     texts, _ = made_of(made, session)
-    rows, chat = Rows(texts.human_rows.path), Rows(texts.human_rows.chat.path / stages.CHAT)
+    rows, chat = RowFile(texts.human_rows.path), RowFile(texts.human_rows.chat.path / stages.CHAT)
     lm = session.model(made.model, made.runtime)
     nll = compute_token_nll(lm, scoring(chat.prompt_ids, rows.token_ids, batch_size=8))
     assert texts.decoder.human_ppl == pytest.approx(math.exp(nll.values.mean()), rel=1e-6)

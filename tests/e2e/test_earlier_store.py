@@ -17,7 +17,7 @@ from tests.helpers import ROOT, openended
 
 ARCHIVE = ROOT / "tests/fixtures/earlier_store/outputs.tar.gz"
 COMMON = (
-    "task=jsonl", "judge=docs-m", "task.path=human.jsonl", "num_examples=24", "max_new_tokens=12",
+    "task=jsonl", "scoring=docs-m", "task.path=human.jsonl", "num_examples=24", "max_new_tokens=12",
     "runtime.device=cpu", "runtime.threads=1", "name=before",
 )  # fmt: skip
 GRID = (

@@ -108,7 +108,7 @@ def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm
     assert sum(loads) <= 2, "two processes, six jobs"
     assert max(loads[1:], default=0) <= 1
     made = collections.Counter(
-        m for text in said for m in re.findall(r"^(?:\[.*?\] )?(.*?) +made  ([0-9a-f]{8})", text, re.MULTILINE)
+        m for text in said for m in re.findall(r"^(?:\[.*?\] )?(.*?) +computed  ([0-9a-f]{8})", text, re.MULTILINE)
     )
     assert made
     assert set(made.values()) == {1}, "no artefact is made twice"
@@ -116,7 +116,7 @@ def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm
     assert again.returncode == 0, again.stderr
     assert "4 of 4 done" in again.stderr
     everything = "\n".join(logs(tmp_path / "outputs", again.stderr)[:1])
-    assert " made " not in everything
+    assert " computed " not in everything
     assert "loaded" not in everything
     assert again.stdout == done.stdout
     assert results(tmp_path / "outputs") == results(calm)
@@ -176,7 +176,7 @@ def test_an_interrupt_leaves_everything_resumable_and_says_so(how, launcher, tmp
     assert "Traceback" not in said
     again = in_a_process(*words, "outputs_dir=stopped", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
-    assert any("going on after" in text for text in logs(tmp_path / "stopped", again.stderr))
+    assert any("resuming after" in text for text in logs(tmp_path / "stopped", again.stderr))
     if how == "Ctrl-C":
         whole = in_a_process("-m", "decoder=ancestral", "seed=0,1", *LONG, "outputs_dir=whole", cwd=tmp_path)
         assert whole.returncode == 0, whole.stderr
@@ -315,7 +315,7 @@ def test_a_grid_makes_no_human_feature_twice_and_loads_each_model_once(tmp_path)
     assert done.returncode == 0, done.stderr
     loaded = re.findall(r"^loaded +(\S+)", done.stderr, flags=re.MULTILINE)
     assert sorted(loaded) == ["docs-m", "docs-s"]
-    made = re.findall(r"^(\w+) +(.*?) +made ", done.stderr, flags=re.MULTILINE)
+    made = re.findall(r"^(\w+) +(.*?) +computed ", done.stderr, flags=re.MULTILINE)
     count = collections.Counter(made)
     human = {step: times for step, times in count.items() if step[1].startswith(("human", "more human"))}
     assert {step[0] for step in human} >= {"embed", "score"}

@@ -37,7 +37,7 @@ def settings(folder: Path, *overrides: str) -> Any:
     write_jsonl(path, rows)
     words = [
         "task=jsonl",
-        "judge=docs-m",
+        "scoring=docs-m",
         f"task.path={path}",
         "num_examples=8",
         "max_new_tokens=20",

@@ -167,7 +167,7 @@ found = [c for kind in (Launcher, Sweeper) for c in Plugins.instance().discover(
 print(sorted(c.__name__ for c in found if "openended" in c.__module__))
 """
 # A search path is asked for by what it is, not by its name.
-OURS = str(sorted(set(hydra_plugins.openended.__all__) - {"ExperimentSections", "OtherPackages"}))
+OURS = str(sorted(set(hydra_plugins.openended.__all__) - {"ExperimentSections", "PluginPackages"}))
 
 
 def test_hydra_finds_ours_in_the_wheel(installed, tmp_path):

@@ -26,7 +26,7 @@ DECODERS = ("greedy", "ancestral", "nucleus", "beam", "contrastive_search", "adv
 METRICS = ("mauve", "gen_ppl", "distinct_n", "repetition", "self_bleu", "zipf", "sparsemax_score", "frechet")
 WORDS = [
     "task=jsonl",
-    "judge=docs-m",
+    "scoring=docs-m",
     f"task.path={FOLDER / 'texts.jsonl'}",
     "task.id_field=null",
     "num_examples=24",
@@ -52,7 +52,7 @@ def processor() -> dict[str, str]:
 
 def measured(cwd: Path) -> dict[str, Any]:
     """Digest of the texts, and every value of both sides, by decoder."""
-    from openended.harness.storage.rows import Rows
+    from openended.harness.storage.rows import RowFile
 
     done = openended("-m", f"decoder={','.join(DECODERS)}", *WORDS, cwd=cwd)
     assert done.returncode == 0, done.stderr
@@ -60,7 +60,7 @@ def measured(cwd: Path) -> dict[str, Any]:
     for path in cwd.glob("outputs/runs/*/*/record.json"):
         record = json.loads(path.read_text(encoding="utf-8"))
         (entry,) = (name for stage, name in record["inputs"].items() if stage.startswith("generate:"))
-        texts = "\0".join(Rows(cwd / "outputs/store" / entry / "data.arrow").texts)
+        texts = "\0".join(RowFile(cwd / "outputs/store" / entry / "data.arrow").texts)
         made[record["spec"]["decoder"]["name"]] = {
             "texts": hashlib.sha256(texts.encode()).hexdigest(),
             "values": {

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.storage.rows import Rows
+from openended.harness.storage.rows import RowFile
 from tests.helpers import ROOT, openended, write_jsonl
 
 WORDS = (
@@ -40,7 +40,7 @@ def texts(tmp_path_factory) -> Path:
 def small(texts: Path, *more: str) -> list[str]:
     fields = [
         "task=jsonl",
-        "judge=docs-m",
+        "scoring=docs-m",
         f"task.path={texts}",
         "num_examples=40",
         "max_new_tokens=16",
@@ -57,7 +57,7 @@ def files(folder: Path, *patterns: str) -> dict[str, bytes]:
 
 def rows_of(outputs: Path) -> list[tuple[str, int, str]]:
     (path,) = outputs.glob("store/generate/*/*/data.arrow")
-    return [(r.generation.example_id, r.generation.sample, r.generation.text) for r in Rows(path)]
+    return [(r.generation.example_id, r.generation.sample, r.generation.text) for r in RowFile(path)]
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_second_run_computes_nothing_and_gives_the_same_bytes(grid, texts):
     assert len(list(where.glob("outputs/runs/*/*"))) == 3, "greedy has one run, whatever the seed"
     second = openended("-m", "name=grid", "decoder=greedy,nucleus", "seed=0,1", *small(texts), cwd=where)
     assert second.returncode == 0, second.stderr
-    assert " made " not in second.stderr
+    assert " computed " not in second.stderr
     assert "loaded" not in second.stderr
     assert files(where / "outputs", "reports/**/*", "store/**/*", "runs/**/*") == before
     assert second.stdout == said
@@ -91,7 +91,7 @@ def test_second_run_computes_nothing_and_gives_the_same_bytes(grid, texts):
 def test_other_metrics_do_not_generate_again(after_grid, texts):
     again = openended(*small(texts, "metric=[distinct_n]", "metric.distinct_n.orders=[1,2]"), cwd=after_grid)
     assert again.returncode == 0, again.stderr
-    made = [line.split()[0] for line in again.stderr.splitlines() if " made " in line]
+    made = [line.split()[0] for line in again.stderr.splitlines() if " computed " in line]
     assert set(made) == {"measure"}
 
 
@@ -149,7 +149,7 @@ def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):
     assert parts(), "it ended before it was killed"
     again = openended(*words, "outputs_dir=killed", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
-    assert "going on after" in again.stderr
+    assert "resuming after" in again.stderr
     generated = files(tmp_path / "calm", "store/generate/**/data.arrow")
     assert generated == files(tmp_path / "killed", "store/generate/**/data.arrow")
     assert files(tmp_path / "calm", "store/measure/**/result.json") == files(
@@ -174,7 +174,7 @@ def test_plan_loads_no_model_and_writes_nothing(tmp_path, texts):
     done = openended(*small(texts, "plan_only=true"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "generate" in done.stdout
-    assert "make" in done.stdout
+    assert "to compute" in done.stdout
     assert "loaded" not in done.stderr
     assert not (tmp_path / "outputs").exists()
 
@@ -182,8 +182,8 @@ def test_plan_loads_no_model_and_writes_nothing(tmp_path, texts):
 def test_a_plan_says_what_is_there(after_grid, texts):
     before = files(after_grid / "outputs", "**/*")
     after = openended(*small(texts, "plan_only=true"), cwd=after_grid)
-    assert " make " not in after.stdout
-    assert " hit " in after.stdout
+    assert " to compute  " not in after.stdout
+    assert "cached" in after.stdout
     assert files(after_grid / "outputs", "**/*") == before
 
 

@@ -17,7 +17,7 @@ from tests.harness.backends.openai.fake import ID, KEY, Fake, Fault, served
 from tests.helpers import openended, write_jsonl
 
 WORDS = (
-    "task=jsonl", "task.path=own.jsonl", "judge=none", "num_examples=8", "max_new_tokens=6", "decoder=nucleus",
+    "task=jsonl", "task.path=own.jsonl", "scoring=none", "num_examples=8", "max_new_tokens=6", "decoder=nucleus",
     "model=openai", f"model.path={ID}", f"model.tokenizer=bundled:{ID}", "metric=[length,distinct_n]",
     "runtime.progress=false", "runtime.flush_seconds=0", "model.retries=1", "name=x",
 )  # fmt: skip
@@ -85,7 +85,7 @@ def test_a_server_that_dies_costs_what_was_under_way(folder):
         done = openended(*words, f"model.base_url={url}", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert 3 <= len(alive.bodies) <= 4  # the last text of five may not have been on the disk
-    assert "going on after" in done.stderr
+    assert "resuming after" in done.stderr
     (record,) = records(folder)
     assert {parse_signature(r["signature"])["model"] for r in record["results"]} == {"not probed"}
 

@@ -17,7 +17,7 @@ from openended.harness.models.spec import bundled_models
 from openended.harness.run.pipeline import plan, run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import build_settings
-from openended.harness.storage.rows import Rows
+from openended.harness.storage.rows import RowFile
 from openended.harness.storage.store import Store
 from tests.helpers import write_jsonl
 
@@ -141,7 +141,7 @@ def test_topics_of_news_have_known_precision_and_recall(tmp_path: Path, session:
             csv.writer(handle).writerow([1 + i % 4, *text])
     common = [
         "task=ag_news",
-        "judge=docs-m",
+        "scoring=docs-m",
         f"task.path={tmp_path / 'train.csv'}",
         "num_examples=70",
         "max_new_tokens=null",
@@ -173,7 +173,7 @@ def test_one_system_is_the_reference_of_another(tmp_path: Path) -> None:
     session = Session(Store(tmp_path / "out" / "store"))
     common = [
         "task=creative",
-        "judge=docs-m",
+        "scoring=docs-m",
         "task.num_draws=40",
         "metric=[frechet,distinct_n]",
         "num_examples=8",
@@ -197,7 +197,7 @@ def test_one_system_is_the_reference_of_another(tmp_path: Path) -> None:
     # A file of texts with prompts says the same as the folder of the run that made them.
     made = read_json(first / "record.json")["inputs"]
     (name,) = (made[stage] for stage in made if stage.startswith("generate:"))
-    rows = Rows(tmp_path / "out" / "store" / name / "data.arrow")
+    rows = RowFile(tmp_path / "out" / "store" / name / "data.arrow")
     lines = [{"prompt": p, "text": t} for p, t in zip(rows.prompts, rows.texts, strict=True)]
     path = jsonl(tmp_path / "texts.jsonl", lines)
     again = results(

@@ -18,7 +18,7 @@ def side(name, ids, rows):
 def test_hand_value():
     """(1, 0) against (0.6, 0.8) and (1, 0): 0.6 and 1, mean 0.8; prompt q is not common."""
     one, two = np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([[0.6, 0.8], [1.0, 0.0]])
-    assert system_similarity(one, two, one_ids=["p", "q"], other_ids=["p", "p"]) == pytest.approx(0.8)
+    assert system_similarity(one, two, first_ids=["p", "q"], second_ids=["p", "p"]) == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -32,12 +32,12 @@ def test_agrees_with_pair_after_pair(seed):
             [v for v, i in zip(b, b_ids, strict=True) if i == name],
         )
         by_prompt.append(np.mean([oracle.cosine(x, y) for x in rows[0] for y in rows[1]]))
-    assert system_similarity(a, b, one_ids=a_ids, other_ids=b_ids) == pytest.approx(np.mean(by_prompt))
-    assert system_similarity(b, a, one_ids=b_ids, other_ids=a_ids) == pytest.approx(np.mean(by_prompt))
+    assert system_similarity(a, b, first_ids=a_ids, second_ids=b_ids) == pytest.approx(np.mean(by_prompt))
+    assert system_similarity(b, a, first_ids=b_ids, second_ids=a_ids) == pytest.approx(np.mean(by_prompt))
 
 
 def test_no_common_prompt_is_no_number():
-    assert np.isnan(system_similarity(vectors(2), vectors(2), one_ids=["a", "b"], other_ids=["c", "d"]))
+    assert np.isnan(system_similarity(vectors(2), vectors(2), first_ids=["a", "b"], second_ids=["c", "d"]))
 
 
 def test_the_metric_compares_with_every_other_set_of_the_grid():
@@ -46,12 +46,12 @@ def test_the_metric_compares_with_every_other_set_of_the_grid():
     others = [side("model", ids, rows) for rows in sets] + [side("model", ["z/0"], vectors(1, 9))]
     human = side(HUMAN, [f"p/{i}" for i in range(6)], vectors(6, 7))
     result = SPEC.compute(Features(human, side("model", ids, sets[1].copy()), {}, others))
-    expected = [system_similarity(sets[1], rows, one_ids=ids, other_ids=ids) for rows in sets]
+    expected = [system_similarity(sets[1], rows, first_ids=ids, second_ids=ids) for rows in sets]
     assert result.arrays["own"].tolist() == [1]
     np.testing.assert_allclose(result.arrays["between"][:3], expected)
     assert np.isnan(result.arrays["between"][3])
     assert result.values["system_similarity"] == pytest.approx((expected[0] + expected[2]) / 2)
-    to_human = system_similarity(sets[1], vectors(6, 7), one_ids=ids, other_ids=human.ids)
+    to_human = system_similarity(sets[1], vectors(6, 7), first_ids=ids, second_ids=human.ids)
     assert result.values["human"] == pytest.approx(to_human)
     check_rows(result, "system_similarity")
 

@@ -86,9 +86,9 @@ def _texts(folder: Path, record: RunRecord, count: int) -> Iterator[str]:
     if not file.is_file():
         yield f"texts      no longer in the store ({entry}); the same command computes them again"
         return
-    from openended.harness.storage import Rows
+    from openended.harness.storage import RowFile
 
-    rows = Rows(file)
+    rows = RowFile(file)
     yield f"texts      {len(rows)} in {file.parent}"
     for name, text in list(zip(rows.ids, rows.texts, strict=True))[:count]:
         yield f"  {name}: {text!r}"

@@ -29,7 +29,7 @@ PREFILL = {"cpu": 1024}
 PREFILL_ELSEWHERE = 16384
 
 
-class Runner(Protocol):
+class CacheRunner(Protocol):
     """A model with a cache for a fixed number of rows and positions."""
 
     ragged: bool

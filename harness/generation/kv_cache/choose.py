@@ -8,13 +8,13 @@ from openended.harness.models import Kind, choose_kind
 
 if TYPE_CHECKING:
     from openended.harness.core import CausalModel
-    from openended.harness.generation.kv_cache.base import Runner
+    from openended.harness.generation.kv_cache.base import CacheRunner
 
 CHECKED = 16
 """Room for the check of a model before it is first run."""
 
 
-def make_runner(lm: CausalModel, rows: int, length: int, *, once: bool = False) -> Runner:
+def make_runner(lm: CausalModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:
     """Make a runner for `rows` sequences of at most `length` positions; `once`: they are started, never extended."""
     return _make_runner_of_kind(choose_runner_kind(lm), lm, rows, length, once=once)
 
@@ -24,7 +24,7 @@ def choose_runner_kind(lm: CausalModel) -> Kind:
     return choose_kind(lm, lambda kind: _make_runner_of_kind(kind, lm, 1, CHECKED))
 
 
-def _make_runner_of_kind(kind: Kind, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> Runner:
+def _make_runner_of_kind(kind: Kind, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:
     from openended.harness.generation.kv_cache.general import GeneralRunner, takes_ragged_rows
     from openended.harness.generation.kv_cache.gpt2 import Gpt2Runner, is_plain_gpt2
     from openended.harness.generation.kv_cache.no_cache import RereadRunner

@@ -25,7 +25,7 @@ from openended.harness.rating.protocol import StudyProtocol, load_protocol
 from openended.harness.rating.rater_model import fill_all_sheets
 from openended.harness.rating.study import make_study, write_study
 from openended.harness.rating.texts import StudyTexts, select_usable_texts
-from openended.harness.storage import Rows
+from openended.harness.storage import RowFile
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def run_simulated_study(protocol_names: str, human: Path, systems: Mapping[str, 
         SpecError: If a protocol is unknown.
     """
     protocols = [_shrink_protocol(load_protocol(name)) for name in protocol_names.split("+")]
-    rows = {HUMAN: Rows(human), **{name: Rows(path) for name, path in sorted(systems.items())}}
+    rows = {HUMAN: RowFile(human), **{name: RowFile(path) for name, path in sorted(systems.items())}}
     texts = {name: [list(source.ids), source.texts] for name, source in rows.items()}
     study_folder = folder / digest([texts, [p.to_json() for p in protocols]])[:12]
     if (study_folder / JUDGMENTS).is_file():
@@ -78,7 +78,7 @@ def _shrink_protocol(protocol: StudyProtocol) -> StudyProtocol:
     return dataclasses.replace(protocol, items_a_sheet=_SHEET, raters=_RATERS[protocol.kind])
 
 
-def _fill_sheets(protocol: StudyProtocol, rows: Mapping[str, Rows], folder: Path) -> StudyKey:
+def _fill_sheets(protocol: StudyProtocol, rows: Mapping[str, RowFile], folder: Path) -> StudyKey:
     prompts = dict(zip(rows[HUMAN].ids, rows[HUMAN].prompts, strict=True))
     texts = {name: _first_texts(source) for name, source in rows.items()}
     lengths = {name: int(source.token_ids.lengths.max(initial=0)) for name, source in rows.items()}
@@ -91,7 +91,7 @@ def _fill_sheets(protocol: StudyProtocol, rows: Mapping[str, Rows], folder: Path
     return study.key
 
 
-def _first_texts(rows: Rows) -> dict[str, str]:
+def _first_texts(rows: RowFile) -> dict[str, str]:
     """Return example id → the text of its first sample."""
     return {e: t for e, sample, t in zip(rows.ids, rows.samples, rows.texts, strict=True) if sample == 0}
 

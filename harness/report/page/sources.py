@@ -16,7 +16,7 @@ from openended.harness.results import (
     locate_verified_file,
     parent_axis,
 )
-from openended.harness.storage import Rows
+from openended.harness.storage import RowFile
 
 HUMAN = "human"
 
@@ -30,7 +30,7 @@ class TextSource:
     side: int
     """Number of the human side that it belongs to."""
     seed: str
-    rows: Rows
+    rows: RowFile
     results: Results
     runs: tuple[int, ...]
     """Indices into `results.runs` of the runs that have data about it, in order of preference."""
@@ -108,7 +108,7 @@ def _find_side_key(run: Run, prompts: Mapping[str, str], sides: Mapping[str, Tex
 
 
 def _human_source(
-    prefix: str, side_number: int, rows: Rows, results: Results, run: Run, sources: Sequence[TextSource]
+    prefix: str, side_number: int, rows: RowFile, results: Results, run: Run, sources: Sequence[TextSource]
 ) -> list[TextSource]:
     """Return the human side if it is not among the sources yet; a second one of other texts has its report's name."""
     humans = [s for s in sources if s.side == side_number and s.role == HUMAN]
@@ -158,14 +158,14 @@ def _name_sides(sides: Mapping[str, TextSide], runs: Mapping[str, Run]) -> None:
         used_names.add(side.name)
 
 
-def rows_of_run(results: Results, run: Run, *stages: str) -> Rows | None:
+def rows_of_run(results: Results, run: Run, *stages: str) -> RowFile | None:
     """Return the rows that a stage of a run left; None where they are no longer in the store, or damaged."""
     # A run names what it read `stage:what`.
     stage, artifact = next(
         ((n.partition(":")[0], a) for n, a in run.inputs.items() if n.partition(":")[0] in stages), ("", "")
     )
     path = locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
-    return Rows(path) if path is not None else None
+    return RowFile(path) if path is not None else None
 
 
 def feature_file(results: Results, run: Run, name: str, file: str) -> Path | None:

@@ -35,7 +35,7 @@ from openended.harness.run.features.passes import ModelPasses, load_row_tokens, 
 from openended.harness.run.features.user_embeddings import find_user_embeddings
 from openended.harness.run.resolve import GenerationPart, ScoringPart, digest_model
 from openended.harness.run.scoring_models import format_hint
-from openended.harness.storage import Entry, Rows
+from openended.harness.storage import Entry, RowFile
 
 WHOLE: Scope = "prompt_and_continuation"
 # What a decoder that aims at the perplexity of human text needs: under the model's whole softmax, not under a Q.
@@ -96,7 +96,9 @@ class Featurizer:
         key = digest([source.role, source.digest, contents])
 
         def load() -> Side:
-            return Side(source.role, Rows(source.path).ids, {need: feature.value for need, feature in features.items()})
+            return Side(
+                source.role, RowFile(source.path).ids, {need: feature.value for need, feature in features.items()}
+            )
 
         return self.builder.session.sides.get(key, load, lasting=source.role == HUMAN)
 
@@ -152,7 +154,7 @@ class Featurizer:
         if need.kind == "texts":
             return source.digest, partial(load_texts, source, need.scope)
         if need.kind == "stops":
-            return source.digest, lambda: Rows(source.path).stops
+            return source.digest, lambda: RowFile(source.path).stops
         spec = self._counter(need)
         if spec is None:
             return source.digest, partial(self.passes.words, source, need.scope)

@@ -32,7 +32,7 @@ from openended.harness.models import (
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import Build, TextRows
 from openended.harness.run.session import Session
-from openended.harness.storage import Rows, join_ragged
+from openended.harness.storage import RowFile, join_ragged
 
 if TYPE_CHECKING:
     from openended.harness.models import Backend, LanguageModel
@@ -58,7 +58,7 @@ class ModelPasses:
         """Return token ids under a model's tokenizer."""
         tokenizer = self.session.tokenizer(spec)
         if scope == "continuation":
-            return tokenize_pairs(tokenizer, Rows(source.path).prompts, Rows(source.path).each("text"))[1]
+            return tokenize_pairs(tokenizer, RowFile(source.path).prompts, RowFile(source.path).each("text"))[1]
         return tokenize_texts(tokenizer, iterate_texts(source, scope))
 
     def score_and_embed(
@@ -101,7 +101,7 @@ class ModelPasses:
         spec = specs[0]
         model = self.session.embedder(spec, self.runtime)
         batch = self._rows_at_once(model)
-        with self._progress(f"embed {source.title}", len(Rows(source.path))) as advance:
+        with self._progress(f"embed {source.title}", len(RowFile(source.path))) as advance:
             if spec.kind == "sentence":
                 return [_saver(embed_texts(model, spec, load_texts(source, scope), batch_size=batch), model)]
             prompts, texts = self._ids(source, spec.model_spec())
@@ -116,7 +116,7 @@ class ModelPasses:
     ) -> Mapping[str, Any]:
         """Write the statistics of a decoder's Q on a source."""
         lm = self.session.model(spec, self.runtime)
-        rows = Rows(source.path)
+        rows = RowFile(source.path)
         with self._progress(f"read Q on {source.title}", len(rows)) as advance:
             request = QStatisticsRequest(
                 prompts=_prompts(source, spec), continuations=rows.token_ids, decoders=[decoder],
@@ -130,7 +130,7 @@ class ModelPasses:
 
     def _ids(self, source: TextRows, spec: BackendSpec) -> tuple[Ragged, Ragged]:
         """Token ids of prompts and continuations under a model's tokenizer; kept ids where it is the same one."""
-        rows, cuts = Rows(source.path), spec.tokenizer_spec()
+        rows, cuts = RowFile(source.path), spec.tokenizer_spec()
         if cuts is None:
             raise SpecError(f"model {spec.title}: it has no tokenizer to score with")
         if source.tokenizer == tokenizer_digest(cuts):
@@ -148,7 +148,7 @@ def load_texts(source: TextRows, scope: Scope) -> list[str]:
 
 def iterate_texts(source: TextRows, scope: Scope) -> Iterator[str]:
     """Yield what `texts_of` holds, a bounded number of texts in memory."""
-    rows = Rows(source.path)
+    rows = RowFile(source.path)
     if scope == "continuation":
         return rows.each("text")
     return (a + b for a, b in zip(rows.each("prompt"), rows.each("text"), strict=True))
@@ -156,18 +156,18 @@ def iterate_texts(source: TextRows, scope: Scope) -> Iterator[str]:
 
 def load_row_tokens(source: TextRows, scope: Scope) -> Ragged:
     """Return the token ids that a source's rows hold."""
-    rows = Rows(source.path)
+    rows = RowFile(source.path)
     return rows.token_ids if scope == "continuation" else join_ragged(rows.prompt_ids, rows.token_ids)
 
 
 def _prompts(source: TextRows, spec: BackendSpec) -> Ragged:
     """Prompt ids as a model reads them: through its chat template where it is the model under test and has one."""
-    rows = Rows(source.path)
+    rows = RowFile(source.path)
     if not spec.chat_template:
         return rows.prompt_ids
     if source.chat is None:
         raise SpecError("the prompts of the chat template were not made yet")
-    chat = Rows(source.chat.path / stages.CHAT)
+    chat = RowFile(source.chat.path / stages.CHAT)
     ids = dict(zip(chat.ids, chat.prompt_ids, strict=True))
     return Ragged.from_rows((ids[example] for example in rows.ids), np.int64)
 

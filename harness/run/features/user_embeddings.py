@@ -14,7 +14,7 @@ from openended.harness.core import DataError, digest, digest_file
 from openended.harness.run.artifact_files import MORE, load_array
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.resolve import UserEmbeddings
-from openended.harness.storage import Rows
+from openended.harness.storage import RowFile
 
 
 def find_user_embeddings(
@@ -30,7 +30,7 @@ def find_user_embeddings(
     if content is None or source.entry is None:
         return None, dict
     whole = files.whole and source.file != MORE
-    vectors = _rows(path, [int(name.rpartition("/")[2]) for name in Rows(source.path).ids], whole=whole)
+    vectors = _rows(path, [int(name.rpartition("/")[2]) for name in RowFile(source.path).ids], whole=whole)
     return digest(["own vectors", content, source.digest]), lambda: vectors
 
 

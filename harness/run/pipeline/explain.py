@@ -19,7 +19,7 @@ from openended.harness.core import Json, write_text
 from openended.harness.run.artifact_files import load_result_arrays
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.pipeline.measure import SystemResult
-from openended.harness.storage import EXPLAIN, Rows
+from openended.harness.storage import EXPLAIN, RowFile
 
 _NAMED = 20  # texts of a line
 
@@ -56,7 +56,7 @@ def write_explanations(
 
 def _names(source: TextRows) -> list[str]:
     """Return `id#sample` of each row, in the order that two-sample metrics read them."""
-    rows = Rows(source.path)
+    rows = RowFile(source.path)
     return [f"{example}#{sample}" for example, sample in sorted(zip(rows.ids, rows.samples, strict=True))]
 
 

@@ -35,7 +35,7 @@ from openended.harness.run.artifacts import ArtifactRequest, TextRows, Workload
 from openended.harness.run.features import Featurizer
 from openended.harness.run.identity import collect_facts
 from openended.harness.run.resolve import ResolvedRun
-from openended.harness.storage import ResultRow, Rows
+from openended.harness.storage import ResultRow, RowFile
 from openended.metrics.families import TwoSample
 from openended.metrics.judgments import SIMULATED, ReadsFile
 
@@ -244,7 +244,7 @@ def _collect_replicates(
 def _undefined(
     metric: Metric, facts: Mapping[str, str], human: TextRows, model: TextRows, reason: UndefinedMetric
 ) -> MetricResult:
-    counts = [len(Rows(s.path)) if s.entry is not None else 0 for s in (human, model)]
+    counts = [len(RowFile(s.path)) if s.entry is not None else 0 for s in (human, model)]
     return MetricResult(
         metric=metric.name, signature=build_signature(metric, facts), primary=metric.name,
         values={metric.name: float("nan")},

@@ -16,7 +16,7 @@ from openended.harness.run.resolve import resolve_run
 from openended.harness.run.scoring_models import compare_with_card, find_scorer_need, list_remarks
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.harness.storage import Rows
+from openended.harness.storage import RowFile
 
 
 class MetricJob(NamedTuple):
@@ -145,7 +145,7 @@ def _list_notes(texts: RunTexts) -> list[str]:
     entry = texts.model_rows.entry
     if entry is not None:
         notes += list(entry.meta.get("notes", ()))
-    sizes = [len(Rows(source.path)) for source in (texts.human_rows, texts.model_rows) if source.entry is not None]
+    sizes = [len(RowFile(source.path)) for source in (texts.human_rows, texts.model_rows) if source.entry is not None]
     if not task.paired and len(set(sizes)) > 1:
         notes.append(f"{sizes[1]} texts beside {sizes[0]} human ones: where the number matters, compare equal ones")
     if generation.min_new_tokens and generation.file is None:

@@ -264,14 +264,14 @@ def test_adversarial_meets_its_target(target):
 def test_memory_that_runs_out_halves_the_batch(monkeypatch, caplog):
     lm, rows = gpt2(), prompts()
     want = plain(texts(lm, Nucleus(), rows, 64))
-    real = generate_module.sample
+    real = generate_module.sample_texts
 
     def small(model, decoder, request, emit, advance):
         if request.batch_size > 2:
             raise RuntimeError("CUDA out of memory. Tried to allocate 1 GiB")
         real(model, decoder, request, emit, advance)
 
-    monkeypatch.setattr(generate_module, "sample", small)
+    monkeypatch.setattr(generate_module, "sample_texts", small)
     assert plain(texts(lm, Nucleus(), rows, 64)) == want
     assert "out of memory" in caplog.text
 
@@ -280,7 +280,7 @@ def test_other_errors_pass(monkeypatch):
     def broken(*_):
         raise RuntimeError("shape mismatch")
 
-    monkeypatch.setattr(generate_module, "sample", broken)
+    monkeypatch.setattr(generate_module, "sample_texts", broken)
     with pytest.raises(RuntimeError, match="shape"):
         texts(gpt2(), Greedy(), prompts(), 4)
 

@@ -14,7 +14,7 @@ from openended.harness.report.build import build_report
 from openended.harness.run.pipeline import plan, run
 from openended.harness.run.session import Session
 from openended.harness.storage.record import RunRecord, read_record
-from openended.harness.storage.rows import Rows
+from openended.harness.storage.rows import RowFile
 from openended.harness.storage.store import Store
 from tests.harness.run.small import settings
 from tests.helpers import write_jsonl
@@ -45,7 +45,7 @@ def test_with_as_many_spare_texts_the_ceiling_is_of_the_systems_size(tmp_path: P
     assert ceiling(record).status == "ok"
     assert ceiling(record).signature == model(record).signature
     place = tmp_path / "out/store" / record.inputs["human:jsonl"]
-    ours, more = (set(Rows(place / f"{name}.arrow").ids) for name in ("human", "more"))
+    ours, more = (set(RowFile(place / f"{name}.arrow").ids) for name in ("human", "more"))
     assert (len(ours), len(more), ours & more) == (8, 8, set())
 
 

@@ -16,7 +16,7 @@ from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
 from openended.harness.run.generate import generate, import_generations
 from openended.harness.run.resolve import ResolvedRun, resolve_run
 from openended.harness.run.session import Session
-from openended.harness.storage.rows import Rows
+from openended.harness.storage.rows import RowFile
 from openended.harness.storage.store import Store
 from tests.harness.run.small import settings
 from tests.helpers import write_jsonl
@@ -60,7 +60,7 @@ def key(source: TextRows) -> str:
 
 
 def test_every_prompt_has_its_samples_and_its_rows_are_those_of_the_model(start):
-    rows = Rows(generated(start, "decoder=ancestral", "samples=2").path)
+    rows = RowFile(generated(start, "decoder=ancestral", "samples=2").path)
     assert rows.ids == ("jsonl/000000",) * 2 + ("jsonl/000001",) * 2 + ("jsonl/000002",) * 2
     assert rows.samples == (0, 1) * 3
     assert rows.prompts[0] == "Return 0 and"
@@ -129,7 +129,7 @@ def texts(path: Path, *rows: str) -> str:
 
 def test_a_file_is_known_by_its_bytes_and_paired_with_the_prompts(start, tmp_path):
     first = taken(start, texts(tmp_path / "a.jsonl", " one", " two", " three"))
-    assert list(zip(Rows(first.path).ids, Rows(first.path).texts, strict=True))[1] == ("jsonl/000001", " two")
+    assert list(zip(RowFile(first.path).ids, RowFile(first.path).texts, strict=True))[1] == ("jsonl/000001", " two")
     assert first.entry is not None
     assert first.entry.meta["n"] == 3
     assert key(taken(start, texts(tmp_path / "b.jsonl", " one", " two", " three"))) == key(first)
@@ -141,8 +141,8 @@ def test_loose_texts_are_numbered_by_the_task_and_need_none_of_its_examples(star
     task = ("task=texts", "~task.path", f"+task.path={tmp_path}/human.jsonl")
     given = texts(tmp_path / "a.jsonl", "one", "two", "three", "four")
     first = taken(start, *task, given)
-    assert (Rows(first.path).ids[-1], Rows(first.path).texts) == ("texts/000002", ["one", "two", "three"])
-    assert Rows(taken(start, *task, given, "num_examples=all").path).texts[-1] == "four"
+    assert (RowFile(first.path).ids[-1], RowFile(first.path).texts) == ("texts/000002", ["one", "two", "three"])
+    assert RowFile(taken(start, *task, given, "num_examples=all").path).texts[-1] == "four"
     (tmp_path / "human.jsonl").write_text('{"text": "another"}\n{"text": "z"}\n{"text": "w"}\n')
     assert key(taken(start, *task, given)) == key(first)
 
@@ -153,8 +153,8 @@ def test_a_system_that_the_task_holds_is_known_by_its_name_and_by_the_data(start
     for word in ("old", "new"):
         path.write_text("".join(f'"{1 + i % 4}","Title {i}","{word} text of topic {i % 4}"\n' for i in range(80)))
         world, sports = (taken(start, *task, f"generations='topics:{name}'") for name in ("world", "sports"))
-        assert all(f"{word} text of topic 1" in text for text in Rows(sports.path).texts)
-        assert len(Rows(sports.path)) == 3
+        assert all(f"{word} text of topic 1" in text for text in RowFile(sports.path).texts)
+        assert len(RowFile(sports.path)) == 3
         assert len({key(world), key(sports)}) == 2
     assert world.entry is not None
     assert world.entry.meta["n"] == 3

@@ -11,7 +11,7 @@ from openended.harness.core.errors import DataError
 from openended.harness.core.types import Generation
 from openended.harness.run.artifact_files import load_array, save_array
 from openended.harness.run.part_files import PartFiles
-from openended.harness.storage.rows import Row, Rows, write_rows
+from openended.harness.storage.rows import Row, RowFile, write_rows
 
 
 def rows(*names: str) -> list[Row]:
@@ -49,7 +49,7 @@ def test_parts_are_joined_by_name_and_deleted(tmp_path):
     none = tmp_path / "other.partial"
     none.mkdir()
     PartFiles(none, 0).join(none / "data.arrow")
-    assert len(Rows(none / "data.arrow")) == 0
+    assert len(RowFile(none / "data.arrow")) == 0
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -11,7 +11,7 @@ import pytest
 from openended.harness.core import signature
 from openended.harness.core.types import Example, Generation
 from openended.harness.storage import rows
-from openended.harness.storage.rows import Row, Rows, write_examples, write_in_order, write_rows
+from openended.harness.storage.rows import Row, RowFile, write_examples, write_in_order, write_rows
 
 
 @pytest.fixture(autouse=True)
@@ -51,13 +51,13 @@ def test_no_row_at_all(tmp_path):
 
 def test_rows_are_read_a_few_at_a_time(tmp_path: Path):
     write_rows(tmp_path / "a", (row(i) for i in range(10)))
-    assert list(Rows(tmp_path / "a")) == [row(i) for i in range(10)]
+    assert list(RowFile(tmp_path / "a")) == [row(i) for i in range(10)]
 
 
 def test_columns_are_read_row_by_row_and_have_one_digest_however_many_are_read_at_once(tmp_path, monkeypatch):
     made = [row(i) for i in range(11)]
     write_rows(tmp_path / "a", made)
-    read = Rows(tmp_path / "a")
+    read = RowFile(tmp_path / "a")
     assert list(read.each("text")) == [one.generation.text for one in made] == read.texts
     assert list(read.each("token_ids")) == [list(range(i)) for i in range(11)]
     monkeypatch.setattr(signature, "_AT_ONCE", 4)
@@ -70,4 +70,4 @@ def test_a_row_is_cut_where_it_stopped_at_the_length(tmp_path):
     write_rows(
         tmp_path / "a", [replace(row(i), generation=replace(row(i).generation, stop=e)) for i, e in enumerate(ends)]
     )
-    assert Rows(tmp_path / "a").stops.tolist() == [False, True, False, True]
+    assert RowFile(tmp_path / "a").stops.tolist() == [False, True, False, True]

@@ -114,7 +114,7 @@ def test_a_twin_of_a_paper_loads_each_model_once(tmp_path, monkeypatch, capsys):
         "seed=0",
         "metric=[gen_ppl,frechet]",
     ]
-    assert exit_code(lambda: cli.run_hydra("openended", "config", job), *words) == 0, capsys.readouterr().err
+    assert exit_code(lambda: cli.run_hydra("openended", "config", job, words), *words) == 0, capsys.readouterr().err
     (session,) = job._sessions.values()
     assert sorted(session.loads) == ["docs-m", "docs-s"]
     assert len(list(tmp_path.glob("outputs/runs/mauve_table6_docs/*"))) == 6

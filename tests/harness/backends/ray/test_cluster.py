@@ -144,7 +144,7 @@ def test_a_driver_that_is_interrupted_goes_on_from_its_parts(local, session, tmp
     monkeypatch.undo()
     with caplog.at_level(logging.INFO):
         run(chosen, session)
-    assert "going on after" in caplog.text
+    assert "resuming after" in caplog.text
     assert stored(tmp_path) == stored(local)
 
 
@@ -292,7 +292,7 @@ def test_a_driver_that_is_killed_goes_on_from_its_parts(tmp_path, local):
         check=True,
         timeout=240,
     )
-    assert "going on after" in again.stderr
+    assert "resuming after" in again.stderr
     subprocess.run([*command, "outputs_dir=here"], cwd=tmp_path, env=env, capture_output=True, check=True, timeout=240)
     (there,), (here,) = (list(tmp_path.glob(f"{name}/store/generate/*/*/data.arrow")) for name in ("there", "here"))
     assert there.read_bytes() == here.read_bytes()
