@@ -117,7 +117,12 @@ def build_commands(files: dict[str, Path], folder: Path, n: int, only: list[str]
         "runtime.threads=1", f"outputs_dir={folder / f'out-{n}'}",
     ]  # fmt: skip
     read = [*base, f"generations={files['model.jsonl']}", "max_new_tokens=null"]
-    with_vectors = [*read, "scoring=none", f"features.human={files['human.npy']}", f"features.model={files['model.npy']}"]
+    with_vectors = [
+        *read,
+        "scoring=none",
+        f"features.human={files['human.npy']}",
+        f"features.model={files['model.npy']}",
+    ]
     with_models = [*read, "scoring=docs-m", f"scorer.path={model}", f"embedder.path={model}"]
     words_by_name = {
         "import": [*with_vectors, "metric=[length]"],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from openended.harness.core import DataError, csv_cell, escape_controls, open_for_replacement, parse_signature
 from openended.harness.results.axes import describes_human_side, format_axis_value, order_axes
-from openended.harness.results.runs import Run, read_run
+from openended.harness.results.runs import Run, read_run, unify_model_paths
 from openended.harness.results.store_files import contradiction, locate_verified_file
 from openended.harness.results.tidy import FIXED, INTERNAL, canonical_axes, rows_of, to_frame
 from openended.harness.storage import RECORD, format_direction
@@ -170,7 +170,7 @@ def _read_records(records: Sequence[Path], damaged: MutableMapping[str, str]) ->
         raise DataError(f"{next(iter(wrong.values()))}{more}")
     for message in wrong.values():
         log.warning("%s: left out of the report", message)
-    return sorted(runs, key=_run_order), wrong
+    return sorted(unify_model_paths(runs), key=_run_order), wrong
 
 
 def _run_order(run: Run) -> tuple[str, str]:

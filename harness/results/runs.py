@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,6 +43,22 @@ class Run:
     """Stages whose artifacts were imported, not computed here."""
     command: tuple[str, ...] = ()
     """Arguments of the command line that started it."""
+
+
+def unify_model_paths(runs: Sequence[Run]) -> list[Run]:
+    """Give one path to every model of the same content, so that a copy in another folder is no other system."""
+    paths: dict[tuple[str, str], str] = {}
+    for run in runs:
+        for axis, key in _model_paths(run):
+            paths[key] = min(paths.get(key, run.axes[axis]), run.axes[axis])
+    return [replace(run, axes={**run.axes, **{axis: paths[key] for axis, key in _model_paths(run)}}) for run in runs]
+
+
+def _model_paths(run: Run) -> list[tuple[str, tuple[str, str]]]:
+    """Return the path axes of a run's models, each with its role and the digest of the model's content."""
+    roles = [axis.removesuffix(".digest") for axis in run.axes if axis.endswith(".digest")]
+    known = [role for role in roles if isinstance(run.axes.get(f"{role}.path"), str)]
+    return [(f"{role}.path", (role, str(run.axes[f"{role}.digest"]))) for role in known if role != "task"]
 
 
 def read_run(path: Path) -> Run:

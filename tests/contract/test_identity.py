@@ -14,6 +14,7 @@ from openended.harness.core.registry import load_members
 from openended.harness.core.runtime import Runtime
 from openended.harness.core.signature import build_signature
 from openended.harness.core.spec import Spec
+from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.transformers import ModelSpec
 from openended.harness.report.tables.systems import build_value_tables
@@ -40,6 +41,8 @@ def made(cls: Any) -> Any:
         return cls(path="served", base_url="http://127.0.0.1:9", chat=True, revision=COMMIT)
     if cls is EmbedderSpec:
         return cls(**HUB, max_length=8, lengths=(8, 16))
+    if issubclass(cls, SamplingDecoder) and cls.temperature == 1:
+        return cls(temperature=0.7)  # at 1 the order of temperature and truncation makes no difference
     missing = [f.name for f in dataclasses.fields(cls) if f.default is f.default_factory is dataclasses.MISSING]
     return cls(**dict.fromkeys(missing, "word"))
 
@@ -72,6 +75,9 @@ def changes(spec: Any) -> dict[str, Any]:
             try:
                 found[field.name] = dataclasses.replace(spec, **{field.name: value})
             except (SpecError, TypeError):
+                continue
+            if found[field.name] == spec:  # another word for the same system
+                del found[field.name]
                 continue
             break
     return found
@@ -169,7 +175,7 @@ APART = [
     for role, spec in SPECS
     for field in changes(spec)
     if (role, field) != REFUSED
-    and field not in getattr(spec, "carried", ())  # how a server is reached: see test_openai
+    and field not in getattr(spec, "connection_fields", ())  # how a server is reached: see test_openai
 ]
 
 

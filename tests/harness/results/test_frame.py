@@ -146,3 +146,12 @@ def test_the_exported_files_hold_the_same_and_do_not_depend_on_order_or_time(tmp
 )
 def test_axis_values_are_written_as_a_user_writes_them(value, text):
     assert format_axis_value(value) == text
+
+
+def test_the_same_model_at_another_path_is_one_system(tmp_path):
+    content = {"model": "tiny", "model.digest": "a" * 12}
+    for seed, path in enumerate(("/data/tiny", "/home/me/tiny")):
+        write_run(tmp_path, "nucleus", seed, axes={**content, "model.path": path})
+    write_run(tmp_path, "nucleus", 2, axes={**content, "model.digest": "b" * 12, "model.path": "/other/tiny"})
+    seeds = sorted({item.seeds for item in fold_seeds(read_results([tmp_path])) if item.system == "model"})
+    assert seeds == [1, 2], "the copy is another seed of the same system; other content is another system"

@@ -127,7 +127,7 @@ def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, passes):
     lm = passes.session.model(SPEC, passes.runtime)
     (expected,) = lm.q_statistics(q_request(prompts, tails, [Nucleus(p=0.9)], min_new_tokens=1, batch_size=2))
     assert got.gold.tolist() == tails.values.tolist()
-    np.testing.assert_allclose(got.gold_prob, expected.gold_prob, rtol=1e-6)  # rows of another batch: float noise
+    np.testing.assert_allclose(got.gold_prob, expected.gold_prob, rtol=1e-5)  # rows of another batch: float noise
     assert (got.support == expected.support).all()
 
 
