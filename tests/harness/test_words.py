@@ -68,7 +68,7 @@ def test_construct_suggests_the_nearest_option():
 
 
 def test_build_refuses_targets_that_are_not_registered():
-    with pytest.raises(SpecError, match="is no registered metric"):
+    with pytest.raises(SpecError, match="is not a registered metric"):
         build("metric", {"_target_": "os.system"})
     with pytest.raises(SpecError, match="no module"):
         build("metric", {"_target_": "openended.metrics.nothing.Nothing"})
@@ -76,7 +76,7 @@ def test_build_refuses_targets_that_are_not_registered():
 
 def test_a_name_is_held_by_one_class():
     held = next(iter(load_members("metric").values()))
-    with pytest.raises(SpecError, match="held by"):
+    with pytest.raises(SpecError, match="taken by"):
         register("metric")(type("Other", (Metric,), {"name": held.name}))
 
 
@@ -205,7 +205,7 @@ def test_join_ragged_joins_rows(left, right):
 
 def test_a_key_that_comes_twice_is_refused(tmp_path):
     (tmp_path / "x.json").write_text('{"a": {"b": 1, "b": 2}}')
-    with pytest.raises(DataError, match=r"x\.json: not JSON \(the key 'b' comes twice"):
+    with pytest.raises(DataError, match=r"x\.json: not JSON \(the key 'b' appears twice"):
         read_json(tmp_path / "x.json")
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a": 1, "a": 2}\n')
     with pytest.raises(DataError, match=r"x\.jsonl:2: not JSON \(the key 'a' comes twice"):

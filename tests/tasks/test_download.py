@@ -192,7 +192,7 @@ def test_a_refusal_is_not_asked_again_and_a_failing_server_is(server: Server, tm
         get(server, tmp_path)
     assert len(server.ranges) == 1
     server.status = 503
-    with pytest.raises(DataError, match="5 attempts"):
+    with pytest.raises(DataError, match="failed 5 times"):
         get(server, tmp_path)
     assert len(server.ranges) == 6
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -48,11 +48,14 @@ _TYPED_ONLY = {
     "hydra.launcher.address": "connects to a Ray cluster, whose data can run code",
 }
 _OWN_CLUSTER = "auto"  # the Ray cluster that this machine is part of
+# Options that the command of this process sets; a plan composes its jobs without their values.
+_typed: set[str] = set()
 _LOADS = ("ext://", "cfg://")  # what the logging of the standard library imports
 
 
 def guard_composition() -> None:
     """Check every configuration that this process composes from now on."""
+    _typed.clear()
     OmegaConf.register_new_resolver("oc.env", _read_environment, replace=True)
     original = ConfigLoaderImpl.load_configuration
     if hasattr(original, "__wrapped__"):
@@ -107,23 +110,23 @@ def _check_typed_options(config: DictConfig, node: Mapping[str, Any], overrides:
         for word in words or ():
             if word not in overrides:  # Hydra appends what is typed to what a file has there
                 _refuse(f"hydra.overrides.{kind}", word, "is not part of the command")
-    typed = {word.partition("=")[0].lstrip("+~") for word in overrides}
+    _typed.update(word.partition("=")[0].lstrip("+~") for word in overrides)
     for option, reason in _TYPED_ONLY.items():
         value = OmegaConf.select(config, option)
-        if value not in (None, _OWN_CLUSTER) and not _is_typed(option, typed):
+        if value not in (None, _OWN_CLUSTER) and not _is_typed(option):
             _refuse(option, value, f"{reason}: name it in the command")
     for name, value in ((node.get("launcher") or {}).get("parameters") or {}).items():
         option = f"hydra.launcher.parameters.{name}"
-        if value is not None and name not in _LAUNCHER_PARAMETERS and not _is_typed(option, typed):
+        if value is not None and name not in _LAUNCHER_PARAMETERS and not _is_typed(option):
             _refuse(option, value, "could run commands: name it in the command")
     for key in _iterate_keys(node.get("sweeper")):
         if key.startswith("hydra") or key.endswith(("api_key_env", "ray_address")) or key == "runtime":
             _refuse("hydra.sweeper", key, "is an axis that only the command may set")
 
 
-def _is_typed(option: str, typed: Collection[str]) -> bool:
+def _is_typed(option: str) -> bool:
     """Check whether the command sets an option or a node that contains it."""
-    return any(option == key or option.startswith(f"{key}.") for key in typed)
+    return any(option == key or option.startswith(f"{key}.") for key in _typed)
 
 
 def _iterate_keys(value: object) -> Iterator[str]:

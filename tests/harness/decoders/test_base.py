@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from openended.harness.core.catalogue import read_full_yaml
 from openended.harness.core.errors import SpecError
 from openended.harness.core.registry import build, load_members
 from openended.harness.core.signature import IDENTITY, canonicalize
@@ -16,12 +17,13 @@ from openended.harness.decoders.shape import MinK
 
 ROOT = Path(__file__).parents[3]
 
-OPTIONS = sorted((ROOT / "conf/decoder").glob("*.yaml"))
+OPTIONS = sorted((ROOT / "conf/decoder").glob("[!_]*.yaml"))
 
 
 @pytest.mark.parametrize("path", OPTIONS, ids=lambda p: p.stem)
 def test_every_decoder_option_is_written_out(path):
-    node = yaml.safe_load(path.read_text(encoding="utf-8"))
+    node = yaml.safe_load(read_full_yaml("decoder", path.stem))
+    node.pop("defaults", None)
     decoder = build("decoder", node)
     assert isinstance(decoder, Decoder)
     fields = set(canonicalize(decoder)) - set(IDENTITY)  # type: ignore[arg-type]

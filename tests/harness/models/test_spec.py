@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from openended.harness.core.catalogue import read_full_yaml
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.registry import build, load_members
 from openended.harness.core.signature import digest
@@ -100,10 +101,10 @@ def test_bundled_models_are_well_formed():
         assert (spec.title, spec.context_length()) == (name, 512)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "conf/model").glob("*.yaml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / "conf/model").glob("[!_]*.yaml")), ids=lambda p: p.stem)
 def test_every_model_option_is_a_spec(path):
-    node = yaml.safe_load(path.read_text(encoding="utf-8"))
-    options = {k: v for k, v in node.items() if k != "_target_"}
+    node = yaml.safe_load(read_full_yaml("model", path.stem))
+    options = {k: v for k, v in node.items() if k not in ("_target_", "defaults")}
     if not node["_target_"].endswith(".ModelSpec"):
         pytest.skip("a backend of its own, tested beside its code")
     if options["path"].removeprefix("bundled:") not in bundled_models() and options["path"].startswith("bundled:"):
@@ -115,8 +116,8 @@ def test_specs_import_no_torch():
     code = (
         "import sys\n"
         "import openended.harness.models.transformers\n"
-        "from openended.harness.core.registry import members\n"
-        "[cls().title for cls in members('decoder').values()]\n"
+        "from openended.harness.core.registry import load_members\n"
+        "[cls().title for cls in load_members('decoder').values()]\n"
         "print([m for m in ('torch', 'transformers', 'tokenizers') if m in sys.modules])"
     )
     done = subprocess.run(
@@ -166,7 +167,7 @@ def test_the_registry_holds_the_backends(folder):
         assert cls.loader or cls.load is not BackendSpec.load
     node = {"_target_": "openended.harness.models.spec.ModelSpec", "path": str(folder)}
     assert build("model", node) == ModelSpec(path=str(folder))
-    with pytest.raises(SpecError, match="is no registered model"):
+    with pytest.raises(SpecError, match="is not a registered model"):
         build("model", {"_target_": "openended.harness.models.embedder.EmbedderSpec", "path": "x"})
 
 

@@ -14,8 +14,6 @@ from tests.helpers import openended
 KEY = "hf_" + "aB3" * 10
 LOG = {"version": 1, "root": {"level": "INFO", "handlers": ["x"]}, "disable_existing_loggers": False}
 
-SUBMITIT = {"_target_": "hydra_plugins.openended.Submitit", "processes": 1, "cluster": "local", "folder": "x"}
-
 HOSTILE = {
     "callback": {"callbacks": {"x": {"_target_": "pathlib.Path.touch", "self": "PROOF"}}},
     "nested target": {"callbacks": {"grid": {"more": {"_target_": "joblib.load", "filename": "PROOF"}}}},
@@ -30,10 +28,6 @@ HOSTILE = {
     "formatter class": {"job_logging": {**LOG, "formatters": {"plain": {"class": "subprocess.Popen"}}}},
     "filter": {"job_logging": {**LOG, "filters": {"f": {"()": "os.system"}}}},
     "import": {"job_logging": {**LOG, "handlers": {"x": {"class": "logging.StreamHandler", "stream": "ext://os.sep"}}}},
-    "local setup": {"launcher": {**SUBMITIT, "parameters": {"local_setup": ["touch PROOF"]}}},
-    "slurm setup": {"launcher": {**SUBMITIT, "parameters": {"slurm_setup": ["touch PROOF"]}}},
-    "slurm parameters": {"launcher": {**SUBMITIT, "parameters": {"slurm_additional_parameters": {"wrap": "PROOF"}}}},
-    "cluster": {"launcher": {"_target_": "hydra_plugins.openended.Ray", "workers": 1, "address": "evil:6379"}},
     "axis of a cluster": {"sweeper": {"params": {"runtime.ray_address": "evil:6379"}}},
     "axis of a launcher": {"sweeper": {"params": {"+hydra.launcher.address": "evil:6379"}}},
     "pretended words": {"overrides": {"task": ["runtime.ray_address=evil:6379"]}},
@@ -57,6 +51,24 @@ def test_no_class_but_ours_is_made(name, mode, tmp_path):
     assert done.returncode == 2, done.stderr
     assert "--trust-config" in done.stderr
     assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "proof").exists()
+
+
+@pytest.mark.parametrize("mode", [(), ("-m",)], ids=["run", "grid"])
+@pytest.mark.parametrize(
+    ("launcher", "node"),
+    [
+        ("submitit", {"parameters": {"local_setup": ["touch PROOF"]}}),
+        ("submitit", {"parameters": {"slurm_setup": ["touch PROOF"]}}),
+        ("submitit", {"parameters": {"slurm_additional_parameters": {"wrap": "PROOF"}}}),
+        ("ray", {"address": "evil:6379"}),
+    ],
+)
+def test_a_file_sets_only_harmless_options_of_launchers(launcher, node, mode, tmp_path):
+    defaults = [{"override /hydra/launcher": launcher}]
+    done = openended(*mode, *experiment(tmp_path, {"defaults": defaults, "hydra": {"launcher": node}}), cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "name it in the command" in done.stderr
     assert not (tmp_path / "proof").exists()
 
 

@@ -103,5 +103,5 @@ def test_a_server_that_cannot_score_is_told_at_once(rows):
         DataError, match=r"failed the sampling check: echo: it gives no log-probabilities of a given text"
     ):
         server(Fake(Fault(no_echo=True)), probe=True).score(scoring(*rows, batch_size=1))
-    with pytest.raises(DataError, match=r"text \d of 4: it gives no log-probabilities"):
+    with pytest.raises(DataError, match=r"text \d of 4: server \S+ it gives no log-probabilities"):
         server(Fake(Fault(no_echo=True))).score(scoring(*rows, batch_size=1))

@@ -66,7 +66,7 @@ def test_a_search_that_was_interrupted_goes_on_as_an_unbroken_one(whole, undrawn
         return told(self, searching, options, setting, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OptunaSweeper, "_told", die)
+        patch.setattr(OptunaSweeper, "_report_setting", die)
         assert openended(*SEARCH, cwd=tmp_path).returncode == 130
     monkeypatch.setattr(temporary_files, "is_in_use", lambda path: False)
     again = openended(*SEARCH, cwd=tmp_path)
