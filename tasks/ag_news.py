@@ -64,7 +64,7 @@ class AgNews(FileTask):
         del tokenizer
         yield from self._news(self.topics, skipped, system=False)
 
-    def read_named_system(self, name: str) -> Callable[[], list[str]] | None:
+    def open_bundled_system(self, name: str) -> Callable[[], list[str]] | None:
         """Return the reader of `topics:world+business`: news of these topics as a system.
 
         Raises:

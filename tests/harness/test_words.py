@@ -208,5 +208,5 @@ def test_a_key_that_comes_twice_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"x\.json: not JSON \(the key 'b' appears twice"):
         read_json(tmp_path / "x.json")
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a": 1, "a": 2}\n')
-    with pytest.raises(DataError, match=r"x\.jsonl:2: not JSON \(the key 'a' comes twice"):
+    with pytest.raises(DataError, match=r"x\.jsonl:2: not JSON \(the key 'a' appears twice"):
         list(read_jsonl(tmp_path / "x.jsonl"))

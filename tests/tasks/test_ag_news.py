@@ -108,10 +108,10 @@ def test_subset_is_precise_and_superset_recalls(tmp_path: Path) -> None:
 
 def test_systems_have_names(tmp_path: Path) -> None:
     task = AgNews(path=file(tmp_path, news(40)))
-    read = task.read_named_system("topics:world+business")
+    read = task.open_bundled_system("topics:world+business")
     assert read is not None
     assert read() == task.system("world", "business")
-    assert task.read_named_system("somebody.jsonl") is None
+    assert task.open_bundled_system("somebody.jsonl") is None
     for wrong in ("topics:", "topics:world+weather", "topics:world+world"):
         with pytest.raises(SpecError, match="topics"):
-            task.read_named_system(wrong)
+            task.open_bundled_system(wrong)

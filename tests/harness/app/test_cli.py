@@ -23,9 +23,9 @@ def test_help_gives_every_choice_with_its_meaning(capsys):
     said = capsys.readouterr().out
     for part in (
         "nucleus               Sampling from the smallest set of tokens with mass p (Holtzman et al. 2020)",
-        "  The embedded default, end to end",
+        "  Bundled data and models, end to end",
         "openended export NAME archive.zip",
-        "openended report NAME|GRID_FOLDER|RUNS",
+        "Command `openended report`: build tables",
         "openended rate make|collect|simulate|serve|judge",
         "openended finetune`: one epoch",
         "num_examples: 500",

@@ -79,7 +79,7 @@ def test_sigterm_says_what_ctrl_c_says():
     code = (
         "import sys, time\nfrom openended.harness.core import exit_codes, terminal\nterminal.set_up()\n"
         "def work():\n    print('ready', flush=True)\n    time.sleep(60)\n"
-        "sys.exit(exit_codes.code_of('it', work, kept='everything is kept'))\n"
+        "sys.exit(exit_codes.run_command('it', work, after_interrupt='everything is kept'))\n"
     )
     for number, expected in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         with subprocess.Popen(

@@ -123,7 +123,7 @@ def test_memory_that_runs_out_midway_loses_no_row(monkeypatch, caplog):
     lm = dataclasses.replace(family("gpt2"), eos_ids=(7,))
     rows = [Prompt(f"t/{i}", 0, prompt_rows(1, 2 + i % 5, 300, seed=i)[0]) for i in range(30)]
     want = plain(texts(lm, Nucleus(), rows, 64))
-    real, calls = BatchSlots.feed, []
+    real, calls = BatchSlots.run_step, []
 
     def short(self, tokens):
         calls.append(len(self))
@@ -131,7 +131,7 @@ def test_memory_that_runs_out_midway_loses_no_row(monkeypatch, caplog):
             raise MemoryError("no room")
         return real(self, tokens)
 
-    monkeypatch.setattr(places_module.BatchSlots, "feed", short)
+    monkeypatch.setattr(places_module.BatchSlots, "run_step", short)
     assert plain(texts(lm, Nucleus(), rows, 8)) == want  # each row once: `texts` looks
     assert "continuing with 2" in caplog.text
 
@@ -140,6 +140,6 @@ def test_one_row_that_does_not_fit_is_an_error(monkeypatch):
     def never(self, tokens):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(places_module.BatchSlots, "feed", never)
+    monkeypatch.setattr(places_module.BatchSlots, "run_step", never)
     with pytest.raises(MemoryError):
         texts(family("gpt2"), Greedy(), [Prompt("t/0", 0, (1, 2))], 8)

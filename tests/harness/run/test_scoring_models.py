@@ -118,10 +118,11 @@ def test_a_toy_says_so_in_notes_and_signatures(tmp_path: Path, caplog: pytest.Lo
     found = rows(record)
     assert parse_signature(found["model", "gen_ppl"].signature)["scorer"].endswith(f"({OUT_OF_DOMAIN})")
     assert parse_signature(found["model", "frechet"].signature)["embedder"].endswith(f"({OUT_OF_DOMAIN})")
-    assert {f"scorer docs-m: {OUT_OF_DOMAIN}", f"embedder docs-m: {OUT_OF_DOMAIN}"} <= set(record.notes)
+    warning = "docs-m was trained on docstrings only: do not trust its scores here"
+    assert {f"scorer {warning}", f"embedder {warning}"} <= set(record.notes)
     # Only what the metrics read is told.
     record = measured(tmp_path, "judge=docs-m", "metric=[frechet]")
-    assert f"scorer docs-m: {OUT_OF_DOMAIN}" not in record.notes
+    assert f"scorer {warning}" not in record.notes
 
 
 def test_docs_at_home_says_nothing(tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_a_scorer_is_held_against_its_card() -> None:
     assert compare_with_card(spec, 2 * own - 1) is None
     told = compare_with_card(spec, 530.4)
     assert told == (
-        "scorer docs-m: perplexity 530 on the human side, 59 on its own validation text: these texts are not of its "
+        "scorer docs-m: perplexity 530 on the human side, 59 on its own validation text: these texts are outside its "
         "domain"
     )
     assert compare_with_card(spec, math.nan) is None

@@ -152,10 +152,10 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
     assert height > 0.5, "the spread over clusterings and seeds is not drawn"
     (table,) = build_value_tables(results, Layout(metrics=("mauve",)), "t")
     cell = next(r for r in table.rows if r.system == "model").cells[0]
-    assert (cell.sd, cell.own) == (value.sd, value.error)
+    assert (cell.sd, cell.metric_error) == (value.sd, value.error)
     _, spread = table.text(cell, table.columns[0])
     assert re.fullmatch(r"± 0\.\d+ \(0\.\d+\)", spread), "both sources of spread are shown"
-    assert "the metric's own spread" in table.legend()
+    assert "the metric's own uncertainty" in table.legend()
 
 
 def test_everything_that_the_runs_have_data_for_is_drawn_at_once(tmp_path):

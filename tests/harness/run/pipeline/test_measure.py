@@ -122,7 +122,7 @@ def test_what_compute_and_replicates_share_is_prepared_once(run):
 
     made, measure = run("num_examples=12")  # intervals need ten prompts
     shared = probe(prepare=prepare, compute=compute, replicates=replicates)
-    assert measure.measure(shared, "model", made.human_source, made.model_source).result.values == {"probe": 12}
+    assert measure.measure(shared, "model", made.human_rows, made.model_rows).result.values == {"probe": 12}
     assert calls == ["prepare", ("compute", 12), ("replicates", 12)]
 
 
