@@ -104,9 +104,6 @@ from .input_files import (
     check_regular_file as check_regular_file,
 )
 from .input_files import (
-    describe_kind as describe_kind,
-)
-from .input_files import (
     describe_read_errors as describe_read_errors,
 )
 from .input_files import (

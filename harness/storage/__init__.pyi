@@ -37,9 +37,6 @@ from .recipe import (
 from .recipe import (
     Recipe as Recipe,
 )
-from .recipe import (
-    check_entry_name as check_entry_name,
-)
 from .record import (
     EXPLAIN as EXPLAIN,
 )

@@ -24,4 +24,4 @@ def test_errors_are_one_line_and_exit_2(words, said, capsys):
     with pytest.raises(SystemExit) as left:
         parser.parse_args(words)
     assert left.value.code == 2
-    assert capsys.readouterr().err == f"openended test: {said}; openended test see PROG --help\n"
+    assert capsys.readouterr().err == f"openended test: {said}; see openended test --help\n"

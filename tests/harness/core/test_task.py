@@ -24,7 +24,7 @@ def test_a_task_reads_no_file_and_has_a_human_side() -> None:
 
 
 def test_what_a_task_must_define_is_named() -> None:
-    with pytest.raises(TypeError, match="Silent has no fingerprint"):
+    with pytest.raises(TypeError, match="Silent does not define fingerprint"):
         Silent().fingerprint()
-    with pytest.raises(TypeError, match="Silent has no examples"):
+    with pytest.raises(TypeError, match="Silent does not define examples"):
         Silent().examples(None, Counter())

@@ -63,8 +63,10 @@ def test_the_table_of_a_run_that_reuses_says_so(tmp_path: Path, monkeypatch: pyt
 
     if "docs-s" not in bundled_models():
         pytest.skip("the bundled model is not there")
-    now = store_module.maker()
-    monkeypatch.setattr(store_module, "maker", lambda: {**now, "packages": {**now["packages"], "torch": "0.1"}})
+    now = store_module.describe_environment()
+    monkeypatch.setattr(
+        store_module, "describe_environment", lambda: {**now, "packages": {**now["packages"], "torch": "0.1"}}
+    )
     run(settings(tmp_path, "metric=[distinct_n]"), Session(Store(tmp_path / "out/store")))
     monkeypatch.undo()
     made = run(settings(tmp_path, "metric=[zipf]"), Session(Store(tmp_path / "out/store")))

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from openended.harness.core.errors import DataError, UnavailableFileError, UnavailableModelError
@@ -27,6 +28,7 @@ WORK = Workload(role="human", num_texts=2)
 
 def write(text: str, folder: Path) -> Mapping[str, Any]:
     (folder / "data").write_text(text)
+    np.save(folder / "embeddings.npy", np.zeros((1, 1)))  # an entry has the files of its stage
     return {"n": len(text)}
 
 

@@ -38,7 +38,7 @@ def test_what_no_worker_can_hold_runs_here_with_a_remark(monkeypatch, caplog, tm
     monkeypatch.setattr(ModelCache, "model", lambda *_: "here")
     monkeypatch.setattr(ModelCache, "embedder", lambda *_: "here")
     session, runtime = Session(Store(tmp_path)), Runtime(engine="ray")
-    server = SimpleNamespace(name="openai", title="served")
+    server = SimpleNamespace(name="openai", title="served", runs_in_process=False)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             assert session.model(server, runtime) == "here"  # type: ignore[comparison-overlap, arg-type]

@@ -114,7 +114,7 @@ def test_from_python(plugin, tmp_path):
 
 def test_one_that_cannot_be_imported_is_left_out_and_said(plugin, caplog):
     assert "gone" not in registry.load_members("metric")
-    assert "metric gone of broken is left out: ModuleNotFoundError" in caplog.text
+    assert "metric gone of broken was left out: ModuleNotFoundError" in caplog.text
 
 
 @pytest.mark.parametrize("grid", [False, True])

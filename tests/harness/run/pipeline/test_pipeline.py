@@ -53,12 +53,12 @@ def test_a_plan_lists_what_a_run_makes(tmp_path: Path) -> None:
 
 
 def test_a_record_says_where_a_found_artefact_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = store_module.maker()
+    now = store_module.describe_environment()
 
     def elsewhere() -> dict[str, Any]:
         return {**now, "packages": {**now["packages"], "numpy": "0.1"}, "git": {**now["git"], "commit": "c0ffee"}}
 
-    monkeypatch.setattr(store_module, "maker", elsewhere)
+    monkeypatch.setattr(store_module, "describe_environment", elsewhere)
     first = run(settings(tmp_path, *ONE_MODEL, "metric=[gen_ppl]"), new_session(tmp_path))
     monkeypatch.undo()
     (manifest,) = (tmp_path / "out/store/generate").glob("*/*/manifest.json")
