@@ -110,7 +110,7 @@ def _check_typed_options(config: DictConfig, node: Mapping[str, Any], overrides:
         for word in words or ():
             if word not in overrides:  # Hydra appends what is typed to what a file has there
                 _refuse(f"hydra.overrides.{kind}", word, "is not part of the command")
-    _typed.update(_typed_keys(overrides))
+    _typed.update(_list_typed_keys(overrides))
     for option, reason in _TYPED_ONLY.items():
         value = OmegaConf.select(config, option)
         if value not in (None, _OWN_CLUSTER) and not _is_typed(option):
@@ -124,7 +124,7 @@ def _check_typed_options(config: DictConfig, node: Mapping[str, Any], overrides:
             _refuse("hydra.sweeper", key, "is an axis that only the command may set")
 
 
-def _typed_keys(overrides: Sequence[str]) -> Iterator[str]:
+def _list_typed_keys(overrides: Sequence[str]) -> Iterator[str]:
     """Yield the options that a command sets, a whole node as `model.`; `model=openai` chooses a file and sets none."""
     for word in overrides:
         key, _, value = word.partition("=")
