@@ -57,8 +57,8 @@ def unify_model_paths(runs: Sequence[Run]) -> list[Run]:
 def _model_paths(run: Run) -> list[tuple[str, tuple[str, str]]]:
     """Return the path axes of a run's models, each with its role and the digest of the model's content."""
     roles = [axis.removesuffix(".digest") for axis in run.axes if axis.endswith(".digest")]
-    resolved_paths = [role for role in roles if isinstance(run.axes.get(f"{role}.path"), str)]
-    return [(f"{role}.path", (role, str(run.axes[f"{role}.digest"]))) for role in resolved_paths if role != "task"]
+    roles_with_path = [role for role in roles if isinstance(run.axes.get(f"{role}.path"), str)]
+    return [(f"{role}.path", (role, str(run.axes[f"{role}.digest"]))) for role in roles_with_path if role != "task"]
 
 
 def read_run(path: Path) -> Run:
