@@ -29,7 +29,7 @@ async function textIn(view, example, system) {
   const at = sourceOf(view.side, system, view.seed);
   if (at === undefined) return null;
   const info = await textOf(at, example, view.sample);
-  return info && { ...told, seed: contents.sources[at].seed };
+  return info && { ...info, seed: contents.sources[at].seed };
 }
 
 function drawText(view, { id, example, system, info, base, terms }) {

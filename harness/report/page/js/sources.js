@@ -23,7 +23,7 @@ function head(at) {
       }
       // A system with fewer samples than asked for shows its first.
       const rowOf = (example, sample) => rows[example * samples + (sample < samples ? sample : 0)];
-      return { ...told, rowOf };
+      return { ...data, rowOf };
     }));
   }
   return heads.get(at);

@@ -13,7 +13,7 @@ async function startWhy() {
 }
 
 async function drawReasons(body, data) {
-  const most = Math.max(...told.cells.map((c) => Math.max(c.human, c.model)), 1e-9);
+  const most = Math.max(...data.cells.map((c) => Math.max(c.human, c.model)), 1e-9);
   const cells = await Promise.all(data.cells.map((cell) => drawCell(data, cell, most)));
   const missed = await Promise.all(Object.entries(data.missed).map(([side, one]) => drawMissed(data, side, one)));
   const ratios = await Promise.all(Object.entries(data.ratio).map(([side, one]) => drawRatios(data, side, one)));
