@@ -33,7 +33,6 @@ from openended.harness.core.resampling import Interval, Plan, Replicates, combin
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.passages import draw_passages
-
 from scripts.worlds import MODEL, draw
 
 END = "<!-- end -->"
