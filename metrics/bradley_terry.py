@@ -39,10 +39,14 @@ from openended.metrics.judgments.comparisons import (
 )
 from openended.metrics.judgments.item_errors import estimate_std_errors
 from openended.metrics.judgments.layouts import kind_of, map_columns
+from openended.metrics.judgments.likelihood import (
+    compute_information,
+    compute_loss,
+    invert_centered,
+    maximize_likelihood,
+)
 
 PAIRS = Need("judgments", by="pairs")
-
-_GRADIENT = 1e-9  # largest gradient component a comparison that counts as converged
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -81,9 +85,9 @@ def bradley_terry(wins: ArrayLike, *, players: Sequence[str] | None = None) -> B
     """
     matrix, names = _check_wins(wins, players)
     _require_connected(matrix, names)
-    scores = _maximize(matrix)
-    covariance = _invert_centered(_information(matrix, scores))
-    return BradleyTerryScores(scores, np.sqrt(np.diag(covariance)), covariance, -_loss(scores, matrix))
+    scores = maximize_likelihood(matrix)
+    covariance = invert_centered(compute_information(matrix, scores))
+    return BradleyTerryScores(scores, np.sqrt(np.diag(covariance)), covariance, -compute_loss(scores, matrix))
 
 
 def _check_wins(wins: ArrayLike, players: Sequence[str] | None) -> tuple[F64, list[str]]:
@@ -129,87 +133,6 @@ def _describe_one_sided_groups(matrix: F64, group: Any, sets: Sequence[Sequence[
             if not lost.any():
                 claims.append(f"{', '.join(members)} never {word} another player")
     return "; ".join(claims)
-
-
-def _loss(scores: F64, matrix: F64) -> float:
-    """Negative log-likelihood, nats."""
-    return float(np.sum(matrix * np.logaddexp(0.0, scores[None, :] - scores[:, None])))
-
-
-def _gradient(scores: F64, matrix: F64) -> F64:
-    """Expected less observed wins of each player."""
-    games = matrix + matrix.T
-    expected = games * _beats(scores)
-    out: F64 = (expected - matrix).sum(axis=1)
-    return out
-
-
-def _beats(scores: F64) -> F64:
-    """P(i beats j), without overflow at any score."""
-    out: F64 = np.exp(-np.logaddexp(0.0, scores[None, :] - scores[:, None]))
-    return out
-
-
-def _information(matrix: F64, scores: F64) -> F64:
-    """Observed information: a graph Laplacian with weights games × p × (1 − p)."""
-    p = _beats(scores)
-    weights = (matrix + matrix.T) * p * p.T
-    out: F64 = np.diag(weights.sum(axis=1)) - weights
-    return out
-
-
-def _invert_centered(information: F64) -> F64:
-    """Pseudo-inverse on the space of mean-0 scores, where the information is not singular.
-
-    Its null vector is all ones: a multiple of the matrix of ones makes it invertible and is taken out again, which no
-    choice of a tolerance for small eigenvalues can get wrong.
-    """
-    n = len(information)
-    ones = np.full((n, n), 1.0 / n)
-    weight = float(np.trace(information)) / n
-    out: F64 = np.asarray(np.linalg.inv(information + weight * ones) - ones / weight, dtype=np.float64)
-    return out
-
-
-def _maximize(matrix: F64) -> F64:
-    """Maximize the likelihood with the last player held at 0, then center."""
-    from scipy.optimize import minimize
-
-    games = float(matrix.sum())
-
-    def loss(free: F64) -> float:
-        return _loss(_full(free), matrix) / games
-
-    def gradient(free: F64) -> F64:
-        out: F64 = _gradient(_full(free), matrix)[:-1] / games
-        return out
-
-    def hessian(free: F64) -> F64:
-        out: F64 = _information(matrix, _full(free))[:-1, :-1] / games
-        return out
-
-    start = np.zeros(len(matrix) - 1)
-    options: Any = {"gtol": 1e-7, "maxiter": 1000}
-    solution = minimize(loss, start, jac=gradient, hess=hessian, method="trust-exact", options=options)
-    free: F64 = np.asarray(solution.x, dtype=np.float64)
-    # The loss is flat to rounding near its minimum, where the optimizer compares losses; Newton steps need none.
-    for _ in range(20):
-        step = np.asarray(np.linalg.solve(hessian(free), gradient(free)), dtype=np.float64)
-        free = free - step
-        if float(np.abs(step).max()) < 1e-12:
-            break
-    steepest = float(np.abs(gradient(free)).max())
-    if not steepest <= _GRADIENT:
-        raise UndefinedMetric(
-            f"the likelihood did not converge: gradient {steepest:.1e} a comparison ({solution.message})"
-        )
-    scores = _full(free)
-    return scores - float(scores.mean())
-
-
-def _full(free: F64) -> F64:
-    """Add the last player, held at 0."""
-    return np.concatenate([free, np.zeros(1)])
 
 
 @register("metric")

@@ -119,7 +119,7 @@ def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output:
 
     Raises:
         DataError: If the texts do not fill one block.
-        MissingExtra: If accelerate is not installed.
+        ExtraNotInstalled: If accelerate is not installed.
     """
     try:
         import accelerate  # noqa: F401

@@ -19,9 +19,9 @@ from .ray.cluster import (
 from .ray.cluster import (
     connect_to_ray as connect_to_ray,
 )
-from .ray.cluster import (
+from .ray.resources import (
     list_nodes as list_nodes,
 )
-from .ray.cluster import (
+from .ray.resources import (
     warn_if_full as warn_if_full,
 )

@@ -238,7 +238,7 @@ class BackendSpec(Spec):
 
         Raises:
             DataError: If files are missing or cannot be read, or the device is not there.
-            MissingExtra: If an optional package is needed and not installed.
+            ExtraNotInstalled: If an optional package is needed and not installed.
         """
         module, _, function = self.loader.partition(":")
         backend: Backend = getattr(importlib.import_module(module), function)(

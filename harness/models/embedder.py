@@ -127,7 +127,7 @@ def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: A
 
     Raises:
         DataError: If files are missing.
-        MissingExtra: If sentence-transformers is asked for and not installed.
+        ExtraNotInstalled: If sentence-transformers is asked for and not installed.
     """
     from openended.harness.models.transformers import load_model
 

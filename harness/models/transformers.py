@@ -90,7 +90,7 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
 
     Raises:
         DataError: If files are missing or cannot be read, or the device is not there.
-        MissingExtra: If a device map is asked for and accelerate is not installed.
+        ExtraNotInstalled: If a device map is asked for and accelerate is not installed.
     """
     import torch
     from transformers import GenerationConfig

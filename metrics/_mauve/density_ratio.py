@@ -7,9 +7,8 @@
 | `classifier` | log-odds of a linear classifier on held-out texts | sides of one mean and different spread |
 | `gaussian` | two Gaussians, fitted to the other half of the texts | all beyond 10 components and two moments |
 
-Rows are taken as they are, not scaled to one length, so distances are those of the embedder. Sides may differ in size:
-log(n_model / n_human) is taken out of the odds. All need one width, ridge or number of neighbors; the authors' are not
-published, those here are ours. The means that are taken of the ratios are in `openended.metrics._mauve.frontier`.
+Rows are not scaled to one length, so distances are those of the embedder. Sides may differ in size: log(n_model /
+n_human) is subtracted from the odds. The authors did not publish their widths, ridges and numbers of neighbors.
 
 Source: Pillutla et al. 2023, "MAUVE scores for generative models" (the four kinds of estimators); Noshad et al. 2017,
 "Direct estimation of information divergence using nearest neighbor ratios" (`knn`).

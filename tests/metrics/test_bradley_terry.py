@@ -271,7 +271,7 @@ def test_what_cannot_be_scored():
         BradleyTerry(criterion="sensible").compute(features)
     with pytest.raises(DataError, match="judgments=FILE"):
         BradleyTerry().compute(Features(Side("human", (), {}), Side("model", (), {}), {}))
-    with pytest.raises(TypeError, match="expected Comparisons, got list"):
+    with pytest.raises(TypeError, match="expected ComparisonFile, got list"):
         BradleyTerry().compute(Features(Side("human", (), {PAIRS: []}), Side("model", (), {PAIRS: []}), {}))
 
 

@@ -87,7 +87,7 @@ class GridLauncher(Launcher):  # type: ignore[misc]
         """Run all jobs and return when the last has ended.
 
         Raises:
-            MissingExtra: If the engine is not installed.
+            ExtraNotInstalled: If the engine is not installed.
         """
         setup_globals()
         configure_log(self._config.hydra.job_logging, self._config.hydra.verbose)

@@ -11,17 +11,17 @@ import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from openended.harness.backends.ray.resources import allocate_resources, list_nodes, warn_if_full
 from openended.harness.backends.ray.worker import Worker, WorkerAnswer
 from openended.harness.core import (
     DataError,
     ExtraNotInstalled,
     HarnessError,
     Runtime,
-    SpecError,
     Terminated,
     errors,
     shorten_error,
@@ -40,7 +40,7 @@ def load_ray() -> Any:  # noqa: ANN401 - the package
     """Import Ray.
 
     Raises:
-        MissingExtra: If it is not installed.
+        ExtraNotInstalled: If it is not installed.
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -209,7 +209,7 @@ class Cluster:
         min_cpus = (runtime.workers or 1) * (runtime.threads or 1)
         ray = connect_to_ray(runtime.ray_address, "runtime.ray_address", cpus=min_cpus)
         nodes = list_nodes(ray)
-        gpus, self.count, cpus = _allocate_resources(runtime, nodes)
+        gpus, self.count, cpus = allocate_resources(runtime, nodes)
         device = "cpu" if not gpus and runtime.device == "auto" else runtime.device
         worker_runtime = replace(
             runtime, engine="local", workers=None, gpus_per_worker=None, ray_address=None, device=device, threads=cpus,
@@ -245,57 +245,13 @@ class Cluster:
             yield number, answer.value
 
 
-def list_nodes(ray: Any) -> list[dict[str, float]]:  # noqa: ANN401
-    """Resources of each node that lives: `CPU`, `GPU` and what the cluster calls its own."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
-
-
-def warn_if_full(nodes: Sequence[Mapping[str, float]], count: int, needs: Mapping[str, float]) -> None:
-    """Warn that some of `count` workers must wait if the nodes cannot hold all of them."""
-    resources = {name: amount for name, amount in needs.items() if amount}
-    room = sum(min(_count_fitting(node.get(name, 0.0), amount) for name, amount in resources.items()) for node in nodes)
-    if room < count:
-        log.warning("the cluster has room for %d of %d workers now; the others wait for more of it", room, count)
-
-
-def _count_fitting(have: float, amount: float) -> int:
-    """Return how many find room; a part of a GPU lies on one GPU, and 0.2 goes five times into it."""
-    if amount < 1:
-        return int(have) * int(1 / amount + 1e-9)
-    return int(have / amount + 1e-9)
-
-
-def _allocate_resources(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> tuple[float, int, int]:
-    """Return GPUs a worker, the number of workers, and CPUs a worker, for the nodes that there are."""
-    gpus, cpus = (sum(node.get(kind, 0.0) for node in nodes) for kind in ("GPU", "CPU"))
-    wants_cpu = runtime.device in ("cpu", "mps")
-    each = runtime.gpus_per_worker
-    if each is None:
-        each = 1.0 if gpus and not wants_cpu else 0.0
-    if each and gpus < each:
-        raise SpecError(f"runtime.gpus_per_worker: expected at most the cluster's {gpus:g} GPUs, got {each:g}")
-    if runtime.device == "cuda" and not each:
-        raise SpecError("runtime.device=cuda: the workers have no GPU; set runtime.gpus_per_worker=1")
-    count = runtime.workers or (
-        sum(_count_fitting(node.get("GPU", 0.0), each) for node in nodes) if each else len(nodes)
-    )
-    count = max(count, 1)
-    if runtime.threads is not None or each:
-        return each, count, runtime.threads or 1
-    # As many CPUs as each can have so that all find room: a node's CPUs cannot be lent to another's worker.
-    fair = max(int(cpus) // count, 1)
-    while fair > 1 and sum(node.get("CPU", 0.0) // fair for node in nodes) < count:
-        fair -= 1
-    return each, count, fair
-
-
 def _relay_answer(answer: WorkerAnswer) -> None:
     """Log a worker's warnings; raises its error."""
     for remark in answer.remarks:
         log.warning("a worker says: %s", remark)
     if answer.error is not None:
         name, message = answer.error
-        raise (HarnessError if name == "MissingExtra" else getattr(errors, name, HarnessError))(message)
+        raise (HarnessError if name == "ExtraNotInstalled" else getattr(errors, name, HarnessError))(message)
 
 
 def _summarize_error(err: Exception) -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def require_accelerate() -> None:
-    """Raise `MissingExtra` where accelerate is not installed."""
+    """Raise `ExtraNotInstalled` where accelerate is not installed."""
     try:
         import accelerate  # noqa: F401
     except ImportError as err:

@@ -92,13 +92,11 @@ class Featurizer:
         """
         features = {need: self._feature(source, need) for need in needs}
         contents = sorted([_label(need), str(feature.content)] for need, feature in features.items())
-
         key = digest([source.role, source.digest, contents])
 
         def load() -> Side:
-            return Side(
-                source.role, RowFile(source.path).ids, {need: feature.value for need, feature in features.items()}
-            )
+            values = {need: feature.value for need, feature in features.items()}
+            return Side(source.role, RowFile(source.path).ids, values)
 
         return self.builder.session.sides.get(key, load, lasting=source.role == HUMAN)
 
@@ -250,11 +248,10 @@ class Featurizer:
         self._set(source, need, _content(entry), stats if need.kind == "next_token" else negative_log)
 
     def _score_of(self, source: TextRows, need: Need, spec: BackendSpec, *, bos: bool) -> ArtifactRequest:
-        what = f"{source.title} {need.scope}" + (" bos" if bos else "")
-        other = spec is not self.scoring.scorer and self._id(spec) != self._id(self.scoring.scorer)
+        is_other = spec is not self.scoring.scorer and self._id(spec) != self._id(self.scoring.scorer)
         inputs = {"rows": source.digest, "scorer": self._id(spec), **_chat(source, spec)}
         facts = {"scope": need.scope, "bos": bos}
-        what = f"{what} by {spec.title}" if other else what
+        what = f"{source.title} {need.scope}" + " bos" * bos + f" by {spec.title}" * is_other
         return ArtifactRequest("score", what, facts, inputs, source.workload(spec))
 
     def _vectors_of(self, source: TextRows, need: Need, spec: EmbedderSpec) -> ArtifactRequest:

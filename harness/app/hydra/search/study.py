@@ -66,7 +66,7 @@ class SearchPlan:
 
         Raises:
             SpecError: Names the option that does not fit.
-            MissingExtra: If Optuna is not installed.
+            ExtraNotInstalled: If Optuna is not installed.
         """
         check_choice(self.sampler, [AUTO, *SAMPLERS, GRID_SAMPLER], "sampler")
         if len(self.objectives) > 1 and self.method not in SEVERAL:
@@ -218,7 +218,7 @@ def import_optuna() -> Any:  # noqa: ANN401 - a module
     """Return Optuna, quiet.
 
     Raises:
-        MissingExtra: If it is not installed.
+        ExtraNotInstalled: If it is not installed.
     """
     try:
         import optuna
