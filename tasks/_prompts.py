@@ -1,4 +1,4 @@
-"""Split a document into prompt and human continuation, so that both together are the start of the document."""
+"""Split a document into prompt and human continuation; together they are the beginning of the document."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from openended.harness.core import Spec, Tokenizer
 
 PromptUnit = Literal["tokens", "words"]
 _WORD = re.compile(r"\S+")
-# A run of whitespace and the word after it; tokenizers do not merge across such a border.
+# Whitespace and the word after it; tokenizers do not merge across the end of a piece.
 _PIECE = re.compile(r"\s*\S+|\s+$")
-# A character of UTF-8 has at most four bytes, so at most three tokens too many hold a part of one.
+# A UTF-8 character has at most four bytes, so at most three trailing tokens can hold an incomplete character.
 _PARTIAL_TOKENS = 3
-# English tokens stand for about four characters: documents are tokenized up to here first, then further if needed.
+# English tokens have about four characters; this much of a document is tokenized first, then more if needed.
 _CHARS_PER_TOKEN = 6
-# Pieces whose number of tokens is remembered: bounds the memory of a long file.
+# Maximum number of pieces whose token counts are cached, which limits memory.
 _REMEMBERED = 300_000
 
 
@@ -28,7 +28,7 @@ def check_lengths(task: Spec, prompt_length: int, max_length: int | None) -> Non
 
 
 class CutDocument(NamedTuple):
-    """A document in two: `prompt + human` is its beginning, character by character."""
+    """A split document: `prompt + human` is exactly its beginning."""
 
     prompt: str
     human: str
@@ -37,8 +37,8 @@ class CutDocument(NamedTuple):
 class Cutter:
     """Cuts documents after `length` tokens or words; both parts together hold at most `max_length` of them.
 
-    Tokenizing whole documents only to see that they are short enough would take most of the time of loading them, so
-    the tokens of pieces are counted, each piece once, and only what may be too long is tokenized as a whole.
+    Tokenizing whole documents only to check their length would dominate loading time. Instead, cached token counts of
+    their pieces are added up, and only documents that may be too long are tokenized.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class Cutter:
         self._counts = _Counts(self._tokenizer)
 
     def cut(self, text: str) -> CutDocument | None:
-        """Return prompt and continuation, or None if nothing is left for the continuation.
+        """Return prompt and continuation, or None if the continuation would be empty.
 
-        Where the tokens of the prompt end within a character, the prompt ends before it; where the tokenizer changes
-        the text (case, spaces) so that no prefix agrees, there is no cut.
+        If the prompt's last token ends within a character, the prompt ends before that character. If the tokenizer
+        changes the text (case, spaces) so that no prefix matches, None is returned.
         """
         if self._tokenizer is None:
             return cut_words(text, self._length, self._max_length)
@@ -74,7 +74,7 @@ class Cutter:
 
 
 class _Counts(dict[str, int]):
-    """Piece → number of its tokens."""
+    """Cache of token counts per piece."""
 
     def __init__(self, tokenizer: Tokenizer | None) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ def cut_words(text: str, length: int, max_length: int | None) -> CutDocument | N
 
 
 def _ids_beyond(text: str, tokenizer: Tokenizer, length: int) -> list[int] | None:
-    """Return the tokens of a beginning of `text` that has more than `length`; None if the text has no more."""
+    """Tokenize just enough of `text` for more than `length` tokens; None if the text is not that long."""
     size = length * _CHARS_PER_TOKEN
     while True:
         match = _WORD.search(text, size)
@@ -112,7 +112,7 @@ def _ids_beyond(text: str, tokenizer: Tokenizer, length: int) -> list[int] | Non
 
 
 def _end_of(text: str, ids: list[int], tokenizer: Tokenizer, length: int) -> int | None:
-    """Return how many characters of `text` its first `length` tokens stand for; None if no prefix agrees."""
+    """Return the number of characters in the first `length` tokens of `text`; None if no prefix matches."""
     for drop in range(min(_PARTIAL_TOKENS + 1, length)):
         part = tokenizer.decode(ids[: length - drop])
         if part and text.startswith(part):

@@ -79,7 +79,7 @@ def evaluate(
         features: `human` and each system's name → vectors of your own, in place of an embedder's.
         human_field: Field of the human file with the text; None: told by its first record.
         generations_field: The same of the systems' files.
-        num_examples: The first so many texts of each side; all by default.
+        num_examples: Number of texts, from the start of each side; all by default.
         max_new_tokens: Cut every text to so many tokens of the scorer, words without one; None: whole texts.
         experiment: Names the folder of the runs; None: by the time.
         outputs_dir: Where everything is kept.

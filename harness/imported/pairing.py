@@ -37,7 +37,7 @@ def import_rows(
     Args:
         path: The published file.
         prompts: Rows with the example ids and prompts of the run.
-        tokenizer: Makes the token ids, and cuts at `max_new_tokens`; None: texts alone, cut at as many words.
+        tokenizer: Tokenizes and truncates to `max_new_tokens`; None: text only, truncated to as many words.
         max_new_tokens: As for generations of our own.
         field: Where a record has its text; None: guessed.
 

@@ -207,7 +207,7 @@ class BackendSpec(Spec):
         raise NotImplementedError
 
     def tokenizer_spec(self) -> ModelSpec | None:
-        """Return whose tokenizer cuts this model's texts; None: texts alone go to the model."""
+        """Return whose tokenizer cuts this model's texts; None: the model gets text, not ids."""
         raise NotImplementedError
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:

@@ -1,4 +1,4 @@
-"""A cache of loaded models, in the process of a run and in each of its workers."""
+"""Cache of loaded models; each process has one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class ModelCache:
-    """Keeps the last used models loaded."""
+    """Keeps the most recently used models in memory."""
 
     def __init__(self) -> None:
         self.loads: list[str] = []
@@ -28,7 +28,7 @@ class ModelCache:
         self._models: OrderedDict[str, Any] = OrderedDict()
 
     def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
-        """Return a model, loaded by its backend; the least recently used one is freed when too many are kept."""
+        """Return a model, loading it if needed; the least recently used model is freed above `keep_models`."""
         spread = runtime.device_map
 
         def load(device: str) -> Any:  # noqa: ANN401
@@ -40,12 +40,12 @@ class ModelCache:
         return backend
 
     def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, CausalModel]:
-        """Return the models that a decoder needs beside the one under test."""
+        """Return the models that a decoder needs in addition to the model under test."""
         specs = cast("Mapping[str, BackendSpec]", decoder.companions())
         return {name: cast("CausalModel", self.model(spec, runtime)) for name, spec in specs.items()}
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
-        """Return what `features.embed` needs; a causal embedder shares its weights with a scorer of the same model."""
+        """Return an embedder, loading it if needed; a causal embedder and a scorer of the same model share weights."""
         from openended.harness.models.embedder import load_embedder
 
         if spec.kind == "causal":

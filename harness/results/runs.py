@@ -46,7 +46,7 @@ class Run:
 
 
 def unify_model_paths(runs: Sequence[Run]) -> list[Run]:
-    """Give one path to every model of the same content, so that a copy in another folder is no other system."""
+    """Give all copies of a model the same path, so that a copy in another folder is not a separate system."""
     paths: dict[tuple[str, str], str] = {}
     for run in runs:
         for axis, key in _model_paths(run):

@@ -27,7 +27,7 @@ class DataPart:
     """Further human texts, for a ceiling: as many as the system under test has; 0 where that is not known."""
     max_new_tokens: int | None
     tokenizer_spec: ModelSpec | None
-    """Whose tokens the rows are kept in: the model's under test, else the scorer's; None: texts alone."""
+    """Whose tokens the rows are kept in: the model's under test, else the scorer's; None: text only."""
     chat_model: ModelSpec | None
     """The model under test if it reads its prompts through a chat template."""
 

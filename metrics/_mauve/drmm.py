@@ -1,19 +1,19 @@
-"""A deep residual mixture model as a quantizer: three layers of ten components, a cell is one component a layer.
+"""Deep residual mixture model as a quantizer: three layers of ten components; a cell is one component per layer.
 
 Layer l has centers μ_k, one variance σ², weights w and, for the assignment of each earlier layer s, a table C_s of
-log-probabilities. Of a row x with memberships h_s of the earlier layers it knows
+log-probabilities. For a row x with memberships h_s in the earlier layers it computes
 
     a_k = -(|x - μ_k|² / σ² + d ln σ²) / 2,    b_k = Σ_s Σ_c h_sc C_s,k,c,    s_k = a_k + ln w_k + b_k
 
 and takes k* = argmax a_k + ρ b_k, with ρ = 0 in the first half of the training and 1 in the second. The next layer gets
-x - μ_k* and h_s / exp(C_s,k*), and this layer's memberships as one stream more (softmax of s, what is below 5 % of the
-largest cut to 0). A layer's loss is -mean s_k* - α mean_k max_i a_k(x_i), α = .01, whose second term keeps every
-component near some row; no layer sees another one's loss.
+x - μ_k* and h_s / exp(C_s,k*), and this layer's memberships as an additional stream (softmax of s; values below 5 %
+of the largest become 0). A layer's loss is -mean s_k* - α mean_k max_i a_k(x_i), α = .01, whose second term keeps every
+component near some row; layers are trained independently.
 
-How it is trained is ours. The authors take many small gradient steps. Given k*, every parameter of the loss has its
-best value in closed form, so the two are taken in turn over all rows until nothing changes; the centers start at rows
-far from each other, and the best of several starts is kept. Rows are not projected; they are centered and divided by
-one number.
+The training differs from the paper's, which uses many small gradient steps. Given k*, the optimal parameters have a
+closed form, so k* and the parameters are updated in turn over all rows until k* no longer changes. The centers start at
+rows far from each other, and the best of several starts is kept. Rows are not projected, only centered and divided by
+one scalar.
 
 Source: Hämäläinen et al. 2020, "Deep residual mixture models" (model and loss); Pillutla et al. 2021, section 4.2 and
 appendix (three layers of ten).
@@ -31,8 +31,8 @@ from openended.metrics._mauve.residual_kmeans import LEVELS, choose_distant_rows
 
 _ALPHA = 0.01  # Hämäläinen et al.
 _CUT = 0.05  # Hämäläinen et al.: memberships below this share of the largest are 0
-_SWEEPS = 30  # ours: most of each half
-_LEAST = 1e-12  # variance of rows that are all the same
+_SWEEPS = 30  # maximum updates in each half of the training; not in the paper
+_LEAST = 1e-12  # lower limit of the variance, for identical rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,16 +49,16 @@ class MixtureLayer:
     """Log-probabilities of each earlier layer's components, each of shape (k, k)."""
 
     def compute_own_terms(self, rows: F64) -> F64:
-        """Return a, shape (n, k)."""
+        """Return a of the module docstring, shape (n, k)."""
         squares = _squares(rows, _lengths(rows), self.centers)
         return np.asarray(-0.5 * (squares / self.variance + rows.shape[1] * np.log(self.variance)))
 
     def stream_terms(self, streams: Sequence[F64]) -> F64 | float:
-        """Return b, shape (n, k); 0 in the first layer."""
+        """Return b of the module docstring, shape (n, k); 0 in the first layer."""
         return sum((member @ table.T for member, table in zip(streams, self.tables, strict=True)), 0.0)
 
     def forward(self, rows: F64, streams: Sequence[F64]) -> tuple[I64, F64, list[F64]]:
-        """Return the component of each row, what is left of it and the streams of the next layer."""
+        """Return the component of each row, and the residuals and streams for the next layer."""
         a, b = self.compute_own_terms(rows), self.stream_terms(streams)
         component = np.argmax(a + b, axis=1)
         scores = a + b + self.log_weights
@@ -70,14 +70,14 @@ class MixtureLayer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResidualMixture:
-    """All layers, and how rows are scaled before the first."""
+    """All layers, and the centering and scaling before the first."""
 
     mean: F64
     scale: float
     layers: tuple[MixtureLayer, ...]
 
     def cells(self, sides: Sequence[Floats]) -> I64:
-        """Return the cell of each row: its components as the digits of a number."""
+        """Return the cell of each row: the components of all layers, read as the digits of a number."""
         rows = self.standardize(sides)
         cells, streams = np.zeros(len(rows), dtype=np.int64), list[F64]()
         for layer in self.layers:
@@ -86,7 +86,7 @@ class ResidualMixture:
         return cells
 
     def standardize(self, sides: Sequence[Floats]) -> F64:
-        """Return the rows of all sides, centered and divided."""
+        """Stack the rows of all sides, centered and scaled."""
         rows: F64 = np.vstack([np.asarray(side, dtype=np.float64) for side in sides])
         rows -= self.mean
         rows /= self.scale
@@ -94,13 +94,13 @@ class ResidualMixture:
 
 
 def fit_mixture(sides: Sequence[Floats], components: int, *, restarts: int, seed: int) -> ResidualMixture:
-    """Train all layers, one after the other.
+    """Fit the layers one after another.
 
     Args:
         sides: Shape (n_i, d) each.
-        components: Of each layer.
-        restarts: Starts of each layer; the one with the least loss is kept.
-        seed: Of the starts.
+        components: Number of components per layer.
+        restarts: Number of starts per layer; the one with the lowest loss is kept.
+        seed: Seed of the random starts.
     """
     total = sum(map(len, sides))
     mean = np.sum([np.sum(side, axis=0, dtype=np.float64) for side in sides], axis=0) / total
@@ -121,7 +121,7 @@ def fit_mixture(sides: Sequence[Floats], components: int, *, restarts: int, seed
 def _fit_layer(
     rows: F64, streams: Sequence[F64], components: int, draw: np.random.Generator
 ) -> tuple[float, MixtureLayer]:
-    """Return loss and parameters of one start."""
+    """Fit one layer from one random start; return its loss and parameters."""
     centers = rows[choose_distant_rows(rows, components, draw)]
     even = np.log(np.full(components, 1 / components))
     lengths = _lengths(rows)
@@ -143,13 +143,13 @@ def _fit_layer(
 
 
 def _best_given(rows: F64, lengths: F64, streams: Sequence[F64], component: I64, closest: I64) -> MixtureLayer:
-    """Return the parameters with the least loss, given each row's component and each component's closest row."""
+    """Return the parameters that minimize the loss, given each row's component and each component's closest row."""
     n, k, dim = len(rows), len(closest), rows.shape[1]
     counts = np.bincount(component, minlength=k)
     sums = _sums(rows, component, k)
     centers = sums / n + _ALPHA / k * rows[closest]
     centers /= (counts / n + _ALPHA / k)[:, None]
-    # The mean of |x - μ|² over all rows, without another pass over them.
+    # Mean of |x - μ|² over all rows, from the sums alone.
     within = float(lengths.sum() - 2 * np.sum(sums * centers) + counts @ _lengths(centers)) / n
     near = rows[closest] - centers
     within += _ALPHA * float(np.mean(np.einsum("ij,ij->i", near, near)))
@@ -168,7 +168,7 @@ def _loss(layer: MixtureLayer, rows: F64, streams: Sequence[F64]) -> float:
 
 
 def _sums(rows: F64, component: I64, k: int) -> F64:
-    """Sum the rows of each component, in row order whatever the number of threads."""
+    """Sum the rows of each component in a fixed order, independent of the number of threads."""
     from scipy.sparse import csr_array
 
     ones, ends = np.ones(len(rows)), np.cumsum(np.bincount(component, minlength=k))
@@ -178,7 +178,7 @@ def _sums(rows: F64, component: I64, k: int) -> F64:
 
 
 def _lengths(rows: F64) -> F64:
-    """Squared length of each row."""
+    """Return the squared Euclidean norm of each row."""
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 

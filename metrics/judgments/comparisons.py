@@ -1,4 +1,4 @@
-"""Pairwise preferences of people: a file of comparisons, or a matrix of wins, checked and counted.
+"""Read human pairwise preferences (a file of comparisons or a matrix of wins) and count wins.
 
 Columns of comparisons: `item` (which prompt), `system_a`, `system_b`, `outcome` (`a`, `b` or `tie`); `criterion`,
 `rater` and `seconds` where the file has them; `judgments.layouts` knows what others call them, and counts. A matrix of
@@ -44,7 +44,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComparisonFile:
-    """Comparisons in a fixed order, or wins that were counted elsewhere."""
+    """The content of a file: single comparisons, or a matrix of wins."""
 
     source: str
     """`name@digest` of the file."""
@@ -57,11 +57,11 @@ class ComparisonFile:
     empty: int = 0
     """Rows without an outcome, which were left out."""
     calibration: str = ""
-    """How the judge of the file agrees with people, where the file says it."""
+    """Agreement of the file's LLM judge with people, if the file has it."""
 
     @property
     def criteria(self) -> tuple[str, ...]:
-        """Names of the criteria, sorted; one empty name where the file has none."""
+        """Sorted names of the criteria; one empty name if the file has none."""
         return tuple(sorted({row.criterion for row in self.rows})) or ("",)
 
 
@@ -95,7 +95,7 @@ class Wins:
 
 
 def is_matrix(columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
-    """Say whether the first column holds the names of the others."""
+    """Return whether a file is a matrix of wins: its first column repeats the names of the other columns."""
     return len(columns) > 1 and [str(row.cells[columns[0]]).strip() for row in rows] == list(columns[1:])
 
 
@@ -166,7 +166,7 @@ def _pair(row: FileRow, first: str, second: str) -> tuple[str, str]:
 
 
 def _parse_comparison(row: FileRow, column_of: Mapping[str, str], number: int) -> list[Comparison]:
-    """Return the comparison of a row; none where it has no outcome."""
+    """Parse a row with one outcome; empty if the outcome is missing."""
     a, b = _pair(row, column_of["system_a"], column_of["system_b"])
     outcome = (
         outcome_of(row, column_of["outcome"], a, b)
@@ -187,7 +187,7 @@ def _parse_comparison(row: FileRow, column_of: Mapping[str, str], number: int) -
 
 
 def _parse_counts(row: FileRow, column_of: Mapping[str, str]) -> list[Comparison]:
-    """Return the outcomes that a row counts; none where it counts nothing."""
+    """Parse a row with counts of outcomes; empty if all counts are zero or missing."""
     sides: tuple[tuple[Outcome, str], ...] = (("a", "wins_a"), ("b", "wins_b"), ("tie", "ties"))
     if kind_of(column_of) == "victories":
         a, b = _pair(row, column_of["outcome"], column_of["loser"])
@@ -225,11 +225,11 @@ def count_wins(
     min_seconds: float = 0.0,
     seed: int = 0,
 ) -> Wins:
-    """Count wins.
+    """Count the wins of every player against every other.
 
     Args:
         comparisons: What `read_comparisons` returned.
-        criterion: Count this one alone; none: all rows.
+        criterion: Count only this criterion; None: all rows.
         ties: `half` a win for each; `random`: a win for either, drawn with `seed`; `drop`.
         min_seconds: Leave out comparisons that took less time; needs the column `seconds`.
         seed: The draw of a tie depends on its item, pair, criterion and rater alone.
@@ -271,7 +271,7 @@ def count_wins(
 def _list_wins(
     rows: Sequence[Comparison], players: Sequence[str], ties: TieRule, seed: int
 ) -> Iterator[tuple[str, int, int, float]]:
-    """Yield (item, winner, loser, weight) of every comparison; a tie has two or none."""
+    """Yield (item, winner, loser, weight) for every comparison; a tie gives two entries, one or none (`ties`)."""
     number_of = {name: i for i, name in enumerate(players)}
     orders: Counter[tuple[str, ...]] = Counter()
     for row in rows:

@@ -22,11 +22,11 @@ class JudgmentMetric(ReadsFile):
 
     @classmethod
     def feeds_on(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
-        """Say whether a file of these columns is one that the metric reads; its cells may still be wrong."""
+        """Return whether the metric reads files with these columns (the cells are not checked)."""
         raise TypeError(f"{cls.__name__} does not say what it reads of {len(columns)} columns and {len(rows)} rows")
 
-    def scores_alone(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - of those who need more
-        """Say whether a file of these columns is enough, without any run."""
+    def scores_alone(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - used by subclasses
+        """Return whether a file with these columns can be scored without a run."""
         return True
 
     def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
@@ -43,7 +43,7 @@ def file_features(need: Need, record: Any, source: str, human: Sequence[str], mo
 
 
 def judgments_of(side: Side, need: Need, kind: type[T]) -> T:
-    """Return the judgments that a side carries.
+    """Return the judgments attached to a side.
 
     Raises:
         DataError: If no file of judgments was given.

@@ -48,7 +48,7 @@ class Judgments:
     empty: int = 0
     """Rows without a rating, which were left out."""
     calibration: str = ""
-    """How the judge of the file agrees with people, where the file says it."""
+    """Agreement of the file's LLM judge with people, if the file has it."""
 
     def __len__(self) -> int:
         return len(self.example_ids)

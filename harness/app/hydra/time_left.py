@@ -11,11 +11,11 @@ from openended.harness.core import format_duration
 
 
 def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any], now: float) -> str:
-    """Return `about 3 min left`, or `perhaps …` where no job like those that are left has ended; empty if none is left.
+    """Return `about 3 min left`, or `perhaps …` if no similar job has ended; empty if no job is left or none has ended.
 
-    A job counts by the median of the jobs that differ from it in the seed alone, else of those of its model, else of
-    all. Jobs that found everything say nothing about those that do not. How many run side by side, and what passes
-    between two jobs, is in the share of the grid's time that its jobs account for.
+    A job's estimate is the median time of the finished jobs that differ from it only in the seed, else of those with
+    the same model, else of all. Jobs that computed nothing (all cached) are ignored if possible. The sum is multiplied
+    by the elapsed time over the summed job time, which accounts for parallel jobs and pauses between jobs.
 
     Args:
         jobs: What the jobs wrote so far: `job` (its title), `state`, `seconds`, `made`.
@@ -48,5 +48,5 @@ def _seedless_key(title: str) -> tuple[str, ...]:
 
 
 def _model_key(title: str) -> tuple[str, ...]:
-    """The model and the experiment: what decides most about a job's time."""
+    """Return the words for model and experiment, which affect a job's time most."""
     return ("model", *(word for word in title.split() if word.startswith(("model", "experiment="))))

@@ -21,15 +21,15 @@ from openended.harness.backends.openai.bodies import MAX_REPLY, clean_line, read
 from openended.harness.core import DataError
 
 log = logging.getLogger(__name__)
-for _name in ("httpx", "httpcore"):  # a line for every request
+for _name in ("httpx", "httpcore"):  # they log a line for every request
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 J = TypeVar("J")
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before a request goes out again; doubled each time
-PATIENCE = 900.0  # seconds that a server may ask to wait
-AWAY = 30.0  # seconds for which an endpoint that does not answer is passed over
-CONNECT = 10.0  # seconds that a connection may take
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before the first retry (doubled each time), and the maximum
+PATIENCE = 900.0  # longest Retry-After that is obeyed, in seconds
+AWAY = 30.0  # seconds for which an endpoint that does not answer is not used
+CONNECT = 10.0  # connection timeout, in seconds
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 RESUME_HINT = "finished texts are kept; repeat the command to resume"
 
@@ -57,11 +57,11 @@ class Client:
 
     Args:
         endpoints: Roots of the servers, without `/v1`.
-        key_name: Environment variable with the key; None: none is sent.
+        key_name: Environment variable with the key; None: no key is sent.
         timeout: Seconds that a request may take, from connecting to the last byte of the reply.
-        retries: How often a request goes out again.
-        concurrency: Requests under way at once, at each endpoint.
-        transport: In place of the network, for tests.
+        retries: Number of retries per request.
+        concurrency: Number of concurrent requests per endpoint.
+        transport: Replaces the network in tests.
     """
 
     endpoints: Sequence[str]
@@ -84,7 +84,7 @@ class Client:
         most = self.concurrency * len(self.endpoints)
         self._http = httpx.AsyncClient(
             headers=headers, transport=self.transport, follow_redirects=False,
-            # Without https no certificates are loaded.
+            # Loading certificates is slow and needed only for https.
             verify=any(address.startswith("https") for address in self.endpoints),
             timeout=httpx.Timeout(self.timeout, connect=min(CONNECT, self.timeout), pool=None),
             limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
@@ -96,7 +96,7 @@ class Client:
             await self._http.aclose()
 
     async def get(self, endpoint: int, path: str) -> Any:  # noqa: ANN401 - JSON
-        """Return the JSON of an address, None where the server has none there.
+        """Return the JSON at a path; None if the server does not serve it.
 
         Raises:
             UnreachableError: If the endpoint does not answer.
@@ -124,9 +124,9 @@ class Client:
         Args:
             path: Below the endpoint's root.
             body: The request's JSON.
-            endpoints: Numbers of endpoints, in the order in which they are tried.
+            endpoints: Indices of the endpoints, in the order in which they are tried.
             limit: Bytes of the reply at most; None: `MAX_REPLY`.
-            read: Makes the result of the reply; its errors get the endpoint in front. None: the JSON itself.
+            read: Converts the reply to the result; the endpoint is added to its error messages. None: return the JSON.
 
         Raises:
             DataError: If the request is refused, no endpoint answers after all retries, or a reply is not as requested.
@@ -196,7 +196,7 @@ class Client:
             "GET" if body is None else "POST", self.endpoints[endpoint] + path, json=body
         )
         try:
-            async with asyncio.timeout(self.timeout):  # of connecting, waiting and reading together
+            async with asyncio.timeout(self.timeout):  # limits the whole request: connect, wait and read
                 reply = await self._http.send(request, stream=True)
                 try:
                     content = await read_body(reply, self._key, limit)
@@ -221,7 +221,7 @@ class Client:
 
 
 def read_key(name: str | None, *, must: bool = True) -> str | None:
-    """Return the key that an environment variable holds.
+    """Read the API key from an environment variable; None without a name.
 
     Raises:
         DataError: If there is no such variable.

@@ -57,7 +57,7 @@ class Probe:
 
     Args:
         server: Asks it.
-        tokenizer: The model's; None: texts alone.
+        tokenizer: The model's; None: text only.
         vocab_size: Tokens that there are.
         decoder: The decoder that is to be run; None: the server scores alone.
         context: Positions of the model, where known.

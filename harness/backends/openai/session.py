@@ -24,7 +24,7 @@ from openended.harness.core import DataError, Tokenizer
 from openended.harness.models import get_bos_prefix
 
 COPIES = 256
-"""Draws of one request, at most."""
+"""Maximum number of draws per request."""
 
 
 @dataclass
@@ -32,11 +32,11 @@ class ServerSession:
     """Sends requests to one endpoint, or to several in order when the first fails.
 
     Args:
-        client: Open.
+        client: An open client.
         builder: Builds the requests.
-        endpoints: Which of the client's endpoints.
-        tokenizer: The model's; None: texts alone.
-        lead: What the model reads before every text.
+        endpoints: Indices into the client's endpoints.
+        tokenizer: The model's; None: text only.
+        bos_prefix: Token ids that the model reads before every text.
     """
 
     client: Client
@@ -45,24 +45,24 @@ class ServerSession:
     tokenizer: Tokenizer | None = None
     bos_prefix: tuple[int, ...] = ()
     copies: bool = True
-    """It gives as many draws of one request as were asked for; false once it did not."""
+    """The server honors the number of draws per request; set to false once a reply had fewer."""
     most: int | None = None
-    """Tokens that it lists at most, once it was asked."""
+    """Maximum number of tokens that the server lists; None until the first listing was requested."""
     named: bool = False
-    """Tokens are told by listings alone: the replies hold no ids."""
+    """Replies have no token ids, so tokens are read from the listings."""
 
     @property
     def dialect(self) -> Dialect:
-        """Its dialect."""
+        """The dialect of the server."""
         return self.builder.dialect
 
     @property
     def workers(self) -> int:
-        """Requests under way at once."""
+        """Number of concurrent requests."""
         return 1 if self.dialect.serial else self.client.concurrency * len(self.endpoints)
 
     def read(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of a text as the model is to read them; none without a tokenizer."""
+        """Return the token ids of a text with the prefix that the model expects; empty without a tokenizer."""
         if self.tokenizer is None:
             return ()
         ids = self.tokenizer.encode(text)
@@ -86,7 +86,7 @@ class ServerSession:
         )  # fmt: skip
 
     def echo(self, ask: CompletionRequest, more: tuple[int, ...] = (), listed: int = 0) -> CompletionRequest:
-        """Return what asks for the log-probabilities of a prompt, with more tokens behind it."""
+        """Return a request for the log-probabilities of a prompt followed by `more` tokens."""
         text = self.tokenizer.decode(more) if self.tokenizer is not None and more else ""
         return dataclasses.replace(ask, ids=(*ask.ids, *more), text=ask.text + text, echo=True, listed=listed)
 
@@ -108,7 +108,7 @@ class ServerSession:
         return None
 
     async def list_along_text(self, ask: CompletionRequest) -> list[tuple[str, Listing]]:
-        """Return what was written up to each position, with the most probable tokens there."""
+        """Return the generated text before each position with the most probable tokens at that position."""
         if not self.most or self.tokenizer is None:
             return []
         reply = await self.send(dataclasses.replace(ask, listed=self.most))
@@ -120,7 +120,7 @@ class ServerSession:
     async def draw(self, ask: CompletionRequest, count: int, seed: Callable[[int], int]) -> list[Token]:
         """Return the first tokens of `count` independent draws."""
         tokens: list[Token] = []
-        named = 1 if self.named else 0  # a listing names tokens as no text does
+        named = 1 if self.named else 0  # a listing identifies tokens exactly; a text may not
 
         async def draw_one(number: int) -> None:
             tokens.extend(read_first_tokens(await self.send(dataclasses.replace(ask, seed=seed(number), listed=named))))
@@ -140,7 +140,7 @@ class ServerSession:
         return tokens
 
     async def write(self, ask: CompletionRequest, seed: int) -> tuple[Any, ...]:
-        """Return a text by its tokens, or by itself where the server gives none."""
+        """Generate a text; return its token ids, or a tuple with the text if the server returns no ids."""
         reply = await self.send(dataclasses.replace(ask, seed=seed))
         choice = read_choices(reply)[0]
         return read_token_ids(reply, choice) or (read_text(choice),)

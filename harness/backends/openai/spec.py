@@ -49,7 +49,7 @@ class ServerSpec(BackendSpec):
     dialect: DialectName = "vllm"
     """Which server it is: what it calls things."""
     tokenizer: str | None = None
-    """Hub id or folder of the model's tokenizer; null: texts alone go to the server."""
+    """Hub id or folder of the model's tokenizer; null: the server gets text, not ids."""
     revision: str | None = None
     """Commit of tokenizer and weights on the hub, as the server was started with."""
     server: str | None = None

@@ -32,7 +32,7 @@ class EndpointTrust:
 
     Args:
         spec: Which model.
-        tokenizer: Its own; None: texts alone.
+        tokenizer: Its own; None: text only.
         vocab_size: Tokens that there are.
     """
 

@@ -1,7 +1,8 @@
-"""The stage between texts and metrics: everything that the metrics of a run read of its sources, made at once.
+"""Compute the features (texts, tokens, scores, embeddings, Q) that the metrics of a run need, once for all metrics.
 
-The needs of all metrics are joined, each model passes once over each source, and where scorer and embedder are one
-causal model, one pass gives scores and vectors. What a source cannot have is kept as a reason, for the metric to show.
+The needs of all metrics are merged, so that each model passes once over each source. If scorer and embedder are the
+same causal model, one pass gives scores and vectors. For a feature that a source cannot have, the reason is stored
+instead, and the metric shows it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from openended.harness.run.scoring_models import format_hint
 from openended.harness.storage import Entry, RowFile
 
 WHOLE: Scope = "prompt_and_continuation"
-# What a decoder that aims at the perplexity of human text needs: under the model's whole softmax, not under a Q.
+# Needed by decoders that match the perplexity of human text; from the model's full softmax, not from a Q.
 FOR_DECODER = Need("token_nll", by="decoder")
 
 
@@ -47,23 +48,23 @@ class FeatureHandle:
     """One feature of one source."""
 
     content: str | None
-    """Digest of what it is made of; enters the keys of metrics; None while it is to be made."""
+    """Digest of its inputs, part of the keys of metrics; None while the feature is not computed yet."""
     load: Callable[[], Any]
     reason: str = ""
-    """Why it does not exist for this source; empty where it does."""
+    """Why the feature does not exist for this source; empty if it does."""
 
     @cached_property
     def value(self) -> Any:  # noqa: ANN401 - each kind has its own
-        """The feature in memory; arrays are memory maps."""
+        """The loaded feature; arrays are memory-mapped."""
         return self.load()
 
 
 class Featurizer:
-    """The features of a run's sources.
+    """Computes and caches the features of a run's sources (human, model and ceiling texts).
 
     Args:
-        scoring: Scorer and embedder.
-        generation: The model under test, for what is teacher-forced.
+        scoring: Settings of scorer and embedder.
+        generation: Settings of the model under test, for teacher-forced features.
         runtime: Device and batch size.
         builder: Builds the artifacts.
     """
@@ -78,7 +79,7 @@ class Featurizer:
         self._made: dict[tuple[object, Need], FeatureHandle] = {}
 
     def digests(self, source: TextRows, needs: Iterable[Need]) -> dict[str, str | None]:
-        """Return need → digest.
+        """Return the digest of each needed feature.
 
         Raises:
             UndefinedMetric: If a feature does not exist for this system (a decoder without Q, say).
@@ -86,9 +87,9 @@ class Featurizer:
         return {_label(need): self._feature(source, need).content for need in needs}
 
     def side(self, source: TextRows, needs: Iterable[Need]) -> Side:
-        """Return a finished side with these features.
+        """Return the `Side` that a metric reads, with these features loaded.
 
-        Sides are kept by the contents of their features, so that what a metric derives from one is shared.
+        Sides are cached by the content of their features, so that values derived from one are shared between metrics.
         """
         features = {need: self._feature(source, need) for need in needs}
         contents = sorted([_label(need), str(feature.content)] for need, feature in features.items())
@@ -101,23 +102,23 @@ class Featurizer:
         return self.builder.session.sides.get(key, load, lasting=source.role == HUMAN)
 
     def value(self, source: TextRows, need: Need) -> Any:  # noqa: ANN401 - each kind has its own
-        """Return one feature, or None while it is still to be made."""
+        """Return one feature, or None if it is not computed yet."""
         feature = self._feature(source, need)
         return feature.value if feature.content is not None else None
 
     def make(self, requests: Sequence[tuple[TextRows, Sequence[Need]]], decoder: Decoder | None) -> None:
-        """Make (or plan) the union of what is needed of each source; what is there already is not asked for again.
+        """Compute (or plan) all needed features of each source; features computed before are skipped.
 
         Args:
-            requests: What is needed of each source; a source may come several times, under several names.
-            decoder: Resolved; the features of Q are about it.
+            requests: Sources with their needs; a source may occur several times.
+            decoder: The resolved decoder whose Q is measured.
         """
         missing: dict[object, dict[Need, TextRows]] = defaultdict(dict)
         for source, needs in requests:
             for need in needs:
                 if (source.identity, need) not in self._made:
                     missing[source.identity].setdefault(need, source)
-        # One stage after the other, so that a model is loaded once for all sources.
+        # The outer loop is over stages, so that a model is loaded once for all sources.
         for kinds in (("texts", "stops", "tokens"), ("next_token", "own"), ("token_nll",), ("embeddings",)):
             for needs_of in missing.values():
                 for need, source in needs_of.items():
@@ -148,7 +149,7 @@ class Featurizer:
         return feature
 
     def _read(self, source: TextRows, need: Need) -> tuple[str | None, Callable[[], Any]]:
-        """What is read off the rows, and tokens under another tokenizer than that of the rows."""
+        """Return digest and loader of texts, stop reasons or tokens; tokenizes if the rows use another tokenizer."""
         if need.kind == "texts":
             return source.digest, partial(load_texts, source, need.scope)
         if need.kind == "stops":
@@ -171,7 +172,7 @@ class Featurizer:
         return _content(entry), lambda: stages.load_ragged(_path(entry))
 
     def _scores(self, source: TextRows, need: Need, needs: Sequence[Need]) -> None:
-        """Token NLL under a language model's full distribution; in the same pass vectors, if both are one model's."""
+        """Compute token NLL under a model's full distribution, with embeddings in the same pass if possible."""
         spec = self._model(need)
         self.builder.try_or_note(partial(spec.demand, "score"))
         vectors = Need("embeddings", by="embedder", scope=WHOLE)
@@ -193,14 +194,14 @@ class Featurizer:
             self._keep_vectors(source, vectors, entry)
 
     def _share_one_pass(self, embedder: EmbedderSpec, scorer: BackendSpec) -> bool:
-        """True where one pass of the scorer can make the embedder's vectors too."""
+        """Return whether one pass of the scorer can also compute the embedder's vectors."""
         if embedder.kind != "causal" or embedder.lengths:
             return False
         both = self.builder.try_or_note(lambda: (embedder.model_spec().identity(), scorer.identity()))
         return both is not None and both[0] == both[1]
 
     def _embeddings(self, source: TextRows, need: Need) -> None:
-        """Vectors at the maximum length, and in the same pass at the others that the embedder lists."""
+        """Compute embeddings at the maximum length, and in the same pass at the embedder's other lengths."""
         if (files := self.scoring.user_embeddings) is not None:
             self._set(source, need, *find_user_embeddings(files, source, self.builder))
             return
@@ -219,7 +220,7 @@ class Featurizer:
         self._set(source, need, _content(entry), lambda: stages.load_array(_path(entry) / stages.VECTORS))
 
     def _q(self, source: TextRows, need: Need, decoder: Decoder | None) -> None:
-        """Statistics of the decoder's Q; its token NLL: what it gave the text it wrote, and the text people wrote."""
+        """Compute the statistics of the decoder's Q on a source, or the token NLL under Q."""
         model = self.generation.model
         if model is None or decoder is None:
             raise UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
@@ -260,7 +261,7 @@ class Featurizer:
         return ArtifactRequest("embed", f"{source.title} {need.scope}", {"scope": need.scope}, inputs, work)
 
     def _counter(self, need: Need) -> ModelSpec | None:
-        """Whose tokens are counted; None: whitespace words."""
+        """Return the model whose tokenizer counts tokens; None for whitespace words."""
         if need.by == "words":
             return None
         return self.scoring.counter if need.by == "scorer" else self._model(need).tokenizer_spec()
@@ -275,12 +276,12 @@ class Featurizer:
         return spec
 
     def _id(self, spec: BackendSpec | EmbedderSpec | None) -> str | None:
-        """Digest of what makes two models the same one; None if there is none or a plan finds it missing."""
+        """Return the digest of a model's identity; None without a model, or if a plan finds the model missing."""
         return self.builder.try_or_note(partial(digest_model, spec)) if spec is not None else None
 
 
 def _chat(source: TextRows, spec: BackendSpec) -> dict[str, str | None]:
-    """What enters a key beside the rows where a model reads the prompts through its chat template."""
+    """Return the additional key input of a model that reads the prompts through its chat template."""
     if not spec.chat_template:
         return {}
     return {"chat": source.chat.content if source.chat is not None else None}

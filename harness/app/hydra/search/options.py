@@ -1,4 +1,4 @@
-"""The options of a search, read from the composed configuration, and everything about them that can be wrong."""
+"""Read and check the options of a search from the composed configuration."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from openended.harness.core import SpecError, canonicalize, digest
 
 log = logging.getLogger(__name__)
 
-_NO_NUMBER = ("runtime.", "outputs_dir=", "name=", "plan_only=")  # words that change no text and no number
+_NO_NUMBER = ("runtime.", "outputs_dir=", "name=", "plan_only=")  # options that change neither texts nor numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A search, and how it is carried out."""
+    """A search and how to run it."""
 
     plan: SearchPlan
     total: int
-    """Settings that the study has at the end."""
+    """Number of settings in the complete study."""
     batch: int
     confirm_seeds: tuple[str, ...]
     storage: Path
 
     def describe_remaining(self, left: int) -> str:
-        """Say how many settings there are to try."""
+        """Describe how many settings are left to try."""
         seeds = f", each with {len(self.plan.space.seeds)} seeds" if len(self.plan.space.seeds) > 1 else ""
         return f"{left} of {self.total} settings to try by {self.plan.method}{seeds}"
 
     def examples(self, count: int) -> list[dict[str, str]]:
-        """Return settings as the search has them before it knows anything; nothing is kept."""
+        """Return example settings from a fresh search; nothing is stored."""
         runner = StudyRunner(SearchPlan("plan", self.plan.space, self.plan.objectives, self._first), None)
         runner.start()
         return [chosen for _, chosen in runner.ask(count)]
@@ -52,9 +52,9 @@ def parse_search_options(config: DictConfig) -> Options:
     """Read the options of a search.
 
     Raises:
-        SpecError: Names the option, what it has, and what to type.
+        SpecError: If an option is invalid.
     """
-    # Unresolved: a space may speak of an option of the job, `${model.label}`.
+    # Unresolved, because a space may refer to an option of the job (`${model.label}`).
     raw = OmegaConf.to_container(config.hydra.sweeper, resolve=False)
     node: dict[str, Any] = {str(k): v for k, v in raw.items()} if isinstance(raw, dict) else {}
     words = list(config.hydra.overrides.task)
@@ -80,10 +80,10 @@ def parse_search_options(config: DictConfig) -> Options:
 
 
 def check_search(config: DictConfig) -> None:
-    """See, before any model loads, that every end of every space makes a run that measures every objective.
+    """Check, before any model is loaded, that the bounds of every space give valid runs that measure every objective.
 
     Raises:
-        SpecError: Says what is wrong in one line.
+        SpecError: If a run is invalid or lacks an objective.
     """
     options = parse_search_options(config)
     space, plan = options.plan.space, options.plan
@@ -100,19 +100,19 @@ def check_search(config: DictConfig) -> None:
 
 
 def _study_name(config: DictConfig) -> str:
-    """Return the name of the study before its digest; the same command has the same, whenever it is given."""
+    """Return the name of the study without its digest; it depends only on the command."""
     return choose_name(config, config.hydra, Path("search"))
 
 
 def _digest(plan: SearchPlan) -> str:
-    """Return what tells searches of one name apart: all that decides which settings are tried, and their values."""
+    """Return a digest of everything that affects which settings are tried or their values."""
     fixed = sorted(word for word in plan.space.fixed if not word.startswith(_NO_NUMBER))
     parts = [fixed, canonical_parameters(plan.space), sorted(map(repr, plan.objectives)), plan.method]
     return digest([*parts, canonicalize(dict(plan.options)), plan.seed, list(plan.rungs), plan.reduction])[:8]
 
 
 def canonical_parameters(space: Space) -> list[str]:
-    """Return a space as texts."""
+    """Return a space as strings, in a fixed order, for its digest."""
     extra = [f"{choice}: {words}" for choice, words in sorted(space.extra_words.items())]
     return [*map(repr, space.parameters), *extra, *space.seeds]
 
