@@ -118,11 +118,11 @@ def frechet_infinity(
     human, model = _prepare_sides(human, model, shrinkage, pca_share, least=_FEWEST)
     rng = np.random.default_rng(seed)
     shares = np.linspace(_least_share(min(len(human), len(model)), human.shape[1]), 1.0, sizes)
-    whole = _distance(human, model, shrinkage)
+    distance = _distance(human, model, shrinkage)
     at_zero = np.empty(draws)
     for i in range(draws):
         parts = [(_subsample_rows(human, share, rng), _subsample_rows(model, share, rng)) for share in shares[:-1]]
-        distances = [*(_distance(*part, shrinkage) for part in parts), whole]
+        distances = [*(_distance(*part, shrinkage) for part in parts), distance]
         at_zero[i] = np.polyfit(1 / shares, distances, 1)[1]
     return Extrapolated(
         float(at_zero.mean()), float(at_zero.std(ddof=1)) if draws > 1 else float("nan"), tuple(at_zero.tolist())

@@ -46,8 +46,8 @@ from openended.metrics.judgments import (
     Judgments,
     agreement,
     are_ratings,
-    file_features,
-    judgments_of,
+    build_file_features,
+    get_judgments,
     read_judgments,
     with_raters,
 )
@@ -221,12 +221,12 @@ class Huse(JudgmentMetric):
         return (RATINGS, NLL, WORDS) if self.length_unit == "words" else (RATINGS, NLL)
 
     @classmethod
-    def feeds_on(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
+    def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
         """Say whether there are ratings."""
         del rows
         return are_ratings(columns)
 
-    def scores_alone(self, columns: Sequence[str]) -> bool:
+    def scores_without_run(self, columns: Sequence[str]) -> bool:
         """Say whether the file brings log-probabilities."""
         return self.log_probs == "column" or bool(set(LOG_PROB) & set(columns))
 
@@ -239,11 +239,11 @@ class Huse(JudgmentMetric):
         judged = self.read(path, renamed)
         human, model = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(self.system))
         metric = dataclasses.replace(self, log_probs="column")
-        return metric, file_features(RATINGS, judged, judged.source, tuple(human), tuple(model))
+        return metric, build_file_features(RATINGS, judged, judged.source, tuple(human), tuple(model))
 
     def compute(self, features: Features) -> MetricResult:
         """Join ratings to the run's examples and score them."""
-        judged = judgments_of(features.model, RATINGS, Judgments)
+        judged = get_judgments(features.model, RATINGS, Judgments)
         judged.check_scale(self.scale)
         source: dict[str, Any] = {"log_probs": self.log_probs, "length_unit": self.length_unit}
         rated = join(judged, features, system=self.system, **source)

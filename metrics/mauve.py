@@ -197,8 +197,8 @@ class Mauve(Quantized):
         self.require(self.curve_points >= 1, "curve_points", "at least 1")
         self.require(all(0 < w < 1 for w in self.lambdas), "lambdas", "weights in (0, 1)")
         self.require(self.neighbors >= 1, "neighbors", "at least 1")
-        whole = self.estimator == "cells" or (self.smoothing == "none" and self.cluster_fit == "pair")
-        self.require(whole, "estimator", "cells where smoothing or cluster_fit is set (the others count nothing)")
+        uses_cells = self.estimator == "cells" or (self.smoothing == "none" and self.cluster_fit == "pair")
+        self.require(uses_cells, "estimator", "cells where smoothing or cluster_fit is set (the others count nothing)")
 
     @property
     def reads_grid(self) -> bool:

@@ -17,14 +17,14 @@ _PARTIAL_TOKENS = 3
 # English tokens have about four characters; this much of a document is tokenized first, then more if needed.
 _CHARS_PER_TOKEN = 6
 # Maximum number of pieces whose token counts are cached, which limits memory.
-_REMEMBERED = 300_000
+_MAX_CACHED_PIECES = 300_000
 
 
 def check_lengths(task: Spec, prompt_length: int, max_length: int | None) -> None:
     """Refuse lengths that leave no room for a prompt or a continuation."""
     task.require(prompt_length >= 1, "prompt_length", "at least 1")
-    longer = max_length is None or max_length > prompt_length
-    task.require(longer, "max_length", f"more than prompt_length ({prompt_length}), or null")
+    leaves_room = max_length is None or max_length > prompt_length
+    task.require(leaves_room, "max_length", f"more than prompt_length ({prompt_length}), or null")
 
 
 class CutDocument(NamedTuple):
@@ -58,16 +58,16 @@ class Cutter:
         """
         if self._tokenizer is None:
             return cut_words(text, self._length, self._max_length)
-        more = _ids_beyond(text, self._tokenizer, self._length)
-        at = None if more is None else _end_of(text, more, self._tokenizer, self._length)
-        if at is None:
+        ids = _tokenize_beyond(text, self._tokenizer, self._length)
+        prompt_end = None if ids is None else _find_end(text, ids, self._tokenizer, self._length)
+        if prompt_end is None:
             return None
         end: int | None = len(text)
         limit = self._max_length
         if limit is not None and self._may_exceed(text, limit):
-            more = _ids_beyond(text, self._tokenizer, limit)
-            end = len(text) if more is None else _end_of(text, more, self._tokenizer, limit)
-        return None if end is None else _cut_at(text, at, end)
+            ids = _tokenize_beyond(text, self._tokenizer, limit)
+            end = len(text) if ids is None else _find_end(text, ids, self._tokenizer, limit)
+        return None if end is None else _split_at(text, prompt_end, end)
 
     def _may_exceed(self, text: str, limit: int) -> bool:
         return sum(map(self._counts.__getitem__, _PIECE.findall(text))) > limit
@@ -82,7 +82,7 @@ class _Counts(dict[str, int]):
 
     def __missing__(self, piece: str) -> int:
         count = len(self._tokenizer.encode(piece)) if self._tokenizer is not None else 1
-        if len(self) < _REMEMBERED:
+        if len(self) < _MAX_CACHED_PIECES:
             self[piece] = count
         return count
 
@@ -90,14 +90,14 @@ class _Counts(dict[str, int]):
 def cut_words(text: str, length: int, max_length: int | None) -> CutDocument | None:
     """Cut after the first `length` whitespace words; the continuation keeps its leading space."""
     ends = (match.end() for match in _WORD.finditer(text))
-    at = next(islice(ends, length - 1, None), None)
-    if at is None:
+    prompt_end = next(islice(ends, length - 1, None), None)
+    if prompt_end is None:
         return None
     end = len(text) if max_length is None else next(islice(ends, max_length - length - 1, None), len(text))
-    return _cut_at(text, at, end)
+    return _split_at(text, prompt_end, end)
 
 
-def _ids_beyond(text: str, tokenizer: Tokenizer, length: int) -> list[int] | None:
+def _tokenize_beyond(text: str, tokenizer: Tokenizer, length: int) -> list[int] | None:
     """Tokenize just enough of `text` for more than `length` tokens; None if the text is not that long."""
     size = length * _CHARS_PER_TOKEN
     while True:
@@ -111,7 +111,7 @@ def _ids_beyond(text: str, tokenizer: Tokenizer, length: int) -> list[int] | Non
         size *= 2
 
 
-def _end_of(text: str, ids: list[int], tokenizer: Tokenizer, length: int) -> int | None:
+def _find_end(text: str, ids: list[int], tokenizer: Tokenizer, length: int) -> int | None:
     """Return the number of characters in the first `length` tokens of `text`; None if no prefix matches."""
     for drop in range(min(_PARTIAL_TOKENS + 1, length)):
         part = tokenizer.decode(ids[: length - drop])
@@ -120,6 +120,6 @@ def _end_of(text: str, ids: list[int], tokenizer: Tokenizer, length: int) -> int
     return None
 
 
-def _cut_at(text: str, at: int, end: int) -> CutDocument | None:
-    prompt, human = text[:at], text[at:end]
+def _split_at(text: str, prompt_end: int, end: int) -> CutDocument | None:
+    prompt, human = text[:prompt_end], text[prompt_end:end]
     return CutDocument(prompt, human) if human.strip() else None

@@ -124,10 +124,10 @@ def _read_corpus(path: Path) -> list[_docstrings.Passage] | None:
     try:
         head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         passages = [_docstrings.Passage(*line) for line in lines]
-        whole = _docstrings.fingerprint(passages) == head["passages"]
+        is_complete = _docstrings.fingerprint(passages) == head["passages"]
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-    return passages if whole else None
+    return passages if is_complete else None
 
 
 def _describe_installed(package: str) -> str:

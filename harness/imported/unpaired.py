@@ -40,15 +40,15 @@ def import_unpaired(
     """
     texts = _UnpairedTexts(path, name, tokenizer, count, field)
     count_read, prompted, first = 0, True, ""
-    whole, rest = False, False  # whether any text is not empty, with and without its prompt
+    any_text, any_continuation = False, False  # whether any text is not empty, with and without its prompt
     for text in texts.read():
         count_read, first = count_read + 1, first or text.where
         prompted = prompted and bool(text.prompt) and (text.text or "").startswith(text.prompt or "")
-        whole = whole or bool((text.text or "").strip())
-        rest = rest or bool((text.text or "")[len(text.prompt or "") :].strip())
+        any_text = any_text or bool((text.text or "").strip())
+        any_continuation = any_continuation or bool((text.text or "")[len(text.prompt or "") :].strip())
     if count_read < (count or 1):
         raise DataError(f"{path}: holds {count_read} texts, got num_examples={count}; num_examples=all takes them all")
-    if not (rest if prompted else whole):
+    if not (any_continuation if prompted else any_text):
         raise DataError(f"{first}: all {count_read} texts of the file are empty")
     texts = replace(texts, prompted=prompted)
     notes = ["every text began with its prompt, which was cut off"] if prompted else []
@@ -77,5 +77,5 @@ class _UnpairedTexts:
     def __iter__(self) -> Iterator[tuple[Row, ImportedText]]:
         for i, text in enumerate(self.read()):
             start = len(text.prompt or "") if self.prompted else 0
-            nothing = Generation(self.name(i), 0, "", (), "length", float("nan"))
-            yield Row("", (), nothing), replace(text, text=(text.text or "")[start:], sample=None)
+            empty = Generation(self.name(i), 0, "", (), "length", float("nan"))
+            yield Row("", (), empty), replace(text, text=(text.text or "")[start:], sample=None)

@@ -39,7 +39,7 @@ REFUSED: Mapping[str, str] = {
     "xlm": "its language model looks both ways",
     "xlnet": "it predicts tokens in any order, not from left to right",
 }
-# Largest relative difference between steps and full pass (`measure_departure`); float noise is far smaller.
+# Largest relative difference between steps and full pass (`measure_difference`); float noise is far smaller.
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.2, "float16": 0.1}
 # Tokens of the check: _FIRST are read at once, then _STEPS one by one.
 _FIRST, _STEPS = 6, 4
@@ -106,45 +106,45 @@ def rescale_logits(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
     return logits / division if isinstance(division, (int, float)) else logits
 
 
-def choose_kind(lm: CausalModel, make: Callable[[Kind], Stepper]) -> Kind:
+def choose_kind(lm: CausalModel, make_runner: Callable[[Kind], Stepper]) -> Kind:
     """Return the first kind of runner whose steps agree with the model's full pass; the answer is cached.
 
     Args:
         lm: The model.
-        make: Creates a runner of a given kind, for one row and at least ten positions.
+        make_runner: Creates a runner of a given kind, for one row and at least ten positions.
 
     Raises:
         DataError: If no kind agrees, or the logits are not finite.
     """
     if "cache" not in lm.memo:
-        lm.memo["cache"] = _try_kinds(lm, make)
+        lm.memo["cache"] = _find_agreeing_kind(lm, make_runner)
     kind: Kind = lm.memo["cache"]
     return kind
 
 
-def _try_kinds(lm: CausalModel, make: Callable[[Kind], Stepper]) -> Kind:
+def _find_agreeing_kind(lm: CausalModel, make_runner: Callable[[Kind], Stepper]) -> Kind:
     family = str(lm.model.config.model_type)
-    ids, whole = _run_full_pass(lm)
+    ids, full_logits = _run_full_pass(lm)
     reasons = []
     for kind in KINDS:
         if kind != "reread" and is_stateful(lm.model):
             continue
         try:
-            apart = measure_departure(lm, make(kind), ids, whole)
+            difference = measure_difference(lm, make_runner(kind), ids, full_logits)
         except Exception as err:
             if is_out_of_memory(err):
                 raise
             log.debug("model %s, %s: %s", lm.spec.title, kind, shorten_error(err))
             reasons.append(shorten_error(err))
             continue
-        if apart <= TOLERANCE[lm.spec.dtype]:
+        if difference <= TOLERANCE[lm.spec.dtype]:
             if kind == "reread":
                 log.warning(
                     "model %s: the family %s keeps its past in its own way; each step reads the whole text again",
                     lm.spec.title, family,
                 )  # fmt: skip
             return kind
-        reasons.append(f"logits of single steps differ from those of one pass by {apart:.2g} of their norm")
+        reasons.append(f"logits of single steps differ from those of one pass by {difference:.2g} of their norm")
     raise DataError(f"model {lm.spec.title}: the family {family} cannot be run from left to right: {reasons[-1]}")
 
 
@@ -157,13 +157,13 @@ def _run_full_pass(lm: CausalModel) -> tuple[Tensor, Tensor]:
     ids = (torch.arange(1, size + 1) * max(1, lm.vocab_size // (size + 2)) + 1).clamp(max=lm.vocab_size - 1)
     ids = ids[None].to(lm.device)
     with torch.inference_mode():
-        whole: Tensor = lm.model(input_ids=ids, use_cache=False).logits[0].float()
-    if not bool(torch.isfinite(whole).all()):
+        logits: Tensor = lm.model(input_ids=ids, use_cache=False).logits[0].float()
+    if not bool(torch.isfinite(logits).all()):
         raise DataError(describe_broken_weights(lm, "its logits are not finite"))
-    return ids, whole
+    return ids, logits
 
 
-def measure_departure(lm: CausalModel, runner: Stepper, ids: Tensor, whole: Tensor) -> float:
+def measure_difference(lm: CausalModel, runner: Stepper, ids: Tensor, full_logits: Tensor) -> float:
     """Return the distance between logits of single steps and of one pass, relative to the norm of the centered logits.
 
     Float32 uses the maximum over positions. In half precision, rounding can flip a near-tie (for example of a router)
@@ -174,8 +174,8 @@ def measure_departure(lm: CausalModel, runner: Stepper, ids: Tensor, whole: Tens
     first = min(_FIRST, ids.shape[1] - 1)
     logits = [runner.logits(runner.start([0], [ids[0, :first].tolist()])[0])]
     logits += [runner.logits(runner.extend(ids[0, t : t + 1], [0])) for t in range(first, ids.shape[1])]
-    got = torch.cat(logits).float()
-    spread = (whole - whole.mean(-1, keepdim=True)).norm(dim=-1)
-    apart = (got - whole).norm(dim=-1) / spread.clamp_min(1e-12)
-    value = apart.max() if lm.spec.dtype == "float32" else apart.median()
-    return float(value) if bool(torch.isfinite(apart).all()) else float("inf")
+    step_logits = torch.cat(logits).float()
+    norms = (full_logits - full_logits.mean(-1, keepdim=True)).norm(dim=-1)
+    differences = (step_logits - full_logits).norm(dim=-1) / norms.clamp_min(1e-12)
+    value = differences.max() if lm.spec.dtype == "float32" else differences.median()
+    return float(value) if bool(torch.isfinite(differences).all()) else float("inf")

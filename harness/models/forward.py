@@ -190,14 +190,14 @@ def _head_is_plain(lm: CausalModel) -> bool:
     ids = torch.arange(size, device=lm.device)[None, :]
     with torch.inference_mode():
         options = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
-        whole = lm.model(**options).logits.float()
+        full_logits = lm.model(**options).logits.float()
         states = get_body(lm.model)(**options).last_hidden_state
         head = lm.model.get_output_embeddings()
         if head is None or head.weight.shape[-1] != states.shape[-1]:
             return False
         by_head = head(states).float()
     tolerance = 1e-4 if lm.dtype == torch.float32 else 1e-2
-    return bool((whole - by_head).abs().max() <= tolerance * max(1.0, float(whole.abs().max())))
+    return bool((full_logits - by_head).abs().max() <= tolerance * max(1.0, float(full_logits.abs().max())))
 
 
 def as_ids(row: Any) -> I64:  # noqa: ANN401 - any sequence of ints

@@ -29,14 +29,14 @@ class ModelCache:
 
     def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
         """Return a model, loading it if needed; the least recently used model is freed above `keep_models`."""
-        spread = runtime.device_map
+        device_map = runtime.device_map
 
         def load(device: str) -> Any:  # noqa: ANN401
-            return spec.load(device=device, device_map=spread)
+            return spec.load(device=device, device_map=device_map)
 
-        reached = {name: canonicalize(getattr(spec, name)) for name in sorted(spec.connection_fields)}
-        named: list[Any] = [spec.identity(), spread, *([reached] if reached else [])]
-        backend: Backend = self._load(named, spec.title, runtime, load)
+        connection = {name: canonicalize(getattr(spec, name)) for name in sorted(spec.connection_fields)}
+        identity: list[Any] = [spec.identity(), device_map, *([connection] if connection else [])]
+        backend: Backend = self._load(identity, spec.title, runtime, load)
         return backend
 
     def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, CausalModel]:
@@ -61,10 +61,10 @@ class ModelCache:
         while len(self._models) >= runtime.keep_models:
             self._models.popitem(last=False)
         set_threads(runtime.threads)
-        started = time.monotonic()
+        start = time.monotonic()
         self._models[key] = load(device)
         self.loads.append(title)
-        log.info("loaded     %-34s on %s in %.1f s", title, device, time.monotonic() - started)
+        log.info("loaded     %-34s on %s in %.1f s", title, device, time.monotonic() - start)
         return self._models[key]
 
 

@@ -39,7 +39,7 @@ class Run:
     results: Sequence[ResultRow]
     notes: tuple[str, ...]
     """Caveats about its texts."""
-    imported: tuple[str, ...] = ()
+    imported_stages: tuple[str, ...] = ()
     """Stages whose artifacts were imported, not computed here."""
     command: tuple[str, ...] = ()
     """Arguments of the command line that started it."""
@@ -80,7 +80,7 @@ def read_run(path: Path) -> Run:
         inputs=record.inputs,
         results=record.results,
         notes=(*record.notes, *describe_reused_artifacts(record)),
-        imported=_imported_stages(record),
+        imported_stages=_imported_stages(record),
         command=_command(record),
     )
 

@@ -10,13 +10,13 @@ from openended.harness.core import F64
 from openended.metrics._ngrams.index import NgramIndex
 
 
-def mean_of(values: F64) -> float:
+def mean_without_nan(values: F64) -> float:
     """Return the mean without NaN values; NaN if no value is left."""
     finite = values[~np.isnan(values)]
     return float(finite.mean()) if len(finite) else float("nan")
 
 
-def distinct_by_text(index: NgramIndex, order: int) -> F64:
+def distinct_share_by_text(index: NgramIndex, order: int) -> F64:
     """Return the share of distinct n-grams in each text, shape (n,); NaN for texts shorter than `order`."""
     sizes = index.sizes(order).astype(np.float64)
     sizes[sizes == 0] = np.nan

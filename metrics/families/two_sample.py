@@ -64,17 +64,17 @@ class TwoSample(Metric):
             np.concatenate([np.asarray(s.ids, dtype=np.str_) for s in sides]), return_inverse=True
         )
         rank = make_random_stream(0, "within_reach").permutation(len(names))[prompt]
-        truncated = [
+        limited = [
             self._select_texts(s, side_rank)
             for s, side_rank in zip(sides, np.split(rank, [len(sides[0])]), strict=True)
         ]
-        words = [f"{len(new)}of{len(old)}" for new, old in zip(truncated, sides, strict=True)]
+        counts = [f"{len(new)}of{len(old)}" for new, old in zip(limited, sides, strict=True)]
         note = (
-            f"{len(truncated[0]):,} of {len(sides[0]):,} human and {len(truncated[1]):,} of {len(sides[1]):,} other "
+            f"{len(limited[0]):,} of {len(sides[0]):,} human and {len(limited[1]):,} of {len(sides[1]):,} other "
             f"texts were compared, drawn by their ids: {self.name} takes too long for more than {self.most:,} a side"
         )
-        facts = {**features.facts, "n": "/".join(words)}
-        return replace(features, human=truncated[0], model=truncated[1], facts=facts), [note]
+        facts = {**features.facts, "n": "/".join(counts)}
+        return replace(features, human=limited[0], model=limited[1], facts=facts), [note]
 
     def _select_texts(self, side: Side, rank: NDArray[np.int64]) -> Side:
         chosen = np.sort(np.argsort(rank, kind="stable")[: self.most])
@@ -91,8 +91,8 @@ class TwoSample(Metric):
         It changes nothing if ids are unique within each side, and the sides have the same ids or none in common.
         """
         human, model = self.sort_ids(features.human), self.sort_ids(features.model)
-        once = len(np.unique(human)) == len(human) and len(np.unique(model)) == len(model)
-        if once and (np.array_equal(human, model) or not np.isin(human, model).any()):
+        unique = len(np.unique(human)) == len(human) and len(np.unique(model)) == len(model)
+        if unique and (np.array_equal(human, model) or not np.isin(human, model).any()):
             return None
         return human, model
 

@@ -118,7 +118,7 @@ def read_comparisons(
     columns, rows = read_rows(path, renamed)
     rows = select_kind(columns, rows, "system_a", "system")
     if is_matrix(columns, rows):
-        return _matrix(path, columns, rows)
+        return _read_matrix(path, columns, rows)
     column_of = map_columns(columns)
     kind = kind_of(column_of)
     for name in ("system_a", "system_b", "outcome") if kind is None else ():
@@ -137,7 +137,7 @@ def read_comparisons(
             raise DataError(f"{row.where}: no outcome; {how} leaves such rows out")
         missing += not parsed
         for comparison in parsed if "rater" in column_of else ():
-            _once(comparison, row, seen)
+            _refuse_duplicate(comparison, row, seen)
         comparisons += parsed
     comparisons.sort(
         key=lambda c: (c.item, c.criterion, c.system_a, c.system_b, c.rater, c.outcome, str(c.seconds), c.count)
@@ -150,7 +150,7 @@ def read_comparisons(
     )
 
 
-def _once(comparison: Comparison, row: FileRow, seen: dict[tuple[str, ...], str]) -> None:
+def _refuse_duplicate(comparison: Comparison, row: FileRow, seen: dict[tuple[str, ...], str]) -> None:
     pair = sorted((comparison.system_a, comparison.system_b))
     key = (comparison.item, *pair, comparison.criterion, comparison.rater)
     if key in seen:
@@ -158,7 +158,7 @@ def _once(comparison: Comparison, row: FileRow, seen: dict[tuple[str, ...], str]
     seen[key] = row.where
 
 
-def _pair(row: FileRow, first: str, second: str) -> tuple[str, str]:
+def _read_players(row: FileRow, first: str, second: str) -> tuple[str, str]:
     a, b = row.text(first), row.text(second)
     if a == b:
         raise DataError(f"{row.where}: system {a!r} is compared with itself")
@@ -167,7 +167,7 @@ def _pair(row: FileRow, first: str, second: str) -> tuple[str, str]:
 
 def _parse_comparison(row: FileRow, column_of: Mapping[str, str], number: int) -> list[Comparison]:
     """Parse a row with one outcome; empty if the outcome is missing."""
-    a, b = _pair(row, column_of["system_a"], column_of["system_b"])
+    a, b = _read_players(row, column_of["system_a"], column_of["system_b"])
     outcome = (
         outcome_of(row, column_of["outcome"], a, b)
         if kind_of(column_of) == "comparisons"
@@ -190,10 +190,10 @@ def _parse_counts(row: FileRow, column_of: Mapping[str, str]) -> list[Comparison
     """Parse a row with counts of outcomes; empty if all counts are zero or missing."""
     sides: tuple[tuple[Outcome, str], ...] = (("a", "wins_a"), ("b", "wins_b"), ("tie", "ties"))
     if kind_of(column_of) == "victories":
-        a, b = _pair(row, column_of["outcome"], column_of["loser"])
+        a, b = _read_players(row, column_of["outcome"], column_of["loser"])
         counts = [("a", row.number(column_of["wins"]) if "wins" in column_of else 1.0)]
     else:
-        a, b = _pair(row, column_of["system_a"], column_of["system_b"])
+        a, b = _read_players(row, column_of["system_a"], column_of["system_b"])
         counts = [(side, row.number(column_of[name])) for side, name in sides if name in column_of]
     item, criterion = _read_value(row, column_of, "item"), _read_value(row, column_of, "criterion")
     for _, count in counts:
@@ -206,7 +206,7 @@ def _read_value(row: FileRow, column_of: Mapping[str, str], name: str) -> str:
     return row.text(column_of[name]) if name in column_of else ""
 
 
-def _matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) -> ComparisonFile:
+def _read_matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) -> ComparisonFile:
     wins = np.zeros((len(rows), len(rows)))
     for i, row in enumerate(rows):
         for j, name in enumerate(columns[1:]):

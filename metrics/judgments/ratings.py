@@ -120,7 +120,7 @@ def read_judgments(
     for row in rows:
         key = (row.text(str(ids)), _system(row, columns, str(side)))
         if lists:
-            table.add_wide(row, key, _listed(row))
+            table.add_wide(row, key, _parse_rating_list(row))
         elif wide:
             table.add_wide(row, key, [(c, row.number(c)) for c in wide])
         else:
@@ -146,7 +146,7 @@ def _system(row: FileRow, columns: Sequence[str], side: str) -> str:
     return name
 
 
-def _listed(row: FileRow) -> list[tuple[str, float]]:
+def _parse_rating_list(row: FileRow) -> list[tuple[str, float]]:
     values = row.cells.get("ratings")
     if not isinstance(values, list):
         raise DataError(f"{row.where}: 'ratings': expected a list of numbers, got {values!r}")

@@ -14,10 +14,10 @@ from openended.harness.core import temporary_files
 
 POLL_SECONDS = 1.0  # interval between checks of the parent
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_watching: set[Parent] = set()
+_watching: set[ParentProcess] = set()
 
 
-class Parent(NamedTuple):
+class ParentProcess(NamedTuple):
     """The identity of a parent process."""
 
     machine: str
@@ -26,15 +26,15 @@ class Parent(NamedTuple):
     """Start time in clock ticks since boot; needed because process ids are reused."""
 
 
-def this_process() -> Parent:
+def identify_process() -> ParentProcess:
     """Return the identity of the current process, to be passed to its workers."""
     machine, boot, pid, start = temporary_files.build_process_tag().split("-")
-    return Parent(f"{machine}-{boot}", int(pid), int(start))
+    return ParentProcess(f"{machine}-{boot}", int(pid), int(start))
 
 
-def end_with(parent: Parent) -> None:
+def end_with_parent(parent: ParentProcess) -> None:
     """End this process when `parent` ends; does nothing if the parent is on another machine."""
-    if parent in _watching or parent.machine != this_process().machine or parent.pid == os.getpid():
+    if parent in _watching or parent.machine != identify_process().machine or parent.pid == os.getpid():
         return
     _watching.add(parent)
     if sys.platform == "linux" and os.getppid() == parent.pid:
@@ -43,7 +43,7 @@ def end_with(parent: Parent) -> None:
     threading.Thread(target=_watch, args=(parent,), name="end-with-parent", daemon=True).start()
 
 
-def _watch(parent: Parent) -> None:
+def _watch(parent: ParentProcess) -> None:
     while temporary_files.is_running(parent.pid, parent.start):
         time.sleep(POLL_SECONDS)
     # An exception might not reach the main thread inside a library call. The next start removes unfinished files.

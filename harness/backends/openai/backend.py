@@ -112,10 +112,10 @@ class ServerBackend:
             raise SpecError(f"model {self.spec.title}: the server has no parameters for {decoder.title}")
 
         async def generate_text(server: ServerSession, prompt: Prompt) -> None:
-            generated = await self._text(server, sampling, prompt, request)
-            emit([generated])
+            generation = await self._text(server, sampling, prompt, request)
+            emit([generation])
             if advance is not None:
-                advance(max(len(generated.token_ids), 1))
+                advance(max(len(generation.token_ids), 1))
 
         async def work(server: ServerSession) -> None:
             longest = max((len(self.bos_prefix(p.token_ids)) + len(p.token_ids) for p in prompts), default=0)

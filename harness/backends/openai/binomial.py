@@ -51,9 +51,9 @@ def find_worst_mismatch(tokens: Sequence[Hashable], q: F64, draws: Sequence[Hash
     counts, total = Counter(draws), len(draws)
     hits = np.cumsum([counts[token] for token in tokens])
     shares = np.minimum(np.cumsum(q), 1.0)
-    apart = np.abs(hits / max(total, 1) - shares)
-    odd = [i for i in range(len(tokens)) if is_implausible(int(hits[i]), total, float(shares[i]))]
-    if not odd:
+    differences = np.abs(hits / max(total, 1) - shares)
+    implausible = [i for i in range(len(tokens)) if is_implausible(int(hits[i]), total, float(shares[i]))]
+    if not implausible:
         return None
-    worst = max(odd, key=lambda i: float(apart[i]))
+    worst = max(implausible, key=lambda i: float(differences[i]))
     return worst + 1, int(hits[worst]), float(shares[worst])

@@ -136,7 +136,7 @@ def _sglang_scores(ask: CompletionRequest) -> Body:
 def _llama_cpp(builder: RequestBuilder, ask: CompletionRequest) -> Body:  # noqa: ARG001 - all dialects are called alike
     s = ask.sampling
     penalised = s.repetition_penalty != 1
-    cut = [_LLAMA[name] for name in s.cuts]
+    cut = [_LLAMA[name] for name in s.truncations]
     order = [*cut, "temperature"] if s.order == "after" else ["temperature", *cut]
     return {
         "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k, "min_p": s.min_p, "typical_p": s.typical_p,

@@ -30,7 +30,7 @@ class Sampling:
     no_repeat_ngram_size: int = 0
 
     @property
-    def cuts(self) -> tuple[str, ...]:
+    def truncations(self) -> tuple[str, ...]:
         """Names of the truncations in use."""
         return tuple(name for name in TRUNCATIONS if getattr(self, name) != getattr(NEUTRAL, name))
 
@@ -60,7 +60,7 @@ def make_sampling(decoder: Decoder) -> Sampling | None:
     return sampling
 
 
-def list_decoders(truncations: frozenset[str]) -> list[str]:
+def list_supported_decoders(truncations: frozenset[str]) -> list[str]:
     """Return the names of the decoders that need only these truncations."""
     options = {name: _server_options(cls) for name, cls in load_members("decoder").items()}
     return sorted(name for name, needed in options.items() if needed is not None and truncations >= needed.keys())

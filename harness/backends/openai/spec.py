@@ -200,8 +200,8 @@ class ServerSpec(BackendSpec):
         if decoder is None:
             return super().cannot(ability)
         if ability == "q_statistics" and isinstance(decoder, QDecoder):
-            whole = decoder.untruncated and not decoder.one_hot and decoder.temperature_and_order()[0] != 1
-            if whole or not decoder.certifiable:
+            needs_whole_q = decoder.untruncated and not decoder.one_hot and decoder.temperature_and_order()[0] != 1
+            if needs_whole_q or not decoder.certifiable:
                 return f"the Q of {decoder.title} needs the whole distribution; a server lists its best tokens alone"
             if decoder.penalizes:
                 return "penalties need the whole distribution; a server lists its best tokens alone"

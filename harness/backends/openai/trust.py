@@ -65,7 +65,7 @@ class EndpointTrust:
         if not self.infos:
             self.infos = await self._fetch_infos(client)
             self._compare()
-        client.check_return = partial(self._check_return, client)
+        client.check_identity = partial(self._check_return, client)
         endpoints = sorted(self.infos)
         name = self._last = digest(canonicalize(decoder)) if decoder is not None else _SCORES
         if self.spec.probe and name not in self._reports:
@@ -160,8 +160,8 @@ class EndpointTrust:
         notes = [f"{header}; probe: {probed}; its texts are not reproducible bit for bit"]
         if encoded:
             notes.append(f"{s.title}: {encoded} texts came without token ids and were encoded again")
-        served = {
+        server_facts = {
             **facts.plain(), "model": s.path, "dialect": s.dialect, "endpoints": addresses, "chat": s.chat,
             "probe": probed, "texts_encoded_again": encoded,
         }  # fmt: skip
-        return {"served": served, "notes": notes}
+        return {"served": server_facts, "notes": notes}

@@ -45,9 +45,9 @@ def digest_files(folder: Path, files: Iterable[Path]) -> dict[str, Json]:
 
 def _weights(folder: Path) -> list[Path]:
     """Return the weight files that transformers would load: the one file, else the shards of the index."""
-    whole, index = folder / WEIGHTS[0], folder / INDEX
-    if whole.is_file() or not index.is_file():
-        return [whole] if whole.is_file() else []
+    single_file, index = folder / WEIGHTS[0], folder / INDEX
+    if single_file.is_file() or not index.is_file():
+        return [single_file] if single_file.is_file() else []
     index_json = read_json(index)
     shards = index_json.get("weight_map") if isinstance(index_json, dict) else None
     if not isinstance(shards, dict):

@@ -221,8 +221,8 @@ class ItemPool:
         if not isinstance(ms, int) or isinstance(ms, bool) or not 0 <= ms <= 1000 * MAX_SECONDS:
             raise AnswerRefused(400, "The time is no number of milliseconds.")
         most = len(self.key.protocol.choices)
-        whole = isinstance(choices, Mapping) and set(choices) == set(questions)
-        if not whole or not are_valid_choices(choices, questions, most):  # type: ignore[arg-type] # a Mapping by then
+        is_complete = isinstance(choices, Mapping) and set(choices) == set(questions)
+        if not is_complete or not are_valid_choices(choices, questions, most):  # type: ignore[arg-type] # a Mapping by then
             raise AnswerRefused(400, "Every question needs one of its answers.")
         return json.dumps(choices, sort_keys=True)
 

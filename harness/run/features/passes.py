@@ -76,15 +76,15 @@ class ModelPasses:
             return self.embed([embedder], source, "prompt_and_continuation", [0])
         lm = self.session.model(spec, self.runtime)
         prompts, texts = self._ids(source, spec)
-        whole, batch = scope == "prompt_and_continuation", self._rows_at_once(lm)
+        include_prompt, batch = scope == "prompt_and_continuation", self._rows_at_once(lm)
         vectors = None
         with self._progress(f"score {source.title}", len(texts)) as advance:
             if embedder is not None and 1 in indices:
                 both = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=embedder, batch_size=batch)
-                vectors, nll = lm.embed_and_score(both, include_prompt=whole, advance=advance)
+                vectors, nll = lm.embed_and_score(both, include_prompt=include_prompt, advance=advance)
             else:
                 request = ScoringRequest(
-                    prompts=prompts, continuations=texts, include_prompt=whole, bos=bos, batch_size=batch
+                    prompts=prompts, continuations=texts, include_prompt=include_prompt, bos=bos, batch_size=batch
                 )
                 nll = lm.score(request, advance)
 

@@ -18,11 +18,12 @@ from openended.harness.core import SpecError, canonicalize, digest
 
 log = logging.getLogger(__name__)
 
-_NO_NUMBER = ("runtime.", "outputs_dir=", "name=", "plan_only=")  # options that change neither texts nor numbers
+# Options that change neither texts nor numbers.
+_IRRELEVANT_OPTIONS = ("runtime.", "outputs_dir=", "name=", "plan_only=")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SearchOptions:
     """A search and how to run it."""
 
     plan: SearchPlan
@@ -48,7 +49,7 @@ class Options:
         return GRID_SAMPLER if self.plan.method == GRID_SAMPLER else "random"
 
 
-def parse_search_options(config: DictConfig) -> Options:
+def parse_search_options(config: DictConfig) -> SearchOptions:
     """Read the options of a search.
 
     Raises:
@@ -67,7 +68,7 @@ def parse_search_options(config: DictConfig) -> Options:
     )  # fmt: skip
     plan.check()
     plan = replace(plan, name=f"{plan.name}-{_digest(plan)}")
-    total = len(space.every()) if plan.method == GRID_SAMPLER else _read_integer(node, "trials", 1)
+    total = len(space.list_settings()) if plan.method == GRID_SAMPLER else _read_integer(node, "trials", 1)
     processes = int(config.hydra.launcher.get("processes") or 1)
     batch = processes if node["batch"] == AUTO else _read_integer(node, "batch", 1)
     confirm = tuple(map(str, _read_integers(node, "confirm_seeds")))
@@ -76,7 +77,7 @@ def parse_search_options(config: DictConfig) -> Options:
         raise SpecError(
             f"confirm_seeds: {min(shared)} is a seed of the search itself; type others than {', '.join(seeds)}"
         )
-    return Options(plan, total, batch, confirm, Path(str(config.hydra.sweeper.storage)))
+    return SearchOptions(plan, total, batch, confirm, Path(str(config.hydra.sweeper.storage)))
 
 
 def check_search(config: DictConfig) -> None:
@@ -106,12 +107,12 @@ def _study_name(config: DictConfig) -> str:
 
 def _digest(plan: SearchPlan) -> str:
     """Return a digest of everything that affects which settings are tried or their values."""
-    fixed = sorted(word for word in plan.space.fixed if not word.startswith(_NO_NUMBER))
-    parts = [fixed, canonical_parameters(plan.space), sorted(map(repr, plan.objectives)), plan.method]
+    fixed = sorted(word for word in plan.space.fixed if not word.startswith(_IRRELEVANT_OPTIONS))
+    parts = [fixed, list_space_parts(plan.space), sorted(map(repr, plan.objectives)), plan.method]
     return digest([*parts, canonicalize(dict(plan.options)), plan.seed, list(plan.rungs), plan.reduction])[:8]
 
 
-def canonical_parameters(space: Space) -> list[str]:
+def list_space_parts(space: Space) -> list[str]:
     """Return a space as strings, in a fixed order, for its digest."""
     extra = [f"{choice}: {words}" for choice, words in sorted(space.extra_words.items())]
     return [*map(repr, space.parameters), *extra, *space.seeds]
@@ -133,7 +134,7 @@ def _read_integer(node: Mapping[str, Any], name: str, least: int) -> int:
 
 def _read_integers(node: Mapping[str, Any], name: str) -> tuple[int, ...]:
     value = node.get(name) or []
-    listed: Sequence[Any] = value if isinstance(value, list) else [value]
-    if not all(isinstance(v, int) and not isinstance(v, bool) for v in listed):
+    numbers: Sequence[Any] = value if isinstance(value, list) else [value]
+    if not all(isinstance(v, int) and not isinstance(v, bool) for v in numbers):
         raise SpecError(f"{name}: expected a list of whole numbers, as in {name}=[50,150], got {value!r:.60}")
-    return tuple(listed)
+    return tuple(numbers)

@@ -122,7 +122,7 @@ class Space:
                 else:
                     yield base | inner | {parameter.key: end}
 
-    def every(self) -> list[dict[str, Any]]:
+    def list_settings(self) -> list[dict[str, Any]]:
         """Return all settings, as the study has them.
 
         Raises:

@@ -78,7 +78,7 @@ class SearchPlan:
         if any(size < 1 for size in self.rungs) or list(self.rungs) != sorted(set(self.rungs)):
             raise SpecError(f"rungs: expected numbers of examples that grow, got {list(self.rungs)}")
         if self.method == GRID_SAMPLER:
-            self.space.every()
+            self.space.list_settings()
         self.make_sampler(0)
 
     def make_sampler(self, number: int) -> BaseSampler:
@@ -137,7 +137,7 @@ class StudyRunner:
             if trial.state == states.FAIL and trial.number not in tried_again:
                 self.study.enqueue_trial(trial.params, {AGAIN: trial.number})
         if self.plan.method == GRID_SAMPLER:
-            for setting in self.plan.space.every():
+            for setting in self.plan.space.list_settings():
                 self.study.enqueue_trial(setting, skip_if_exists=True)
         return sum(t.state in (states.COMPLETE, states.PRUNED) for t in trials)
 

@@ -50,6 +50,6 @@ def test_another_machines_process_is_nobodys_parent():
     from openended.harness.app.hydra import parent_watch
 
     before = len(parent_watch._watching)
-    parent_watch.end_with(parent_watch.Parent("00000000-00000000", 1, 1))
-    parent_watch.end_with(parent_watch.this_process())
+    parent_watch.end_with_parent(parent_watch.ParentProcess("00000000-00000000", 1, 1))
+    parent_watch.end_with_parent(parent_watch.identify_process())
     assert len(parent_watch._watching) == before
