@@ -53,7 +53,7 @@ class Creative(Task):
     name: ClassVar[str] = "creative"
     source: ClassVar[str] = "comes with the harness"
     size: ClassVar[str] = "32 instructions, drawn as often as asked"
-    licence: ClassVar[str] = "Apache-2.0"
+    license: ClassVar[str] = "Apache-2.0"
     obtained: ClassVar[str] = "none"
     command: ClassVar[str] = "openended task=creative model=docs-m task.reference=RUN_FOLDER scoring=gpt2-large"
     no_human: ClassVar[str] = ": set task.reference to another system's run folder or texts"

@@ -4,7 +4,7 @@ Prompt: the first tokens of a passage; human: the rest of it, its leading space 
 the split by module are made in `openended.tasks._docstrings`; the bundled models have seen the train split alone.
 
 Licence: the text stays where it is installed; nothing is copied. The packages are under the PSF, BSD, Apache-2.0 and
-Matplotlib licences.
+Matplotlib licenses.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Docs(Task):
     name: ClassVar[str] = "docs"
     source: ClassVar[str] = "the installed packages"
     size: ClassVar[str] = "about 1,100 passages of 60 words or more (test split)"
-    licence: ClassVar[str] = "PSF, BSD, Apache-2.0 (text is read where it is installed)"
+    license: ClassVar[str] = "PSF, BSD, Apache-2.0 (text is read where it is installed)"
     obtained: ClassVar[str] = "none"
     command: ClassVar[str] = "openended task=docs"
 

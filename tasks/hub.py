@@ -42,7 +42,7 @@ class Hub(Task):
     name: ClassVar[str] = "hub"
     source: ClassVar[str] = "https://huggingface.co/datasets"
     size: ClassVar[str] = "any"
-    licence: ClassVar[str] = "the dataset's own"
+    license: ClassVar[str] = "the dataset's own"
     obtained: ClassVar[str] = "fetched at the first use"
     command: ClassVar[str] = (
         "openended task=hub task.path=Salesforce/wikitext task.config=wikitext-2-raw-v1 model=gpt2 scoring=gpt2-large"

@@ -25,7 +25,7 @@ class Texts(Task):
     name: ClassVar[str] = "texts"
     source: ClassVar[str] = "your own file"
     size: ClassVar[str] = "any"
-    licence: ClassVar[str] = "the file's own"
+    license: ClassVar[str] = "the file's own"
     obtained: ClassVar[str] = "yours: a text a record; see `openended score`"
     command: ClassVar[str] = (
         "openended task=texts task.path=HUMAN.jsonl generations=SYSTEM.jsonl num_examples=all max_new_tokens=null"

@@ -29,7 +29,7 @@ class Task(Spec):
     source: ClassVar[str] = ""
     """Address of the data, for the README's table of tasks."""
     size: ClassVar[str] = ""
-    licence: ClassVar[str] = ""
+    license: ClassVar[str] = ""
     obtained: ClassVar[str] = ""
     """How its files are obtained: fetched, placed by hand, or none needed."""
     command: ClassVar[str] = ""

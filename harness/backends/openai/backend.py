@@ -134,15 +134,15 @@ class ServerBackend:
         if not text and self.tokenizer is not None:
             text = self.tokenizer.decode(prompt.token_ids)
         name = f"{prompt.example_id}/{prompt.sample}"
-        ask = CompletionRequest(
+        completion_request = CompletionRequest(
             ids=ids, text=text, max_tokens=request.max_new_tokens, min_tokens=request.min_new_tokens,
             sampling=sampling, seed=derive_seed(request.seed, "server", prompt.example_id, prompt.sample),
         )  # fmt: skip
         try:
             completion: CompletedText = await server.send(
-                ask,
+                completion_request,
                 self._order_endpoints(server, name),
-                lambda reply: read_completion(reply, self.builder, ask, self.tokenizer, text),
+                lambda reply: read_completion(reply, self.builder, completion_request, self.tokenizer, text),
             )
         except DataError as err:
             raise DataError(f"model {self.spec.title}: text {name}: {err}") from err

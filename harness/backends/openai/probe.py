@@ -121,8 +121,8 @@ class Probe:
             most = max(self.context - 2 * LENGTH, 1)
             text = self.tokenizer.decode(self.tokenizer.encode(text)[:most])
         for words in (text, KNOWN_TEXT):
-            ask = self.prompts.ask(words, max_tokens=LENGTH)
-            read_completion(await self.server.send(ask), self.server.builder, ask, self.tokenizer, words)
+            request = self.prompts.build_request(words, max_tokens=LENGTH)
+            read_completion(await self.server.send(request), self.server.builder, request, self.tokenizer, words)
         return None
 
     async def _check_listing(self) -> str | None:
@@ -136,7 +136,7 @@ class Probe:
         """At another temperature the same log-probabilities are listed."""
         text = self.prompts.flattest_prompt
         first = self.prompts.listings[text]
-        second = await self.server.top(self.prompts.ask(text, sampling=Sampling(temperature=2.0)))
+        second = await self.server.top(self.prompts.build_request(text, sampling=Sampling(temperature=2.0)))
         if second is None or median_difference(first, second) > RAW:
             return (
                 "its log-probabilities change with the temperature, so they are those after sampling; "
@@ -149,7 +149,7 @@ class Probe:
         faults = []
         for text, count in self.prompts.select_prompts():
             listing = self.prompts.listings[text]
-            draws = await self.server.draw(self.prompts.ask(text), count, self.prompts.seeds("neutral", text))
+            draws = await self.server.draw(self.prompts.build_request(text), count, self.prompts.seeds("neutral", text))
             odd = find_worst_mismatch(listing.tokens, np.exp(listing.log_probs), draws)
             if odd is not None:
                 best, hits, share = odd
@@ -178,7 +178,7 @@ class Probe:
         for text, _ in self.prompts.select_prompts()[:2]:
             head = compute_listed_q(decoder, self.prompts.listings[text], self.vocab_size)
             draws = await self.server.draw(
-                self.prompts.ask(text, sampling=sampling), DRAWS, self.prompts.seeds("own", text)
+                self.prompts.build_request(text, sampling=sampling), DRAWS, self.prompts.seeds("own", text)
             )
             allowed = {*head.tokens, head.next}
             beyond = [token for token in draws if token not in allowed]
@@ -204,7 +204,9 @@ class Probe:
         """More different tokens than a hidden top-k lets through, where no listing says how many there must be."""
         most = 0
         for text in BEGINNINGS[:2]:
-            draws = await self.server.draw(self.prompts.ask(text), FEW_DRAWS, self.prompts.seeds("neutral", text))
+            draws = await self.server.draw(
+                self.prompts.build_request(text), FEW_DRAWS, self.prompts.seeds("neutral", text)
+            )
             most = max(most, len(set(draws)))
             if most > TOP:
                 return None
@@ -219,7 +221,9 @@ class Probe:
         plain = sampling.repetition_penalty == 1 and not sampling.no_repeat_ngram_size
         for text in (*BEGINNINGS[:4], *REPETITIVE):
             draws = set(
-                await self.server.draw(self.prompts.ask(text, sampling=sampling), 2, self.prompts.seeds("greedy", text))
+                await self.server.draw(
+                    self.prompts.build_request(text, sampling=sampling), 2, self.prompts.seeds("greedy", text)
+                )
             )
             if len(draws) > 1:
                 return f"two seeds gave two tokens: the server draws where it must not; {self.server.dialect.hint}"
@@ -243,7 +247,7 @@ class Probe:
         for number in range(3):
             first, again, second = [
                 await self.server.write(
-                    self.prompts.ask(text, max_tokens=LENGTH), self.prompts.seed("text", number + step)
+                    self.prompts.build_request(text, max_tokens=LENGTH), self.prompts.seed("text", number + step)
                 )
                 for step in (0, 0, 100)
             ]
@@ -279,16 +283,18 @@ class Probe:
     async def _compare_echo(self) -> str | None:
         read = {}
         for temperature in (1.0, 0.5):
-            ask = self.server.echo(self.prompts.ask(KNOWN_TEXT, sampling=Sampling(temperature=temperature)))
-            read[temperature] = read_echo(await self.server.send(ask), self.server.builder, ask).log_probs[1:]
+            request = self.server.echo(
+                self.prompts.build_request(KNOWN_TEXT, sampling=Sampling(temperature=temperature))
+            )
+            read[temperature] = read_echo(await self.server.send(request), self.server.builder, request).log_probs[1:]
         if float(np.median(np.abs(read[1.0] - read[0.5]))) > RAW:
             return f"log-probabilities of a given text change with the temperature; {self.server.dialect.hint}"
         if not self.prompts.listings or self.server.dialect.keyed_by_text:
             return None
         text = self.prompts.flattest_prompt
         best = int(self.prompts.listings[text].tokens[0])
-        ask = self.server.echo(self.prompts.ask(text), (best,))
-        echoed = float(read_echo(await self.server.send(ask), self.server.builder, ask).log_probs[-1])
+        request = self.server.echo(self.prompts.build_request(text), (best,))
+        echoed = float(read_echo(await self.server.send(request), self.server.builder, request).log_probs[-1])
         listed = float(self.prompts.listings[text].log_probs[0])
         if abs(echoed - listed) > RAW:
             return (

@@ -61,7 +61,7 @@ def read_choices(reply: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401 - JSON
     return rows
 
 
-def check_reply(reply: Any, builder: RequestBuilder, ask: CompletionRequest) -> None:  # noqa: ANN401 - JSON
+def check_reply(reply: Any, builder: RequestBuilder, request: CompletionRequest) -> None:  # noqa: ANN401 - JSON
     """Raise an error if a reply cannot belong to the request.
 
     Raises:
@@ -70,23 +70,23 @@ def check_reply(reply: Any, builder: RequestBuilder, ask: CompletionRequest) -> 
     """
     if not isinstance(reply, Mapping):
         raise DataError(f"expected a JSON object, got {str(reply)[:80]!r}")
-    if ask.echo and builder.dialect.name == "sglang":
+    if request.echo and builder.dialect.name == "sglang":
         return
     model = reply.get("model")
     if builder.dialect.names_model and model is not None and model != builder.model:
         raise DataError(f"field model: it answers for {str(model)[:80]!r}, {builder.model!r} was requested")
     rows = read_choices(reply)
-    if len(rows) > ask.copies:
-        raise DataError(f"field choices: {len(rows)} texts, {ask.copies} requested")
+    if len(rows) > request.copies:
+        raise DataError(f"field choices: {len(rows)} texts, {request.copies} requested")
     for number, choice in enumerate(rows):
         try:
-            _check_choice(reply, choice, builder, ask)
+            _check_choice(reply, choice, builder, request)
         except DataError as err:
             raise DataError(f"choices[{number}]: {err}") from err
 
 
 def _check_choice(
-    reply: Mapping[str, Any], choice: Mapping[str, Any], builder: RequestBuilder, ask: CompletionRequest
+    reply: Mapping[str, Any], choice: Mapping[str, Any], builder: RequestBuilder, request: CompletionRequest
 ) -> None:
     message = choice.get("message")
     field, holder = ("message.content", message) if isinstance(message, Mapping) else ("text", choice)
@@ -95,10 +95,10 @@ def _check_choice(
         raise DataError(f"field {field}: expected text, got {'null' if text is None else type(text).__name__}")
     for name, values in (("token_ids", choice.get("token_ids")), ("tokens", choice.get("tokens", reply.get("tokens")))):
         if values is not None:
-            _check_ids(name, values, builder, ask)
+            _check_ids(name, values, builder, request)
 
 
-def _check_ids(name: str, ids: Any, builder: RequestBuilder, ask: CompletionRequest) -> None:  # noqa: ANN401
+def _check_ids(name: str, ids: Any, builder: RequestBuilder, request: CompletionRequest) -> None:  # noqa: ANN401
     if not isinstance(ids, list):
         raise DataError(f"field {name}: expected a list of token ids, got {type(ids).__name__}")
     size = builder.vocab_size or 1 << 31
@@ -106,9 +106,10 @@ def _check_ids(name: str, ids: Any, builder: RequestBuilder, ask: CompletionRequ
     if wrong is not None:
         accepted = f"from 0 to {size - 1}, the last of the vocabulary" if builder.vocab_size else "of 0 or more"
         raise DataError(f"field {name}: expected token ids {accepted}, got {str(wrong)[:40]}")
-    if len(ids) > ask.max_tokens:
+    if len(ids) > request.max_tokens:
         raise DataError(
-            f"field {name}: it wrote {len(ids)} tokens where {ask.max_tokens} were asked for: it keeps no max_tokens"
+            f"field {name}: it wrote {len(ids)} tokens where {request.max_tokens} were asked for: "
+            "it keeps no max_tokens"
         )
     if any(i in builder.end_ids for i in ids[:-1]):
         raise DataError(f"field {name}: the end token comes before the end of the text")
@@ -136,18 +137,18 @@ def read_usage(reply: Any, name: str) -> int | None:  # noqa: ANN401
     return count if type(count) is int and count >= 0 else None
 
 
-def find_prompt_fault(reply: Any, builder: RequestBuilder, ask: CompletionRequest) -> str | None:  # noqa: ANN401
+def find_prompt_fault(reply: Any, builder: RequestBuilder, request: CompletionRequest) -> str | None:  # noqa: ANN401
     """Describe how the prompt that the server read differs from the one sent; None if it is the same or unknown."""
-    if builder.chat or not ask.ids:
+    if builder.chat or not request.ids:
         return None
     ids = read_choices(reply)[0].get("prompt_token_ids") or reply.get("prompt_token_ids")
-    if builder.sends_ids and isinstance(ids, list) and tuple(ids) != ask.ids:
-        return _describe_other_prompt(ids, ask.ids)
+    if builder.sends_ids and isinstance(ids, list) and tuple(ids) != request.ids:
+        return _describe_other_prompt(ids, request.ids)
     count = read_usage(reply, "prompt_tokens")
-    if count is not None and count != len(ask.ids):
-        more = count - len(ask.ids)
+    if count is not None and count != len(request.ids):
+        more = count - len(request.ids)
         what = "it puts tokens of its own before it (a beginning-of-text token)" if more > 0 else "it cuts prompts"
-        return f"it read {count} tokens of a prompt of {len(ask.ids)}: {what}, or has another tokenizer"
+        return f"it read {count} tokens of a prompt of {len(request.ids)}: {what}, or has another tokenizer"
     return None
 
 
@@ -162,7 +163,7 @@ def _describe_other_prompt(ids: Sequence[Any], sent: tuple[int, ...]) -> str:
 def read_completion(
     reply: Any,  # noqa: ANN401
     builder: RequestBuilder,
-    ask: CompletionRequest,
+    request: CompletionRequest,
     tokenizer: Tokenizer | None,
     prompt: str,
 ) -> CompletedText:
@@ -171,14 +172,14 @@ def read_completion(
     Args:
         reply: The server's JSON.
         builder: Builds the requests.
-        ask: The request.
+        request: The request.
         tokenizer: The model's; None: text only.
         prompt: The prompt as text.
 
     Raises:
         DataError: If the server read another prompt, stopped too early or too late, or for a reason of its own.
     """
-    if fault := find_prompt_fault(reply, builder, ask):
+    if fault := find_prompt_fault(reply, builder, request):
         raise DataError(fault)
     choice = read_choices(reply)[0]
     reason, ids, text = choice.get("finish_reason"), read_token_ids(reply, choice), read_text(choice)
@@ -187,7 +188,7 @@ def read_completion(
     encoded = ids is None
     if ids is None:
         count = read_usage(reply, "completion_tokens")
-        ids = tuple(tokenize_continuation(tokenizer, prompt, ask.ids, text)) if tokenizer is not None else ()
+        ids = tuple(tokenize_continuation(tokenizer, prompt, request.ids, text)) if tokenizer is not None else ()
     else:
         count = len(ids)
         if reason == "stop" and ids and ids[-1] in builder.end_ids:
@@ -195,26 +196,26 @@ def read_completion(
         if tokenizer is None:  # the ids cannot be decoded here
             ids = ()
         else:
-            text = decode_continuation(tokenizer, ask.ids, ids)
-    _check_length(count, reason, ask)
-    if encoded and count is None and len(ids) > 2 * ask.max_tokens + 8:  # tokenizing again can give a few more
-        raise DataError(f"field text: about {len(ids)} tokens where {ask.max_tokens} were asked for")
+            text = decode_continuation(tokenizer, request.ids, ids)
+    _check_length(count, reason, request)
+    if encoded and count is None and len(ids) > 2 * request.max_tokens + 8:  # tokenizing again can give a few more
+        raise DataError(f"field text: about {len(ids)} tokens where {request.max_tokens} were asked for")
     return CompletedText(ids, text, "eos" if reason == "stop" else "length", encoded)
 
 
-def _check_length(count: int | None, reason: str, ask: CompletionRequest) -> None:
+def _check_length(count: int | None, reason: str, request: CompletionRequest) -> None:
     """Raise an error if a text is too long, or too short for its finish reason or for `min_tokens`."""
     if count is None:
         return
-    if count > ask.max_tokens:
-        raise DataError(f"it wrote {count} tokens where {ask.max_tokens} were asked for: it keeps no max_tokens")
-    if reason == "length" and count < ask.max_tokens:
+    if count > request.max_tokens:
+        raise DataError(f"it wrote {count} tokens where {request.max_tokens} were asked for: it keeps no max_tokens")
+    if reason == "length" and count < request.max_tokens:
         raise DataError(
-            f"it cut a text after {count} tokens where {ask.max_tokens} were asked for: its own limit is lower, or "
+            f"it cut a text after {count} tokens where {request.max_tokens} were asked for: its own limit is lower, or "
             "prompt and text do not fit its context"
         )
-    if reason == "stop" and count < ask.min_tokens:
-        raise DataError(f"a text ended after {count} tokens in spite of min_new_tokens={ask.min_tokens}")
+    if reason == "stop" and count < request.min_tokens:
+        raise DataError(f"a text ended after {count} tokens in spite of min_new_tokens={request.min_tokens}")
 
 
 def refuse_malformed(read: Callable[P, T]) -> Callable[P, T]:

@@ -113,7 +113,7 @@ def _digest(plan: SearchPlan) -> str:
 
 
 def list_space_parts(space: Space) -> list[str]:
-    """Return a space as strings, in a fixed order, for its digest."""
+    """Return a space as strings for its digest, which thus depends on the field names of `Parameter`."""
     extra = [f"{choice}: {words}" for choice, words in sorted(space.extra_words.items())]
     return [*map(repr, space.parameters), *extra, *space.seeds]
 

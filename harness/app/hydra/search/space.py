@@ -240,13 +240,13 @@ def _parse_parameter(override: Override, name: str, when: tuple[str, str] | None
 def _parse_range(override: Override, name: str, value: RangeSweep, when: tuple[str, str] | None) -> Parameter:
     check_grid_size([override])
     values = [float(text) for text in override.sweep_string_iterator()]
-    whole = all(isinstance(v, int) for v in (value.start, value.stop, value.step))
+    is_integer = all(isinstance(v, int) for v in (value.start, value.stop, value.step))
     if len(values) < 2:
         raise SpecError(f"{override.input_line}: expected two values or more, got {len(values)}")
     if value.tags:
         raise SpecError(f"{override.input_line}: a range has equal steps: type tag(log,interval(…)) for a logarithm")
     low, high = min(values), max(values)
-    return Parameter(name, override.key_or_group, (), low, high, abs(float(value.step)), False, whole, when)
+    return Parameter(name, override.key_or_group, (), low, high, abs(float(value.step)), False, is_integer, when)
 
 
 def _parse_seeds(override: Override) -> tuple[str, ...]:
