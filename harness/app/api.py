@@ -71,16 +71,16 @@ def evaluate(
     Args:
         human: The human texts.
         systems: Name → its texts; any number of each.
-        metrics: Names of metrics or sets (`text`, `two_sample`, `paper`, `all`), or metrics with options of their own;
+        metrics: Names of metrics or sets (`text`, `two_sample`, `paper`, `all`), or metric objects with options;
             None: all that the given models, or none, can make.
         judge: A model that scores and embeds: a name (`gpt2-large`, `docs-m`), a hub id or a folder.
         scorer: In place of the judge: whose likelihood and tokens count.
         embedder: In place of the judge: whose vectors are compared.
         features: `human` and each system's name → vectors of your own, in place of an embedder's.
-        human_field: Field of the human file with the text; None: told by its first record.
+        human_field: Field of the human file with the text; None: detected in its first record.
         generations_field: The same of the systems' files.
         num_examples: Number of texts, from the start of each side; all by default.
-        max_new_tokens: Cut every text to so many tokens of the scorer, words without one; None: whole texts.
+        max_new_tokens: Truncate texts to this many tokens of the scorer (without one: words); None: do not truncate.
         experiment: Names the folder of the runs; None: by the time.
         outputs_dir: Where everything is kept.
         device: Of the models: `auto`, or a torch device name.
@@ -167,7 +167,7 @@ def _make_metric(name: str, options: Mapping[str, Any]) -> Metric:
 def _select_metrics(
     requested: str | Sequence[str | Metric] | None, *, scoring: bool, embedding: bool
 ) -> tuple[Metric, ...]:
-    """Make the metrics; None are those that the judges that are there can feed."""
+    """Build the metrics; by default all that the given scoring models support."""
     if requested is None:
         every_metric = [_make_metric(name, {}) for name in resolve_metric_names(["all"])]
         able = {"texts", "stops", *(["token_nll"] if scoring else []), *(["embeddings"] if embedding else [])}

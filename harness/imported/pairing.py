@@ -260,7 +260,7 @@ def _make_row(example: Row, item: ImportedText, tokenizer: Tokenizer | None, max
 
 
 def sort_pairs(pairs: Sequence[tuple[Row, ImportedText]]) -> list[tuple[Row, ImportedText]]:
-    """Sort by example id and sample; several for one example are its samples only where the file says so."""
+    """Sort by example id and sample; refuse two texts with the same id and sample."""
     times = Counter(map(_key, pairs))
     twice = next((pair for pair in pairs if times[_key(pair)] > 1), None)
     if twice is not None:

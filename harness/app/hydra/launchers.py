@@ -97,7 +97,7 @@ class GridLauncher(Launcher):  # type: ignore[misc]
             self._run(configs)
         finally:
             configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
-        # A failed job is told by the grid's end, as with Hydra's own launcher; None raises nothing here.
+        # Failed jobs are reported at the end of the grid, as with Hydra's launchers; None raises nothing here.
         return [JobReturn(overrides=words, status=JobStatus.COMPLETED, _return_value=None) for words in job_overrides]
 
     def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:
@@ -207,7 +207,7 @@ class Submitit(GridLauncher):
             mark_lost(part, f"its process ended twice before it was done (killed, or out of time); see {stderr_path}")
 
     def _round(self, executor: Any, parts: Sequence[Jobs]) -> list[tuple[Jobs, str]]:  # noqa: ANN401
-        """Run parts as cluster jobs; returns what is left of each, the job that ran last, and its error file."""
+        """Run parts as cluster jobs; return the unfinished rest of each failed part, with its last job and error file."""
         with _redirect_stderr(Path(self.folder) / "controllers.err", executor.cluster == "local"), executor.batch():
             jobs = [executor.submit(ClusterJob(part, identify_process())) for part in parts]
         log.info("submitted  %d jobs in %d processes; logs in %s", sum(map(len, parts)), len(parts), self.folder)

@@ -32,7 +32,7 @@ class GridWorker:
 
     Args:
         folder: The driver's working folder: paths of the configuration are relative to it.
-        said: File of everything that this worker says.
+        log_path: File for the worker's output.
         facts: Environment that it shares with the driver.
         parent: The driver, with which it ends where that is on this machine.
 

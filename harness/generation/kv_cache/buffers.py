@@ -1,6 +1,6 @@
 """Keys and values of rows of any lengths, and attention over them.
 
-One buffer a layer, allocated once: (rows, heads, positions, size). A `Pass` says which tokens go through the model now;
+One buffer a layer, allocated once: (rows, heads, positions, size). A `Pass` lists the tokens to run now;
 its groups are neighbors of one length. On a CPU each group is one call of the kernel, so that a row sees its own
 positions and nothing else. On a GPU one call serves all rows: shorter ones are masked, and a row's last bits may then
 depend on the others.
@@ -52,7 +52,7 @@ class KeyValues:
             value: Shape (T, K, s).
             batch: The pass.
             kernel: Attention over rows of one length, or with a mask.
-            window: A token sees so many positions at most, itself included; None: all before it.
+            window: Maximum number of positions that a token attends to, including itself; None: all earlier ones.
 
         Returns:
             Shape (T, H · s); the filling is zero.

@@ -132,14 +132,14 @@ class ItemPool:
     def add_raters(self, count: int, linked: Collection[str] = ()) -> list[tuple[str, str]]:
         """Create raters with random tokens.
 
-        The database keeps digests alone, so that its readers cannot impersonate a rater.
+        The database stores only digests, so that its readers cannot impersonate a rater.
 
         Args:
             count: How many raters there shall be, at least.
             linked: Raters whose tokens are known; all others get new tokens.
 
         Returns:
-            Name and token of those who got one.
+            Names and tokens of the raters that got a new token.
         """
         wide = max(2, len(str(count)))
         with self._transaction() as base:

@@ -54,7 +54,7 @@ class OptunaSweeper(LaunchingSweeper):
         return []
 
     def sweep(self, arguments: list[str]) -> Any:  # noqa: ANN401, ARG002 - the arguments are in the configuration too
-        """Try settings until there are as many as asked for; with `plan_only` none, but print what they would take.
+        """Try the requested number of settings; with `plan_only` only print the plan.
 
         Raises:
             HarnessError: If the study cannot be filled, or an objective is no value of its metric.
@@ -78,7 +78,7 @@ class OptunaSweeper(LaunchingSweeper):
         return []
 
     def _announce(self, options: SearchOptions, left: int) -> None:
-        """Let the grid's folder say how many jobs there will be at most, and by what their titles differ."""
+        """Write the maximum number of jobs and the axes of their titles to the grid folder."""
         grid = Path(self._config.hydra.sweep.dir)
         keys = [p.key for p in options.plan.space.parameters]
         axes = dict.fromkeys((*keys, "seed", *(["num_examples"] if options.plan.rungs else [])), 2)
@@ -90,7 +90,7 @@ class OptunaSweeper(LaunchingSweeper):
         return str(self._config.runtime.on_error) == "stop" and any(failed)
 
     def _try(self, searching: StudyRunner, options: SearchOptions, batch: Sequence[Setting]) -> None:
-        """Run a batch, the smaller sizes first, and tell the study what it came to."""
+        """Run a batch, smaller sizes first, and report the results to the study."""
         space, alive = options.plan.space, list(batch)
         for rung, size in enumerate((*options.plan.rungs, None)):
             more = [] if size is None else [f"num_examples={size}"]
@@ -111,7 +111,7 @@ class OptunaSweeper(LaunchingSweeper):
         jobs: Sequence[Mapping[str, Any]],
         rung: int | None,
     ) -> bool:
-        """Tell the study of one setting; says whether it goes on to the next size."""
+        """Report the result of one setting to the study; return whether it continues to the next size."""
         trial, chosen = setting
         title = f"search     trial {trial.number}: {' '.join(f'{k}={v}' for k, v in chosen.items())}"
         try:
