@@ -207,7 +207,7 @@ class Submitit(GridLauncher):
             mark_lost(part, f"its process ended twice before it was done (killed, or out of time); see {stderr_path}")
 
     def _round(self, executor: Any, parts: Sequence[Jobs]) -> list[tuple[Jobs, str]]:  # noqa: ANN401
-        """Run parts as cluster jobs; return the unfinished rest of each failed part, with its last job and error file."""
+        """Run parts as cluster jobs; return the rest of each failed part, with its last job and error file."""
         with _redirect_stderr(Path(self.folder) / "controllers.err", executor.cluster == "local"), executor.batch():
             jobs = [executor.submit(ClusterJob(part, identify_process())) for part in parts]
         log.info("submitted  %d jobs in %d processes; logs in %s", sum(map(len, parts)), len(parts), self.folder)

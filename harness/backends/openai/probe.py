@@ -121,7 +121,7 @@ class Probe:
             most = max(self.context - 2 * LENGTH, 1)
             text = self.tokenizer.decode(self.tokenizer.encode(text)[:most])
         for words in (text, KNOWN_TEXT):
-            request = self.prompts.build_request(words, max_tokens=LENGTH)
+            request = self.prompts.make_request(words, max_tokens=LENGTH)
             read_completion(await self.server.send(request), self.server.builder, request, self.tokenizer, words)
         return None
 
@@ -136,7 +136,7 @@ class Probe:
         """At another temperature the same log-probabilities are listed."""
         text = self.prompts.flattest_prompt
         first = self.prompts.listings[text]
-        second = await self.server.top(self.prompts.build_request(text, sampling=Sampling(temperature=2.0)))
+        second = await self.server.top(self.prompts.make_request(text, sampling=Sampling(temperature=2.0)))
         if second is None or median_difference(first, second) > RAW:
             return (
                 "its log-probabilities change with the temperature, so they are those after sampling; "
@@ -149,7 +149,7 @@ class Probe:
         faults = []
         for text, count in self.prompts.select_prompts():
             listing = self.prompts.listings[text]
-            draws = await self.server.draw(self.prompts.build_request(text), count, self.prompts.seeds("neutral", text))
+            draws = await self.server.draw(self.prompts.make_request(text), count, self.prompts.seeds("neutral", text))
             odd = find_worst_mismatch(listing.tokens, np.exp(listing.log_probs), draws)
             if odd is not None:
                 best, hits, share = odd
@@ -178,7 +178,7 @@ class Probe:
         for text, _ in self.prompts.select_prompts()[:2]:
             head = compute_listed_q(decoder, self.prompts.listings[text], self.vocab_size)
             draws = await self.server.draw(
-                self.prompts.build_request(text, sampling=sampling), DRAWS, self.prompts.seeds("own", text)
+                self.prompts.make_request(text, sampling=sampling), DRAWS, self.prompts.seeds("own", text)
             )
             allowed = {*head.tokens, head.next}
             beyond = [token for token in draws if token not in allowed]
@@ -204,9 +204,8 @@ class Probe:
         """More different tokens than a hidden top-k lets through, where no listing says how many there must be."""
         most = 0
         for text in BEGINNINGS[:2]:
-            draws = await self.server.draw(
-                self.prompts.build_request(text), FEW_DRAWS, self.prompts.seeds("neutral", text)
-            )
+            request, seeds = self.prompts.make_request(text), self.prompts.seeds("neutral", text)
+            draws = await self.server.draw(request, FEW_DRAWS, seeds)
             most = max(most, len(set(draws)))
             if most > TOP:
                 return None
@@ -220,11 +219,8 @@ class Probe:
         sampling = (make_sampling(self.decoder) if self.decoder is not None else None) or NEUTRAL
         plain = sampling.repetition_penalty == 1 and not sampling.no_repeat_ngram_size
         for text in (*BEGINNINGS[:4], *REPETITIVE):
-            draws = set(
-                await self.server.draw(
-                    self.prompts.build_request(text, sampling=sampling), 2, self.prompts.seeds("greedy", text)
-                )
-            )
+            request = self.prompts.make_request(text, sampling=sampling)
+            draws = set(await self.server.draw(request, 2, self.prompts.seeds("greedy", text)))
             if len(draws) > 1:
                 return f"two seeds gave two tokens: the server draws where it must not; {self.server.dialect.hint}"
             listing = self.prompts.listings.get(text)
@@ -247,7 +243,7 @@ class Probe:
         for number in range(3):
             first, again, second = [
                 await self.server.write(
-                    self.prompts.build_request(text, max_tokens=LENGTH), self.prompts.seed("text", number + step)
+                    self.prompts.make_request(text, max_tokens=LENGTH), self.prompts.seed("text", number + step)
                 )
                 for step in (0, 0, 100)
             ]
@@ -283,9 +279,8 @@ class Probe:
     async def _compare_echo(self) -> str | None:
         read = {}
         for temperature in (1.0, 0.5):
-            request = self.server.echo(
-                self.prompts.build_request(KNOWN_TEXT, sampling=Sampling(temperature=temperature))
-            )
+            request = self.prompts.make_request(KNOWN_TEXT, sampling=Sampling(temperature=temperature))
+            request = self.server.echo(request)
             read[temperature] = read_echo(await self.server.send(request), self.server.builder, request).log_probs[1:]
         if float(np.median(np.abs(read[1.0] - read[0.5]))) > RAW:
             return f"log-probabilities of a given text change with the temperature; {self.server.dialect.hint}"
@@ -293,7 +288,7 @@ class Probe:
             return None
         text = self.prompts.flattest_prompt
         best = int(self.prompts.listings[text].tokens[0])
-        request = self.server.echo(self.prompts.build_request(text), (best,))
+        request = self.server.echo(self.prompts.make_request(text), (best,))
         echoed = float(read_echo(await self.server.send(request), self.server.builder, request).log_probs[-1])
         listed = float(self.prompts.listings[text].log_probs[0])
         if abs(echoed - listed) > RAW:

@@ -1,9 +1,8 @@
 """Keys and values of rows of any lengths, and attention over them.
 
-One buffer a layer, allocated once: (rows, heads, positions, size). A `Pass` lists the tokens to run now;
-its groups are neighbors of one length. On a CPU each group is one call of the kernel, so that a row sees its own
-positions and nothing else. On a GPU one call serves all rows: shorter ones are masked, and a row's last bits may then
-depend on the others.
+Each layer has one buffer, allocated once: (rows, heads, positions, size). A `Pass` lists the tokens to run now; its
+groups are adjacent rows of equal length. On a CPU each group is one call of the kernel, so that a row sees only its own
+positions. On a GPU one call serves all rows: shorter rows are masked, and a row's last bits may depend on the others.
 """
 
 from __future__ import annotations

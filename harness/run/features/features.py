@@ -1,8 +1,7 @@
 """Compute the features (texts, tokens, scores, embeddings, Q) that the metrics of a run need, once for all metrics.
 
-The needs of all metrics are merged, so that each model passes once over each source. If scorer and embedder are the
-same causal model, one pass gives scores and vectors. For a feature that a source cannot have, the reason is stored
-instead, and the metric shows it.
+Each model passes once over each source; if scorer and embedder are the same causal model, one pass gives scores and
+vectors. For a feature that a source cannot have, the reason is stored, and the metric shows it.
 """
 
 from __future__ import annotations
