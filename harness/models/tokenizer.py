@@ -63,7 +63,7 @@ class TextTokenizer:
 
 
 def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
-    """Load the tokenizer alone, without torch where a tokenizer.json is there.
+    """Load only the tokenizer; without torch if there is a tokenizer.json.
 
     Raises:
         DataError: If there is none or it cannot be read.

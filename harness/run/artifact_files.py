@@ -122,7 +122,7 @@ def make_chat(folder: Path, examples: Path, template: ChatTemplate, tokenizer: T
 
 
 def build_human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int | None) -> Row:
-    """Tokenise an example's human side and cut it, by words without a tokenizer; `stop` says whether it was cut."""
+    """Tokenize an example's human side and cut it, by words without a tokenizer; `stop` is `length` if it was cut."""
     ids: tuple[int, ...] = ()
     prompt_ids: tuple[int, ...] = ()
     if tokenizer is not None:

@@ -80,7 +80,7 @@ class ServerBackend:
         self._encoded = 0
         ends = self.tokenizer.eos_ids if self.tokenizer is not None else ()
         self.builder = RequestBuilder(
-            dialect=spec.speaks, model=spec.path, chat=spec.chat, instruction=spec.instruction, seeded=spec.seeded,
+            dialect=spec.server_dialect, model=spec.path, chat=spec.chat, instruction=spec.instruction, seeded=spec.seeded,
             as_text=spec.prompts_as_text or tokenizer_spec is None, end_ids=ends, vocab_size=self.vocab_size,
         )  # fmt: skip
 
@@ -220,7 +220,7 @@ class ServerBackend:
         raise SpecError(f"model {self.spec.title}: a server gives no hidden states")
 
     def _with_server(self, decoder: Decoder | None, work: Callable[[ServerSession], Awaitable[None]]) -> None:
-        """Run `work` with the checked endpoints, in a thread of its own because the caller may have an event loop."""
+        """Run `work` with the checked endpoints in a separate thread, because the caller may have an event loop."""
 
         async def main() -> None:
             async with self.client() as client:

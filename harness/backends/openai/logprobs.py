@@ -33,7 +33,7 @@ class PromptLogProbs:
     log_probs: F64
     """Natural logs, shape (T,); NaN for the first, which has nothing before it."""
     tops: tuple[Listing | None, ...]
-    """The most probable tokens of each position, where they were asked for."""
+    """The most probable tokens at each position, if requested."""
 
 
 @refuse_malformed
@@ -62,7 +62,7 @@ def read_echo(reply: Any, builder: RequestBuilder, request: CompletionRequest) -
 
 
 def _read_vllm(entries: Sequence[Any], request: CompletionRequest) -> tuple[list[float | None], list[Listing | None]]:
-    """A list over positions of {token id: {logprob, rank}}; the true token is in it whatever its rank."""
+    """A list over positions of {token id: {logprob, rank}}; the true token is included at any rank."""
     values: list[float | None] = []
     tops: list[Listing | None] = []
     for token, row in zip(request.ids, entries, strict=False):

@@ -26,7 +26,7 @@ from openended.harness.decoders import Decoder, QDecoder
 
 KNOWN_TEXT = "The weather was fine in the morning, and the number of people in the streets was large."
 FEW_DRAWS = 192
-"""Draws where nothing is listed: more than 50 different tokens must be among them."""
+"""Number of draws without listings; they must have more than 50 distinct tokens."""
 TOP = 50
 """A hidden top-k is one of 40 (llama.cpp) or 50 (transformers) as a rule."""
 LENGTH = 8
@@ -59,7 +59,7 @@ class Probe:
         server: Asks it.
         tokenizer: The model's; None: text only.
         vocab_size: Tokens that there are.
-        decoder: The decoder that is to be run; None: the server scores alone.
+        decoder: The decoder to run; None: the server only scores.
         context: Positions of the model, where known.
         salt: Names the draws.
     """
@@ -81,7 +81,7 @@ class Probe:
         sampling = make_sampling(self.decoder) if self.decoder is not None else None
         stochastic = self.decoder is not None and self.decoder.stochastic
         await self._check("prompt", self._prompt)
-        if self.report.faults:  # what comes of another prompt says nothing
+        if self.report.faults:  # results for a wrong prompt are meaningless
             return self.report
         if self.server.dialect.listed:
             await self._check("listing", self._check_listing)
@@ -115,7 +115,7 @@ class Probe:
             self.report.passed.append(name)
 
     async def _prompt(self) -> str | None:
-        """A prompt of some length, and a text of the length that was asked for."""
+        """Check that the server reads the whole prompt and returns a text of the requested length."""
         text = " ".join([KNOWN_TEXT] * 8)
         if self.tokenizer is not None and self.context is not None:
             most = max(self.context - 2 * LENGTH, 1)
@@ -133,7 +133,7 @@ class Probe:
         return None
 
     async def _check_raw(self) -> str | None:
-        """At another temperature the same log-probabilities are listed."""
+        """Check that the listed log-probabilities do not depend on the temperature."""
         text = self.prompts.flattest_prompt
         first = self.prompts.listings[text]
         second = await self.server.top(self.prompts.make_request(text, sampling=Sampling(temperature=2.0)))
@@ -145,7 +145,7 @@ class Probe:
         return None
 
     async def _check_hidden_parameters(self) -> str | None:
-        """Draws with neutral parameters are as the server's own log-probabilities say."""
+        """Check that draws with neutral parameters match the server's log-probabilities."""
         faults = []
         for text, count in self.prompts.select_prompts():
             listing = self.prompts.listings[text]
@@ -166,7 +166,7 @@ class Probe:
         )
 
     async def _check_decoder(self) -> str | None:
-        """Draws with the decoder's parameters are of its Q, as far as the list tells it."""
+        """Check that draws with the decoder's parameters match its Q, as far as the listing determines it."""
         decoder = self.decoder
         comparable = isinstance(decoder, QDecoder) and (
             decoder.untruncated or (decoder.certifiable and not decoder.one_hot)
@@ -201,7 +201,7 @@ class Probe:
         return None
 
     async def _check_diversity(self) -> str | None:
-        """More different tokens than a hidden top-k lets through, where no listing says how many there must be."""
+        """Check for a hidden top-k without listings: draws must have more distinct tokens than it allows."""
         most = 0
         for text in BEGINNINGS[:2]:
             request, seeds = self.prompts.make_request(text), self.prompts.seeds("neutral", text)
@@ -215,7 +215,7 @@ class Probe:
         )
 
     async def _check_greedy(self) -> str | None:
-        """Without drawing, the most probable token comes, whatever the seed."""
+        """Check that greedy decoding returns the most probable token for every seed."""
         sampling = (make_sampling(self.decoder) if self.decoder is not None else None) or NEUTRAL
         plain = sampling.repetition_penalty == 1 and not sampling.no_repeat_ngram_size
         for text in (*BEGINNINGS[:4], *REPETITIVE):

@@ -20,9 +20,9 @@ class CompletionRequest:
     """A completion to request, independent of the dialect."""
 
     ids: tuple[int, ...]
-    """The prompt's tokens, the beginning-of-text token included; empty where there is no tokenizer."""
+    """Token ids of the prompt with the beginning-of-text token; empty without a tokenizer."""
     text: str
-    """The same as text, without that token; what is sent where the server takes no ids."""
+    """The prompt as text, without that token; sent if the server accepts no ids."""
     max_tokens: int
     min_tokens: int = 0
     sampling: Sampling = NEUTRAL
@@ -31,11 +31,11 @@ class CompletionRequest:
     listed: int = 0
     """Most probable tokens to list at each position."""
     echo: bool = False
-    """Give the log-probabilities of the prompt's own tokens."""
+    """Whether to return the log-probabilities of the prompt's tokens."""
 
     @property
     def max_reply(self) -> int:
-        """Bytes that a reply may have."""
+        """Maximum size of the reply in bytes."""
         positions = self.copies * self.max_tokens + (len(self.ids) if self.echo else 0)
         return MAX_REPLY + _ENTRY * positions * (self.listed + 1)
 
@@ -46,31 +46,31 @@ class RequestBuilder:
 
     dialect: Dialect
     model: str
-    """The id by which the server knows it."""
+    """The server's id of the model."""
     chat: bool = False
     instruction: str | None = None
     seeded: bool = True
-    """A seed is sent."""
+    """Whether a seed is sent."""
     as_text: bool = False
-    """Prompts go as texts even where the server takes ids."""
+    """Whether prompts are sent as text even if the server accepts ids."""
     end_ids: tuple[int, ...] = ()
-    """The tokens that end a text."""
+    """Token ids that end a text."""
     vocab_size: int = 0
     """Number of token ids that a reply may hold; 0: unknown."""
 
     @property
     def sends_ids(self) -> bool:
-        """Prompts go as token ids."""
+        """Whether prompts are sent as token ids."""
         return self.dialect.takes_ids and not self.as_text and not self.chat
 
     def path(self, request: CompletionRequest) -> str:
-        """Return where a request goes, below the server's root."""
+        """Return the path of a request below the server's root."""
         if request.echo and self.dialect.name == "sglang":
             return "/generate"
         return "/v1/chat/completions" if self.chat else "/v1/completions"
 
     def body(self, request: CompletionRequest) -> Body:
-        """Return a request."""
+        """Return the JSON body of a request."""
         if request.echo and self.dialect.name == "sglang":
             return _sglang_scores(request)
         body: Body = {"model": self.model, **self._prompt(request), **_WORDS[self.dialect.name](self, request)}
@@ -127,7 +127,7 @@ def _sglang(builder: RequestBuilder, request: CompletionRequest) -> Body:
 
 
 def _sglang_scores(request: CompletionRequest) -> Body:
-    """SGLang scores a given text at its own address alone."""
+    """Build the scoring request of SGLang, which has a separate address for it."""
     return {
         "input_ids": list(request.ids), "return_logprob": True, "logprob_start_len": 0,
         "top_logprobs_num": request.listed,

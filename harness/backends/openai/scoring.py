@@ -34,7 +34,7 @@ async def read_rows(
     """Ask for the log-probabilities of every token of each row.
 
     Args:
-        server: Whom to ask.
+        server: The server session.
         rows: Token ids, the beginning-of-text token included.
         endpoints: Which endpoint answers for a row.
         record: Called with a row's number and what was read.
@@ -124,7 +124,7 @@ class CertifiedQ:
         """Return the statistics.
 
         Raises:
-            UndefinedMetric: If a position is not certified; says how many are not.
+            UndefinedMetric: If a position is not certified; the message has the number of such positions.
         """
         total = len(self.table.gold_prob)
         if self.missing:

@@ -42,13 +42,13 @@ class EndpointTrust:
         self.bos_prefix = tokenizer.bos_prefix if tokenizer is not None else ()
         """What the model reads before every text."""
         self.infos: dict[int, ServerInfo] = {}
-        """Number of an endpoint → what it told of itself."""
+        """Index of an endpoint → the information it gave about itself."""
         self._reports: dict[str, ProbeReport] = {}
         self._last = ""
 
     @property
     def context(self) -> int | None:
-        """Positions of the model; None where no endpoint tells."""
+        """Context length of the model; None if no endpoint reports it."""
         return min((f.context for f in self.infos.values() if f.context is not None), default=None)
 
     async def check_endpoints(self, client: Client, builder: RequestBuilder, decoder: Decoder | None) -> list[int]:

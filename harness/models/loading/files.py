@@ -13,7 +13,7 @@ WEIGHTS = ("model.safetensors", INDEX)
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 _WITH_THEM = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")
 _CONFIGS = ("config.json", "generation_config.json")
-# Of a sentence-transformers folder, what nobody loads.
+# Files of a sentence-transformers folder that are not loaded.
 _UNREAD = (".md", ".lock", ".gitattributes")
 
 
@@ -28,7 +28,7 @@ def model_files(folder: Path, *, chat: bool) -> list[Path]:
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """Files of the tokenizer alone."""
+    """List only the files of the tokenizer."""
     return sorted(p for name in (*TOKENIZERS, *_WITH_THEM) if (p := folder / name).is_file())
 
 

@@ -71,7 +71,7 @@ class ModelPasses:
         *,
         bos: bool,
     ) -> list[Build]:
-        """Score (place 0) and, if `embedder` is the same model, embed (place 1): what is asked for, in one pass."""
+        """Score (index 0) and, with `embedder`, embed (index 1) in one pass; `indices` selects what is missing."""
         if embedder is not None and 0 not in indices:
             return self.embed([embedder], source, "prompt_and_continuation", [0])
         lm = self.session.model(spec, self.runtime)
@@ -142,7 +142,7 @@ class ModelPasses:
 
 
 def load_texts(source: TextRows, scope: Scope) -> list[str]:
-    """Return a source's texts, with their prompts if the scope says so."""
+    """Return a source's texts, with prompts if the scope includes them."""
     return list(iterate_texts(source, scope))
 
 

@@ -23,11 +23,11 @@ def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Set
     """Return settings with the metrics that the file of judgments can feed, where it is all that the user names.
 
     Args:
-        settings: The run; anything but judgments alone is returned as it is.
+        settings: Settings of the run; returned unchanged unless only judgments are given.
         overrides: What the user set.
 
     Raises:
-        DataError: If no metric reads such a file; says what each expects.
+        DataError: If no metric reads such a file; the message lists what each expects.
     """
     chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
     alone = not chosen & {"metric", "experiment", "task", "model", "decoder", "generations"}

@@ -191,7 +191,7 @@ class MetricRunner:
 
 
 def _limit_texts(metric: Metric, features: Features) -> tuple[Features, list[str]]:
-    """Return what a metric compares of very many texts, and the note that says so."""
+    """Limit the texts of costly metrics; return the features and a note if texts were dropped."""
     return metric.limit_texts(features) if isinstance(metric, TwoSample) else (features, [])
 
 
@@ -211,7 +211,7 @@ def _prepare(metric: Metric, features: Features) -> dict[str, Any]:
 def add_intervals(
     metric: Metric, features: Features, result: MetricResult, plan: Plan, prepared: Mapping[str, Any] | None = None
 ) -> MetricResult:
-    """Add draws of the values and their intervals; what stands in the way becomes a note, and a line of the log."""
+    """Add replicates of the values and their intervals; if that fails, add a note and a log line."""
     if result.status != "ok" or not plan.count:
         return result
     if max(len(features.human), len(features.model)) > MOST:
@@ -264,5 +264,5 @@ def digest_judgments(path: Path, columns: Mapping[str, str]) -> str:
 
 
 def list_text_needs(metric: Metric) -> tuple[Need, ...]:
-    """Return the needs that are made of texts; judgments come from their file."""
+    """Return the needs computed from texts; judgments come from a file."""
     return tuple(need for need in metric.needs() if need.kind != "judgments")
