@@ -80,7 +80,8 @@ class ServerBackend:
         self._encoded = 0
         ends = self.tokenizer.eos_ids if self.tokenizer is not None else ()
         self.builder = RequestBuilder(
-            dialect=spec.server_dialect, model=spec.path, chat=spec.chat, instruction=spec.instruction, seeded=spec.seeded,
+            dialect=spec.server_dialect, model=spec.path, chat=spec.chat, instruction=spec.instruction,
+            seeded=spec.seeded,
             as_text=spec.prompts_as_text or tokenizer_spec is None, end_ids=ends, vocab_size=self.vocab_size,
         )  # fmt: skip
 
