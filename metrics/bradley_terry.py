@@ -172,7 +172,7 @@ class BradleyTerry(JudgmentMetric):
         return read_comparisons(path, renamed=renamed, empty=self.empty)
 
     def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
-        """Score the file alone; a side's ids are the items that a human text, or any other, was compared on."""
+        """Score the file without a run; the ids of a side are the items on which its texts were compared."""
         comparisons = self.read(path, renamed)
         human = sorted({c.item for c in comparisons.rows if HUMAN in (c.system_a, c.system_b)})
         items = sorted({c.item for c in comparisons.rows})

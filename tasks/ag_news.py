@@ -117,5 +117,5 @@ class AgNews(FileTask):
 
 
 def _is_system_half(example_id: str) -> bool:
-    """Return true if a text belongs to the half that systems are made of."""
+    """Return whether a text belongs to the half from which systems are built."""
     return hashlib.sha256(b"system" + example_id.encode()).digest()[0] % 2 == 0

@@ -83,7 +83,7 @@ class Biographies(Task):
         """SHA-256 of the file.
 
         Raises:
-            DataError: If there is none; says how it is made.
+            DataError: If there is none; the message explains how to create it.
         """
         return digest_user_file(self._require_path(), "task biographies", "task.path")
 

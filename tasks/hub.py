@@ -60,7 +60,7 @@ class Hub(Task):
     prompt_length: int = 35  # as for WebText
     max_length: int | None = 1024
     order: Literal["hash", "file"] = "hash"
-    cache_dir: str | None = None  # of the ledger; the data lie where HF_HOME says
+    cache_dir: str | None = None  # for the ledger; the data are in HF_HOME
     offline: bool = False
 
     def check(self) -> None:
@@ -83,7 +83,7 @@ class Hub(Task):
         """Digest of repository, commit, config and split; of the files for a folder.
 
         Raises:
-            DataError: If the revision was never resolved; says how.
+            DataError: If the revision was never resolved; the message explains how to do it.
         """
         if self._folder:
             files = sorted(p for p in Path(self.path).rglob("*") if p.is_file())

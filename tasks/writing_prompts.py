@@ -49,7 +49,7 @@ class WritingPrompts(FileTask):
     prompt_unit: PromptUnit = "tokens"
     prompt_length: int = 50  # MAUVE, Table 2
     max_length: int | None = 512  # prompt included, in the same unit; MAUVE, Table 2
-    situation: bool = True  # false: the document is the story alone
+    situation: bool = True  # false: the document is only the story
     order: Literal["hash", "file"] = "hash"  # `file` holds nothing in memory
 
     def check(self) -> None:

@@ -125,7 +125,7 @@ def _leading(covariance: F64, share: float) -> tuple[F64, F64]:
 
 
 def _eigenvectors(lower: F64) -> tuple[F64, Callable[[int], F64]]:
-    """Return the eigenvalues (rising) and how to get the eigenvectors of the last so many of them.
+    """Return the ascending eigenvalues and a function for the eigenvectors of the last ones.
 
     The steps of LAPACK's divide and conquer (dsyevd) one by one: reduction to tridiagonal form, eigenvectors of that,
     and the way back, which is taken only for the vectors that are asked for.

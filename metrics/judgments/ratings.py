@@ -23,7 +23,7 @@ from openended.metrics.judgments.rows import FileRow, as_number, pick, read_rows
 
 Empty = Literal["refuse", "skip"]
 
-# Accepted names of a column, ours first; the others are those of released files.
+# Accepted column names: the standard name first, then names in released files.
 _ID, LOG_PROB = ("example_id", "id"), ("log_prob", "logp", "logp_model")
 _LENGTH = ("length", "n_tokens", "n_words")
 _WIDE = re.compile(r"(rating|hj|rater|score)[_-]?\d+")
@@ -41,7 +41,7 @@ class Judgments:
     ratings: F64
     """Shape (n, most ratings a text), NaN where there is none; every row has at least one."""
     raters: tuple[str, ...]
-    """Names of the columns of `ratings`; empty where the file does not tell raters apart."""
+    """Names of the columns of `ratings`; empty if the file does not identify raters."""
     log_probs: F64 | None
     """Total natural-log probability a text, shape (n,); −inf is possible, NaN where the cell is empty."""
     lengths: F64 | None

@@ -13,16 +13,16 @@ import pytest
 ROOT = Path(__file__).parents[4]
 WORKER = (
     "import sys, time\n"
-    "from openended.harness.app.hydra.parent_watch import Parent, end_with\n"
+    "from openended.harness.app.hydra.parent_watch import ParentProcess, end_with_parent\n"
     "machine, pid, start = sys.argv[1:4]\n"
-    "end_with(Parent(machine, int(pid), int(start)))\n"
+    "end_with_parent(ParentProcess(machine, int(pid), int(start)))\n"
     "print('watching', flush=True)\n"
     "time.sleep(90)\n"
 )
 PARENT = (
     "import subprocess, sys, time\n"
-    "from openended.harness.app.hydra.parent_watch import this_process\n"
-    "me = this_process()\n"
+    "from openended.harness.app.hydra.parent_watch import identify_process\n"
+    "me = identify_process()\n"
     "words = [sys.executable, '-c', sys.argv[1], me.machine, str(me.pid), str(me.start)]\n"
     "between = [sys.executable, '-c', 'import subprocess, sys; subprocess.run(sys.argv[1:])'] if sys.argv[2] == 'grandchild' else []\n"
     "child = subprocess.Popen([*between, *words], stdout=subprocess.PIPE, text=True)\n"
