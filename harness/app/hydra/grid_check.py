@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from openended.harness.app.hydra.compose import JobComposer, refuse_unused_options
+from openended.harness.app.hydra.compose import JobComposer
 from openended.harness.app.hydra.job_output import explain
 from openended.harness.app.hydra.plan import list_commands, plan_job
 from openended.harness.core import (
@@ -23,8 +24,9 @@ from openended.harness.core import (
     digest,
     format_error,
 )
-from openended.harness.run import Forecast, Session, Settings
-from openended.harness.storage import Store
+
+if TYPE_CHECKING:
+    from openended.harness.run import Forecast, Settings
 
 _ELSEWHERE = ("submitit", "ray")  # launchers whose jobs may run on machines with other files
 
@@ -41,7 +43,6 @@ def check_grid(config: DictConfig, jobs: Sequence[Sequence[str]]) -> None:
     Raises:
         DataError: One line for all jobs, with the commands that fetch what is missing.
     """
-    refuse_unused_options(list(config.hydra.overrides.task))
     if config.hydra.runtime.choices.get("hydra/launcher") in _ELSEWHERE:
         return
     check = _JobCheck(Path(str(config.outputs_dir)))
@@ -57,6 +58,9 @@ class _JobCheck:
     """
 
     def __init__(self, outputs_dir: Path) -> None:
+        from openended.harness.run import Forecast, Session
+        from openended.harness.storage import Store
+
         self.total = Forecast()
         self._session, self._composer = Session(Store(outputs_dir / "store")), JobComposer()
         self._fetched: dict[str, DataError | None] = {}

@@ -157,6 +157,7 @@ class Watch(Callback):  # type: ignore[misc]
             SystemExit: With 2 if the grid's folder cannot be written.
         """
         with exit_on_error(Path(config.hydra.sweep.dir)):
+            refuse_unused_options(list(config.hydra.overrides.task))
             jobs = prepare_jobs(config)
             if not config.plan_only:
                 choose_name(config, config.hydra)  # a name that fits no folder is refused before there is one

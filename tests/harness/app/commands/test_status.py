@@ -73,7 +73,12 @@ def test_a_killed_grid_is_told_from_a_running_one(tmp_path, capsys):
 
 def test_an_interrupt_marks_the_jobs_that_run(tmp_path, monkeypatch):
     write_grid(tmp_path, ["done", "running"])
-    with pytest.raises(KeyboardInterrupt), mark_on_interrupt():
+
+    @mark_on_interrupt()
+    def interrupt():
         jobfile._grids.append(tmp_path)
         raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
     assert [job["state"] for job in read_grid(tmp_path).jobs()] == ["done", "interrupted"]
