@@ -23,8 +23,8 @@ class GridFolder:
     total: int
     reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name of each report of the grid → options of its layout."""
-    command: tuple[str, ...] | None = None
-    """The options that were typed; None in a grid of an earlier version."""
+    command: str = ""
+    """Digest of the options that were typed; empty in a grid of an earlier version."""
     process: str = ""
     """Name of a temporary file of the command's process; empty in a grid of an earlier version."""
     titles: tuple[str, ...] = ()
@@ -38,9 +38,9 @@ class GridFolder:
         return is_here and not temporary_files.is_in_use(Path(self.process))
 
     def is_resumed_by(self, other: GridFolder) -> bool:
-        """Return true if another grid is the same command, typed again."""
+        """Return true if another grid is the same command, typed again after this one."""
         same = (self.command, self.titles) == (other.command, other.titles)
-        return self.command is not None and same and self.folder.name < other.folder.name
+        return bool(self.command) and same and self.folder.name < other.folder.name
 
     def jobs(self) -> list[dict[str, Any]]:
         """Read the JSON file of each job; unreadable files are skipped."""
@@ -89,13 +89,13 @@ def read_grid(folder: Path) -> GridFolder | None:
         return None
     reports = facts.get("reports")
     name = str(facts.get("name") or folder.name)
-    command, titles = facts.get("command"), facts.get("titles")
+    titles = facts.get("titles")
     return GridFolder(
         folder,
         name,
         int(facts.get("total") or 0),
         reports if isinstance(reports, dict) else {},
-        tuple(map(str, command)) if isinstance(command, list) else None,
+        str(facts.get("command") or ""),
         str(facts.get("process") or ""),
         tuple(map(str, titles)) if isinstance(titles, list) else (),
     )

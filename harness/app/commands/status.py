@@ -35,7 +35,8 @@ def _status(args: argparse.Namespace) -> None:
     if not grids:
         print_line(f"no grids in {args.outputs}/grids")
     for grid in grids[-LAST:]:
-        resumed = next((other for other in reversed(grids) if grid.is_resumed_by(other)), None)
+        unfinished = sum(job.get("state") == "done" for job in grid.jobs()) < grid.total
+        resumed = next((other for other in reversed(grids) if unfinished and grid.is_resumed_by(other)), None)
         for line in format_grid(grid, resumed):
             print_line(line)
 

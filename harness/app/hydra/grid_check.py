@@ -110,8 +110,8 @@ def _refuse(errors: Sequence[HarnessError], num_jobs: int, total: Forecast) -> N
         return
     chosen = blocking or errors
     reasons = list(dict.fromkeys(format_error(err) for err in chosen))
-    commands = list_commands(total)
     reason = reasons[0] if len(reasons) == 1 else f"{len(reasons)} reasons, the first: {reasons[0]}"
+    commands = [command for command in list_commands(total) if command not in reason]
     fetch = f"; fetch what is missing with: {' && '.join(commands)}" if commands else ""
     message = f"{len(chosen)} of {num_jobs} jobs cannot run, so none was started: {reason}{fetch}"
     raise DataError(message)

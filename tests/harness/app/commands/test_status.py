@@ -40,7 +40,7 @@ def test_no_grids(tmp_path, capsys):
 
 def write_grid(folder, states, **facts):
     titles = [f"seed={number}" for number in range(3)]
-    write_json(folder / "grid.json", {"name": "a", "total": 3, "titles": titles, "command": ["seed=0,1,2"], **facts})
+    write_json(folder / "grid.json", {"name": "a", "total": 3, "titles": titles, "command": "0af3", **facts})
     for number, state in enumerate(states):
         row = {"job": f"seed={number}", "state": state}
         write_json(folder / f"jobs/{number:05d}.json", {**row, "digest": digest(row)})
