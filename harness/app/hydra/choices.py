@@ -10,7 +10,7 @@ from omegaconf import Container, DictConfig, OmegaConf
 
 from openended.harness.core import GROUPS, SpecError
 
-_ONE_CHOICE = {*GROUPS, "scoring", "hydra/launcher", "hydra/sweeper"} - {"metric"}
+_ONE_CHOICE = {*GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
 _SEARCHED = ("decoder", "model", "task", "metric", "scorer", "embedder", "runtime", "report")  # first of several first
 _TYPED = re.compile(r"To append to your config use \+(\S+)")  # how Hydra ends its message of an unknown option
 _MOST_PLACES = 3

@@ -123,7 +123,7 @@ def explain(err: BaseException) -> str:
         if unknown and parent is not None and hasattr(parent, "keys"):
             if places := find_places(str(cause.full_key), parent._get_root(), str(err)):
                 return f"no option {cause.full_key!r}; did you mean {places}?"
-            # The key may hold dots of its own; what is unknown is its last part.
+            # The key may contain dots; only its last part is unknown.
             return f"no option {cause.full_key!r}{suggest(str(cause.key), [str(k) for k in parent])}"
         cause = cause.__cause__
     if several := _SEVERAL.match(str(err)):
