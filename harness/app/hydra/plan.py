@@ -160,18 +160,17 @@ def _list_files(plan: Forecast) -> list[str]:
 
 
 def list_commands(plan: Forecast) -> list[str]:
-    """List the command that fetches each missing model and file once, or where a person must put the file."""
-    commands = [size.get for size in plan.sizes().values() if size.get]
-    lacking = [file for file in plan.files.values() if not file.present]
-    return commands + [
-        f"curl -fL --create-dirs -o {file.path} {file.url}" if file.url else f"put {file.name} at {file.path}"
-        for file in lacking
-    ]
+    """List the commands that fetch the missing models and files, each once."""
+    files = [file for file in plan.files.values() if file.url and not file.present]
+    models = [size.get for size in plan.sizes().values() if size.get]
+    return [*models, *(f"curl -fL --create-dirs -o {file.path} {file.url}" for file in files)]
 
 
 def _list_missing(plan: Forecast) -> list[str]:
     """List each missing file or model once, with the command that fetches it."""
     out = [f"  {command}" for command in list_commands(plan)]
+    by_hand = [file for file in plan.files.values() if not file.url and not file.present]
+    out += [f"  put {file.name} at {file.path}" for file in by_hand]
     out += [f"  missing: {reason}" for reason in plan.missing]
     return ["missing; with network access, these commands fetch it", *out] if out else []
 

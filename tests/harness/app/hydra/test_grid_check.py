@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from openended.harness.app.hydra.grid_check import _refuse
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.run.forecast.forecast import Forecast
+from openended.harness.run.pipeline import check_metrics
 from tests.helpers import openended
 
 SMALL = ["num_examples=8", "max_new_tokens=4", "metric=[distinct_n]"]
@@ -35,8 +39,17 @@ def test_an_option_that_is_wrong_in_every_job_stops_the_grid(tmp_path):
 
 
 def test_a_missing_package_is_found_before_the_first_job(tmp_path, monkeypatch):
-    monkeypatch.setattr("openended.harness.run.pipeline.check_metrics.find_spec", lambda _: None)
+    monkeypatch.setattr(check_metrics, "find_spec", lambda _: None)
     words = ["-m", "embedder=sentence", "seed=0,1", "num_examples=8", "max_new_tokens=4", "metric=[mauve]"]
     done = openended(*words, cwd=tmp_path, verbose=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
     assert "sentence-transformers is not installed" in done.stderr
+
+
+def test_a_grid_starts_where_only_the_options_of_some_jobs_are_wrong():
+    _refuse([], 3, Forecast())
+    _refuse([SpecError("p"), SpecError("p")], 3, Forecast())
+    with pytest.raises(DataError, match=r"^3 of 3 jobs cannot run, so none was started: p$"):
+        _refuse([SpecError("p")] * 3, 3, Forecast())
+    with pytest.raises(DataError, match=r"^1 of 3 jobs cannot run, so none was started: no file$"):
+        _refuse([SpecError("p"), DataError("no file")], 3, Forecast())
