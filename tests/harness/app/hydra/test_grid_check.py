@@ -19,8 +19,8 @@ def test_a_missing_model_is_one_line_with_its_command(launcher, tmp_path, monkey
     words = ["-m", f"hydra/launcher={launcher}", "model=docs-s,gpt2-xl", "seed=0,1,2", *SMALL]
     done = openended(*words, cwd=tmp_path, verbose=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
-    assert "3 of 6 jobs cannot run, so none was started: model gpt2-xl: not in the local cache" in done.stderr
-    assert "hf download gpt2-xl" in done.stderr
+    assert "3 of 6 jobs cannot run, so none was started: model openai-community/gpt2-xl: not in" in done.stderr
+    assert "hf download openai-community/gpt2-xl" in done.stderr
     assert not (tmp_path / "outputs/grids").exists()
 
 
