@@ -152,6 +152,13 @@ class KnnPrecisionRecall(TwoSample):
         share = self.explained_variance
         self.require(share is None or 0 < share <= 1, "explained_variance", "a share in (0, 1] or null")
 
+    def explain_too_few(self, num_human: int, num_model: int) -> str:
+        """Return why the texts are too few for a number of neighbors that was set."""
+        least = min(num_human, num_model)
+        if self.k == type(self).k or self.k < least:
+            return ""
+        return f"k={self.k}: needs more than {self.k} texts a side, this run has {least}; raise num_examples"
+
     def prepare(self, features: Features) -> tuple[DistancePoints, DistancePoints]:
         """Return both sides ready for distances."""
         human, model = self.pair(features)

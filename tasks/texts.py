@@ -27,9 +27,7 @@ class Texts(Task):
     size: ClassVar[str] = "any"
     license: ClassVar[str] = "the file's own"
     obtained: ClassVar[str] = "yours: a text a record; see `openended score`"
-    command: ClassVar[str] = (
-        "openended task=texts task.path=HUMAN.jsonl generations=SYSTEM.jsonl num_examples=all max_new_tokens=null"
-    )
+    command: ClassVar[str] = "openended task=texts task.path=HUMAN.jsonl generations=SYSTEM.jsonl"
     paired: ClassVar[bool] = False
 
     path: str

@@ -64,6 +64,7 @@ def run_hydra(command: str, config: str, job: Callable[[Any], None], words: Sequ
     from openended.harness.app.hydra import trust
     from openended.harness.app.hydra.command_line import hide_shared_files, to_hydra_arguments
     from openended.harness.app.hydra.job_output import leave_with_code
+    from openended.harness.app.hydra.jobfile import mark_on_interrupt
 
     os.environ[trust.TRUST] = str(int(_TRUST in words))
     trust.guard_composition()
@@ -71,7 +72,8 @@ def run_hydra(command: str, config: str, job: Callable[[Any], None], words: Sequ
 
     def work() -> None:
         sys.argv[1:] = to_hydra_arguments([word for word in words if word != _TRUST], config)
-        hydra.main(version_base="1.3", config_path="pkg://openended.conf", config_name=config)(job)()
+        with mark_on_interrupt():
+            hydra.main(version_base="1.3", config_path="pkg://openended.conf", config_name=config)(job)()
 
     leave_with_code(command, work)
 

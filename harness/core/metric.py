@@ -147,6 +147,10 @@ class Metric(Spec):
         """Return true if the metric reads `Features.others`: it is then computed once the whole grid is generated."""
         return False
 
+    def explain_too_few(self, num_human: int, num_model: int) -> str:  # noqa: ARG002 - most need only a text
+        """Return which option asks for more texts than there are, and what to type; empty if none does."""
+        return ""
+
     def needs(self) -> tuple[Need, ...]:
         """Return the features that `compute` reads."""
         raise TypeError(f"{type(self).__name__} does not define needs()")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, read_json, suggest
+from openended.harness.core import DataError, read_json, suggest, temporary_files
 from openended.harness.storage import GRID
 
 RUNS, GRIDS = "runs", "grids"
@@ -23,6 +23,24 @@ class GridFolder:
     total: int
     reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name of each report of the grid → options of its layout."""
+    command: str = ""
+    """Digest of the options that were typed; empty in a grid of an earlier version."""
+    process: str = ""
+    """Name of a temporary file of the command's process; empty in a grid of an earlier version."""
+    titles: tuple[str, ...] = ()
+    """Title of each job."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Return true if the command that runs its jobs has certainly ended."""
+        machine = temporary_files.build_process_tag().partition("-")[0]
+        is_here = f"{temporary_files.MARK}{machine}-" in self.process
+        return is_here and not temporary_files.is_in_use(Path(self.process))
+
+    def is_resumed_by(self, other: GridFolder) -> bool:
+        """Return true if another grid is the same command, typed again after this one."""
+        same = (self.command, self.titles) == (other.command, other.titles)
+        return bool(self.command) and same and self.folder.name < other.folder.name
 
     def jobs(self) -> list[dict[str, Any]]:
         """Read the JSON file of each job; unreadable files are skipped."""
@@ -71,7 +89,16 @@ def read_grid(folder: Path) -> GridFolder | None:
         return None
     reports = facts.get("reports")
     name = str(facts.get("name") or folder.name)
-    return GridFolder(folder, name, int(facts.get("total") or 0), reports if isinstance(reports, dict) else {})
+    titles = facts.get("titles")
+    return GridFolder(
+        folder,
+        name,
+        int(facts.get("total") or 0),
+        reports if isinstance(reports, dict) else {},
+        str(facts.get("command") or ""),
+        str(facts.get("process") or ""),
+        tuple(map(str, titles)) if isinstance(titles, list) else (),
+    )
 
 
 def read_grids(outputs: Path) -> list[GridFolder]:

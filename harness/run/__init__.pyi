@@ -38,6 +38,9 @@ from .pipeline import (
     select_metrics_for_file as select_metrics_for_file,
 )
 from .resolve import (
+    ResolvedRun as ResolvedRun,
+)
+from .resolve import (
     resolve_run as resolve_run,
 )
 from .session import (

@@ -73,6 +73,9 @@ class Settings(Spec):
         """Counts are positive; who generates has a model, a decoder and a length."""
         self.require(self.num_examples == "all" or self.num_examples >= 1, "num_examples", "1 or more, or all")
         self.require(self.samples >= 1, "samples", "1 or more")
+        self.require(self.seed >= 0, "seed", "0 or more")
+        if not self.metrics:
+            raise SpecError("metric: expected at least one metric, as metric=[mauve,zipf], got none")
         even = self.intervals == 0 or (self.intervals >= 40 and self.intervals % 2 == 0)
         self.require(even, "intervals", "0 (none) or an even number of draws, 40 or more")
         self.require(self.max_new_tokens is None or self.max_new_tokens >= 1, "max_new_tokens", "1 or more, or null")
@@ -83,6 +86,8 @@ class Settings(Spec):
         self.require(plain, "scorer", "chat_template=false: the scorer reads texts, only the model under test chats")
         self._check_features()
         if self.generations is None and self.judgments is None:
+            if not self.task.paired:
+                raise SpecError(f"task {self.task.name} has no prompts: add generations=FILE, the texts to be scored")
             for option in ("model", "decoder", "max_new_tokens"):
                 self.require(getattr(self, option) is not None, option, "a value when the harness generates")
 

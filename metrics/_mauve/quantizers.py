@@ -184,13 +184,23 @@ def describe_accepted_buckets(num_buckets: Buckets, quantizer: QuantizerName) ->
         return ""
     if quantizer == "lattice":
         return f"auto or {CELLS}"
-    codes: int = round(num_buckets ** (1 / LEVELS))
+    codes = _count_codes(num_buckets)
     return "" if codes >= 2 and codes**LEVELS == num_buckets else "auto (1000) or another cube of codes a level"
+
+
+def count_fitted_rows(num_buckets: int, quantizer: QuantizerName) -> int:
+    """Return how many texts a quantizer must be fitted on for a number of cells."""
+    return _count_codes(num_buckets) if quantizer in ("residual_kmeans", "drmm") else num_buckets
+
+
+def _count_codes(num_buckets: int) -> int:
+    codes: int = round(num_buckets ** (1 / LEVELS))
+    return codes
 
 
 def _codes(fit: Sequence[Floats], settings: QuantizerSettings) -> int:
     """Codes a level."""
-    codes: int = round(settings.num_buckets ** (1 / LEVELS))
+    codes = _count_codes(settings.num_buckets)
     if n_rows(fit) < codes:
         raise UndefinedMetric(f"{codes} codes a level need as many texts to be fitted on, got {n_rows(fit)}")
     return codes

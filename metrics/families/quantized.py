@@ -22,7 +22,14 @@ from openended.harness.core import (
     UndefinedMetric,
 )
 from openended.metrics._embeddings.blocks import check_side
-from openended.metrics._mauve.quantizers import Assign, Buckets, QuantizerName, describe_accepted_buckets, fit_quantizer
+from openended.metrics._mauve.quantizers import (
+    Assign,
+    Buckets,
+    QuantizerName,
+    count_fitted_rows,
+    describe_accepted_buckets,
+    fit_quantizer,
+)
 from openended.metrics._mauve.resampled_cells import count_half_histograms
 from openended.metrics.families.two_sample import TwoSample
 
@@ -75,6 +82,19 @@ class Quantized(TwoSample):
         for option in ("restarts", "max_iter", "clustering_seeds"):
             self.require(getattr(self, option) >= 1, option, "at least 1")
         self.require(self.seed >= 0, "seed", "at least 0")
+
+    def explain_too_few(self, num_human: int, num_model: int) -> str:
+        """Return why the texts are too few for a number of cells that was set; `auto` follows their number."""
+        fitted = {"pair": num_human + num_model, "reference": num_human}.get(getattr(self, "cluster_fit", "pair"))
+        if fitted is None or self.num_buckets == "auto" or getattr(self, "estimator", "cells") != "cells":
+            return ""
+        needed = count_fitted_rows(self.num_buckets, self.quantizer)
+        if needed <= fitted:
+            return ""
+        return (
+            f"num_buckets={self.num_buckets}: needs {needed:,} texts to be fitted on, this run has {fitted:,}; "
+            f"type metric.{self.name}.num_buckets=auto, or raise num_examples"
+        )
 
     def score(self, cells: CellCounts) -> ClusteringRun:
         """Return the values of one clustering."""

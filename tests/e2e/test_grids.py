@@ -16,8 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from openended.harness.app.commands.status import format_grid
 from openended.harness.app.hydra import job
 from openended.harness.core.errors import SpecError
+from openended.harness.results import read_grids
 from tests.helpers import ROOT, openended
 
 LAUNCHERS = {
@@ -174,9 +176,16 @@ def test_an_interrupt_leaves_everything_resumable_and_says_so(how, launcher, tmp
     said = (tmp_path / "err.txt").read_text()
     assert "the same command resumes here" in said
     assert "Traceback" not in said
+    (grid,) = read_grids(tmp_path / "stopped")
+    (progress, *_) = format_grid(grid)
+    assert "interrupted" in progress
+    assert "running" not in progress
     again = in_a_process(*words, "outputs_dir=stopped", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert any("resuming after" in text for text in logs(tmp_path / "stopped", again.stderr))
+    first, second = read_grids(tmp_path / "stopped")
+    assert first.is_resumed_by(second)
+    assert next(format_grid(first, second)).endswith("2 of 2 done")
     if how == "Ctrl-C":
         whole = in_a_process("-m", "decoder=ancestral", "seed=0,1", *LONG, "outputs_dir=whole", cwd=tmp_path)
         assert whole.returncode == 0, whole.stderr

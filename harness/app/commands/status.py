@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from openended.harness.core import CommandParser, DataError, print_line, run_command, suggest
 from openended.harness.results import GridFolder, read_grids
@@ -34,19 +35,26 @@ def _status(args: argparse.Namespace) -> None:
     if not grids:
         print_line(f"no grids in {args.outputs}/grids")
     for grid in grids[-LAST:]:
-        for line in format_grid(grid):
+        unfinished = sum(job.get("state") == "done" for job in grid.jobs()) < grid.total
+        resumed = next((other for other in reversed(grids) if unfinished and grid.is_resumed_by(other)), None)
+        for line in format_grid(grid, resumed):
             print_line(line)
 
 
-def format_grid(grid: GridFolder) -> Iterator[str]:
-    """Format a grid: its progress, then one line per reason why jobs failed or were skipped."""
+def format_grid(grid: GridFolder, resumed: GridFolder | None = None) -> Iterator[str]:
+    """Format a grid: its progress, then one line per reason why jobs failed or were skipped.
+
+    Args:
+        grid: The grid.
+        resumed: The last grid of the same command, typed again.
+    """
     jobs = grid.jobs()
-    count = Counter(str(job.get("state")) for job in jobs)
-    waiting = max(grid.total - len(jobs), 0)
-    words = [f"{count['done']} of {grid.total} done"]
-    words += [f"{count[state]} {state}" for state in ("failed", "skipped", "running") if count[state]]
-    words += [f"{waiting} not started"] if waiting else []
-    yield f"{grid.name}  {grid.folder}: {', '.join(words)}"
+    progress = _format_progress(grid, jobs)
+    if resumed is not None:
+        then = _format_progress(resumed, resumed.jobs())
+        yield f"{grid.name}  {grid.folder}: {progress}; resumed in {resumed.folder}: {then}"
+        return
+    yield f"{grid.name}  {grid.folder}: {progress}"
     reasons: dict[str, list[str]] = {}
     for job in jobs:
         if job.get("state") in ("failed", "skipped"):
@@ -54,6 +62,27 @@ def format_grid(grid: GridFolder) -> Iterator[str]:
     for reason, titles in reasons.items():
         more = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
         yield f"  {titles[0]}{more}: {reason}"
+    yield from _format_unfinished(grid, jobs)
+
+
+def _format_progress(grid: GridFolder, jobs: Sequence[Mapping[str, Any]]) -> str:
+    """Format the number of jobs in each state."""
+    count = Counter(str(job.get("state")) for job in jobs)
+    waiting = max(grid.total - len(jobs), 0)
+    words = [f"{count['done']} of {grid.total} done"]
+    words += [f"{count[state]} {state}" for state in ("failed", "skipped", "interrupted") if count[state]]
     if count["running"]:
-        titles = [str(job.get("job")) for job in jobs if job.get("state") == "running"]
-        yield f"  running, or stopped unexpectedly: {'; '.join(titles)}"
+        words.append(f"{count['running']} {'killed' if grid.has_ended else 'running'}")
+    words += [f"{waiting} not started"] if waiting else []
+    return ", ".join(words)
+
+
+def _format_unfinished(grid: GridFolder, jobs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Format the jobs that run, were interrupted or were killed, and what to type to resume them."""
+    for state in ("running", "interrupted"):
+        titles = "; ".join(str(job.get("job")) for job in jobs if job.get("state") == state)
+        if titles and state == "running" and not grid.has_ended:
+            yield f"  running{'' if grid.process else ', or stopped unexpectedly'}: {titles}"
+        elif titles:
+            what = "interrupted" if state == "interrupted" else "killed"
+            yield f"  {what}: {titles}; the same command resumes here"

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from openended.harness.app.hydra.choices import refuse_lists
 from openended.harness.app.hydra.using import apply_using
 from openended.harness.core import GROUPS, SpecError, is_shared, list_choices, suggest
 
@@ -54,7 +55,9 @@ def to_hydra_arguments(words: Sequence[str], config: str = "config") -> list[str
             raise SpecError(_explain_missing_equals(word))
         else:
             options.append(word)
-    options = apply_using(list(map(_replace_old_name, options)))
+    options = list(map(_replace_old_name, options))
+    refuse_lists(options)
+    options = apply_using(options)
     search_key = next((key for key in map(_find_search_option, options) if key), None)
     if search_key is not None:
         others = [_quote_for_hydra(word) for word in options if not _find_search_option(word)]

@@ -19,6 +19,7 @@ from openended.harness.results import build_layout
 from openended.harness.run import Settings, build_settings
 
 _NAME = re.compile(r"[\w][\w.+=-]*")
+_GENERATING = ("model", "decoder", "samples", "min_new_tokens")
 _OF_HYDRA = re.compile(r"hydra\b")
 SINGLE = "default"  # folder of unnamed single runs; each gets its own folder and report there
 
@@ -47,6 +48,31 @@ def compose_settings(cfg: DictConfig, name: str) -> Settings:
     return _settings(to_plain(node), name)
 
 
+def iterate_settings(jobs: Sequence[Sequence[str]]) -> Iterator[Settings]:
+    """Yield the settings of every job of a grid."""
+    yield from map(JobComposer().compose_job, jobs)
+
+
+def refuse_unused_options(words: Sequence[str]) -> None:
+    """Refuse options of generating beside `generations=FILE`, where nothing is generated.
+
+    Args:
+        words: The overrides that the user typed.
+
+    Raises:
+        SpecError: Names the options to leave out.
+    """
+    typed = {word.lstrip("+~").partition("=")[0]: word for word in words}
+    if typed.get("generations", "generations=null").partition("=")[2] in ("null", "") or "experiment" in typed:
+        return  # an experiment may score files beside systems that it generates
+    unused = [word for key, word in typed.items() if key.partition(".")[0] in _GENERATING]
+    if unused:
+        raise SpecError(
+            f"{typed['generations']} scores the texts of a file and generates nothing, so these options have no "
+            f"effect: {' '.join(unused)}; leave them out"
+        )
+
+
 def _settings(config: dict[str, Any], name: str) -> Settings:
     planned = config.get("plan_only")
     settings = build_settings({**config, "plan_only": True if planned == "json" else planned, "experiment": name})
@@ -60,25 +86,34 @@ def to_plain(node: DictConfig | None) -> dict[str, Any]:
     return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
 
 
-def iterate_settings(jobs: Sequence[Sequence[str]]) -> Iterator[Settings]:
-    """Yield the settings of every job of a grid.
+class JobComposer:
+    """Composes the settings of the jobs of a grid.
 
     Hydra composes once for each choice of options of the groups; values are then set in a copy, as Hydra sets them: a
     sweep of a value over a hundred jobs is composed once.
     """
-    parser = OverridesParser.create()
-    composed: dict[tuple[str, ...], tuple[DictConfig, DictConfig]] = {}
-    for words in jobs:
-        parsed = parser.parse_overrides(list(words))
+
+    def __init__(self) -> None:
+        self._parser = OverridesParser.create()
+        self._composed: dict[tuple[str, ...], tuple[DictConfig, DictConfig]] = {}
+
+    def compose_job(self, words: Sequence[str]) -> Settings:
+        """Return the settings of the job with these overrides.
+
+        Raises:
+            SpecError: If an option or its value is not accepted.
+        """
+        parsed = self._parser.parse_overrides(list(words))
         chosen = tuple(str(override.input_line) for override in parsed if not _is_value(override))
-        if chosen not in composed:
+        if chosen not in self._composed:
             cfg = compose("config", overrides=list(chosen), return_hydra_config=True)
-            composed[chosen] = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), cfg.hydra
-        job_config = copy.deepcopy(composed[chosen][0])
+            self._composed[chosen] = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), cfg.hydra
+        config, hydra = self._composed[chosen]
+        job_config = copy.deepcopy(config)
         ConfigLoaderImpl._apply_overrides_to_config(
             [override for override in parsed if _is_value(override)], job_config
         )
-        yield _settings(to_plain(job_config), choose_name(job_config, composed[chosen][1]))
+        return _settings(to_plain(job_config), choose_name(job_config, hydra))
 
 
 def _is_value(override: Override) -> bool:

@@ -13,7 +13,7 @@ from openended.harness.app.hydra.compose import choose_name, to_plain
 from openended.harness.app.hydra.jobfile import FINAL
 from openended.harness.app.hydra.sweeper import find_axes
 from openended.harness.app.hydra.using import CHOICE
-from openended.harness.core import DataError, read_json, write_text
+from openended.harness.core import DataError, digest, read_json, temporary_files, write_text
 from openended.harness.storage import GRID
 
 _DONE = "done"
@@ -31,6 +31,8 @@ def describe_grid(
     return {
         "name": name,
         "started": time.time(),
+        "process": temporary_files.create_temporary_name(GRID),
+        "command": digest(list(config.hydra.overrides.task)),
         "total": len(jobs),
         "axes": axes,
         "titles": [" ".join(word for word in job if word.split("=", 1)[0] in axes) for job in jobs],

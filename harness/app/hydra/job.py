@@ -14,7 +14,8 @@ from hydra.experimental.callback import Callback
 from hydra.utils import get_class
 from omegaconf import DictConfig
 
-from openended.harness.app.hydra.compose import choose_name, compose_settings, to_plain
+from openended.harness.app.hydra.compose import choose_name, compose_settings, refuse_unused_options, to_plain
+from openended.harness.app.hydra.grid_check import check_grid
 from openended.harness.app.hydra.grid_folder import (
     claim_report,
     describe_grid,
@@ -36,7 +37,7 @@ from openended.harness.app.hydra.job_output import (
 )
 from openended.harness.app.hydra.jobfile import JobFile, create_grid_folder, format_progress, read_jobs
 from openended.harness.app.hydra.plan import plan_jobs
-from openended.harness.app.hydra.simulation import needs_whole_grid, simulate_judgments
+from openended.harness.app.hydra.simulation import needs_whole_grid, refuse_single_run, simulate_judgments
 from openended.harness.app.hydra.sweeper import LaunchingSweeper, compose_series, list_jobs
 from openended.harness.core import FAILED, HarnessError, format_error, show_progress, write_json
 from openended.harness.results import read_search
@@ -70,10 +71,12 @@ class Job:
             leave_with_code("openended", lambda: self._single(cfg, hydra))
 
     def _single(self, cfg: DictConfig, hydra: DictConfig) -> None:
+        refuse_unused_options(list(hydra.overrides.task))
         if cfg.plan_only:
             plan_jobs(cfg, [list(hydra.overrides.task)], single=True)
             return
         settings = compose_settings(cfg, choose_name(cfg, hydra))
+        refuse_single_run(settings)
         with show_progress(settings.experiment, enabled=settings.runtime.progress):
             outcome, message = self._run(settings, list(hydra.overrides.task))
         log.info("run        %s  (%s)", outcome.folder, message)
@@ -104,7 +107,7 @@ class Job:
                     if outcome.failed:  # the others stand, and go into the report
                         state, facts["error"] = "failed", "; ".join(outcome.failed)
         except HarnessError as err:
-            message = f"failed: {format_error(err)}"
+            message = f"failed: {watch.find_same_error(format_error(err))}"
             watch.write("failed", error=format_error(err), name=name)
         except Exception as err:
             message = f"failed: {type(err).__name__}: {format_error(err)}"
@@ -154,9 +157,11 @@ class Watch(Callback):  # type: ignore[misc]
             SystemExit: With 2 if the grid's folder cannot be written.
         """
         with exit_on_error(Path(config.hydra.sweep.dir)):
+            refuse_unused_options(list(config.hydra.overrides.task))
             jobs = prepare_jobs(config)
             if not config.plan_only:
                 choose_name(config, config.hydra)  # a name that fits no folder is refused before there is one
+                check_grid(config, jobs)
                 grid = create_grid_folder(config)
                 write_json(grid / GRID, describe_grid(config, jobs, compose_series(config), grid))
 

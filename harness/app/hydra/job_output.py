@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
+from openended.harness.app.hydra.choices import find_places
 from openended.harness.app.hydra.command_line import explain_missing_choice
 from openended.harness.core import (
     BAD_INPUT,
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 
 _SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)'\n")
 _MISSING = re.compile(r"Could not (?:load|find) '([\w/-]+)'")
+_SHOWN_TITLES = 3  # of jobs that failed alike or share a run
 KEPT = "finished work is kept: the same command resumes here"
 
 
@@ -119,10 +121,15 @@ def explain(err: BaseException) -> str:
         parent = getattr(cause, "parent_node", None)
         unknown = isinstance(cause, (ConfigAttributeError, ConfigKeyError)) and getattr(cause, "full_key", None)
         if unknown and parent is not None and hasattr(parent, "keys"):
+            if places := find_places(str(cause.full_key), parent._get_root(), str(err)):
+                return f"no option {cause.full_key!r}; did you mean {places}?"
             # The key may contain dots; only its last part is unknown.
             return f"no option {cause.full_key!r}{suggest(str(cause.key), [str(k) for k in parent])}"
         cause = cause.__cause__
     if several := _SEVERAL.match(str(err)):
+        group, _, names = several[1].partition("=")
+        if group == "metric":
+            return f"{several[1]}: the metrics of a run are a list; type metric=[{names}]"
         return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
     if missing := _MISSING.search(str(err)):
         return explain_missing_choice(missing[1]) or format_error(err)
@@ -157,12 +164,21 @@ def exit_on_error(grid: Path) -> Iterator[None]:
 def show_failed(jobs: Sequence[Mapping[str, Any]]) -> int:
     """Print the jobs of a grid that failed or were skipped, with reasons; return their number."""
     failed = [job for job in jobs if job["state"] != "done"]
+    reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
     for job in failed:
-        log.error("%s: %s: %s", job["state"], job["job"], job.get("error", "it did not finish"))
+        reasons[str(job["state"]), str(job.get("error", "it did not finish"))].append(str(job["job"]))
+    for (state, reason), titles in reasons.items():
+        which = titles[0] if len(titles) == 1 else f"{len(titles)} jobs for the same reason ({_shorten_list(titles)})"
+        log.error("%s: %s: %s", state, which, reason)
     if failed:
         counts = f"{len(failed)} of {len(jobs)} jobs failed or were skipped"
         log.error("%s; the same command retries them", counts)
     return len(failed)
+
+
+def _shorten_list(titles: Sequence[str]) -> str:
+    """Join the first titles of jobs."""
+    return "; ".join(titles[:_SHOWN_TITLES]) + ("; …" if len(titles) > _SHOWN_TITLES else "")
 
 
 def summarize_outcome(outcome: Outcome, seconds: float) -> str:
@@ -204,7 +220,7 @@ def show_shared_runs(jobs: Sequence[Mapping[str, Any]]) -> None:
         return
     alike = [{" ".join(w for w in title.split() if not w.startswith("seed=")) for title in same} for same in twins]
     done = sum(len(same) for same in titles.values())
-    which = "; ".join(" and ".join(same) for same in twins[:3]) + ("; …" if len(twins) > 3 else "")
+    which = _shorten_list([" and ".join(same) for same in twins])
     why = (
         " (the decoder is deterministic, so the seed has no effect)"
         if all(len(titles_without_seed) == 1 for titles_without_seed in alike)

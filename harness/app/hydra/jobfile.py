@@ -10,7 +10,8 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from openended.harness.storage import GRID, create_unique_folder
 log = logging.getLogger(__name__)
 
 FINAL = ("done", "failed", "skipped")
+_grids: list[Path] = []  # the folder of the grid that this process runs
 COPIES = "copies"  # of the files of the jobs that ended: a damaged one must not fail a grid whose jobs succeeded
 
 
@@ -46,6 +48,11 @@ class JobFile:
         write_json(self.path, sealed)
         if state in FINAL:
             write_json(_copy(self.path), sealed)
+
+    def find_same_error(self, error: str) -> str:
+        """Return an error, or which earlier job failed with the same one, so that it is printed once."""
+        same = next((job for job in read_jobs(self.grid) if job.get("error") == error), None)
+        return error if same is None else f"for the same reason as {same['job'] or 'the first job'}"
 
     @property
     def state(self) -> str | None:
@@ -71,12 +78,34 @@ def create_grid_folder(config: DictConfig) -> Path:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     else:
         folder = create_unique_folder(Path(config.hydra.sweep.dir))
+        _grids.append(folder)
     with read_write(config.hydra):
         config.hydra.sweep.dir = str(folder)
         # Hydra composes every job anew, from these words.
         quoted = str(folder).replace("'", r"\'")
         config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{quoted}'")
     return folder
+
+
+def mark_interrupted(grid: Path) -> None:
+    """Mark the running jobs of a grid as interrupted, because the command that runs them ends."""
+    for path in sorted((grid / "jobs").glob("*.json")):
+        row = _read(path)
+        if row["state"] == "running":
+            row["state"] = "interrupted"
+            write_json(path, {**row, "digest": digest(row)})
+
+
+@contextmanager
+def mark_on_interrupt() -> Iterator[None]:
+    """Mark the running jobs of this process's grid as interrupted if Ctrl-C or SIGTERM ends the block."""
+    _grids.clear()
+    try:
+        yield
+    except KeyboardInterrupt:
+        for grid in _grids:
+            mark_interrupted(grid)
+        raise
 
 
 def read_grid(grid: Path) -> dict[str, Any]:

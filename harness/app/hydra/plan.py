@@ -6,16 +6,18 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
 from openended.harness.app.hydra.compose import iterate_settings
+from openended.harness.app.hydra.simulation import refuse_single_run
 from openended.harness.core import escape_controls_in_line, format_duration
 
 if TYPE_CHECKING:
-    from openended.harness.run import Forecast, Outcome, Rates
+    from openended.harness.run import Forecast, Outcome, Rates, ResolvedRun, Session, Settings
 
 log = logging.getLogger(__name__)
 
@@ -34,23 +36,15 @@ def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool
         jobs: The overrides of each job.
         single: Whether this is a single run, whose steps are listed too.
     """
-    from openended.harness.run import (
-        Session,
-        forecast_plans,
-        is_judgments_only,
-        plan,
-        read_rates,
-        resolve_run,
-        run_judgments,
-    )
+    from openended.harness.run import Session, forecast_plans, read_rates
     from openended.harness.storage import Store
 
     store = Path(str(config.outputs_dir)) / "store"
     session = Session(Store(store))
-    plans = []
-    for settings in iterate_settings(jobs):
-        planner = run_judgments if is_judgments_only(settings) else plan
-        plans.append((resolve_run(settings), planner(settings, session)))
+    settings = list(iterate_settings(jobs))
+    if single:
+        refuse_single_run(settings[0])
+    plans = [plan_job(job, words, session) for job, words in zip(settings, jobs, strict=True)]
     total, rates = forecast_plans(plans), read_rates(store)
     if config.plan_only == "json":
         sys.stdout.write(json.dumps(plan_to_json(total, rates), indent=2) + "\n")
@@ -60,6 +54,24 @@ def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool
         _show_steps(f"{run.runtime.experiment}: seed {run.generation.seed}", outcome)
     for line in format_plan(total, rates):
         sys.stdout.write(f"{escape_controls_in_line(line)}\n")
+
+
+def plan_job(settings: Settings, words: Sequence[str], session: Session) -> tuple[ResolvedRun, Outcome]:
+    """Return a job and its plan.
+
+    Args:
+        settings: The job.
+        words: Its overrides.
+        session: Of the store.
+
+    Raises:
+        HarnessError: If the job cannot run whatever is fetched.
+    """
+    from openended.harness.run import is_judgments_only, plan, resolve_run, run_judgments, select_metrics_for_file
+
+    settings = select_metrics_for_file(replace(settings, plan_only=True), words)
+    planner = run_judgments if is_judgments_only(settings, words) else plan
+    return resolve_run(settings), planner(settings, session)
 
 
 def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
@@ -147,16 +159,18 @@ def _list_files(plan: Forecast) -> list[str]:
     return out
 
 
+def list_commands(plan: Forecast) -> list[str]:
+    """List the commands that fetch the missing models and files, each once."""
+    files = [file for file in plan.files.values() if file.url and not file.present]
+    models = [size.get for size in plan.sizes().values() if size.get]
+    return [*models, *(f"curl -fL --create-dirs -o {file.path} {file.url}" for file in files)]
+
+
 def _list_missing(plan: Forecast) -> list[str]:
     """List each missing file or model once, with the command that fetches it."""
-    get = [size.get for size in plan.sizes().values() if size.get]
-    out = [f"  {command}" for command in get]
-    for file in plan.files.values():
-        if not file.present:
-            command_line = (
-                f"curl -fL --create-dirs -o {file.path} {file.url}" if file.url else f"put {file.name} at {file.path}"
-            )
-            out.append(f"  {command_line}")
+    out = [f"  {command}" for command in list_commands(plan)]
+    by_hand = [file for file in plan.files.values() if not file.url and not file.present]
+    out += [f"  put {file.name} at {file.path}" for file in by_hand]
     out += [f"  missing: {reason}" for reason in plan.missing]
     return ["missing; with network access, these commands fetch it", *out] if out else []
 

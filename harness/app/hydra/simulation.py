@@ -10,12 +10,22 @@ from openended.harness.core import Metric, SpecError
 from openended.metrics.judgments import SIMULATED
 
 if TYPE_CHECKING:
-    from openended.harness.run import RunTexts
+    from openended.harness.run import RunTexts, Settings
 
 
 def needs_whole_grid(judgments: str | None) -> bool:
     """Check whether the judgments of a run are simulated from the texts of the whole grid."""
     return str(judgments).startswith(SIMULATED)
+
+
+def refuse_single_run(settings: Settings) -> None:
+    """Refuse judgments of a whole grid for a run by itself.
+
+    Raises:
+        SpecError: Says what to type.
+    """
+    if needs_whole_grid(settings.judgments):
+        raise SpecError(f"judgments={settings.judgments} rates the texts of a whole grid: add -m, as in openended -m …")
 
 
 def simulate_judgments(jobs: Sequence[RunTexts]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import Container, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from openended.harness.app.hydra.choices import refuse_composed_lists
 from openended.harness.core import SpecError, shorten_error
 
 TRUST = "OPENENDED_TRUST_CONFIG"  # set by `--trust-config`, and so known to the workers of a grid
@@ -73,6 +74,7 @@ def guard_composition() -> None:
             ) from err
         overrides = options.get("overrides", args[1] if len(args) > 1 else ())
         check_config(composed, overrides)
+        refuse_composed_lists(composed)
         return composed
 
     ConfigLoaderImpl.load_configuration = load

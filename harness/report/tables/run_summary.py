@@ -76,11 +76,12 @@ def _data(runs: Sequence[Run]) -> str:
     """Describe the task and the number and length of texts."""
     samples = format_axis_values(runs, "samples")
     seeds = format_axis_values(runs, "seed")
+    lengths = format_axis_values(runs, "max_new_tokens")
     parts = (
         ("task {}", format_axis_values(runs, "task")),
         ("{} examples", format_axis_values(runs, "num_examples")),
         ("{} samples of each", "" if samples == "1" else samples),
-        ("at most {} new tokens", format_axis_values(runs, "max_new_tokens")),
+        ("at most {} new tokens", lengths) if lengths else ("{}", "whole texts"),
         ("seed {}" if seeds.isdecimal() else "seeds {}", seeds),
         ("judgments {}", format_axis_values(runs, "judgments")),
     )

@@ -180,9 +180,7 @@ class MetricRunner:
         return self.others if metric.reads_grid else ()
 
     def _judgments(self) -> Path:
-        path = self.run.metrics.judgments
-        if path is None:
-            raise UndefinedMetric("needs human judgments: give judgments=FILE")
+        path = str(self.run.metrics.judgments)  # there is one: see `check_judgments`
         if path.startswith(SIMULATED):
             raise UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
         if not Path(path).is_file():

@@ -18,6 +18,8 @@ from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
 from openended.harness.storage import RowFile
 
+_FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
+
 
 class MetricJob(NamedTuple):
     """One metric of one system."""
@@ -60,6 +62,8 @@ def run(
         overrides=overrides,
     )
     write_explanations(folder, session.store.root, measured, texts.human_rows, texts.model_rows)
+    if warning := _warn_of_few_texts(texts):
+        session.warn_once(warning)
     broken = [m.result for m in measured if m.result.status == "failed"]
     failed = dict.fromkeys(f"metric {result.metric} {'; '.join(result.notes)}" for result in broken)
     return Outcome(folder, builder.num_computed, tuple(builder.plan), failed=tuple(failed))
@@ -132,10 +136,25 @@ def _list_scoring_notes(texts: RunTexts, session: Session) -> list[str]:
     return notes
 
 
+def _warn_of_few_texts(texts: RunTexts) -> str:
+    """Warn of a system with a single text, or with texts that are few beside the human ones; empty for others."""
+    if texts.human_rows.entry is None or texts.model_rows.entry is None:
+        return ""
+    num_human, num_model = (len(RowFile(rows.path)) for rows in (texts.human_rows, texts.model_rows))
+    fewer, more = sorted((num_human, num_model))
+    if fewer > 1 and fewer * _FEW_OF > more:
+        return ""
+    name = texts.run.generation.system or texts.run.generation.file or "the system"
+    return (
+        f"{name}: {num_model} text{'s' if num_model != 1 else ''} beside {num_human} human "
+        f"text{'s' if num_human != 1 else ''}: values of so few texts say little; compare about equal numbers"
+    )
+
+
 def _list_notes(texts: RunTexts) -> list[str]:
     """Return facts of the texts that the reader of a table must know."""
     generation, task = texts.run.generation, texts.run.data.task
-    notes = list(task.remarks())
+    notes = [*filter(None, [_warn_of_few_texts(texts)]), *task.remarks()]
     if generation.chat_model is not None:
         title = generation.chat_model.title
         notes.append(f"{title} read its prompts through its chat template; scorer and embedder read them plain")

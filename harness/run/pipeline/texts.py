@@ -11,6 +11,7 @@ from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
 from openended.harness.run.features import FOR_DECODER, Featurizer
 from openended.harness.run.generate import check_model, generate, import_generations
+from openended.harness.run.pipeline.check_metrics import check_extras, check_judgments, check_sizes
 from openended.harness.run.pipeline.measure import list_text_needs
 from openended.harness.run.resolve import ResolvedRun
 
@@ -40,9 +41,12 @@ class RunTexts:
 
 def make_texts(run: ResolvedRun, builder: ArtifactBuilder) -> RunTexts:
     """Make or plan the rows of both sides."""
+    check_judgments(run.metrics)
+    check_extras(run)
     fingerprint = fetch_task(run.data.task, builder)
     check_model(run.generation, builder)
     dataset = load_dataset(run.data, fingerprint, builder)
+    check_sizes(run, dataset)
     runtime = run.runtime.options
     featurizer = Featurizer(run.scoring, run.generation, runtime, builder)
     if run.generation.file is not None:

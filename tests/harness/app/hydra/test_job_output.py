@@ -64,6 +64,14 @@ def test_failed_jobs_are_told_with_their_reasons(caplog):
     assert [r.getMessage() for r in caplog.records][:2] == ["running: b: it did not finish", "failed: c: e"]
 
 
+def test_jobs_that_failed_alike_are_one_line(caplog):
+    jobs = [{"job": f"seed={i}", "state": "failed", "error": "no memory"} for i in range(20)]
+    assert show_failed(jobs) == 20
+    first, total = (record.getMessage() for record in caplog.records)
+    assert first == "failed: 20 jobs for the same reason (seed=0; seed=1; seed=2; …): no memory"
+    assert total.startswith("20 of 20 jobs failed")
+
+
 def test_jobs_that_are_one_run_are_told_with_the_reason(caplog):
     jobs = [{"job": f"decoder={d} seed={s}", "folder": d if d == "greedy" else d + s} for d in ("greedy", "nucleus")
             for s in "01"]  # fmt: skip

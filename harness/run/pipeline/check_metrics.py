@@ -1,0 +1,57 @@
+"""Refuse metrics that can have no value on a run, before anything is generated."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from openended.harness.core import DataError, ExtraNotInstalled, SpecError
+from openended.harness.run.dataset import Dataset
+from openended.harness.run.resolve import MetricsPart, ResolvedRun
+from openended.metrics.judgments import SIMULATED, ReadsFile
+
+
+def check_judgments(part: MetricsPart) -> None:
+    """Read the file of judgments for every metric that needs it.
+
+    Raises:
+        SpecError: If a metric needs judgments and none are given.
+        DataError: If the file is missing or a row is wrong.
+    """
+    readers = [m for m in part.specs if isinstance(m, ReadsFile) and any(n.kind == "judgments" for n in m.needs())]
+    for metric in readers:
+        if part.judgments is None:
+            raise SpecError(
+                f"metric.{metric.name}: needs human judgments; add judgments=FILE, or leave it out of metric=[…]"
+            )
+        if part.judgments.startswith(SIMULATED):
+            continue
+        path = Path(part.judgments)
+        if not path.is_file():
+            raise DataError(f"judgments: no such file: {path}")
+        metric.read(path, part.judgment_columns)
+
+
+def check_extras(run: ResolvedRun) -> None:
+    """Raise `ExtraNotInstalled` if a package is missing that a model of the run is loaded with."""
+    embedder, needs = run.scoring.embedder, [need for metric in run.metrics.specs for need in metric.needs()]
+    embeds = run.scoring.user_embeddings is None and any(need.kind == "embeddings" for need in needs)
+    if embedder is not None and embeds and embedder.kind == "sentence" and find_spec("sentence_transformers") is None:
+        raise ExtraNotInstalled("sentence-transformers", "embedders")
+    if run.runtime.options.device_map is not None and find_spec("accelerate") is None:
+        raise ExtraNotInstalled("accelerate", "large")
+
+
+def check_sizes(run: ResolvedRun, dataset: Dataset) -> None:
+    """Refuse options of metrics that ask for more texts than the run has.
+
+    Raises:
+        SpecError: Names the metric's option, the number of texts, and what to type.
+    """
+    num_human = int(dataset.human.meta["n"]) if dataset.human is not None else run.data.num_planned
+    num_model = num_human * run.generation.samples if run.generation.file is None else run.data.num_planned
+    if not num_human or not num_model:
+        return  # all texts of a file: how many is not known before it is read
+    for metric in run.metrics.specs:
+        if reason := metric.explain_too_few(num_human, num_model):
+            raise SpecError(f"metric.{metric.name}.{reason}")
