@@ -14,7 +14,8 @@ from safetensors.numpy import save_file
 from openended.harness.core.errors import SpecError
 from openended.harness.core.metric import Features, Side
 from openended.harness.core.types import Ragged
-from openended.harness.report.analysis.paired import by_prompt, holm, holm_of, sign_flip_p
+from openended.harness.report.analysis.holm import holm, holm_of
+from openended.harness.report.analysis.paired import by_prompt, sign_flip_p
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.significance import UNTESTED, build_significance_tables
 from openended.harness.report.tables.systems import build_value_tables

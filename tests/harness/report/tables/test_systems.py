@@ -217,7 +217,7 @@ def test_best_is_nearest_to_the_value_of_texts_of_one_source(tmp_path):
     for place in (0, 1):
         best = {r.label for r in made.rows if r.cells[place].best}
         assert best == {"ancestral", "nucleus p=0.95"}
-    assert "→x: closest to x" in made.legend()
+    assert "→x closer to x is better" in made.legend()[0]
     assert r"accuracy $\rightarrow0.5$" in to_latex(made)
 
 
