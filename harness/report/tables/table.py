@@ -126,7 +126,7 @@ class Table:
     rules: tuple[str, ...] = ()
     """How numbers are printed; of interest only to those who ask."""
     tex_width: float = 345.0
-    """Line width in LaTeX points; wider tables are split. `article` has 345."""
+    """Text width in LaTeX points; wider tables get metrics as rows or are split. `article` has 345."""
     tex_signatures: bool = False
     """Whether LaTeX prints the signatures; otherwise they are comments."""
 
