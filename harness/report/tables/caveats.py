@@ -40,8 +40,8 @@ def list_run_notes(
         repeated |= {describe_out_of_domain(k, v.partition("@")[0]) for k, v in fields.items() if OUT_OF_DOMAIN in v}
         for note in {n for at, _ in item.sources for n in results.runs[at].notes}:
             notes.setdefault(note, set()).add(label(item))
-    kept = {note: systems for note, systems in notes.items() if note not in repeated}
-    return tuple(_join_notes(kept, {label(i) for i in models}))
+    others = {note: systems for note, systems in notes.items() if note not in repeated}
+    return tuple(_join_notes(others, {label(i) for i in models}))
 
 
 def _join_notes(notes: Mapping[str, set[str]], systems: set[str]) -> list[str]:

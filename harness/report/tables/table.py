@@ -55,8 +55,8 @@ class Column:
     def heading(self) -> str:
         """Title with arrow, and what the cells show after the number."""
         doubt = DAGGER if self.out_of_domain else ""
-        shown = "[95 % CI]" if self.interval else ""
-        return " ".join(filter(None, (f"{self.title}{doubt}", arrow(self.direction, self.target), shown)))
+        interval = "[95 % CI]" if self.interval else ""
+        return " ".join(filter(None, (f"{self.title}{doubt}", arrow(self.direction, self.target), interval)))
 
     @property
     def out_of_domain(self) -> bool:

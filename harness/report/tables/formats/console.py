@@ -76,7 +76,8 @@ def _print_part(table: Table, marks: dict[str, str], out: Console) -> None:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    grid = RichTable(title=Text(table.title), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    out.print(Text(table.title, style="italic"))
+    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     grid.add_column(Text(table.head), overflow="fold")
     if table.show_seeds:
         grid.add_column("seeds", justify="right")

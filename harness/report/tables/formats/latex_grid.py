@@ -26,7 +26,7 @@ class GridCell:
     """LaTeX after the number: stars and uncertainty."""
     bold: bool = False
     points: float = 0.0
-    """Estimated width of the number or text."""
+    """Estimated width of the text."""
     tail_points: float = 0.0
 
 
@@ -67,7 +67,7 @@ def lay_out(table: Table) -> Grid:
         for j, column in enumerate(table.columns)
     ]
     if table.show_seeds:
-        seeds = [GridCell(number=str(row.seeds or ""), points=estimate_points("00")) for row in table.rows]
+        seeds = [GridCell(number=str(row.seeds or "")) for row in table.rows]
         columns.insert(0, _build_column(("seeds",), estimate_points("seeds"), seeds))
     return Grid(
         escape(table.head), tuple(_label(row) for row in table.rows), tuple(columns),
@@ -83,7 +83,7 @@ def lay_out_transposed(table: Table) -> Grid:
     for row in table.rows:
         cells = [_cell(table, cell, column) for cell, column in zip(row.cells, table.columns, strict=True)]
         if table.show_seeds:
-            cells.insert(0, GridCell(number=str(row.seeds or "")))
+            cells.insert(0, GridCell(text=str(row.seeds or "")))
         lines = _wrap(row.label)
         points = max(estimate_points(line) for line in lines)
         columns.append(_build_column(tuple(_emphasize(escape(line), row) for line in lines), points, cells))
@@ -115,9 +115,20 @@ def format_row(grid: Grid, row: int, columns: Sequence[GridColumn]) -> str:
 
 def _build_column(head: tuple[str, ...], points: float, cells: Sequence[GridCell]) -> GridColumn:
     words = any(len(cell.text) > len("--") for cell in cells)
+    sign, whole, decimals = _find_number_format(cells)
+    digits = f"{sign}{'0' * whole}{',' * ((whole - 1) // 3)}{'.' * bool(decimals)}{'0' * decimals}"
+    number = estimate_points(digits) * (BOLD if any(cell.bold for cell in cells) else 1)
     tail = max((cell.tail_points for cell in cells), default=0.0)
-    width = max((cell.points for cell in cells), default=0.0) + (tail + THIN if tail else 0.0)
+    width = max(number, *(cell.points for cell in cells), 0.0) + (tail + THIN if tail else 0.0)
     return GridColumn(head, tuple(cells), max(points, width) + 2 * SEP, words)
+
+
+def _find_number_format(cells: Sequence[GridCell]) -> tuple[str, int, int]:
+    """Return a sign if any number has one, and the most digits before and after the point."""
+    numbers = [cell.number for cell in cells if cell.number]
+    sign = next((n[0] for n in numbers if n[0] in "+-"), "")
+    whole = max((len(n.lstrip("+-").partition(".")[0]) for n in numbers), default=0)
+    return sign, whole, max((len(n.partition(".")[2]) for n in numbers), default=0)
 
 
 def _cell(table: Table, cell: Cell, column: Column) -> GridCell:
@@ -129,11 +140,8 @@ def _cell(table: Table, cell: Cell, column: Column) -> GridCell:
     stars = len(suffix) - len(suffix.lstrip("*"))
     parts = [f"$^{{{'*' * stars}}}$"] if stars else []
     parts += [rf"{{\scriptsize {escape(text)}}}" for text in (suffix[stars:].strip(), spread) if text]
-    points = estimate_points(digits) * (BOLD if cell.best else 1)
     tail_points = SMALL * estimate_points(f"{suffix} {spread}".strip())
-    return GridCell(
-        digits.replace(",", ""), tail=" ".join(parts), bold=cell.best, points=points, tail_points=tail_points
-    )
+    return GridCell(digits.replace(",", ""), tail=" ".join(parts), bold=cell.best, tail_points=tail_points)
 
 
 def _cell_latex(cell: GridCell, column: GridColumn) -> str:
@@ -146,14 +154,11 @@ def _cell_latex(cell: GridCell, column: GridColumn) -> str:
 
 def _alignment(column: GridColumn) -> str:
     """Return the column type: text at the left, numbers at their decimal point with the widest number's format."""
-    numbers = [cell.number for cell in column.cells if cell.number]
-    if column.words or not numbers:
+    sign, whole, decimals = _find_number_format(column.cells)
+    if column.words or not whole:
         return "l" if column.words else "c"
-    sign = next((n[0] for n in numbers if n[0] in "+-"), "")
-    whole = max(len(n.lstrip("+-").partition(".")[0]) for n in numbers)
-    places = max(len(n.partition(".")[2]) for n in numbers)
-    form = f"S[table-format={sign}{whole}.{places}]" if places else f"S[table-format={sign}{whole}]"
-    return rf"{form}@{{\,}}l" if column.has_tail else form
+    form = f"S[table-format={sign}{whole}.{decimals}]" if decimals else f"S[table-format={sign}{whole}]"
+    return f"{form}@{{~}}l" if column.has_tail else form
 
 
 def _head(column: GridColumn) -> str:

@@ -13,7 +13,8 @@ import subprocess
 import pytest
 
 from openended.harness.report.tables.formats.console import print_table
-from openended.harness.report.tables.formats.latex import escape, to_latex
+from openended.harness.report.tables.formats.latex import to_latex
+from openended.harness.report.tables.formats.latex_text import escape
 from openended.harness.report.tables.formats.markdown import to_csv, to_markdown
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
