@@ -191,7 +191,7 @@ class Table:
     def _bold_rules(self) -> str:
         """Say which cells are bold; if the columns differ in the rule, name the columns of all rules but the first."""
         marked = [c for i, c in enumerate(self.columns) if any(row.cells[i].best for row in self.rows)]
-        parts = []
+        parts: list[str] = []
         for rule, text in BOLD.items():
             titles = [c.title for c in marked if (c.bold or "printed") == rule]
             where = f" in {', '.join(titles)}" if parts else ""

@@ -51,7 +51,7 @@ def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
         main([str(tmp_path / "with"), "--intervals", "--no-figures", "--no-page", "--out", str(tmp_path / "ci")]) == 0
     )
     text = (tmp_path / "ci/tables/full.md").read_text()
-    assert "m ↑ [95 % CI]" in text
+    assert r"m ↑ \[95 % CI\]" in text
     assert "0.500 [0.400, 0.600]" in text
     node = {"_target_": "openended.harness.results.layout.Layout", "title": "Mine", "metrics": ["mauve"]}
     report = build_report([runs], tmp_path, figures=False, page=False, **node)  # as a grid calls it
