@@ -75,7 +75,7 @@ def format_names() -> str:
 
 def extract_table(report: str) -> str:
     """Return the table of a report with its legend and footnotes, without notes and signatures."""
-    lines = [line for line in report.splitlines() if line.startswith(("|", "↑", "<sup>"))]
+    lines = [line for line in report.splitlines() if line.startswith(("|", "↑", "↓", "≈", "→", "Bold", "<sup>"))]
     at = next(i for i, line in enumerate(lines) if not line.startswith("|"))
     return "\n".join(lines[:at]) + "\n\n" + "\n\n".join(lines[at:])
 

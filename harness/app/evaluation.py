@@ -82,11 +82,20 @@ class Evaluation:
             console.print()
         return out.getvalue()
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return one row a value, with the settings, the signature, and why there is no value."""
+    def to_pandas(self, *, all: bool = False) -> pd.DataFrame:  # noqa: A002 - what a reader tries first
+        """Return one row per value: system, metric, key, value and its 95 % interval (low, high).
+
+        Args:
+            all: Also return the settings, the signature, the reason why there is no value, and every other column of
+                `results.csv`; `system` is then the role: model, human or ceiling.
+        """
         from openended.harness.results import INTERNAL, read_results
 
-        return read_results(self.folders).frame.drop(columns=INTERNAL)
+        frame = read_results(self.folders).frame.drop(columns=INTERNAL)
+        if all:
+            return frame
+        names = frame["model_title"].where(frame["system"] == "model", frame["system"])
+        return frame.assign(system=names)[["system", "metric", "key", "value", "low", "high"]]
 
     def report(self, path: str | Path, **options: Any) -> Report:  # noqa: ANN401 - of `build_report`
         """Write tables, figures, the frame and a page into a folder.

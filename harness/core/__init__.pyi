@@ -254,6 +254,9 @@ from .signature import (
     IDENTITY as IDENTITY,
 )
 from .signature import (
+    OUT_OF_DOMAIN as OUT_OF_DOMAIN,
+)
+from .signature import (
     build_signature as build_signature,
 )
 from .signature import (
@@ -261,6 +264,9 @@ from .signature import (
 )
 from .signature import (
     compare_signatures as compare_signatures,
+)
+from .signature import (
+    describe_out_of_domain as describe_out_of_domain,
 )
 from .signature import (
     digest as digest,

@@ -20,6 +20,8 @@ _shown: list[Progress] = []  # one live display per terminal; it shows the inner
 def show_progress(title: str, total: int | None = None, *, unit: str = "", enabled: bool) -> Iterator[Advance]:
     """Show a progress line while the block runs; yield the function that advances it.
 
+    Inside another block, the line shows the titles of the outermost and of this block.
+
     Args:
         title: What is being done.
         total: Number of units, or an upper bound; None if nothing is counted.
@@ -32,6 +34,7 @@ def show_progress(title: str, total: int | None = None, *, unit: str = "", enabl
         return
     with _display() as bar:
         above = [task.id for task in bar.tasks if task.visible]
+        title = f"{bar.tasks[0].description} › {title}" if bar.tasks else title
         for task_id in above:
             bar.update(task_id, visible=False)
         task = bar.add_task(title, total=total, unit=unit)

@@ -15,6 +15,7 @@ from openended.harness.core.types import Json
 # Class variables of every `Spec` that identify it together with its options; no option has these names.
 IDENTITY = ("group", "name", "version")
 _AT_ONCE = 8192  # texts
+OUT_OF_DOMAIN = "toy judge, out of its domain"  # in the signature of a value whose scorer or embedder is bundled
 
 
 def canonicalize(value: Any) -> Json:  # noqa: ANN401
@@ -114,3 +115,8 @@ def compare_signatures(a: str, b: str) -> list[str]:
     """Return the fields in which two signatures differ, in the order of the first."""
     left, right = parse_signature(a), parse_signature(b)
     return [k for k in {**left, **right} if left.get(k) != right.get(k)]
+
+
+def describe_out_of_domain(role: str, title: str) -> str:
+    """Return the warning about a bundled scorer or embedder on another task than the one that it was trained for."""
+    return f"{role} {title} was trained on docstrings only: do not trust its scores here"

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from openended.harness.core import Json, Runtime, canonicalize, digest
+from openended.harness.core import Json, Runtime, canonicalize, digest, show_progress
 
 if TYPE_CHECKING:
     from openended.harness.core import CausalModel
@@ -62,7 +62,8 @@ class ModelCache:
             self._models.popitem(last=False)
         set_threads(runtime.threads)
         start = time.monotonic()
-        self._models[key] = load(device)
+        with show_progress(f"loading {title}", enabled=runtime.progress):
+            self._models[key] = load(device)
         self.loads.append(title)
         log.info("loaded     %-34s on %s in %.1f s", title, device, time.monotonic() - start)
         return self._models[key]

@@ -39,15 +39,15 @@ class Report:
     left_out: int = 0
     """Number of runs with damaged records."""
 
-    def show(self, console: Console | None = None, *, signatures: bool = False) -> None:
-        """Print the tables and the paths of the files; with `signatures` also the signature of every column."""
+    def show(self, console: Console | None = None, *, verbose: bool = False) -> None:
+        """Print the tables and the paths of the files; if verbose, also rules, dates, commands and signatures."""
         from rich.text import Text
 
         from openended.harness.report.tables.formats.console import make_console, print_table
 
         out = console or make_console()
         for table in self.tables:
-            print_table(table, out, signatures=signatures)
+            print_table(table, out, verbose=verbose)
             out.print()
         for line in self.lines():
             out.print(Text(escape_controls_in_line(line)), soft_wrap=True)
@@ -97,15 +97,17 @@ def build_report(
         HarnessError: If there are no readable runs, a layout or published table is unknown, or one column would mix
             signatures.
     """
-    from openended.harness.report.tables.abilities import build_ability_tables
+    from openended.harness.report.tables.abilities import build_ability_tables, drop_abilities
     from openended.harness.report.tables.run_summary import add_summaries
     from openended.harness.results import read_results, write_frame
 
     layouts = _layouts(layout, options)
     results = read_results(paths, where)
     target = Path(out_dir)
-    tables = [t for name, chosen_layout in layouts for t in make_tables(results, chosen_layout, name)]
-    tables += build_ability_tables(results)
+    tables = build_ability_tables(results)
+    rest = drop_abilities(results) if tables else results
+    if rest is not None:
+        tables += [t for name, chosen_layout in layouts for t in make_tables(rest, chosen_layout, name)]
     for reference in compare:
         from openended.harness.report.tables.compare import build_comparison
 
@@ -114,7 +116,7 @@ def build_report(
         from openended.harness.report.tables.significance import build_significance_tables
 
         tables += build_significance_tables(results, baseline)
-    tables = [replace(t, remarks=(*t.remarks, *results.remarks())) for t in tables]
+    tables = [replace(t, warnings=(*t.warnings, *results.remarks())) for t in tables]
     tables = add_summaries(tables, results)
     with replace_folder(target, FILES) as folder:
         written = [p for table in tables for p in write_table(table, folder / "tables")]

@@ -61,10 +61,15 @@ def parser() -> CommandParser:
     command.add_argument(
         "--gaps", action="store_true", help="print |model - human| for values whose target is the human value"
     )
+    command.add_argument(
+        "--intervals", action="store_true", help="print the 95 %% interval over examples next to every value"
+    )
     command.add_argument("--side-by-side", action="store_true", help="compare two: settings, numbers and texts")
     command.add_argument("--no-figures", action="store_true", help="draw no figures")
     command.add_argument("--no-page", action="store_true", help="write no HTML page")
-    command.add_argument("-v", "--verbose", action="store_true", help="print the signature of every column too")
+    command.add_argument(
+        "-v", "--verbose", action="store_true", help="also print rules, dates, commands and signatures"
+    )
     command.add_argument("--quiet", action="store_true", help="print only the output folder")
     return command
 
@@ -87,8 +92,7 @@ def _run(args: argparse.Namespace) -> None:
         return
     list_options = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
     options: dict[str, Any] = {k: tuple(_split_at_commas([v])) for k, v in list_options.items() if v is not None}
-    if args.gaps:
-        options["gaps"] = True
+    options |= {name: True for name in ("gaps", "intervals") if getattr(args, name)}
     request = resolve_report_request(args.paths, Path(args.outputs))
     layout: str | list[str] | None = _split_at_commas(args.layout) or "full"
     if not args.layout and request.options:
@@ -127,7 +131,7 @@ def _show(report: Report, args: argparse.Namespace) -> None:
     if args.quiet:
         sys.stdout.write(f"{report.folder}\n")
     else:
-        report.show(signatures=args.verbose)
+        report.show(verbose=args.verbose)
 
 
 def _split_at_commas(texts: Sequence[str] | None) -> list[str]:

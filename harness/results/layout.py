@@ -60,8 +60,7 @@ class Layout(Spec):
     """`correlation`: values that the metrics are correlated with; values that were not measured are skipped."""
 
     latex_width: float = 345.0
-    """Line width in points; wider LaTeX tables are split by columns. `article` has 345, a column of a two-column paper
-    about 240."""
+    """Text width in points; wider LaTeX tables get metrics as rows or are split; article 345, ACL 455, ICML 487."""
     latex_signatures: bool = False
     """Print the signatures under the LaTeX table; otherwise they are comments in the file."""
 

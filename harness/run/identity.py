@@ -13,6 +13,7 @@ from pathlib import Path
 
 from openended.harness.core import (
     IDENTITY,
+    OUT_OF_DOMAIN,
     Json,
     Metric,
     Need,
@@ -29,7 +30,7 @@ from openended.harness.models import BackendSpec, EmbedderSpec
 from openended.harness.run.artifact_files import HUMAN_ROWS
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.resolve import GenerationPart, MetricsPart, ResolvedRun
-from openended.harness.run.scoring_models import OUT_OF_DOMAIN, counts_tokens, describe_tokens, is_out_of_domain
+from openended.harness.run.scoring_models import counts_tokens, describe_tokens, is_out_of_domain
 from openended.harness.storage import Entry, RowFile
 
 SHORT = 6  # hexadecimal digits of a digest in a signature, for people

@@ -9,12 +9,11 @@ import math
 import re
 from collections.abc import Iterable
 
-from openended.harness.core import DataError, Metric, Need, Task, digest_file
+from openended.harness.core import DataError, Metric, Need, Task, describe_out_of_domain, digest_file
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run.resolve import ResolvedRun
 from openended.harness.run.settings import HOME_TASK
 
-OUT_OF_DOMAIN = "toy judge, out of its domain"
 HINT = (
     "set {role}=gpt2-large (or scoring=gpt2-large: scorer and embedder); the bundled docs-m is for the task docs only"
 )
@@ -62,11 +61,7 @@ def list_remarks(run: ResolvedRun) -> list[str]:
     roles: tuple[tuple[str, BackendSpec | EmbedderSpec | None], ...] = (("scorer", s.scorer), ("embedder", s.embedder))
     read = {need.by for metric in metrics for need in metric.needs()}
     used = [(role, spec) for role, spec in roles if spec and role in read]
-    out += [
-        f"{role} {spec.title} was trained on docstrings only: do not trust its scores here"
-        for role, spec in used
-        if is_out_of_domain(spec, run.data.task)
-    ]
+    out += [describe_out_of_domain(role, spec.title) for role, spec in used if is_out_of_domain(spec, run.data.task)]
     if s.scorer is None and any(map(counts_tokens, metrics)):
         whose = f"tokens of {s.counter.title}, the model under test" if s.counter is not None else "whitespace words"
         out.append(f"text statistics count {whose}: no scorer is set")

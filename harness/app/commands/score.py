@@ -58,7 +58,9 @@ def make_parser() -> CommandParser:
     parser.add_argument("--name", metavar="NAME", help="of the runs and the report; default: score-TIME")
     parser.add_argument("--outputs-dir", default="outputs", metavar="DIR", help="where everything is kept")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, …")
-    parser.add_argument("-v", "--verbose", action="store_true", help="a line an artefact, and the signatures")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="a line an artifact; rules, dates, commands and signatures"
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="print the tables alone")
     return parser
 
@@ -92,7 +94,7 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
         max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir, device=args.device,
     )  # fmt: skip
     folder = Path(args.outputs_dir) / "reports" / result.folders[0].parent.name
-    result.report(folder).show(signatures=args.verbose)
+    result.report(folder).show(verbose=args.verbose)
     return result.failed
 
 

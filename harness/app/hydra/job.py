@@ -94,7 +94,8 @@ class Job:
         name = choose_name(cfg, hydra, watch.grid)
         message, state, facts = "failed", "done", dict[str, Any]()
         try:
-            with translate_config_errors(), show_progress(watch.title or "run", enabled=bool(cfg.runtime.progress)):
+            title = f"{watch.position}: {watch.title}" if watch.title else watch.position
+            with translate_config_errors(), show_progress(title, enabled=bool(cfg.runtime.progress)):
                 settings = compose_settings(cfg, name)
                 if any(metric.reads_grid for metric in settings.metrics) or needs_whole_grid(settings.judgments):
                     from openended.harness.run import prepare

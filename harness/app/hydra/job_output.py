@@ -206,7 +206,7 @@ def show_report(folders: list[Path], target: Path, options: Mapping[str, Any], d
     if detail == "quiet":
         sys.stdout.write(f"{report.folder}\n")
     else:
-        report.show(signatures=detail == "verbose")
+        report.show(verbose=detail == "verbose")
 
 
 def show_shared_runs(jobs: Sequence[Mapping[str, Any]]) -> None:

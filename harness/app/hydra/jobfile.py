@@ -35,8 +35,11 @@ class JobFile:
         self.overrides = list(hydra.overrides.task)
         self.grid = Path(hydra.sweep.dir)
         self.path = self.grid / "jobs" / f"{int(hydra.job.num):05d}.json"
-        swept = read_grid(self.grid).get("axes")
+        facts = read_grid(self.grid)
+        swept = facts.get("axes")
         axes = swept if isinstance(swept, dict) else {word.split("=", 1)[0] for word in self.overrides}
+        total = facts.get("total")
+        self.position = f"job {int(hydra.job.num) + 1}{f' of {total}' if total else ''}"
         self.title = " ".join(word for word in self.overrides if word.split("=", 1)[0] in axes)
         self._started = time.time()
 

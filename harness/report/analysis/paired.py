@@ -32,11 +32,11 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
 from openended.harness.core import F64, I64, LEVEL, Replicates, combine_replicates, make_random_stream
+from openended.harness.report.analysis.holm import holm_of
 from openended.harness.results import (
     Results,
     System,
@@ -48,10 +48,10 @@ from openended.harness.results import (
     load_replicates,
 )
 
-K = TypeVar("K")
 DRAWS = 10_000
 MOST_EXACT = 14  # seeds or examples up to which all 2ⁿ sign patterns are enumerated
 LEAST_SEEDS = 6  # 2 / 2⁶ = 0.03; with fewer, p < 0.05 is impossible, and the test would only cost the others power
+CERTAIN = 25.0  # by Hoeffding's bound, 2 e⁻²⁵ is the probability that a random sign pattern reaches such a mean
 AGREES = 1e-6  # relative tolerance between float64 means of the same numbers
 
 
@@ -118,27 +118,50 @@ def compare_systems(
 ) -> SystemComparison | None:
     """Compare one value of two systems; None if one of them has no value or a required human value is missing."""
     a, b = system.value(*pair), baseline.value(*pair)
-    if a is None or b is None or not math.isfinite(a.mean) or not math.isfinite(b.mean):
+    return compare_values(results, items, a, b) if a is not None and b is not None else None
+
+
+def compare_values(
+    results: Results, items: Sequence[SystemValue], a: SystemValue, b: SystemValue
+) -> SystemComparison | None:
+    """Compare one value of two systems; None if one has no value or a required human value is missing."""
+    if not math.isfinite(a.mean) or not math.isfinite(b.mean):
         return None
     human = find_human_value(items, a) if a.direction == "match_human" else None
     if a.direction == "match_human" and (human is None or not math.isfinite(human.mean)):
         return None
-    test = _test_over_examples(results, a, b, pair) or _test_over_replicates(results, a, b) or _test_over_seeds(a, b)
+    test = _test_over_examples(results, a, b) or _test_over_replicates(results, a, b) or _test_over_seeds(a, b)
     if human is None:
         return test
     away = abs(a.mean - human.mean) - abs(b.mean - human.mean)
-    return dataclasses.replace(test, difference=float(away), nearer=_test_distances(results, a, b, human, test))
+    nearer = _test_distances(results, a, b, test, human, human.mean)
+    return dataclasses.replace(test, difference=float(away), nearer=nearer)
 
 
-def _test_over_examples(
-    results: Results, a: SystemValue, b: SystemValue, pair: tuple[str, str]
-) -> SystemComparison | None:
+def equality_p_value(results: Results, items: Sequence[SystemValue], a: SystemValue, b: SystemValue) -> float:
+    """Return the p-value of the null hypothesis that two values are equally good; NaN if it cannot be tested.
+
+    Two values are equally good if they are equal, or equally far from the target if there is one.
+    """
+
+    def compute() -> float:
+        test = compare_values(results, items, a, b) if a.signature == b.signature else None
+        if test is None:
+            return math.nan
+        nearer = test.nearer if a.target is None else _test_distances(results, a, b, test, None, a.target)
+        return nearer if math.isfinite(nearer) else test.p_value
+
+    sources = [f"{at}/{artefact}" for item in (a, b) for at, artefact in item.sources]
+    return results.memo("\x1f".join(("as good", a.metric, a.key, a.signature, *sources)), compute)
+
+
+def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
     left, right = per_example(results, a), per_example(results, b)
     if left is None or right is None or len(left) != len(right):
         return None
     low, high = mean_interval(left - right)
     return SystemComparison(
-        float((left - right).mean()), sign_flip_p(left - right, *pair), "examples", len(left), low, high
+        float((left - right).mean()), sign_flip_p(left - right, a.metric, a.key), "examples", len(left), low, high
     )
 
 
@@ -163,12 +186,12 @@ def _test_over_seeds(a: SystemValue, b: SystemValue) -> SystemComparison:
 
 
 def _test_distances(
-    results: Results, a: SystemValue, b: SystemValue, human: SystemValue, test: SystemComparison
+    results: Results, a: SystemValue, b: SystemValue, test: SystemComparison, human: SystemValue | None, center: float
 ) -> float:
-    """Return the p-value of equal distances to the human value."""
-    replicates = [load_replicates(results, i) for i in (a, b, human)]
+    """Return the p-value of equal distances to a center: the human value, or a constant."""
+    replicates = [load_replicates(results, i) if i is not None else None for i in (a, b, human)]
     parts = [r for r in replicates if r is not None]
-    middle = a.mean + b.mean - 2 * human.mean
+    middle = a.mean + b.mean - 2 * center
     both: Replicates | None = None
     if len(parts) == 3:
         both = combine_replicates((1.0, 1.0, -2.0), parts)
@@ -176,10 +199,10 @@ def _test_distances(
         both = combine_replicates((1.0, 1.0), parts[:2])
     if both is not None:
         return max(test.p_value, both.p_value(middle))
-    rows = [per_example(results, i) for i in (a, b, human)]
+    rows = [per_example(results, i) if i is not None else None for i in (a, b, human)]
     if rows[0] is None or rows[1] is None or len(rows[0]) != len(rows[1]):
         return math.nan
-    human_rows = rows[2] if rows[2] is not None and len(rows[2]) == len(rows[0]) else np.full(len(rows[0]), human.mean)
+    human_rows = rows[2] if rows[2] is not None and len(rows[2]) == len(rows[0]) else np.full(len(rows[0]), center)
     return max(test.p_value, sign_flip_p(rows[0] + rows[1] - 2 * human_rows, "middle", a.metric, a.key))
 
 
@@ -247,6 +270,8 @@ def sign_flip_p(differences: F64, *names: str, draws: int = DRAWS) -> float:
     if not len(values):
         return 1.0
     target = abs(values.sum()) * (1 - 1e-12)
+    if target**2 > 2 * CERTAIN * float(values @ values) and len(values) > MOST_EXACT:
+        return 1 / (draws + 1)
     if len(values) <= MOST_EXACT:
         signs = np.array(list(itertools.product((-1.0, 1.0), repeat=len(values))))
         return float((np.abs(signs @ values) >= target).mean())
@@ -256,27 +281,3 @@ def sign_flip_p(differences: F64, *names: str, draws: int = DRAWS) -> float:
         signs = rng.integers(0, 2, size=(min(block, draws - start), len(values)), dtype=np.int8) * 2.0 - 1.0
         hits += int((np.abs(signs @ values) >= target).sum())
     return (hits + 1) / (draws + 1)
-
-
-def holm_of(p_values: Mapping[K, float]) -> dict[K, float]:
-    """Correct the p-values of tests by Holm's method; non-finite ones are skipped.
-
-    >>> holm_of({"a": 0.01, "b": math.nan, "c": 0.04})
-    {'a': 0.02, 'c': 0.04}
-    """
-    finite = {test: p for test, p in p_values.items() if math.isfinite(p)}
-    return dict(zip(finite, holm(list(finite.values())), strict=True))
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct p-values by Holm's step-down method, which controls the family-wise error rate.
-
-    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
-    [0.03, 0.06, 0.06]
-    """
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    out, highest = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        out[i] = highest
-    return out

@@ -138,7 +138,13 @@ def _to_plain_table(table: Table) -> Mapping[str, Any]:
         for row in table.rows
     ]
     notes = [(table.mark(Cell(note=n)), n) for n in table.notes()]
-    return {"table": table, "rows": rows, "notes": notes, "legend": table.legend(), "signatures": table.signatures()}
+    return {
+        "table": table,
+        "rows": rows,
+        "notes": notes,
+        "legend": " ".join(table.legend()),
+        "signatures": table.signatures(),
+    }
 
 
 def _to_embedded_figure(path: Path) -> Mapping[str, Any]:

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from openended.harness.report.tables.formats.clean import clean_table
-from openended.harness.report.tables.formats.latex import row_latex
+from openended.harness.report.tables.formats.latex import format_latex_rows
 from openended.harness.report.tables.run_summary import commands_of
 from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.results import Results, SystemValue
@@ -31,15 +30,13 @@ class Stories:
         return {"tables": table_stories, "texts": list(self._shared), "settings": [dict(s) for s in self._settings]}
 
     def _table(self, table: Table) -> dict[str, Any]:
-        clean = clean_table(table)
-        every = range(len(table.columns))
         rows = [
             {
                 "label": row.label,
-                "latex": row_latex(clean, tidy, every),
+                "latex": latex,
                 "cells": [self._cell(table, c, k) for c, k in zip(row.cells, table.columns, strict=True)],
             }
-            for row, tidy in zip(table.rows, clean.rows, strict=True)
+            for row, latex in zip(table.rows, format_latex_rows(table), strict=True)
         ]
         columns = [{"title": c.heading, "signature": self._share(c.signature)} for c in table.columns]
         return {"title": table.title, "columns": columns, "rows": rows}

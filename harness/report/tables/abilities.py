@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from openended.harness.core import parse_signature
+from openended.harness.core import HUMAN, parse_signature
+from openended.harness.report.tables.best_cells import mark_best_cells
+from openended.harness.report.tables.run_summary import RATED
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 from openended.harness.results import Results, SystemValue, fold_seeds
 
@@ -21,12 +23,19 @@ def build_ability_tables(results: Results) -> list[Table]:
     """Build a table of players × criteria per set of comparisons, sorted by the first criterion."""
     sets: dict[tuple[str, tuple[tuple[str, str], ...]], list[SystemValue]] = {}
     for item in fold_seeds(results):
-        # Only runs with the decoder `rated` have the scores of all players.
-        alone = item.axes.get("decoder") == "rated"
+        # Only runs on judgments alone have the scores of all players.
+        alone = item.axes.get("decoder") == RATED
         if alone and item.metric == METRIC and item.system == "model" and item.key != METRIC:
             sets.setdefault((item.signature, tuple(sorted(item.axes.items()))), []).append(item)
     many = len(sets) > 1
     return [_table(items, f"abilities-{i}" if many else "abilities") for i, items in enumerate(sets.values(), 1)]
+
+
+def drop_abilities(results: Results) -> Results | None:
+    """Return the results without those that ability tables show; None if no value of a system is left."""
+    frame = results.frame
+    frame = frame[(frame["metric"] != METRIC) | (frame["decoder"] != RATED)]
+    return results.select(frame) if (frame["system"] == "model").any() else None
 
 
 def _table(items: Sequence[SystemValue], name: str) -> Table:
@@ -38,16 +47,22 @@ def _table(items: Sequence[SystemValue], name: str) -> Table:
         player_scores = [scores[c, player].mean for c in criteria if (c, player) in scores]
         return -player_scores[0], player
 
-    columns = tuple(
-        Column(METRIC, c, c.replace("_", " ") or "preferred", "higher", 2, items[0].signature) for c in criteria
-    )
-    rows = []
-    for player in sorted(players, key=rank):
-        cells = [_cell(scores.get((criterion, player)), criterion, items) for criterion in criteria]
-        rows.append(TableRow(player, "human" if player == "human" else "model", tuple(cells)))
+    columns, blocks = [], []
+    for criterion in criteria:
+        title = criterion.replace("_", " ") or "preferred"
+        column = Column(METRIC, criterion, title, "higher", 2, items[0].signature, interval=True)
+        cells = {player: _cell(scores.get((criterion, player)), criterion) for player in players}
+        systems = {player: cell for player, cell in cells.items() if player != HUMAN}
+        column, marked = mark_best_cells(column, systems, dict.fromkeys(systems, math.nan))
+        columns.append(column)
+        blocks.append({**cells, **marked})
+    rows = [
+        TableRow(player, "human" if player == HUMAN else "model", tuple(block[player] for block in blocks))
+        for player in sorted(players, key=rank)
+    ]
     who = parse_signature(items[0].signature).get("raters", "people")
     title = f"Preferred by {who} ({items[0].axes.get('task', 'comparisons')})"
-    return Table(name, title, columns, tuple(rows), (REMARK,), head="Player", show_seeds=False)
+    return Table(name, title, tuple(columns), tuple(rows), (REMARK,), head="Player", show_seeds=False)
 
 
 def _parts(key: str) -> tuple[str, str]:
@@ -56,10 +71,8 @@ def _parts(key: str) -> tuple[str, str]:
     return (criterion, player) if slash else ("", key)
 
 
-def _cell(item: SystemValue | None, criterion: str, items: Sequence[SystemValue]) -> Cell:
+def _cell(item: SystemValue | None, criterion: str) -> Cell:
     if item is None:
         return Cell(note=f"No comparisons for the criterion {criterion}.")
-    parts = [(_parts(i.key), i.mean) for i in items]
-    best = max((mean for (c, player), mean in parts if c == criterion and player != "human"), default=item.mean)
     around = (item.mean - Z * item.error, item.mean + Z * item.error) if math.isfinite(item.error) else None
-    return Cell(item.mean, n=1, interval=around, best=item.mean == best and _parts(item.key)[1] != "human")
+    return Cell(item.mean, n=1, interval=around)

@@ -18,7 +18,9 @@ from openended.harness.report.analysis.decoder_sweeps import (
     group_sweeps,
     is_gap,
 )
-from openended.harness.report.analysis.paired import compare_systems, holm_of
+from openended.harness.report.analysis.holm import holm_of
+from openended.harness.report.analysis.paired import compare_systems
+from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.report.tables.selection import (
     check_signatures,
@@ -112,8 +114,10 @@ def _best_of_n(items: Sequence[SystemValue], pair: Pair, stem: str) -> Table | N
         digits = max(column_decimals(value), 3 if most > 1 and direction == "higher" else 0)
         spread = [c.half[n - 1] for c in curves]
         cells = [_with_interval(cell, h, digits) for cell, h in zip(value, spread, strict=True)]
-        columns.append(Column(*pair, f"N={n}", direction, digits))
-        blocks.append(_bold(cells, direction))
+        column = Column(*pair, f"N={n}", direction, digits, first.signature)
+        column, marked = mark_best_cells(column, dict(enumerate(cells)), dict.fromkeys(range(len(cells)), math.nan))
+        columns.append(column)
+        blocks.append(list(marked.values()))
     if fresh:
         columns.append(Column(*pair, f"N={most}, same seeds", "none", columns[-1].decimals))
         blocks.append([Cell(c.seen[most - 1]) for c in curves])
@@ -128,13 +132,6 @@ def _with_interval(cell: Cell, half: float, digits: int) -> Cell:
     if not math.isfinite(half):
         return cell
     return dataclasses.replace(cell, suffix=f" ± {half:.{digits}f}")
-
-
-def _bold(cells: Sequence[Cell], direction: str) -> list[Cell]:
-    sign = -1 if direction == "higher" else 1
-    finite = [sign * c.value for c in cells if math.isfinite(c.value)]
-    best = min(finite, default=math.nan)
-    return [dataclasses.replace(c, best=len(finite) > 1 and sign * c.value == best) for c in cells]
 
 
 def _pareto(items: Sequence[SystemValue], pairs: tuple[Pair, Pair], stem: str) -> Table | None:

@@ -13,6 +13,7 @@ from openended.harness.results import Results, Run, SystemValue, fold_seeds, for
 
 MAX_LISTED_VALUES = 5  # of more values, only the first and last are listed
 MAX_COMMANDS = 3
+RATED = "rated"  # decoder of runs on judgments alone
 
 
 def summarize_sources(items: Iterable[SystemValue], runs: Sequence[Run]) -> tuple[str, ...]:
@@ -73,7 +74,9 @@ def _command(words: Sequence[str]) -> str:
 
 
 def _data(runs: Sequence[Run]) -> str:
-    """Describe the task and the number and length of texts."""
+    """Describe the task and the number and length of texts; of judgments alone, only their file."""
+    if all(run.axes.get("decoder") == RATED for run in runs):
+        return f"Judgments {format_axis_values(runs, 'judgments')}."
     samples = format_axis_values(runs, "samples")
     seeds = format_axis_values(runs, "seed")
     lengths = format_axis_values(runs, "max_new_tokens")

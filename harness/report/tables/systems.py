@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 from openended.harness.core import DataError, SpecError, parse_signature
 from openended.harness.report.analysis.intervals import choose_interval
+from openended.harness.report.analysis.paired import equality_p_value
 from openended.harness.report.tables.best_cells import mark_best_cells
-from openended.harness.report.tables.human import NOT_HUMAN, build_ceiling_cell, remarks_on_counts
+from openended.harness.report.tables.caveats import list_run_notes, list_warnings
+from openended.harness.report.tables.human import NOT_HUMAN, build_ceiling_cell
 from openended.harness.report.tables.numbers import RULE
 from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.report.tables.selection import (
@@ -114,26 +116,23 @@ class _ValueTable:
         if self.layout.human and not self.layout.gaps:
             top = self._human_rows(humans, models, columns)
             table_rows = [*top, *(dataclasses.replace(r, rule=bool(top) and i == 0) for i, r in enumerate(table_rows))]
-        return Table(self.name, self._title(), tuple(columns), tuple(table_rows), self._remarks(models))
+        return Table(
+            self.name, self._title(), tuple(columns), tuple(table_rows),
+            remarks=list_run_notes(models, self.results, self._label),
+            warnings=list_warnings(models, self.items, self._label), rules=self._rules(models),
+        )  # fmt: skip
 
     def _title(self) -> str:
         tasks = sorted({i.axes["task"] for i in self.items if i.system == "model" and i.axes.get("task")})
         parts = [f"{a}={v}" for a, v in zip(self.layout.split, self.parts, strict=True) if a != "task"]
         return ", ".join([f"{self.layout.title} on {', '.join(tasks)}" if tasks else self.layout.title, *parts])
 
-    def _remarks(self, models: Sequence[SystemValue]) -> tuple[str, ...]:
+    def _rules(self, models: Sequence[SystemValue]) -> tuple[str, ...]:
         counts = sorted({i.seeds for i in models if i.seeds > 1})
-        notes: dict[str, set[str]] = {}
-        for item in (i for i in models if i.note and math.isfinite(i.mean)):
-            notes.setdefault(f"{item.metric}: {item.note}", set()).add(self.row_names[self._row_key(item)])
-        for item in models:
-            for note in {n for at, _ in item.sources for n in self.results.runs[at].notes}:
-                notes.setdefault(note, set()).add(self.row_names[self._row_key(item)])
-        every = set(self.row_names.values())
-        lines = [f"{n}{'' if who == every else f' ({_join_some(who)})'}" for n, who in sorted(notes.items())]
-        lines += remarks_on_counts(models, [i for i in self.items if i.system == "human"])
-        seeds = f"Mean over {' or '.join(map(str, counts))} seeds, as the column says. " if counts else ""
-        return (*lines, seeds + RULE)
+        return (*([f"Mean over {' or '.join(map(str, counts))} seeds, as the column says."] if counts else []), RULE)
+
+    def _label(self, item: SystemValue) -> str:
+        return self.row_names[self._row_key(item)]
 
     # Rows -------------------------------------------------------------------------------------------------------------
 
@@ -199,9 +198,18 @@ class _ValueTable:
         labels = [v if a in self.layout.columns else format_option(a, v) for a, v in where.items()]
         title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*labels, fields) if v)])
         direction = "lower" if gap else first.direction
-        column = Column(*pair, title, direction, digits, first.signature, gap, first.target)
+        spans = any(cell.interval for cell in cells.values())
+        column = Column(*pair, title, direction, digits, first.signature, gap, first.target, interval=spans)
+        targets = {key: self._target(by_row[key], humans) for key in rows}
+        column, cells = mark_best_cells(column, cells, targets, self._test)
         self.signatures[column] = {_signature_without_n(i.signature) for i in model_items}
-        return column, mark_best_cells(column, cells, {key: self._target(by_row[key], humans) for key in rows})
+        return column, cells
+
+    def _test(self, cell: Cell, best: Cell) -> float:
+        """Return the p-value of the test that a cell is as good as the best one; NaN without a test."""
+        if cell.source is None or best.source is None:
+            return math.nan
+        return equality_p_value(self.results, self.items, cell.source, best.source)
 
     def _cell(
         self, items: Sequence[SystemValue], pair: tuple[str, str], humans: Sequence[SystemValue], gap: bool, key: RowKey
@@ -273,17 +281,11 @@ class _ValueTable:
         signatures = self.signatures[column]
         mine = [i for i in items if (i.metric, i.key) == (column.metric, column.key)]
         for item in sorted(mine, key=lambda i: (i.system != "human", i.signature != column.signature)):
-            if (
-                item.system == "human"
-                and math.isfinite(item.mean)
-                and _signature_without_n(item.signature) in signatures
-            ):
+            if not math.isfinite(item.mean) or _signature_without_n(item.signature) not in signatures:
+                continue
+            if item.system == "human":
                 return Cell(item.mean, source=item)
-            if (
-                item.system == "ceiling"
-                and math.isfinite(item.mean)
-                and _signature_without_n(item.signature) in signatures
-            ):
+            if item.system == "ceiling":
                 return build_ceiling_cell(item, column)
         family = next((i.family for i in models if i.metric == column.metric), "")
         return Cell(note=next((i.reason for i in mine if i.reason), NOT_HUMAN.get(family, NO_HUMAN)))
@@ -292,9 +294,3 @@ class _ValueTable:
 def _signature_without_n(signature: str) -> tuple[tuple[str, str], ...]:
     """Return a signature without `n`, which differs for halves of the human texts or several samples per prompt."""
     return tuple((k, v) for k, v in parse_signature(signature).items() if k != "n")
-
-
-def _join_some(names: set[str]) -> str:
-    """Join names; of more than four, only the first four are listed."""
-    ordered = sorted(names, key=natural_sort_key)
-    return ", ".join(ordered[:4]) + (f" and {len(ordered) - 4} more" if len(ordered) > 4 else "")

@@ -5,15 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
+from openended.harness.core import OUT_OF_DOMAIN, describe_out_of_domain, parse_signature
 from openended.harness.report.tables.numbers import DASH, choose_decimals, format_fixed
 from openended.harness.results import SystemValue
 
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
 LEGEND = {
-    "higher": "↑ higher is better",
-    "lower": "↓ lower is better",
-    "match_human": "≈ closest to the human row is best",
+    "higher": "↑ higher",
+    "lower": "↓ lower",
+    "match_human": "≈ closer to human",
+}
+DAGGER = "†"  # on the headings of columns that nobody should trust
+BoldRule = Literal["", "tests", "intervals", "printed"]
+BOLD = {
+    "tests": "best, or not separated from it by a paired test (Holm, p ≥ 0.05)",
+    "intervals": "best, or its interval overlaps that of the best",
+    "printed": "best printed value (not tested)",
 }
 
 
@@ -37,11 +46,22 @@ class Column:
     """Whether |model − human| is printed."""
     target: float | None = None
     """The best possible value if the direction is `target`."""
+    bold: BoldRule = ""
+    """How the best cells were found; empty if none is marked."""
+    interval: bool = False
+    """Whether its cells show a 95 % interval."""
 
     @property
     def heading(self) -> str:
-        """Title with arrow."""
-        return f"{self.title} {arrow(self.direction, self.target)}".rstrip()
+        """Title with arrow, and what the cells show after the number."""
+        doubt = DAGGER if self.out_of_domain else ""
+        interval = "[95 % CI]" if self.interval else ""
+        return " ".join(filter(None, (f"{self.title}{doubt}", arrow(self.direction, self.target), interval)))
+
+    @property
+    def out_of_domain(self) -> bool:
+        """Whether a bundled scorer or embedder scored texts of another domain than its own."""
+        return OUT_OF_DOMAIN in self.signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +116,17 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
     remarks: tuple[str, ...] = ()
+    """How to read the values."""
     head: str = "System"
     show_seeds: bool = True
     about: tuple[str, ...] = ()
-    """Lines about the runs: task, number and length of the texts, date, commands."""
+    """Lines about the runs: first task, number and length of the texts; then date and commands."""
+    warnings: tuple[str, ...] = ()
+    """Reasons to doubt values."""
+    rules: tuple[str, ...] = ()
+    """How numbers are printed; of interest only to those who ask."""
     tex_width: float = 345.0
-    """Line width in LaTeX points; wider tables are split. `article` has 345."""
+    """Text width in LaTeX points; wider tables get metrics as rows or are split. `article` has 345."""
     tex_signatures: bool = False
     """Whether LaTeX prints the signatures; otherwise they are comments."""
 
@@ -117,8 +142,21 @@ class Table:
         """Return the distinct signatures of the columns."""
         return list(dict.fromkeys(c.signature for c in self.columns if c.signature))
 
+    @property
+    def data(self) -> str:
+        """Task, number and length of the texts, and seeds, without a task that the title names; empty if unknown."""
+        data = self.about[0] if self.about else ""
+        task, sign, rest = data.partition("; ")
+        return rest if sign and f" on {task.removeprefix('Task ')}" in self.title else data
+
+    def caveats(self) -> list[str]:
+        """Return all warnings, beginning with those about scoring models out of their domain."""
+        fields = [parse_signature(c.signature) for c in self.columns if c.out_of_domain]
+        roles = [(role, value.partition("@")[0]) for f in fields for role, value in f.items() if OUT_OF_DOMAIN in value]
+        return [*(f"{DAGGER} {describe_out_of_domain(*r)}" for r in dict.fromkeys(roles)), *self.warnings]
+
     def text(self, cell: Cell, column: Column) -> tuple[str, str]:
-        """Format a cell's number and its uncertainties: std over seeds, then the error reported by the metric."""
+        """Format a cell's number and its uncertainty: the interval, else std over seeds and the metric's own error."""
         if cell.words:
             return cell.words, ""
         if not math.isfinite(cell.value):
@@ -126,25 +164,39 @@ class Table:
         digits = column.decimals if cell.decimals is None else cell.decimals
         number = format_fixed(cell.value, digits)
         sign = "+" if cell.signed and cell.value > 0 and number.strip("0.,") else ""
-        around = f" [{', '.join(format_fixed(end, digits) for end in cell.interval)}]" if cell.interval else ""
-        spreads = [f"± {format_fixed(cell.sd, digits)}"] if math.isfinite(cell.sd) else []
-        spreads += [f"({format_fixed(cell.metric_error, digits)})"] if math.isfinite(cell.metric_error) else []
-        return f"{sign}{number}{cell.suffix}{around}", " ".join(spreads)
+        if cell.interval:
+            spreads = [f"[{', '.join(format_fixed(end, digits) for end in cell.interval)}]"]
+        else:
+            spreads = [f"± {format_fixed(cell.sd, digits)}"] if math.isfinite(cell.sd) else []
+            spreads += [f"({format_fixed(cell.metric_error, digits)})"] if math.isfinite(cell.metric_error) else []
+        return f"{sign}{number}{cell.suffix}", " ".join(spreads)
 
-    def legend(self) -> str:
-        """Explain the arrows, bold face and uncertainties that occur in the table."""
+    def legend(self) -> tuple[str, ...]:
+        """Explain the arrows and uncertainties, then bold face, in one line each; lines without content are left out.
+
+        An interval is explained by the heading of its column.
+        """
         used = [text for direction, text in LEGEND.items() if any(c.direction == direction for c in self.columns)]
         if any(c.target is not None for c in self.columns):
-            used.append("→x: closest to x, the value for texts of one source, is best")
-        if any(cell.best for row in self.rows for cell in row.cells):
-            used.append("bold: best; equal printed values are all bold")
-        if any(math.isfinite(cell.sd) for row in self.rows for cell in row.cells):
-            used.append("± standard deviation over seeds")
-        if any(math.isfinite(cell.metric_error) for row in self.rows for cell in row.cells):
-            used.append("(…): the metric's own uncertainty (sd over clusterings or replicates, or a standard error)")
-        if any(cell.interval for row in self.rows for cell in row.cells):
-            used.append("[low, high]: 95 % interval over examples, or from the metric at the level in its signature")
-        return "; ".join(used) + "." if used else ""
+            used.append("→x closer to x")
+        parts = [f"{', '.join(used)} is better"] if used else []
+        cells = [cell for row in self.rows for cell in row.cells if not cell.interval]
+        if any(math.isfinite(cell.sd) for cell in cells):
+            parts.append("± std over seeds")
+        if any(math.isfinite(cell.metric_error) for cell in cells):
+            parts.append("(…) metric's own std")
+        lines = ("; ".join(parts), self._bold_rules())
+        return tuple(f"{line}." for line in lines if line)
+
+    def _bold_rules(self) -> str:
+        """Say which cells are bold; if the columns differ in the rule, name the columns of all rules but the first."""
+        marked = [c for i, c in enumerate(self.columns) if any(row.cells[i].best for row in self.rows)]
+        parts: list[str] = []
+        for rule, text in BOLD.items():
+            titles = [c.title for c in marked if (c.bold or "printed") == rule]
+            where = f" in {', '.join(titles)}" if parts else ""
+            parts += [f"{'bold' if parts else 'Bold'}{where}: {text}"] if titles else []
+        return "; ".join(parts)
 
 
 def letters(index: int) -> str:

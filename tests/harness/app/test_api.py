@@ -70,8 +70,15 @@ def test_a_result_is_a_short_line_a_table_a_frame_and_a_report(result, tmp_path)
         "human", "greedy", "nucleus",
     ]  # fmt: skip
     assert "20 texts beside 24 human ones" in table
-    frame = result.to_pandas()
+    short = result.to_pandas()
+    assert list(short.columns) == ["system", "metric", "key", "value", "low", "high"]
+    assert {"human", "greedy", "nucleus"} <= set(short["system"])
+    zipf = short[(short["system"] == "greedy") & (short["metric"] == "zipf") & (short["key"] == "zipf")]
+    assert zipf["value"].item() == result.values["greedy"]["zipf"]
+    frame = result.to_pandas(all=True)
     assert set(frame["model_title"]) == {"", "greedy", "nucleus"}
+    assert {"signature", "reason"} <= set(frame.columns)
+    assert len(frame) == len(short)
     report = result.report(tmp_path / "report", figures=False)
     assert (tmp_path / "report/report.html").is_file()
     assert [t.name for t in report.tables] == ["default"]

@@ -46,7 +46,7 @@ def test_the_innermost_step_has_the_line(monkeypatch):
         with show_progress("score", 8, unit="texts", enabled=True) as advance:
             advance(8)
             (bar,) = live._shown
-            assert [task.description for task in bar.tasks if task.visible] == ["score"]
+            assert [task.description for task in bar.tasks if task.visible] == ["the job [3/4] › score"]
             bar.refresh()
     said = screen.getvalue()
     assert "8 of 8 texts" in said

@@ -44,6 +44,15 @@ def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
     assert made == {"decoders.md", "lm.md", "significance.md", "significance-p.md", "compare-mauve2021-table3.md"}
     assert main([str(runs), "--metrics", "mauve,zipf", "--where", "decoder=nucleus", *more]) == 0
     assert "greedy" not in (tmp_path / "tables" / "full.csv").read_text()
+    interval = {"low": 0.4, "high": 0.6, "std_error": 0.05, "level": 0.95, "method": "bootstrap", "replicates": 9}
+    line = result("model", "m", {"m": 0.5}, direction="higher", intervals={"m": interval})
+    write_run(tmp_path / "with", "nucleus", 0, results=[line])
+    assert (
+        main([str(tmp_path / "with"), "--intervals", "--no-figures", "--no-page", "--out", str(tmp_path / "ci")]) == 0
+    )
+    text = (tmp_path / "ci/tables/full.md").read_text()
+    assert r"m ↑ \[95 % CI\]" in text
+    assert "0.500 [0.400, 0.600]" in text
     node = {"_target_": "openended.harness.results.layout.Layout", "title": "Mine", "metrics": ["mauve"]}
     report = build_report([runs], tmp_path, figures=False, page=False, **node)  # as a grid calls it
     assert (report.tables[0].name, report.tables[0].title) == ("results", "Mine on docs")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from openended.harness.core.signature import parse_signature
+from openended.harness.core.signature import OUT_OF_DOMAIN, parse_signature
 from openended.harness.models.spec import ModelSpec, bundled_models
 from openended.harness.run.pipeline import run
-from openended.harness.run.scoring_models import OUT_OF_DOMAIN, compare_with_card, read_card_perplexity
+from openended.harness.run.scoring_models import compare_with_card, read_card_perplexity
 from openended.harness.run.session import Session
 from openended.harness.run.settings import build_settings
 from openended.harness.storage.record import ResultRow, RunRecord, read_record

@@ -18,6 +18,8 @@ def clean_table(table: Table) -> Table:
         rows=tuple(_row(row) for row in table.rows),
         remarks=tuple(map(escape_controls_in_line, table.remarks)),
         about=tuple(map(escape_controls_in_line, table.about)),
+        warnings=tuple(map(escape_controls_in_line, table.warnings)),
+        rules=tuple(map(escape_controls_in_line, table.rules)),
     )
 
 

@@ -17,10 +17,13 @@ GAP = 3  # characters between columns
 PROSE = 45  # maximal width of text cells in characters; longer text is wrapped
 
 
-def print_table(table: Table, console: Console | None = None, *, signatures: bool = False) -> None:
-    """Print a table with its notes; columns that do not fit follow below.
+def print_table(table: Table, console: Console | None = None, *, verbose: bool = False) -> None:
+    """Print a table, then warnings, a legend and notes; columns that do not fit follow below.
 
-    Signatures are long, so they are printed only on demand; the files contain them.
+    Args:
+        table: The table.
+        console: Where to print it.
+        verbose: Also print the rules for decimals, dates, commands and signatures, which the files always contain.
     """
     from rich.text import Text
 
@@ -28,7 +31,9 @@ def print_table(table: Table, console: Console | None = None, *, signatures: boo
     marks = {note: table.mark(Cell(note=note)) for note in table.notes()}
     for index, columns in enumerate(_parts(table, out.width)):
         _print_part(_piece(table, columns, first=index == 0), marks, out)
-    for line in foot(table, signatures=signatures):
+    for warning in table.caveats():
+        out.print(Text(f"warning: {warning}", style="bold yellow"))
+    for line in format_notes(table, verbose=verbose):
         out.print(Text(line, style="dim"))
 
 
@@ -40,11 +45,11 @@ def make_console() -> Console:
     return console if console.is_terminal else Console(width=max(WIDTH, console.width))
 
 
-def foot(table: Table, *, signatures: bool) -> list[str]:
-    """Return the lines below a table: legend, notes, remarks, runs and signatures."""
+def format_notes(table: Table, *, verbose: bool) -> list[str]:
+    """Return the lines below the warnings: legend, notes, remarks; if verbose, also rules, runs and signatures."""
     marks = [f"[{table.mark(Cell(note=note))}] {note}" for note in table.notes()]
-    full = [f"signature  {s}" for s in table.signatures()] if signatures else []
-    return [*([table.legend()] if table.legend() else []), *marks, *table.remarks, *table.about, *full]
+    details = [*table.rules, *table.about[1:], *(f"signature  {s}" for s in table.signatures())] if verbose else []
+    return [*table.legend(), *marks, *(f"note: {line}" for line in table.remarks), *details]
 
 
 def _parts(table: Table, width: int) -> list[range]:
@@ -61,7 +66,8 @@ def _parts(table: Table, width: int) -> list[range]:
 def _piece(table: Table, columns: range, *, first: bool) -> Table:
     part = slice(columns.start, columns.stop)
     rows = tuple(dataclasses.replace(row, cells=row.cells[part]) for row in table.rows)
-    title = table.title if first else f"{table.title} (more columns)"
+    data = f" · {table.data.rstrip('.')}" if table.data else ""
+    title = f"{table.title}{data}" if first else f"{table.title} (more columns)"
     return dataclasses.replace(table, title=title, columns=table.columns[part], rows=rows)
 
 
@@ -70,7 +76,8 @@ def _print_part(table: Table, marks: dict[str, str], out: Console) -> None:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    grid = RichTable(title=Text(table.title), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    out.print(Text(table.title, style="italic"))
+    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     grid.add_column(Text(table.head), overflow="fold")
     if table.show_seeds:
         grid.add_column("seeds", justify="right")
@@ -95,5 +102,5 @@ def _words(table: Table, column: int) -> bool:
 def _cell(table: Table, cell: Cell, column: Column, marks: dict[str, str]) -> str:
     number, spread = table.text(cell, column)
     mark = f"\N{NO-BREAK SPACE}[{marks[cell.note]}]" if cell.note else ""
-    spread = spread.replace("± ", "±").replace(" (", "(")
-    return f"{number}{spread}{mark}"
+    gap = " " if spread.startswith(("[", "(")) else ""
+    return f"{number}{gap}{spread.replace('± ', '±')}{mark}"

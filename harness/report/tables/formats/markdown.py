@@ -28,11 +28,13 @@ def to_markdown(table: Table) -> str:
     lines = [f"**{_escape(table.title)}**", ""]
     for columns in _parts(table):
         lines += [*_part(table, columns), ""]
-    if table.legend():
-        lines += [table.legend(), ""]
+    for warning in table.caveats():
+        lines += [f"**Warning:** {_escape(warning)}", ""]
+    for line in table.legend():
+        lines += [line, ""]
     for note in table.notes():
         lines += [f"<sup>{table.mark(Cell(note=note))}</sup> {_escape(note)}", ""]
-    for remark in (*table.remarks, *table.about):
+    for remark in (*table.remarks, *table.rules, *table.about):
         lines += [_escape(remark), ""]
     if table.signatures():
         lines += ["Signatures:", "", *(f"- `{s}`" for s in table.signatures()), ""]

@@ -35,6 +35,11 @@ def test_a_damaged_job_file_fails_no_grid_whose_jobs_succeeded(text, tmp_path):
     assert "2 of 2 done" in format_progress(tmp_path)
 
 
+def test_a_job_knows_its_position_in_the_grid(tmp_path):
+    furnished(tmp_path)
+    assert [JobFile(hydra(tmp_path, number)).position for number in range(2)] == ["job 1 of 2", "job 2 of 2"]
+
+
 def test_where_the_copy_is_damaged_too_the_job_is_told_as_failed(tmp_path):
     first, _ = furnished(tmp_path)
     first.write_text("{")
@@ -49,6 +54,7 @@ def test_a_damaged_grid_file_stops_no_job(tmp_path, caplog):
     furnished(tmp_path)
     (tmp_path / GRID).write_text("{")
     assert JobFile(hydra(tmp_path)).title == "seed=0 x=1"
+    assert JobFile(hydra(tmp_path)).position == "job 1"
     assert "2 of 2 done" in format_progress(tmp_path)
     assert "jobs run anyway" in caplog.text
 

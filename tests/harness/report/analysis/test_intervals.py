@@ -29,10 +29,13 @@ def test_the_interval_is_that_of_the_value_the_signature_and_the_system():
     assert find_metric_interval(replace(value, seeds=2), ends) is None
 
 
-@pytest.mark.parametrize(("cell", "sign"), [(Cell(0.5, interval=(0.4, 0.7)), "[low, high]"), (Cell(0.5, 0.1), "±")])
-def test_the_legend_explains_the_signs_that_occur_and_no_other(cell, sign):
-    table = Table("t", "T", (Column("huse", "huse", "HUSE", "higher"),), (TableRow("x", "model", (cell,)),))
-    legend = table.legend()
-    assert [s for s in ("[low, high]", "±") if s in legend] == [sign]
-    number, spread = table.text(cell, table.columns[0])
-    assert (number, spread) == (("0.500 [0.400, 0.700]", "") if cell.interval else ("0.500", "± 0.100"))
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [(Cell(0.5, 0.1, metric_error=0.2, interval=(0.4, 0.7)), "[0.400, 0.700]"), (Cell(0.5, 0.1), "± 0.100")],
+)
+def test_a_cell_shows_one_uncertainty_which_heading_or_legend_explains(cell, text):
+    column = Column("huse", "huse", "HUSE", "higher", interval=cell.interval is not None)
+    table = Table("t", "T", (column,), (TableRow("x", "model", (cell,)),))
+    assert table.text(cell, column) == ("0.500", text)
+    assert ("±" in "".join(table.legend())) == (cell.interval is None)
+    assert column.heading == ("HUSE ↑ [95 % CI]" if cell.interval else "HUSE ↑")

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.report.analysis.paired import pair_tests
+from openended.harness.report.analysis.paired import equality_p_value, pair_tests, sign_flip_p
 from openended.harness.report.findings.claim_values import Verdict
 from openended.harness.report.findings.uncertainty import check_with_uncertainty, draw_errors
 from openended.harness.report.tables.significance import UNSURE, build_significance_tables
@@ -160,3 +160,43 @@ def test_a_verdict_says_how_sure_it_is(tmp_path, monkeypatch, shift, words):
         assert "n = " in verdict.decides or "256 times" in verdict.decides
     assert check_with_uncertainty(higher, items, [None] * len(items)).sure is None
     assert load_replicates(results, items[0]).draws.shape == (2, 100)
+
+
+def best_rows(results, **options):
+    (table,) = build_value_tables(results, Layout(**options), "t")
+    return table, {row.label for row in table.rows if row.cells[0].best}
+
+
+@pytest.mark.parametrize("kind", ["halves", "bootstrap"])
+def test_bold_is_what_the_tests_do_not_separate_from_the_best(tmp_path, monkeypatch, kind):
+    results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.5, 0.5)), monkeypatch, kind=kind)
+    table, best = best_rows(results)
+    assert best == {"ancestral", "nucleus p=0.95"}, "greedy is separated, the other two differ by noise alone"
+    assert table.legend()[1] == "Bold: best, or not separated from it by a paired test (Holm, p ≥ 0.05)."
+    assert best_rows(results, intervals=True)[1] == best
+
+
+def test_bold_without_tests_is_the_best_printed_value(tmp_path):
+    for decoder, value in (("greedy", 0.5), ("nucleus", 0.6)):
+        write_run(tmp_path, decoder, 0, results=[result("model", "m", {"m": value}, direction="higher")])
+    table, best = best_rows(read_results([tmp_path]))
+    assert best == {"nucleus p=0.95"}
+    assert table.legend()[1] == "Bold: best printed value (not tested)."
+
+
+def test_values_on_both_sides_of_a_target_are_equally_good(tmp_path, monkeypatch):
+    noise = np.random.default_rng(1).normal(size=120) * 0.1
+    noise -= noise.mean()
+    rows = {"greedy": 0.3 + noise, "nucleus": 0.7 + noise[::-1]}
+    results = written(tmp_path, rows, monkeypatch, kind="bootstrap")
+    a, b = (i for i in fold_seeds(results) if i.system == "model")
+    assert equality_p_value(results, [a, b], a, b) < 0.001
+    results = read_results([tmp_path])  # without memory of the test above
+    assert equality_p_value(results, [a, b], dataclasses.replace(a, target=0.5), b) > 0.05
+
+
+def test_the_shortcut_of_the_sign_flip_test_gives_the_same_p_value(monkeypatch):
+    far = np.random.default_rng(2).normal(size=200) + 1.0
+    short = sign_flip_p(far, draws=1000)
+    monkeypatch.setattr("openended.harness.report.analysis.paired.CERTAIN", math.inf)
+    assert sign_flip_p(far, draws=1000) == short == 1 / 1001

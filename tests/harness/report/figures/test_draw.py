@@ -155,7 +155,7 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
     assert (cell.sd, cell.metric_error) == (value.sd, value.error)
     _, spread = table.text(cell, table.columns[0])
     assert re.fullmatch(r"± 0\.\d+ \(0\.\d+\)", spread), "both sources of spread are shown"
-    assert "the metric's own uncertainty" in table.legend()
+    assert "metric's own std" in table.legend()[0]
 
 
 def test_everything_that_the_runs_have_data_for_is_drawn_at_once(tmp_path):

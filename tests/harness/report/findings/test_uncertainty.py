@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.report.analysis.paired import holm, sign_flip_p
+from openended.harness.report.analysis.holm import holm
+from openended.harness.report.analysis.paired import sign_flip_p
 from openended.harness.report.findings.claim_values import Verdict
 from openended.harness.report.findings.uncertainty import check_with_uncertainty, draw_replicate_errors
 from openended.harness.report.findings.verdicts import _combine

@@ -4,14 +4,16 @@ import math
 
 import pytest
 
+from openended.harness.core.signature import OUT_OF_DOMAIN
 from openended.harness.report.tables.best_cells import mark_best_cells
-from openended.harness.report.tables.table import Cell, Column
+from openended.harness.report.tables.formats.latex import to_latex
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
 
 def find_best(values, direction, human=math.nan, **options):
     column = Column("metric", "key", "Title", direction, decimals=2, **options)
     cells = {name: Cell(value) for name, value in values.items()}
-    marked = mark_best_cells(column, cells, dict.fromkeys(cells, human))
+    _, marked = mark_best_cells(column, cells, dict.fromkeys(cells, human))
     return {name for name, cell in marked.items() if cell.best}
 
 
@@ -41,3 +43,47 @@ def test_a_missing_value_does_not_compete():
 
 def test_a_single_cell_is_not_marked():
     assert find_best({"a": 0.5}, "higher") == set()
+
+
+CELLS = {
+    "a": Cell(0.1, interval=(0.05, 0.15)),
+    "b": Cell(0.5, interval=(0.4, 0.6)),
+    "c": Cell(0.6, interval=(0.5, 0.7)),
+}
+
+
+def mark(cells, compare=None, direction="higher", human=math.nan, signature=""):
+    column = Column("metric", "key", "Title", direction, decimals=2, signature=signature)
+    column, marked = mark_best_cells(column, cells, dict.fromkeys(cells, human), compare)
+    return column.bold, {name for name, cell in marked.items() if cell.best}
+
+
+def test_all_that_a_test_does_not_separate_from_the_best_is_marked():
+    p_values = {0.1: 0.001, 0.5: 0.2}
+    assert mark(CELLS, lambda cell, _: p_values[cell.value]) == ("tests", {"b", "c"})
+    # Holm: of two p-values the smaller one is doubled.
+    assert mark(CELLS, lambda cell, _: {0.1: 0.03, 0.5: 0.04}[cell.value]) == ("tests", {"a", "b", "c"})
+
+
+def test_without_tests_intervals_decide_and_without_intervals_the_printed_value():
+    assert mark(CELLS, lambda *_: math.nan) == ("intervals", {"b", "c"})
+    assert mark({name: Cell(cell.value) for name, cell in CELLS.items()}, lambda *_: math.nan) == ("printed", {"c"})
+
+
+def test_intervals_of_distances_to_the_human_value():
+    # Distances to 0.5: 0.35 to 0.45, 0 to 0.1, and 0 to 0.2.
+    assert mark(CELLS, direction="match_human", human=0.5) == ("intervals", {"b", "c"})
+
+
+def test_nothing_is_marked_where_the_scoring_model_is_out_of_its_domain():
+    signature = f"mauve|v:1|embedder:docs-m@1/last ({OUT_OF_DOMAIN})|n:5"
+    assert mark(CELLS, signature=signature) == ("", set())
+    column = Column("mauve", "mauve", "MAUVE", "higher", signature=signature)
+    table = Table("t", "T", (column,), (TableRow("x", "model", (Cell(0.5),)),), warnings=("few texts",))
+    assert column.heading == "MAUVE† ↑"
+    assert table.caveats() == [
+        "† embedder docs-m was trained on docstrings only: do not trust its scores here",
+        "few texts",
+    ]
+    assert r"MAUVE$^\dagger$ $\uparrow$" in to_latex(table)
+    assert r"$\dagger$ embedder docs-m was trained" in to_latex(table)

@@ -14,7 +14,8 @@ from safetensors.numpy import save_file
 from openended.harness.core.errors import SpecError
 from openended.harness.core.metric import Features, Side
 from openended.harness.core.types import Ragged
-from openended.harness.report.analysis.paired import by_prompt, holm, holm_of, sign_flip_p
+from openended.harness.report.analysis.holm import holm, holm_of
+from openended.harness.report.analysis.paired import by_prompt, sign_flip_p
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.significance import UNTESTED, build_significance_tables
 from openended.harness.report.tables.systems import build_value_tables
@@ -162,7 +163,7 @@ def test_a_run_of_several_samples_is_compared_prompt_by_prompt(tmp_path):
     assert cells["entropy"].note == ""
     (table,) = build_value_tables(results, Layout(gaps=True), "t")
     assert all(math.isfinite(cell.value) for row in table.rows for cell in row.cells), "the gap to the human is lost"
-    assert any("human values are based on 25 texts, those of the systems on 100" in remark for remark in table.remarks)
+    assert any("human values are based on 25 texts, those of the systems on 100" in line for line in table.warnings)
 
 
 def _side(name, ids, rng, level):

@@ -157,7 +157,7 @@ def test_rows_of_several_models_and_columns_of_several_embedders(tmp_path):
 def test_notes_of_values_are_said_under_the_table(tmp_path):
     write(tmp_path, "greedy", {"m": 1.0}, notes=["few texts"])
     write(tmp_path, "nucleus", {"m": 1.0})
-    assert table(tmp_path).remarks[0] == "m: few texts (greedy)"
+    assert table(tmp_path).warnings == ("m: few texts (greedy)",)
 
 
 def test_a_layout_whose_metrics_nobody_measured_is_an_error(tmp_path):
@@ -217,7 +217,7 @@ def test_best_is_nearest_to_the_value_of_texts_of_one_source(tmp_path):
     for place in (0, 1):
         best = {r.label for r in made.rows if r.cells[place].best}
         assert best == {"ancestral", "nucleus p=0.95"}
-    assert "→x: closest to x" in made.legend()
+    assert "→x closer to x is better" in made.legend()[0]
     assert r"accuracy $\rightarrow0.5$" in to_latex(made)
 
 

@@ -13,7 +13,8 @@ import subprocess
 import pytest
 
 from openended.harness.report.tables.formats.console import print_table
-from openended.harness.report.tables.formats.latex import escape, to_latex
+from openended.harness.report.tables.formats.latex import to_latex
+from openended.harness.report.tables.formats.latex_text import escape
 from openended.harness.report.tables.formats.markdown import to_csv, to_markdown
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
@@ -68,16 +69,29 @@ def test_csv_keeps_full_precision_and_reasons():
     assert beam[6].startswith("Reason")
 
 
+def has_siunitx() -> bool:
+    """Say whether the TeX on this machine has the package that aligns the numbers."""
+    finder = shutil.which("kpsewhich")
+    return (
+        finder is not None and subprocess.run([finder, "siunitx.sty"], capture_output=True, check=False).returncode == 0
+    )
+
+
 def test_latex_structure():
     text = to_latex(dataclasses.replace(TABLE, tex_width=2000.0))
     body = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
     rows = [line for line in body.splitlines() if line.endswith(r"\\")]
     assert len(rows) == 4
-    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {3}
-    assert r"\textbf{0.900} {\scriptsize $\pm$ 0.010}" in body
-    assert r"$-$2.0" in body
-    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
-    assert text.isascii() or set(text) - {"é"} <= set(map(chr, range(128)))
+    assert [len(re.findall(r"(?<!\\)&", row)) for row in rows] == [3, 5, 5, 5]  # two headings span two columns
+    assert r"\bfseries 0.900 & {\scriptsize $\pm$ 0.010}" in body
+    assert r"+1234.5 & $^{**}$" in body
+    assert "& -2.0 &" in body
+    assert "S[table-format=1.3]" in text
+    assert "S[table-format=+4.1]" in text
+    assert "% human, MAUVE" in text[: text.index(r"\begin{table*}")], "notes are comments"
+    printed = text[text.index(r"\begin{table*}") :]
+    assert printed.count("{") - printed.count(r"\{") == printed.count("}") - printed.count(r"\}")
+    assert printed.isascii() or set(printed) - {"é"} <= set(map(chr, range(128)))
 
 
 def test_latex_escapes_everything():
@@ -87,10 +101,16 @@ def test_latex_escapes_everything():
     assert escape("ŵ") == "w"
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
-def test_latex_compiles(tmp_path):
-    packages = re.findall(r"\\usepackage(?:\[\w+\])?\{\w+\}", to_latex(TABLE).splitlines()[0])
-    document = ["\\documentclass{article}", *packages, "\\begin{document}", to_latex(TABLE), "\\end{document}"]
+@pytest.mark.skipif(
+    shutil.which("pdflatex") is None or not has_siunitx(),
+    reason="needs pdflatex and siunitx: apt-get install texlive-latex-recommended texlive-science",
+)
+@pytest.mark.parametrize("width", [345.0, 120.0])
+def test_latex_compiles(tmp_path, width):
+    columns = tuple(dataclasses.replace(c, interval=i == 1) for i, c in enumerate(TABLE.columns))
+    text = to_latex(dataclasses.replace(TABLE, tex_width=width, columns=columns))
+    packages = re.findall(r"\\usepackage(?:\[\w+\])?\{\w+\}", text.splitlines()[0])
+    document = ["\\documentclass{article}", *packages, "\\begin{document}", text, "\\end{document}"]
     (tmp_path / "t.tex").write_text("\n".join(document), encoding="utf-8")
     done = subprocess.run(
         ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"],
@@ -107,9 +127,16 @@ def test_the_terminal_shows_table_notes_and_signatures():
     from rich.console import Console
 
     out = io.StringIO()
-    print_table(TABLE, Console(file=out, width=160, no_color=True), signatures=True)
+    print_table(TABLE, Console(file=out, width=160, no_color=True), verbose=True)
     text = out.getvalue()
-    for part in ("human", "0.900±0.010", "The ceiling.", "[b]", "mauve|v:1|n:5/5", "↑ higher is better"):
+    for part in (
+        "human",
+        "0.900±0.010",
+        "The ceiling.",
+        "[b]",
+        "mauve|v:1|n:5/5",
+        "↑ higher, ≈ closer to human is better",
+    ):
         assert part in text
     print_table(TABLE, Console(file=(narrow := io.StringIO()), width=60, no_color=True))
     assert "(more columns)" in narrow.getvalue()
@@ -130,3 +157,25 @@ def test_words_begin_at_the_left_in_markdown():
     rows = (TableRow("one", "claim", (Cell(words="said"), Cell(0.5, n=1))),)
     table = Table("t", "T", columns, rows, head="Claim", show_seeds=False)
     assert to_markdown(table).splitlines()[3] == "| --- | --- | ---: |"
+
+
+def test_the_terminal_shows_warnings_first_and_details_on_demand():
+    from rich.console import Console
+
+    table = dataclasses.replace(
+        TABLE, title="Results on docs", warnings=("few texts",), rules=("Rounding.",),
+        about=("Task docs; 500 examples.", "Newest run: 2026-01-01.", "Command: openended"),
+    )  # fmt: skip
+    shown = {}
+    for verbose in (False, True):
+        print_table(table, Console(file=(out := io.StringIO()), width=80, no_color=True), verbose=verbose)
+        shown[verbose] = out.getvalue()
+    assert shown[False].startswith("Results on docs · 500 examples")
+    assert (
+        shown[False].index("warning: few texts")
+        < shown[False].index("↑ higher")
+        < shown[False].index("[a] The ceiling.")
+    )
+    for detail in ("Rounding.", "Newest run", "Command: openended", "mauve|v:1"):
+        assert detail not in shown[False]
+        assert detail in shown[True]

@@ -1,0 +1,55 @@
+"""Warnings and remarks under a table of values, from the notes of its values and runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from openended.harness.core import OUT_OF_DOMAIN, describe_out_of_domain, parse_signature
+from openended.harness.report.tables.human import remarks_on_counts
+from openended.harness.results import Results, SystemValue, natural_sort_key
+
+MAX_LISTED = 4  # systems that one line names
+
+
+def list_warnings(
+    models: Sequence[SystemValue], items: Iterable[SystemValue], label: Callable[[SystemValue], str]
+) -> tuple[str, ...]:
+    """Return the caveats about values, and the remark on different numbers of texts.
+
+    Args:
+        models: The systems' values in the table.
+        items: All values, those of the human text included.
+        label: Value → label of its row.
+    """
+    notes: dict[str, set[str]] = {}
+    for item in (i for i in models if i.note and math.isfinite(i.mean)):
+        notes.setdefault(f"{item.metric}: {item.note}", set()).add(label(item))
+    lines = _join_notes(notes, {label(i) for i in models})
+    return (*lines, *remarks_on_counts(models, [i for i in items if i.system == "human"]))
+
+
+def list_run_notes(
+    models: Sequence[SystemValue], results: Results, label: Callable[[SystemValue], str]
+) -> tuple[str, ...]:
+    """Return the notes of the runs behind a table, without the warning that its marked headings repeat."""
+    notes: dict[str, set[str]] = {}
+    repeated = set[str]()
+    for item in models:
+        fields = parse_signature(item.signature)
+        repeated |= {describe_out_of_domain(k, v.partition("@")[0]) for k, v in fields.items() if OUT_OF_DOMAIN in v}
+        for note in {n for at, _ in item.sources for n in results.runs[at].notes}:
+            notes.setdefault(note, set()).add(label(item))
+    others = {note: systems for note, systems in notes.items() if note not in repeated}
+    return tuple(_join_notes(others, {label(i) for i in models}))
+
+
+def _join_notes(notes: Mapping[str, set[str]], systems: set[str]) -> list[str]:
+    """Return one line per note, with the systems that it is about unless it is about all of them."""
+    return [f"{note}{'' if who == systems else f' ({_join_some(who)})'}" for note, who in sorted(notes.items())]
+
+
+def _join_some(names: set[str]) -> str:
+    ordered = sorted(names, key=natural_sort_key)
+    rest = len(ordered) - MAX_LISTED
+    return ", ".join(ordered[:MAX_LISTED]) + (f" and {rest} more" if rest > 0 else "")
