@@ -102,8 +102,8 @@ def test_a_wrong_file_is_a_one_line_error(tmp_path: Path, case: str) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (["a", "b", "a"], r":3: id 'a' was used on line 1"),
-        ([1, "1"], r":2: id '1' was used on line 1"),
+        (["a", "b", "a"], r":3: duplicate id 'a', first used on line 1"),
+        ([1, "1"], r":2: duplicate id '1', first used on line 1"),
         (["a", None], r":2: field 'id': expected an id .* got null"),
         (["a", 1.5], r":2: .*got 1.5"),
         (["a", True], r":2: .*got True"),
