@@ -53,7 +53,7 @@ def write_script(shell: str) -> str:
     for name, module in list_commands().items():
         if name == "finetune":  # Hydra reads its options, from a configuration of its own
             root = (files("openended.conf") / "finetune.yaml").read_text(encoding="utf-8")
-            options = re.findall(r"^(?!hydra|defaults)(\w+):", root, re.MULTILINE) + ["task", "model"]
+            options = [*re.findall(r"^(?!hydra|defaults)(\w+):", root, re.MULTILINE), "task", "model"]
             cases.append(f'    "{name} "*) words="{" ".join(f"{option}=" for option in options)}" ;;')
             continue
         run = importlib.import_module(module).main

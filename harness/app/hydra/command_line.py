@@ -171,12 +171,12 @@ def _explain_unknown_flag(word: str, after: Sequence[str]) -> str:
     close = difflib.get_close_matches(flag, _ALL_FLAGS, n=1, cutoff=0.75)
     value = value if sign else next((w for w in after[:1] if "=" not in w and not w.startswith("-")), "…")
     if name:
-        hint = f"an option is typed as {name}={value}"
+        hint = f"an option is typed as {name}={value};"
     elif close:
         hint = f"did you mean {close[0]}?"
     else:
-        hint = "options are typed as option=value, as in decoder=nucleus seed=1"
-    return f"no flag {flag!r}: {hint}; flags are -m, -v, -q, --json, --help, --version"
+        hint = "options are typed as option=value, as in decoder=nucleus seed=1;"
+    return f"no flag {flag!r}: {hint} flags are -m, -v, -q, --json, --help, --version"
 
 
 def _explain_missing_equals(word: str) -> str:
@@ -257,7 +257,7 @@ def explain_missing_choice(file: str, message: str = "") -> str | None:
 
 
 def find_owners(key: str) -> str:
-    """Name the choices of a group that have an option which the chosen one has not, `; decoder=nucleus has it`."""
+    """Name choices of a group that have an option which the chosen one lacks: `; it is an option of decoder=nucleus`."""
     group, _, option = key.partition(".")
     if group == "metric":
         name = option.partition(".")[0]
@@ -265,5 +265,5 @@ def find_owners(key: str) -> str:
     choices = list_bundled_choices(group) if group in GROUPS and option else {}
     line = re.compile(rf"^{re.escape(option)}:", re.MULTILINE)
     owners = [name for name in choices if line.search(read_full_yaml(group, name))]
-    names = " and ".join(f"{group}={name}" for name in owners[:3])
-    return f"; {names} {'has' if len(owners) == 1 else 'have'} it" if owners else ""
+    names = ", ".join(f"{group}={name}" for name in owners[:3]) + (", …" if len(owners) > 3 else "")
+    return f"; it is an option of {names}" if owners else ""

@@ -40,7 +40,7 @@ def test_flags_come_first_and_values_are_quoted_that_need_it(typed, read):
         (["gpt2-large"], "model=gpt2-large or scorer=gpt2-large or embedder=gpt2-large or scoring=gpt2-large"),
         (["texts.jsonl"], "generations=texts.jsonl"),
         (["nothing"], "openended --help"),
-        (["--decoder", "greedy"], "no flag '--decoder': options are given as decoder=greedy"),
+        (["--decoder", "greedy"], "no flag '--decoder': an option is typed as decoder=greedy"),
         (["--max-new-tokens=5"], "options are given as max_new_tokens=5"),
         (["--decoder"], "given as decoder=…"),
         (
