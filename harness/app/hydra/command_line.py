@@ -257,7 +257,7 @@ def explain_missing_choice(file: str, message: str = "") -> str | None:
 
 
 def find_owners(key: str) -> str:
-    """Name choices of a group that have an option which the chosen one lacks: `; it is an option of decoder=nucleus`."""
+    """Name choices that have an option which the chosen one lacks: `; it is an option of decoder=nucleus`."""
     group, _, option = key.partition(".")
     if group == "metric":
         name = option.partition(".")[0]
