@@ -26,7 +26,8 @@ def read_text_field(row: Mapping[str, Any], field: str, where: str, option: str 
         DataError: If the field is missing, null, not text, or holds half of a surrogate pair.
     """
     if field not in row:
-        texts = [name for name, value in row.items() if isinstance(value, str) and name not in (*ID_FIELDS, "human")]
+        others = (*ID_FIELDS, "prompt", "human")
+        texts = [name for name, value in row.items() if isinstance(value, str) and name not in others]
         advice = f"; set {option}={texts[0] if len(texts) == 1 else 'NAME'}" if option else ""
         raise DataError(f"{where}: no field {field!r}{suggest(field, map(str, row))}{advice}")
     value = row[field]
