@@ -80,6 +80,21 @@ def _explain_value(message: str) -> str:
     return message
 
 
+class RenamedOption(argparse.Action):
+    """The old name of an option: prints the new one, `--DEST`, and sets it."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Set the option."""
+        print_error(parser.prog, f"{option_string} is now --{self.dest}")
+        setattr(namespace, self.dest, values)
+
+
 def positive_int(text: str) -> int:
     """Parse a whole number of at least 1."""
     if text.isdecimal() and int(text) >= 1:

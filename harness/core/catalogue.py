@@ -18,7 +18,7 @@ GROUPS = (
     "decoder",
     "scorer",
     "embedder",
-    "judge",
+    "scoring",
     "metric",
     "report",
     "runtime",

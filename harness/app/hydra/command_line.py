@@ -22,7 +22,7 @@ from openended.harness.core import (
     suggest,
 )
 
-# Hydra's own flags: those that stand alone, and those that a value follows.
+# Hydra's flags without and with a value.
 _ALONE = ("-m", "--multirun", "-r", "--run", "--resolve", "-sc", "--shell-completion", "--hydra-help", "-h", "--help")
 _WITH_VALUE = ("-c", "--cfg", "-p", "--package", "-cp", "--config-path", "-cn", "--config-name", "-cd", "--config-dir",
                "--experimental-rerun", "--info", "-i")  # fmt: skip
@@ -45,14 +45,14 @@ _ALL_FLAGS = (*OWN_FLAGS, "--multirun", "--help", "--version", "--trust-config",
 # Options of a search, typed without the `hydra.sweeper.` where Hydra has them.
 _SEARCH = ("maximize", "minimize", "toward_human", "trials", "sampler", "sampler_options", "sampler_seed", "batch",
            "rungs", "reduction", "confirm_seeds", "spaces", "storage")  # fmt: skip
-SCORING, _SCORING_GROUP = "scoring", "judge"  # scorer and embedder together; keys and records keep the old name
 _TEXT_FILES = (".jsonl", ".json", ".gz", ".csv", ".tsv", ".parquet", ".txt")
 _OTHER_NAMES = {"slurm": "submitit", "local": "basic", "multiprocessing": "joblib", "bayes": "optuna"}
+_RENAMED = {"judge": "scoring"}  # old name of an option → its name
 _SWEEPER, _OPTUNA = "hydra/sweeper", "optuna"
 
 
 def to_hydra_arguments(words: Sequence[str], config: str = "config") -> list[str]:
-    """Return a command line as Hydra reads it: flags first, ours as options, values quoted that need it.
+    """Convert a command line to Hydra's form: Hydra's flags first, this project's flags as options, values quoted.
 
     Args:
         words: As typed.
@@ -82,7 +82,7 @@ def to_hydra_arguments(words: Sequence[str], config: str = "config") -> list[str
             raise SpecError(_explain_missing_equals(word))
         else:
             options.append(word)
-    options = apply_using(list(map(_apply_scoring, options)))
+    options = apply_using(list(map(_replace_old_name, options)))
     search_key = next((key for key in map(_find_search_option, options) if key), None)
     if search_key is not None:
         others = [_quote_for_hydra(word) for word in options if not _find_search_option(word)]
@@ -107,17 +107,14 @@ def _check_flag_value(flag: str, value: str) -> None:
         raise SpecError(f"{flag}: expected one of {', '.join(accepted)}, got {value!r}")
 
 
-def _apply_scoring(word: str) -> str:
-    """Return `scoring=…` as the group that Hydra composes; its old name works too and prints what to type."""
+def _replace_old_name(word: str) -> str:
+    """Return an override with today's name of its option; prints what to type if it had the old one."""
     key, sign, value = word.partition("=")
-    if key.strip() == _SCORING_GROUP and sign:
-        sys.stderr.write(f"openended: {word} is now {SCORING}={value.strip()}\n")
-    return f"{_SCORING_GROUP}={value}" if key.strip() == SCORING and sign else word
-
-
-def name_group(group: str) -> str:
-    """Return the option that chooses from a group."""
-    return SCORING if group == _SCORING_GROUP else group
+    name = _RENAMED.get(key.strip())
+    if name is None or not sign:
+        return word
+    sys.stderr.write(f"openended: {word} is now {name}={value.strip()}\n")
+    return f"{name}={value}"
 
 
 def resolve_sweeper(config: str, words: Sequence[str], folder: str | None = None) -> str | None:
@@ -166,7 +163,7 @@ def _to_search_override(word: str) -> str:
 def _explain_unknown_flag(word: str, after: Sequence[str]) -> str:
     """Say what to type in place of `--decoder greedy`."""
     flag, sign, value = word.partition("=")
-    options = [name_group(group) for group in GROUPS] + [line.partition(":")[0] for line in list_options()]
+    options = [*GROUPS, *(line.partition(":")[0] for line in list_options())]
     name = next(iter(difflib.get_close_matches(flag.lstrip("-").replace("-", "_"), options, n=1, cutoff=0.75)), "")
     close = difflib.get_close_matches(flag, _ALL_FLAGS, n=1, cutoff=0.75)
     value = value if sign else next((w for w in after[:1] if "=" not in w and not w.startswith("-")), "…")
@@ -183,7 +180,7 @@ def _explain_missing_equals(word: str) -> str:
     """Say what to type in place of a word without `=`."""
     groups = [group for group in GROUPS if word in list_choices(group)]
     if groups:
-        hint = f"did you mean {' or '.join(f'{name_group(g)}={_format_choice(g, word)}' for g in groups)}?"
+        hint = f"did you mean {' or '.join(f'{g}={_format_choice(g, word)}' for g in groups)}?"
     elif word.endswith(_TEXT_FILES):
         hint = f"texts of a file are scored by openended score {word} --human FILE"
     else:
@@ -245,8 +242,8 @@ def explain_missing_choice(file: str, message: str = "") -> str | None:
         accepted = list_choices(group)
         broken = find_broken_plugin(group, choice)
         if broken:
-            return f"{name_group(group)} {choice!r} is a plug-in that cannot be imported: {broken}"
-        return f"no {name_group(group)} {choice!r}{suggest(choice, accepted)}" if accepted else None
+            return f"{group} {choice!r} is a plug-in that cannot be imported: {broken}"
+        return f"no {group} {choice!r}{suggest(choice, accepted)}" if accepted else None
     listed = re.search(r"Available options in '[^']*':\s*((?:\s+[\w-]+)+?)\s*(?:Config search path|$)", message)
     if not listed:
         return None

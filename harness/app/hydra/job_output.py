@@ -120,7 +120,7 @@ def explain(err: BaseException) -> str:
         parent = getattr(cause, "parent_node", None)
         unknown = isinstance(cause, (ConfigAttributeError, ConfigKeyError)) and getattr(cause, "full_key", None)
         if unknown and parent is not None and hasattr(parent, "keys"):
-            # The key may hold dots of its own; what is unknown is its last part.
+            # The key may contain dots; only its last part is unknown.
             known = [str(key) for key in parent if key != "hydra"]
             return f"no option {cause.full_key!r}{find_owners(str(cause.full_key))}{suggest(str(cause.key), known)}"
         cause = cause.__cause__
