@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.harness.rating.studies import study
 from tests.helpers import ROOT, openended, tiny_model, write_jsonl
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "CHANGELOG.md"})
 PLUGIN = ROOT / "docs" / "examples" / "plugin" / "README.md"  # its commands: tests/harness/app/hydra/test_plugins.py
 _BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _SHELL = ("", "bash", "console")
@@ -48,7 +48,9 @@ def read_commands(page: Path) -> list[tuple[str, ...]]:
             line = line.replace(name, value)
         start = re.search(r"(?:^|(?<=\s))openended(?=\s|$)", line)
         for part in split_at_semicolons(line[start.start() :] if start else ""):
-            commands.append(tuple(fill_in(part[1:])))
+            words = tuple(fill_in(part[1:]))
+            if not any("|" in word for word in words[:2]):  # `make|collect` names several
+                commands.append(words)
     return commands
 
 
@@ -68,7 +70,7 @@ def split_at_semicolons(line: str) -> Iterator[list[str]]:
 def fill_in(words: list[str]) -> Iterator[str]:
     """Yield words with the reader's own words filled in."""
     for word in words:
-        filled = READERS.get(word, word)
+        filled = "quickstart" if word == "…" and words[0] == "report" else READERS.get(word, word)
         if filled:
             yield filled
 
@@ -77,6 +79,10 @@ def expand(words: tuple[str, ...], folder: Path) -> list[str]:
     """Return words as the shell passes them on: `*` is expanded, and RUN is the run that there is."""
     run = next((folder / "outputs" / "runs" / "quickstart").iterdir()).name
     filled = [run if word == "RUN" else word for word in words]
+    if words[:2] == ("rate", "make") and "-o" in words:  # no command overwrites a study
+        filled[words.index("-o") + 1] = f"study-{len(list(folder.glob('study-*')))}"
+    if any("huse" in word for word in words):
+        filled = [word.replace("judgments=judgments.csv", "judgments=bundled:example_ratings.csv") for word in filled]
     matches = [sorted(glob.glob(word, root_dir=folder)) if "*" in word else [word] for word in filled]
     return [word for group in matches for word in group]
 

@@ -50,7 +50,7 @@ def test_a_command_runs(folder, words):
 
 @pytest.mark.parametrize("words", RUNS, ids=shlex.join)
 def test_a_run_is_planned(folder, words):
-    done = openended(*words, "plan_only=true", cwd=folder, verbose=False)
+    done = openended(*expand(words, folder), "plan_only=true", cwd=folder, verbose=False)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^jobs +[1-9]", done.stdout, re.MULTILINE), done.stdout
     if "missing" in done.stdout:
@@ -60,12 +60,14 @@ def test_a_run_is_planned(folder, words):
 def is_small(words: tuple[str, ...]) -> bool:
     """Check whether a command needs only what is bundled, and no experiment."""
     text = " ".join(words)
+    if "decoder=" in text and "judgments=" in text:
+        return False  # they rate the texts of another run
     return not re.search(
         r"experiment=|model=(?!docs)|model\.path|scoring=|task=(?!docs)|engine=|workers=|ray_|plan_only", text
     )
 
 
-@pytest.mark.parametrize("words", filter(is_small, RUNS), ids=shlex.join)
+@pytest.mark.parametrize("words", list(filter(is_small, RUNS)), ids=shlex.join)
 def test_a_run_of_bundled_parts_runs(folder, words):
     searches = "hydra/sweeper=optuna" in words
     options = [
