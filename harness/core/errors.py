@@ -58,6 +58,8 @@ class ExtraNotInstalled(HarnessError):  # noqa: N818 - reads better without `Err
 def suggest(word: str, choices: Iterable[str]) -> str:
     """Return a hint for an unknown name: `; did you mean …? known: …`."""
     names = sorted(name for name in choices if not name.startswith("_"))  # `_target_` is no option of a user
+    if not names:
+        return ""
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return f"{hint} known: {', '.join(names)}" if hint else f"; known: {', '.join(names)}"
