@@ -10,15 +10,26 @@ from typing import Any
 
 from openended.harness.core import DataError, read_jsonl, suggest
 
+ID_FIELDS = ("id", "example_id")
 
-def read_text_field(row: Mapping[str, Any], field: str, where: str) -> str:
+
+def read_text_field(row: Mapping[str, Any], field: str, where: str, option: str | None = None) -> str:
     """Return a field that must be text that can be written as UTF-8.
+
+    Args:
+        row: The record.
+        field: Name of the field.
+        where: File and line, for errors.
+        option: The option that names the field, for errors; None where there is none.
 
     Raises:
         DataError: If the field is missing, null, not text, or holds half of a surrogate pair.
     """
     if field not in row:
-        raise DataError(f"{where}: no field {field!r}{suggest(field, map(str, row))}")
+        others = (*ID_FIELDS, "prompt", "human")
+        texts = [name for name, value in row.items() if isinstance(value, str) and name not in others]
+        advice = f"; set {option}={texts[0] if len(texts) == 1 else 'NAME'}" if option else ""
+        raise DataError(f"{where}: no field {field!r}{suggest(field, map(str, row))}{advice}")
     value = row[field]
     if not isinstance(value, str):
         got = "null" if value is None else type(value).__name__
@@ -37,9 +48,6 @@ def is_clean(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-ID_FIELDS = ("id", "example_id")
 
 
 def choose_id_field(row: Mapping[str, Any], field: str | None) -> str | None:
@@ -70,7 +78,7 @@ class UniqueIds:
         if short in self._seen:
             earlier = self._first(identity, number)
             if earlier:
-                raise DataError(f"{where}: id {identity!r} was used on line {earlier}")
+                raise DataError(f"{where}: duplicate id {identity!r}, first used on line {earlier}")
         self._seen.add(short)
         return identity
 

@@ -100,7 +100,8 @@ class Hub(Task):
         for field in fields:
             if field not in rows.column_names:
                 suggestion = suggest(field, rows.column_names)
-                raise DataError(f"dataset {self.path}, split {self.split}: no field {field!r}{suggestion}")
+                advice = "; set task.text_field=NAME, or task.prompt_field and task.human_field"
+                raise DataError(f"dataset {self.path}, split {self.split}: no field {field!r}{suggestion}{advice}")
         cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer) if self.text_field else None
         numbers: Any = range(len(rows))
         if self.order == "hash":

@@ -2,22 +2,28 @@
 
     {"id": "a-1", "prompt": "Once upon a time", "human": " there was a house."}
 
-The names of the fields are options; an `id` (or `example_id`) is found by itself. gzip by the name's end (`.gz`). The
-file is read as a stream, in file order. Every line counts: a line that does not fit is an error that names file and
-line, never passed over in silence.
+The names of the fields are options. An `id` (or `example_id`) is detected, and so is the human text where the first
+line has no `human`: by the names that `openended score` knows (`reference`, `text`, …), or as the only other text. gzip
+by the name's end (`.gz`). The file is read as a stream, in file order. A line that does not fit is an error that
+names file and line.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from openended.harness.core import DataError, Example, SourceFile, Task, Tokenizer, read_jsonl, register
+from openended.harness.imported import HUMAN_TEXTS, find_text_field
 from openended.tasks._files import digest_user_file
 from openended.tasks._records import UniqueIds, choose_id_field, read_text_field
+
+log = logging.getLogger(__name__)
+_HUMAN = "human"
 
 
 @register("task")
@@ -34,7 +40,7 @@ class JsonLines(Task):
 
     path: str
     prompt_field: str = "prompt"
-    human_field: str = "human"
+    human_field: str = _HUMAN  # where the first line has none of this name: detected
     id_field: str | None = "auto"  # `id` or `example_id`, where the lines have one; None: the line's number
 
     def check(self) -> None:
@@ -66,19 +72,32 @@ class JsonLines(Task):
         del tokenizer, skipped
         path = Path(self.path)
         ids: UniqueIds | None = None
+        human_field = self.human_field
         count = 0
         for number, row in read_jsonl(path):
             where = f"{path}:{number}"
             field = choose_id_field(row, self.id_field)
+            if not count:
+                human_field = self._choose_human_field(row, where)
             if not count and field:
                 ids = UniqueIds(path, field)
             elif field and ids is None:
                 raise DataError(f"{where}: has an id ({field!r}), the first line has none; set task.id_field=null")
             count += 1
             identity = ids.read(row, number) if ids else f"{number - 1:06d}"
-            human = read_text_field(row, self.human_field, where)
+            human = read_text_field(row, human_field, where, "task.human_field")
             if not human.strip():
-                raise DataError(f"{where}: example {identity} has an empty human side ({self.human_field!r})")
-            yield Example(f"jsonl/{identity}", read_text_field(row, self.prompt_field, where), human)
+                raise DataError(f"{where}: example {identity} has an empty human side ({human_field!r})")
+            prompt = read_text_field(row, self.prompt_field, where, "task.prompt_field")
+            yield Example(f"jsonl/{identity}", prompt, human)
         if not count:
             raise DataError(f"{path}: holds no example")
+
+    def _choose_human_field(self, row: Mapping[str, Any], where: str) -> str:
+        """Return the field with the human text: the option's, or where the default is missing, the one detected."""
+        if self.human_field in row or self.human_field != _HUMAN:
+            return self.human_field
+        fields = {name: value for name, value in row.items() if name != self.prompt_field}
+        field = find_text_field(fields, HUMAN_TEXTS, where, "task.human_field=")
+        log.info("task       jsonl: the human text is the field %r (guessed; task.human_field=NAME)", field)
+        return field

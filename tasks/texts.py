@@ -58,7 +58,7 @@ class Texts(Task):
         """
         del tokenizer, skipped
         path = Path(self.path)
-        field = choose_text_field(path, HUMAN_TEXTS, self.field)
+        field = choose_text_field(path, HUMAN_TEXTS, self.field, "task.field=")
         for record in read_records(path):
             text = read_text_field(record.cells, field, record.where)
             if not text.strip():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import importlib
 import os
 import pkgutil
@@ -11,12 +12,20 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any
 
-from openended.harness.core import terminal
+from openended.harness.core import BAD_INPUT, print_error, terminal
 
 _COMMANDS = "openended.harness.app.commands"
 # Commands whose modules are elsewhere below `openended.harness`.
 _OTHERS = {"finetune": "app.finetune", "rate": "rating.cli.main", "report": "report.cli"}
 _TRUST = "--trust-config"
+# Words that are commands of other programs.
+_NO_COMMANDS = {
+    "help": "openended --help",
+    "version": "openended --version",
+    "run": "the options alone: openended task=docs decoder=nucleus",
+    "generate": "the options alone: openended task=docs decoder=nucleus",
+    "evaluate": "openended score FILES --human FILE",
+}
 
 
 def main() -> None:
@@ -38,6 +47,10 @@ def main() -> None:
     if {"--help", "-h"} & set(words):
         sys.stdout.write(format_help())
         return
+    misspelt = suggest_command(words[named]) if named is not None else ""
+    if misspelt:
+        print_error("openended", misspelt)
+        raise SystemExit(BAD_INPUT)
     from openended.harness.app.hydra.job import Job
 
     run_hydra("openended", "config", Job(), words)
@@ -76,6 +89,19 @@ def run_hydra(command: str, config: str, job: Callable[[Any], None], words: Sequ
             hydra.main(version_base="1.3", config_path="pkg://openended.conf", config_name=config)(job)()
 
     leave_with_code(command, work)
+
+
+def suggest_command(word: str) -> str:
+    """Return the error for a word that is close to a command and no option or choice; empty for any other."""
+    from openended.harness.core import GROUPS, list_choices
+
+    if "=" in word or word.startswith("~") or any(word in list_choices(group) for group in GROUPS):
+        return ""
+    if word in _NO_COMMANDS:
+        return f"no command {word!r}; type {_NO_COMMANDS[word]}"
+    close = difflib.get_close_matches(word, list_commands(), n=2, cutoff=0.7)
+    hint = " or ".join(f"openended {name}" for name in close)
+    return f"no command {word!r}; did you mean {hint}? openended --help lists the commands" if close else ""
 
 
 def list_commands() -> dict[str, str]:

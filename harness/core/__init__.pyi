@@ -37,6 +37,9 @@ from .catalogue import (
 from .catalogue import (
     read_option_yaml as read_option_yaml,
 )
+from .catalogue import (
+    read_plugin_yaml as read_plugin_yaml,
+)
 from .causal_model import (
     CausalModel as CausalModel,
 )
@@ -66,6 +69,9 @@ from .errors import (
 )
 from .errors import (
     UndefinedMetric as UndefinedMetric,
+)
+from .errors import (
+    format_last_frame as format_last_frame,
 )
 from .errors import (
     shorten_error as shorten_error,
@@ -201,6 +207,9 @@ from .registry import (
 )
 from .registry import (
     defaults as defaults,
+)
+from .registry import (
+    find_broken_plugin as find_broken_plugin,
 )
 from .registry import (
     load_members as load_members,

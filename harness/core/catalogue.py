@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import textwrap
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib import resources
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 
 GROUPS = (
     "task",
@@ -31,8 +34,21 @@ _END = re.compile(r"(?<!al)(?<!Fig)\.(?= |$)")  # of a sentence, not of `et al.`
 def list_choices(group: str) -> dict[str, str]:
     """Return option → one-line description, sorted by name; plug-ins are listed without being imported."""
     others = {point.name: point for point in entry_points(group=f"openended.{group}s")}
-    titles = {name: f"from the package {p.dist.name if p.dist else p.value}" for name, p in others.items()}
+    titles = {name: _describe_plugin(point) for name, point in others.items()}
     return dict(sorted({**titles, **list_bundled_choices(group)}.items()))
+
+
+def _describe_plugin(point: EntryPoint) -> str:
+    """Return the first line of a plug-in's docstring, read from its source, and the name of its package."""
+    package = f"from the package {point.dist.name if point.dist else point.value}"
+    try:
+        spec = find_spec(point.module)
+        tree = ast.parse(Path(str(spec.origin)).read_text(encoding="utf-8")) if spec is not None else ast.Module([], [])
+    except (ImportError, OSError, SyntaxError, ValueError):  # an error of a plug-in is reported where it is chosen
+        return package
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == point.attr)
+    docstring = next((ast.get_docstring(node) for node in classes), None)
+    return f"{docstring.splitlines()[0].rstrip('.')} ({package})" if docstring else package
 
 
 @lru_cache
@@ -53,6 +69,15 @@ def is_shared(name: str) -> bool:
 def read_option_yaml(group: str, name: str) -> str:
     """Return the YAML text of an option."""
     return (resources.files(_CONF) / group / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def read_plugin_yaml(group: str, name: str) -> str | None:
+    """Return the YAML text that a plug-in package ships for an option; None if there is none."""
+    for point in entry_points(group="openended.conf"):
+        path = resources.files(point.value) / group / f"{name}.yaml"
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    return None
 
 
 def read_full_yaml(group: str, name: str) -> str:

@@ -6,7 +6,9 @@ Message form: what was expected, what came, where, what to do.
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class HarnessError(Exception):
@@ -55,7 +57,9 @@ class ExtraNotInstalled(HarnessError):  # noqa: N818 - reads better without `Err
 
 def suggest(word: str, choices: Iterable[str]) -> str:
     """Return a hint for an unknown name: `; did you mean …? known: …`."""
-    names = sorted(choices)
+    names = sorted(name for name in choices if not name.startswith("_"))  # `_target_` is no option of a user
+    if not names:
+        return ""
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return f"{hint} known: {', '.join(names)}" if hint else f"; known: {', '.join(names)}"
@@ -64,3 +68,10 @@ def suggest(word: str, choices: Iterable[str]) -> str:
 def shorten_error(err: BaseException) -> str:
     """Return the first line of an error's message, at most 200 characters, or the name of its class."""
     return (str(err).strip().splitlines() or [type(err).__name__])[0][:200]
+
+
+def format_last_frame(err: BaseException) -> str:
+    """Return where an exception was raised, ` (file.py, line 12)`; empty if only the import system raised it."""
+    frames = [f for f in traceback.extract_tb(err.__traceback__) if "importlib" not in f.filename]
+    own = [f for f in frames if Path(f.filename).resolve() != Path(__file__).with_name("registry.py").resolve()]
+    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""

@@ -195,6 +195,9 @@ def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[
             raise DataError(f"{path}:{number + 1}: cannot be read to its end ({err})") from err
 
 
+_ONE_PER_LINE = "JSON lines have one object per line: jq -c '.[]' FILE.json > FILE.jsonl turns an array into them"
+
+
 def _object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     try:
         row = json.loads(
@@ -203,7 +206,9 @@ def _object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     except UnicodeDecodeError as err:
         raise DataError(f"{where}: not UTF-8 ({err.reason} at byte {err.start})") from err
     except json.JSONDecodeError as err:
-        raise DataError(f"{where}: not JSON ({err.msg} at column {err.colno})") from err
+        start = line.strip(b"\r\n\t \xef\xbb\xbf")
+        advice = f"; {_ONE_PER_LINE}" if where.endswith(":1") and start in (b"[", b"{", b"[{") else ""
+        raise DataError(f"{where}: not JSON ({err.msg} at column {err.colno}){advice}") from err
     except RecursionError as err:
         raise DataError(f"{where}: JSON nested too deeply") from err
     except ValueError as err:  # an integer with thousands of digits, or a duplicate key
@@ -211,7 +216,8 @@ def _object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     if unwrap and isinstance(row, list) and len(row) == 1:
         row = row[0]
     if not isinstance(row, dict):
-        raise DataError(f"{where}: expected a JSON object, got {type(row).__name__}")
+        advice = f"; {_ONE_PER_LINE}" if isinstance(row, list) else ""
+        raise DataError(f"{where}: expected a JSON object, got {type(row).__name__}{advice}")
     return row
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from openended.harness.core.catalogue import list_bundled_choices, read_full_yaml
 from openended.harness.core.errors import SpecError, suggest
-from openended.harness.core.registry import load_members
+from openended.harness.core.registry import find_broken_plugin, load_members
 
 
 def list_names(group: str) -> list[str]:
@@ -46,5 +46,8 @@ def resolve_metric_names(requested: Iterable[str]) -> list[str]:
         elif name in sets:
             resolved.update(resolve_metric_names(read_node("metric", name)["defaults"]))
         else:
+            broken = find_broken_plugin("metric", name)
+            if broken:
+                raise SpecError(f"metric {name!r} is a plug-in that cannot be imported: {broken}")
             raise SpecError(f"no metric {name!r}{suggest(name, sets.union(metrics))}")
     return sorted(resolved)

@@ -98,5 +98,6 @@ def _union(value: Any, options: tuple[Any, ...], where: str) -> Any:  # noqa: AN
 
 def _title(hint: Any) -> str:  # noqa: ANN401
     if typing.get_origin(hint) is Literal:
-        return f"one of {', '.join(map(str, typing.get_args(hint)))}"
+        accepted = ", ".join(map(str, typing.get_args(hint)))
+        return f"one of {accepted}" if len(typing.get_args(hint)) > 1 else accepted
     return str(getattr(hint, "__name__", hint)).replace("NoneType", "null")

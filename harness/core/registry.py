@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import importlib
 import logging
 import pkgutil
@@ -11,7 +12,7 @@ from functools import lru_cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-from openended.harness.core.errors import SpecError, suggest
+from openended.harness.core.errors import SpecError, format_last_frame, shorten_error, suggest
 from openended.harness.core.options import check_options
 from openended.harness.core.spec import Spec
 
@@ -28,6 +29,7 @@ _PACKAGES = {
 }
 _members: dict[str, dict[str, type]] = {group: {} for group in _PACKAGES}
 _loaded: set[str] = set()
+_broken: dict[tuple[str, str], str] = {}  # (group, name) of plug-ins that could not be imported → why
 
 
 def register(group: str) -> Callable[[T], T]:
@@ -81,8 +83,17 @@ def load_plugins(group: str) -> Mapping[str, tuple[str, type]]:
         try:
             loaded[point.name] = package, point.load()
         except Exception as err:
-            log.warning("%s %s of %s was left out: %s: %s", group, point.name, package, type(err).__name__, err)
+            reason = f"{type(err).__name__}: {shorten_error(err)}{format_last_frame(err)}"
+            _broken[group, point.name] = f"{reason} (package {package})"
+            log.warning("%s %s of %s was left out: %s", group, point.name, package, reason)
     return loaded
+
+
+def find_broken_plugin(group: str, name: str) -> str | None:
+    """Return why a plug-in could not be imported; None if there is none of this name, or it could."""
+    if group in _PACKAGES:
+        load_plugins(group)
+    return _broken.get((group, name))
 
 
 def _check_plugin(group: str, name: str, package: str, cls: type) -> None:
@@ -143,7 +154,9 @@ def _find(group: str, target: str, label: str) -> type:
     else:
         classes = {_path(c): c for c in load_members(group).values()}
     if target not in classes:
-        raise SpecError(f"{label}: _target_ {target!r} is not a registered {group}{suggest(target, classes)}")
+        close = difflib.get_close_matches(target, classes, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"choose one by its name, {group}=NAME"
+        raise SpecError(f"{label}: _target_ {target!r} is not a registered {group}; {hint}")
     return classes[target]
 
 

@@ -27,7 +27,7 @@ class Spec:
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = coerce(getattr(self, f.name), hints[f.name], f"{self.error_name or self.name}.{f.name}")
+            value = coerce(getattr(self, f.name), hints[f.name], self.label_option(f.name))
             object.__setattr__(self, f.name, value)
         self.check()
 
@@ -38,4 +38,8 @@ class Spec:
         """Raise a `SpecError` that names the option, its value and what is accepted."""
         if not claim:
             value = getattr(self, option)
-            raise SpecError(f"{self.error_name or self.name}.{option}: expected {accepted}, got {value!r:.80}")
+            raise SpecError(f"{self.label_option(option)}: expected {accepted}, got {value!r:.80}")
+
+    def label_option(self, option: str) -> str:
+        """Return the name of an option in error messages."""
+        return f"{self.error_name or self.name}.{option}"

@@ -14,6 +14,9 @@ from .files import (
     digest_files as digest_files,
 )
 from .files import (
+    find_text_field as find_text_field,
+)
+from .files import (
     read_records as read_records,
 )
 from .formats import (

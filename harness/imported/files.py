@@ -85,8 +85,14 @@ def read_records(path: Path) -> Iterator[TextRecord]:
             count += 1
 
 
-def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str) -> str:
+def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str, option: str) -> str:
     """Return the field that holds the text: the first of `names`, else the only one that can be a text.
+
+    Args:
+        cells: The first record.
+        names: Usual names of the field.
+        where: File and line, for errors.
+        option: What a user types before the name of the field, for errors: `task.field=`, `--field `.
 
     Raises:
         DataError: If there is none, or several; lists them.
@@ -97,11 +103,14 @@ def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str) 
     candidates = [name for name, value in cells.items() if isinstance(value, str) and name not in _NO_TEXTS]
     if len(candidates) == 1:
         return candidates[0]
-    fields = ", ".join(cells)
-    raise DataError(f"{where}: no field with the text; expected one of {', '.join(names)}, got {fields}; name it")
+    example = (candidates or ["NAME"])[0]
+    raise DataError(
+        f"{where}: no field with the text; expected one of {', '.join(names)}, got {', '.join(cells)}; "
+        f"name it: {option}{example}"
+    )
 
 
-def choose_text_field(path: Path, names: Sequence[str], field: str | None = None) -> str:
+def choose_text_field(path: Path, names: Sequence[str], field: str | None, option: str) -> str:
     """Return the field that holds the texts of a file, by its first record; a given one is only checked.
 
     Raises:
@@ -112,9 +121,9 @@ def choose_text_field(path: Path, names: Sequence[str], field: str | None = None
     if first is None:
         raise DataError(f"{path}: holds no text")
     if field is None:
-        return find_text_field(first.cells, names, first.where)
+        return find_text_field(first.cells, names, first.where, option)
     if field not in first.cells:
-        raise SpecError(f"{first.where}: no field {field!r}{suggest(field, map(str, first.cells))}")
+        raise SpecError(f"{first.where}: no field {field!r}{suggest(field, map(str, first.cells))}; set {option}NAME")
     return field
 
 

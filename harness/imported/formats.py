@@ -55,7 +55,7 @@ def read_generations(path: Path, field: str | None = None) -> Iterator[ImportedT
         return
     for record in read_records(path):
         if field is None and not GROVER_FIELDS & set(record.cells):
-            field = find_text_field(record.cells, TEXTS, record.where)
+            field = find_text_field(record.cells, TEXTS, record.where, "generations_field=")
         yield from _read_record(record.cells, field, record.where, record.line)
 
 
@@ -82,7 +82,9 @@ def _read_record(row: Mapping[str, Any], field: str | None, where: str, line: in
             yield ImportedText(where, line, text, identity=identity, sample=sample)
         return
     if field is None or field not in row:
-        raise DataError(f"{where}: no field {field or 'text'!r} with the text; it has {', '.join(row)}")
+        raise DataError(
+            f"{where}: no field {field or 'text'!r} with the text; it has {', '.join(row)}; set generations_field=NAME"
+        )
     unpaired = set(row) >= _GPT2_OUTPUT and "prompt" not in row
     key = None if unpaired else next((name for name in IDS if row.get(name) not in (None, "")), None)
     yield ImportedText(

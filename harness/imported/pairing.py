@@ -265,7 +265,8 @@ def sort_pairs(pairs: Sequence[tuple[Row, ImportedText]]) -> list[tuple[Row, Imp
     twice = next((pair for pair in pairs if times[_key(pair)] > 1), None)
     if twice is not None:
         raise DataError(
-            f"{twice[1].where}: a second text for {_key(twice)[0]!r}; number draws of one prompt by `sample`: 0, 1, …"
+            f"{twice[1].where}: duplicate id: a second text for {_key(twice)[0]!r}; "
+            "number several texts of one prompt by `sample`: 0, 1, …"
         )
     return sorted(pairs, key=_key)
 

@@ -46,6 +46,8 @@ def import_unpaired(
         prompted = prompted and bool(text.prompt) and (text.text or "").startswith(text.prompt or "")
         any_text = any_text or bool((text.text or "").strip())
         any_continuation = any_continuation or bool((text.text or "")[len(text.prompt or "") :].strip())
+    if not count_read:
+        raise DataError(f"{path}: holds no text")
     if count_read < (count or 1):
         raise DataError(f"{path}: holds {count_read} texts, got num_examples={count}; num_examples=all takes them all")
     if not (any_continuation if prompted else any_text):

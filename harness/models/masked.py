@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from openended.harness.core import DataError, shorten_error
 from openended.harness.models.loading.tokenizer_checks import check_ids
-from openended.harness.models.loading.weights import check_weights
+from openended.harness.models.loading.weights import check_weights, hide_loading_report
 
 if TYPE_CHECKING:
     from openended.harness.models.spec import ModelSpec
@@ -29,10 +29,11 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     where, revision = str(spec.folder or spec.path), None if spec.folder else spec.revision
     dtype = getattr(torch, spec.dtype)
     try:
-        model, info = AutoModel.from_pretrained(
-            where, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True,
-            ignore_mismatched_sizes=True, output_loading_info=True,
-        )  # fmt: skip
+        with hide_loading_report():
+            model, info = AutoModel.from_pretrained(
+                where, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True,
+                ignore_mismatched_sizes=True, output_loading_info=True,
+            )  # fmt: skip
         slow = AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
     except Exception as err:
         raise DataError(f"embedder {spec.path}: cannot be loaded ({shorten_error(err)})") from err

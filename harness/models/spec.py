@@ -64,6 +64,7 @@ class ModelSpec(BackendSpec):
         if self.path.startswith(BUNDLED):
             names = bundled_models()
             self.require(self.path.removeprefix(BUNDLED) in names, "path", f"bundled: one of {', '.join(names)}")
+        self.require(not Path(self.path).expanduser().is_file(), "path", "a folder or a hub id, not a file")
         self.require(self.revision is None or self.folder is None, "revision", "null for a folder")
 
     @property
@@ -145,6 +146,8 @@ class ModelSpec(BackendSpec):
             raise UnavailableModelError(
                 f"model {self.path}: config.json is not in the local cache; {_format_download_advice(self)}"
             )
+        if not path.parent.is_dir():
+            raise DataError(f"model {self.path}: no such folder")
         if not path.is_file():
             raise DataError(f"model {self.path}: no config.json in {path.parent}")
         config = _read_json_object(path)
@@ -178,7 +181,9 @@ class ModelSpec(BackendSpec):
         if not (folder / "config.json").is_file():
             raise DataError(f"model {self.path}: no config.json in the folder")
         if not any((folder / name).is_file() for name in WEIGHTS):
-            raise DataError(f"model {self.path}: no weights in the folder (expected model.safetensors)")
+            advice = "; pickled weights (.bin) are not read: convert them with save_pretrained of transformers"
+            pickled = advice if any(folder.glob("*.bin")) else ""
+            raise DataError(f"model {self.path}: no weights in the folder (expected model.safetensors){pickled}")
         if not any((folder / name).is_file() for name in TOKENIZERS):
             raise DataError(f"model {self.path}: no tokenizer in the folder (expected tokenizer.json)")
 

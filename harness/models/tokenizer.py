@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _TOKENIZE = 1024
 # A text that every tokenizer can encode, to find the special tokens put around it.
 _PROBE = "a"
+_CONFIGS = ("tokenizer_config.json", "config.json")
 _USUAL_ENDS = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>")
 
 
@@ -101,6 +102,11 @@ def load_transformers_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
     from transformers import AutoTokenizer
 
     where, revision = str(spec.folder or spec.path), None if spec.folder else spec.revision
+    if spec.folder is not None and not any((spec.folder / name).is_file() for name in _CONFIGS):
+        raise DataError(
+            f"model {spec.path}: its tokenizer has no configuration (expected tokenizer.json, tokenizer_config.json or "
+            "config.json); save it with save_pretrained of transformers"
+        )
     try:
         return AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
     except Exception as err:

@@ -12,7 +12,7 @@ from openended.harness.models.families import choose_attention
 from openended.harness.models.forward import ForwardRow, Pool, run_forward
 from openended.harness.models.loading.placement import gather_outputs, require_accelerate
 from openended.harness.models.loading.tokenizer_checks import check_ids
-from openended.harness.models.loading.weights import check_weights
+from openended.harness.models.loading.weights import check_weights, hide_loading_report
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import (
     TextTokenizer,
@@ -94,7 +94,6 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
     """
     import torch
     from transformers import GenerationConfig
-    from transformers.utils import logging as transformers_logging
 
     spec.check_ready()
     reason = spec.cannot("score")
@@ -104,7 +103,6 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
         require_accelerate()
     elif device.startswith("cuda") and not torch.cuda.is_available():
         raise DataError(f"device {device}: no CUDA device is visible; use runtime.device=cpu")
-    transformers_logging.disable_progress_bar()
     model = _read_weights(spec, device_map)
     target = torch.device(device) if device_map is None else gather_outputs(model)
     model = (model.to(target) if device_map is None else model).eval().requires_grad_(requires_grad=False)
@@ -134,18 +132,25 @@ def _read_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa
         config = AutoConfig.from_pretrained(source, **where)
         kernels = choose_attention(AutoModelForCausalLM._model_mapping.get(type(config), None))
         config._attn_implementation = kernels  # overrides config.json
-        model, info = AutoModelForCausalLM.from_pretrained(
-            source,
-            config=config,
-            dtype=getattr(torch, spec.dtype),
-            use_safetensors=True,
-            attn_implementation=kernels,
-            device_map=device_map,
-            ignore_mismatched_sizes=True,  # they are refused below, by name
-            output_loading_info=True,
-            **where,
-        )
+        with hide_loading_report():
+            model, info = AutoModelForCausalLM.from_pretrained(
+                source,
+                config=config,
+                dtype=getattr(torch, spec.dtype),
+                use_safetensors=True,
+                attn_implementation=kernels,
+                device_map=device_map,
+                ignore_mismatched_sizes=True,  # they are refused below, by name
+                output_loading_info=True,
+                **where,
+            )
     except Exception as err:
+        kind = str(spec.config().get("model_type"))
+        if "model type" in str(err) and kind in str(err):
+            raise DataError(
+                f"model {spec.path}: the installed transformers does not know model_type {kind!r} of its config.json; "
+                "check the name, or install a newer transformers"
+            ) from err
         raise DataError(f"model {spec.path}: cannot be loaded ({shorten_error(err)})") from err
     check_weights(spec.title, info)
     used = model.config._attn_implementation

@@ -34,6 +34,7 @@ def parser() -> CommandParser:
         prog="openended report",
         description="Tables (.md, .tex, .csv), figures (.pdf, .png), one tidy frame and a page from finished runs.",
         epilog=EPILOG.format(layouts=", ".join(layout_names())),
+        example="openended report quickstart",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument(

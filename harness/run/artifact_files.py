@@ -69,10 +69,13 @@ def make_examples(
     count = max(len(ids), 1) if count is None else count
     if len(ids) < count:
         lost = f" ({sum(skipped.values()):,} records skipped: {dict(skipped)})" if skipped else ""
-        raise SpecError(f"num_examples: task {task.name} holds {len(ids)} examples, got num_examples={count}{lost}")
+        raise SpecError(
+            f"num_examples: task {task.name} holds {len(ids)} examples, got num_examples={count}{lost}; "
+            "set num_examples=all"
+        )
     repeated = [name for name, times in Counter(ids).items() if times > 1] if len(set(ids)) < len(ids) else []
     if repeated:
-        raise DataError(f"task {task.name}: example id {repeated[0]!r} comes more than once")
+        raise DataError(f"task {task.name}: duplicate example id {repeated[0]!r}")
     for name, part in ((EXAMPLES, range(count)), (SPARE, range(count, len(ids)))):
         write_in_order(folder / name, [unsorted], sorted(part, key=ids.__getitem__))
     unsorted.unlink()

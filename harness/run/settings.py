@@ -91,6 +91,10 @@ class Settings(Spec):
             for option in ("model", "decoder", "max_new_tokens"):
                 self.require(getattr(self, option) is not None, option, "a value when the harness generates")
 
+    def label_option(self, option: str) -> str:
+        """Return the name of an option in error messages: as typed, without a prefix."""
+        return option
+
     def _check_features(self) -> None:
         names = {name for name, path in self.features.items() if path is not None}
         self.require(set(self.features) <= {"human", "model"}, "features", "human=FILE.npy and model=FILE.npy")

@@ -114,11 +114,11 @@ def test_experiments_using_docs_run_on_the_bundled_data_and_models(name):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_examples": 0}, "settings.num_examples: expected 1 or more, or all, got 0"),
-        ({"min_new_tokens": 65}, "settings.min_new_tokens: expected 0 .* to max_new_tokens, got 65"),
-        ({"num_examples": "many"}, "settings.num_examples: expected int or one of all, got 'many'"),
+        ({"num_examples": 0}, "num_examples: expected 1 or more, or all, got 0"),
+        ({"min_new_tokens": 65}, "min_new_tokens: expected 0 .* to max_new_tokens, got 65"),
+        ({"num_examples": "many"}, "num_examples: expected int or all, got 'many'"),
         ({"seeed": 1}, "no option 'seeed'; did you mean 'seed'"),
-        ({"model": None}, "settings.model: expected a value when the harness generates, got None"),
+        ({"model": None}, "model: expected a value when the harness generates, got None"),
     ],
 )
 def test_mistakes_are_named(change, message):

@@ -97,7 +97,7 @@ def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm
     words = [*GRID, *SMALL, *LAUNCHERS[launcher]]
     done = in_a_process(*failing(words), cwd=tmp_path)
     assert done.returncode == 1, done.stderr
-    assert re.findall(r"^failed: decoder=(\w+),? seed=9{20}: settings\.seed: expected", done.stderr, re.MULTILINE) == [
+    assert re.findall(r"^failed: decoder=(\w+),? seed=9{20}: seed: expected", done.stderr, re.MULTILINE) == [
         "greedy",
         "nucleus",
     ]

@@ -102,8 +102,8 @@ def test_a_wrong_file_is_a_one_line_error(tmp_path: Path, case: str) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (["a", "b", "a"], r":3: id 'a' was used on line 1"),
-        ([1, "1"], r":2: id '1' was used on line 1"),
+        (["a", "b", "a"], r":3: duplicate id 'a', first used on line 1"),
+        ([1, "1"], r":2: duplicate id '1', first used on line 1"),
         (["a", None], r":2: field 'id': expected an id .* got null"),
         (["a", 1.5], r":2: .*got 1.5"),
         (["a", True], r":2: .*got True"),
@@ -170,3 +170,24 @@ def test_a_long_file_streams(tmp_path: Path) -> None:
     assert count == 5_000
     # 20 MB of text pass through; eight bytes an id and their table stay.
     assert peak < 4e6
+
+
+@pytest.mark.parametrize("field", ["reference", "text", "story"])
+def test_the_human_field_is_detected_where_the_default_is_missing(tmp_path: Path, field: str) -> None:
+    path = write(tmp_path / "a.jsonl", [{"id": "a", "prompt": "p", field: " h"}])
+    assert [e.human for e in read(path)] == [" h"]
+    with pytest.raises(DataError, match=rf"no field 'other'; .*; set task\.human_field={field}"):
+        read(path, human_field="other")
+
+
+def test_several_texts_ask_for_the_option(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [{"prompt": "p", "left": "a", "right": "b"}])
+    with pytest.raises(DataError, match=r"name it: task\.human_field=left"):
+        read(path)
+
+
+def test_a_json_array_is_told_apart(tmp_path: Path) -> None:
+    for data in ('[{"prompt": "p", "human": " h"}]\n', '[\n {"prompt": "p", "human": " h"}\n]\n'):
+        (tmp_path / "a.json").write_text(data)
+        with pytest.raises(DataError, match="one object per line"):
+            read(tmp_path / "a.json")

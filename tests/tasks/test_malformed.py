@@ -160,7 +160,7 @@ def test_duplicated_ids(tmp_path: Path, name: str) -> None:
     form = FORMATS[name]
     rows = form.rows(COUNT)
     rows[3][str(form.identity)] = rows[1][str(form.identity)]
-    refused(tmp_path, form, put(tmp_path, form.name, form.write(rows)), "was used on line 2|comes more than once")
+    refused(tmp_path, form, put(tmp_path, form.name, form.write(rows)), "first used on line 2|duplicate example id")
 
 
 def test_a_draw_with_two_texts(tmp_path: Path) -> None:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 import re
 import sys
 from collections.abc import Sequence
 
-from openended.harness.core import GROUPS, CommandParser, SpecError, list_choices, read_full_yaml, run_command, suggest
+from openended.harness.core import (
+    GROUPS,
+    CommandParser,
+    SpecError,
+    defaults,
+    find_broken_plugin,
+    list_bundled_choices,
+    list_choices,
+    load_plugins,
+    read_full_yaml,
+    read_plugin_yaml,
+    run_command,
+)
 
 _TARGET = re.compile(r"_target_:\s*([\w.]+)")
 _KINDS = ("metric", "decoder", "task", "embedder")  # groups whose docstrings are printed as well
@@ -16,7 +29,7 @@ _KINDS = ("metric", "decoder", "task", "embedder")  # groups whose docstrings ar
 
 def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
-    parser = CommandParser(prog="openended describe", description=__doc__)
+    parser = CommandParser(prog="openended describe", description=__doc__, example="openended describe mauve")
     parser.add_argument("name", help="as in `openended list`; where two groups have it, as decoder/nucleus")
     args = parser.parse_args(words)
     return run_command(
@@ -35,17 +48,41 @@ def describe_option(word: str) -> str:
     group, _, name = word.rpartition("/")
     groups = [g for g in GROUPS if name in list_choices(g) and group in ("", g)]
     if not groups:
-        raise SpecError(f"nothing is called {word!r}{suggest(name, {n for g in GROUPS for n in list_choices(g)})}")
+        raise SpecError(f"nothing is called {word!r}{_suggest_names(name)}; openended list names everything")
     if len(groups) > 1 and {"task", "metric", "decoder", "model"} & set(groups):
         groups = [g for g in groups if g in ("metric", "decoder", "task", "model")]
     if len(groups) > 1:
         raise SpecError(f"{word!r} is in {' and '.join(groups)}: type {' or '.join(f'{g}/{name}' for g in groups)}")
     group = groups[0]
-    text = read_full_yaml(group, name)
+    text = _read_yaml(group, name)
     chosen = f"{group}=[{name}]" if group == "metric" else f"{group}={name}"
     parts = [f"{chosen}: {list_choices(group)[name]}", *_read_docstrings(group, text)]
     parts.append("Options and their defaults:\n\n" + _indent(text))
     return "\n\n".join(parts) + "\n"
+
+
+def _suggest_names(word: str) -> str:
+    """Return the names that are close to a word, `; did you mean mauve or mauve_fig2?`; empty if there is none."""
+    names = {name for group in GROUPS for name in list_choices(group)}
+    close = [name for name in difflib.get_close_matches(word, names, n=4, cutoff=0.55) if name]
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def _read_yaml(group: str, name: str) -> str:
+    """Return the YAML text of an option; for a plug-in its own file, else the defaults of its class.
+
+    Raises:
+        SpecError: If the plug-in cannot be imported.
+    """
+    if name in list_bundled_choices(group):
+        return read_full_yaml(group, name)
+    if text := read_plugin_yaml(group, name):
+        return text
+    import yaml
+
+    if broken := find_broken_plugin(group, name):
+        raise SpecError(f"{group} {name!r} is a plug-in that cannot be imported: {broken}")
+    return yaml.safe_dump(defaults(load_plugins(group)[name][1]), sort_keys=False)
 
 
 def _read_docstrings(group: str, text: str) -> list[str]:

@@ -22,7 +22,7 @@ from openended.harness.results import read_grids
 
 def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
-    parser = CommandParser(prog="openended export", description=__doc__)
+    parser = CommandParser(prog="openended export", description=__doc__, example="openended export p-sweep p-sweep.zip")
     parser.add_argument("name", help="of runs: name=…, experiment=…")
     parser.add_argument("archive", type=Path, help="a .zip; one of this name is replaced")
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="default: outputs")

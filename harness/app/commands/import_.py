@@ -35,7 +35,7 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runtim
 
 def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
-    parser = CommandParser(prog="openended import", description=__doc__)
+    parser = CommandParser(prog="openended import", description=__doc__, example="openended import p-sweep.zip")
     parser.add_argument("archive", type=Path)
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="default: outputs")
     parser.add_argument("--trust", action="store_true", help="let your own runs reuse the imported store entries")

@@ -30,6 +30,7 @@ def make_parser() -> CommandParser:
         prog=COMMAND,
         description="Score texts you already have against human texts; nothing is generated.",
         epilog=EPILOG,
+        example="openended score greedy.jsonl nucleus.jsonl --human human.jsonl",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -84,9 +85,9 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
     _configure_logging(verbose=args.verbose, quiet=args.quiet)
     systems = parse_systems(args.systems)
     if not args.quiet:
-        _print_text_field("human", args.human, HUMAN_TEXTS, args.human_field)
+        _print_text_field("human", args.human, HUMAN_TEXTS, args.human_field, "--human-field ")
         for name, path in systems.items():
-            _print_text_field(name, path, TEXTS, args.field)
+            _print_text_field(name, path, TEXTS, args.field, "--field ")
     result = evaluate(
         human=args.human, systems=systems, metrics=args.metrics.split(",") if args.metrics else None,
         scoring=args.scoring, scorer=args.scorer, embedder=args.embedder, features=_features(args, list(systems)),
@@ -144,13 +145,13 @@ def _parse_count(text: str) -> int | Literal["all"]:
     raise SpecError(f"--num-examples: expected 1 or more, or all, got {text!r}")
 
 
-def _print_text_field(name: str, path: str, names: Sequence[str], field: str | None) -> None:
+def _print_text_field(name: str, path: str, names: Sequence[str], field: str | None, option: str) -> None:
     """Say which field of a file holds its texts."""
     from openended.harness.imported import GROVER_FIELDS, choose_text_field, detect_kind, split_member
 
     if split_member(Path(path))[1] is not None or Path(path).suffix in (".p", ".pkl", ".pickle"):
         return
-    text_field = choose_text_field(Path(path), (*names, *GROVER_FIELDS), field)
+    text_field = choose_text_field(Path(path), (*names, *GROVER_FIELDS), field, option)
     suffix = "" if detect_kind(Path(path)) == ".txt" else f", field {text_field!r}{'' if field else ' (guessed)'}"
     sys.stderr.write(f"{name:<10} {path}{suffix}\n")
 

@@ -13,7 +13,7 @@ from openended.harness.storage import RECORD, RunRecord, read_record
 
 def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
-    parser = CommandParser(prog="openended show", description=__doc__)
+    parser = CommandParser(prog="openended show", description=__doc__, example="openended show 5b2c81aa")
     parser.add_argument("run", help="a run's folder, or the end of its name (the 8 letters after the time)")
     parser.add_argument(
         "--outputs", default="outputs", metavar="DIR", help="where runs are looked up; default: outputs"

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from itertools import zip_longest
 
 from openended.harness.app.hydra.choices import refuse_lists
 from openended.harness.app.hydra.using import apply_using
-from openended.harness.core import GROUPS, SpecError, is_shared, list_choices, suggest
+from openended.harness.core import (
+    GROUPS,
+    SpecError,
+    find_broken_plugin,
+    is_shared,
+    list_bundled_choices,
+    list_choices,
+    list_options,
+    read_full_yaml,
+    suggest,
+)
 
 # Hydra's flags without and with a value.
 _ALONE = ("-m", "--multirun", "-r", "--run", "--resolve", "-sc", "--shell-completion", "--hydra-help", "-h", "--help")
@@ -21,9 +33,21 @@ OWN_FLAGS = {
     **dict.fromkeys(("-q", "--quiet"), "hydra/job_logging=quiet"),
     "--json": "plan_only=json",
 }
+_ROOT_FLAGS = ("-cp", "--config-path", "-cn", "--config-name")
+_FOLDER_FLAGS = ("-cd", "--config-dir")
+_OWN_CONFIGURATIONS = "your own choices go into a folder: --config-dir DIR makes DIR/decoder/mine.yaml decoder=mine"
+_INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+_FLAG_VALUES = {
+    **dict.fromkeys(("-c", "--cfg"), ("job", "hydra", "all")),
+    **dict.fromkeys(("-i", "--info"), _INFO),
+    **dict.fromkeys(("-p", "--package"), GROUPS),
+}
+_ALL_FLAGS = (*OWN_FLAGS, "--multirun", "--help", "--version", "--trust-config", "--config-dir", "--cfg", "--info")
 # Options of a search, typed without the `hydra.sweeper.` where Hydra has them.
 _SEARCH = ("maximize", "minimize", "toward_human", "trials", "sampler", "sampler_options", "sampler_seed", "batch",
            "rungs", "reduction", "confirm_seeds", "spaces", "storage")  # fmt: skip
+_TEXT_FILES = (".jsonl", ".json", ".gz", ".csv", ".tsv", ".parquet", ".txt")
+_OTHER_NAMES = {"slurm": "submitit", "local": "basic", "multiprocessing": "joblib", "bayes": "optuna"}
 _RENAMED = {"judge": "scoring"}  # old name of an option → its name
 _SWEEPER, _OPTUNA = "hydra/sweeper", "optuna"
 
@@ -45,10 +69,14 @@ def to_hydra_arguments(words: Sequence[str], config: str = "config") -> list[str
     for position, word in rest:
         if word in OWN_FLAGS:
             own_options[OWN_FLAGS[word]] = None
-        elif word in _ALONE or word.split("=", 1)[0] in _WITH_VALUE:
+        elif word in _ALONE:
             flags.append(word)
-            if word in _WITH_VALUE and position + 1 < len(words):
-                flags.append(next(rest)[1])
+        elif word.split("=", 1)[0] in _WITH_VALUE:
+            flag, sign, value = word.partition("=")
+            if not sign and position + 1 < len(words):
+                value = next(rest)[1]
+            _check_flag_value(flag, value)
+            flags += [flag, *([value] if value else [])]
         elif word.startswith("-"):
             raise SpecError(_explain_unknown_flag(word, words[position + 1 :]))
         elif "=" not in word and not word.startswith("~"):
@@ -65,6 +93,21 @@ def to_hydra_arguments(words: Sequence[str], config: str = "config") -> list[str
             raise SpecError(f"{search_key}= is an option of a search: add -m {_SWEEPER}={_OPTUNA}")
         options = [_to_search_override(word) if _find_search_option(word) else word for word in options]
     return [*flags, *map(_quote_for_hydra, options), *own_options]
+
+
+def _check_flag_value(flag: str, value: str) -> None:
+    """Check the value of a flag of Hydra, whose own errors have several lines.
+
+    Raises:
+        SpecError: If the value is not accepted.
+    """
+    if flag in _ROOT_FLAGS:
+        raise SpecError(f"{flag}: openended has its own root configuration; {_OWN_CONFIGURATIONS}")
+    if flag in _FOLDER_FLAGS and not os.path.isdir(value):
+        raise SpecError(f"{flag}: no such folder: {value!r}; {_OWN_CONFIGURATIONS}")
+    accepted = _FLAG_VALUES.get(flag)
+    if accepted and value not in accepted:
+        raise SpecError(f"{flag}: expected one of {', '.join(accepted)}, got {value!r}")
 
 
 def _replace_old_name(word: str) -> str:
@@ -122,10 +165,18 @@ def _to_search_override(word: str) -> str:
 
 def _explain_unknown_flag(word: str, after: Sequence[str]) -> str:
     """Say what to type in place of `--decoder greedy`."""
-    name, sign, value = word.lstrip("-").partition("=")
-    name = name.replace("-", "_")
+    flag, sign, value = word.partition("=")
+    options = [*GROUPS, *(line.partition(":")[0] for line in list_options())]
+    name = next(iter(difflib.get_close_matches(flag.lstrip("-").replace("-", "_"), options, n=1, cutoff=0.75)), "")
+    close = difflib.get_close_matches(flag, _ALL_FLAGS, n=1, cutoff=0.75)
     value = value if sign else next((w for w in after[:1] if "=" not in w and not w.startswith("-")), "…")
-    return f"no flag {word!r}: options are given as {name}={value}; flags are -m, -v, -q, --json, --help, --version"
+    if name:
+        hint = f"an option is typed as {name}={value};"
+    elif close:
+        hint = f"did you mean {close[0]}?"
+    else:
+        hint = "options are typed as option=value, as in decoder=nucleus seed=1;"
+    return f"no flag {flag!r}: {hint} flags are -m, -v, -q, --json, --help, --version"
 
 
 def _explain_missing_equals(word: str) -> str:
@@ -133,8 +184,8 @@ def _explain_missing_equals(word: str) -> str:
     groups = [group for group in GROUPS if word in list_choices(group)]
     if groups:
         hint = f"did you mean {' or '.join(f'{g}={_format_choice(g, word)}' for g in groups)}?"
-    elif word.endswith((".jsonl", ".gz", ".csv", ".parquet")):
-        hint = f"a file of texts is scored by generations={word}"
+    elif word.endswith(_TEXT_FILES):
+        hint = f"texts of a file are scored by openended score {word} --human FILE"
     else:
         hint = "openended --help names the options and commands"
     return f"expected option=value, got {word!r}; {hint}"
@@ -182,8 +233,37 @@ def hide_shared_files() -> None:
     ConfigLoaderImpl.get_group_options = choosable
 
 
-def explain_missing_choice(file: str) -> str | None:
-    """Say which options a group has, given the file of one that it has not; None if there is no such group."""
+def explain_missing_choice(file: str, message: str = "") -> str | None:
+    """Say which options a group has, given the file of one that it has not; None if there is no such group.
+
+    Args:
+        file: `group/choice`.
+        message: Hydra's own, which lists the choices of its groups.
+    """
     group, _, choice = file.rpartition("/")
-    accepted = list_choices(group) if group in GROUPS else {}
-    return f"no {group} {choice!r}{suggest(choice, accepted)}" if accepted else None
+    if group in GROUPS:
+        accepted = list_choices(group)
+        broken = find_broken_plugin(group, choice)
+        if broken:
+            return f"{group} {choice!r} is a plug-in that cannot be imported: {broken}"
+        return f"no {group} {choice!r}{suggest(choice, accepted)}" if accepted else None
+    listed = re.search(r"Available options in '[^']*':\s*((?:\s+[\w-]+)+?)\s*(?:Config search path|$)", message)
+    if not listed:
+        return None
+    known = listed[1].split()
+    if _OTHER_NAMES.get(choice) in known:
+        return f"no {group} {choice!r}: type {group}={_OTHER_NAMES[choice]}"
+    return f"no {group} {choice!r}{suggest(choice, known)}"
+
+
+def find_owners(key: str) -> str:
+    """Name choices that have an option which the chosen one lacks: `; it is an option of decoder=nucleus`."""
+    group, _, option = key.partition(".")
+    if group == "metric":
+        name = option.partition(".")[0]
+        return f"; add {name} to metric=[…]" if name in list_bundled_choices(group) else ""
+    choices = list_bundled_choices(group) if group in GROUPS and option else {}
+    line = re.compile(rf"^{re.escape(option)}:", re.MULTILINE)
+    owners = [name for name in choices if line.search(read_full_yaml(group, name))]
+    names = ", ".join(f"{group}={name}" for name in owners[:3]) + (", …" if len(owners) > 3 else "")
+    return f"; it is an option of {names}" if owners else ""

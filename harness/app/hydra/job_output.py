@@ -16,7 +16,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
 from openended.harness.app.hydra.choices import find_places
-from openended.harness.app.hydra.command_line import explain_missing_choice
+from openended.harness.app.hydra.command_line import explain_missing_choice, find_owners
 from openended.harness.core import (
     BAD_INPUT,
     FAILED,
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 _SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)'\n")
 _MISSING = re.compile(r"Could not (?:load|find) '([\w/-]+)'")
 _SHOWN_TITLES = 3  # of jobs that failed alike or share a run
+_NOT_DELETED = re.compile(r"Could not delete '([\w/.-]+)'")
 KEPT = "finished work is kept: the same command resumes here"
 
 
@@ -124,7 +125,8 @@ def explain(err: BaseException) -> str:
             if places := find_places(str(cause.full_key), parent._get_root(), str(err)):
                 return f"no option {cause.full_key!r}; did you mean {places}?"
             # The key may contain dots; only its last part is unknown.
-            return f"no option {cause.full_key!r}{suggest(str(cause.key), [str(k) for k in parent])}"
+            known = [str(key) for key in parent if key != "hydra"]
+            return f"no option {cause.full_key!r}{find_owners(str(cause.full_key))}{suggest(str(cause.key), known)}"
         cause = cause.__cause__
     if several := _SEVERAL.match(str(err)):
         group, _, names = several[1].partition("=")
@@ -132,7 +134,9 @@ def explain(err: BaseException) -> str:
             return f"{several[1]}: the metrics of a run are a list; type metric=[{names}]"
         return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
     if missing := _MISSING.search(str(err)):
-        return explain_missing_choice(missing[1]) or format_error(err)
+        return explain_missing_choice(missing[1], str(err)) or format_error(err)
+    if deleted := _NOT_DELETED.search(str(err)):
+        return f"~{deleted[1]}: this run has no {deleted[1]} to leave out; for another choice type {deleted[1]}=NAME"
     if isinstance(err, MissingConfigException) and err.missing_cfg_file and err.options:
         group, _, choice = str(err.missing_cfg_file).rpartition("/")
         return f"no {group or 'config'} {choice!r}{suggest(choice, err.options)}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from openended.harness.core import DataError
@@ -38,3 +39,17 @@ def check_weights(title: str, info: Mapping[str, Any], *, unused: Callable[[str]
 
 def _shape(size: Any) -> str:  # noqa: ANN401 - a torch.Size
     return "x".join(str(n) for n in size)
+
+
+@contextmanager
+def hide_loading_report() -> Iterator[None]:
+    """Hide what transformers prints about weights that do not fit their model: `check_weights` refuses them."""
+    from transformers.utils import logging
+
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)

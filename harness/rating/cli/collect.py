@@ -24,7 +24,11 @@ KEPT = "files are replaced as a whole; none is half-written"
 
 def make_parser() -> CommandParser:
     """Return the command's parser."""
-    parser = CommandParser(prog="openended rate collect", description=__doc__)
+    parser = CommandParser(
+        prog="openended rate collect",
+        description=__doc__,
+        example="openended rate collect study answers/*.json -o judgments.csv",
+    )
     parser.add_argument(
         "files", nargs="+", type=Path, metavar="FILES", help="answers-….json, a server's answers.db, or folders of them"
     )

@@ -28,7 +28,11 @@ def make_parser() -> CommandParser:
     """Return the command's parser."""
     from openended.harness.backends import ServerSpec
 
-    parser = CommandParser(prog="openended rate judge", description=__doc__)
+    parser = CommandParser(
+        prog="openended rate judge",
+        description=__doc__,
+        example="openended rate judge study --base-url http://localhost:8000 --path my-judge",
+    )
     parser.add_argument("study", type=Path, help="the folder of a study")
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="default: STUDY/judge.csv")

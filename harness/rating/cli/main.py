@@ -6,6 +6,8 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from functools import partial
+from types import ModuleType
 
 from openended.harness.core import CommandParser, run_command, terminal
 from openended.harness.rating.cli.arguments import parse_arguments
@@ -36,13 +38,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     listed = "\n".join(f"  {name:9} {line}" for name, line in COMMANDS.items())
     parser = CommandParser(
         prog="openended rate", description=f"{__doc__}\n\n{listed}", epilog=EPILOG,
+        example="openended rate make quickstart --protocol mauve",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
     name = parser.parse_args(words[:1]).command
+    command, loaded = f"openended rate {name}", list[tuple[ModuleType, argparse.Namespace]]()
+    code = run_command(command, lambda: loaded.append(_load(name, words[1:])), after_interrupt="nothing was started")
+    for module, args in loaded:
+        code = run_command(command, partial(module.work, args), after_interrupt=module.KEPT)
+    return code
+
+
+def _load(name: str, words: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
+    """Import a command, which takes a second, and parse its words."""
     module = importlib.import_module(f"openended.harness.rating.cli.{name}")
-    args = parse_arguments(module.make_parser(), words[1:])
-    return run_command(f"openended rate {name}", lambda: module.work(args), after_interrupt=module.KEPT)
+    return module, parse_arguments(module.make_parser(), words)
 
 
 if __name__ == "__main__":

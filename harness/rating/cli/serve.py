@@ -23,6 +23,7 @@ def make_parser() -> CommandParser:
     parser = CommandParser(
         prog="openended rate serve",
         description=__doc__,
+        example="openended rate serve study",
         epilog="Traffic is not encrypted: on a network of others, put it behind a proxy that speaks HTTPS.",
     )
     parser.add_argument("study", type=Path, help="the folder of a study")
@@ -63,6 +64,7 @@ def _listen(pool: ItemPool, folder: Path, args: argparse.Namespace) -> None:
     config = uvicorn.Config(
         make_app(pool, args.host), host=args.host, port=args.port, access_log=False, log_level="warning",
         server_header=False, http=TimedProtocol, timeout_keep_alive=30, timeout_graceful_shutdown=5,
+        lifespan="off",  # the application has none, and Ctrl-C while it starts would print a traceback
     )  # fmt: skip
     try:
         sock = config.bind_socket()

@@ -18,6 +18,7 @@ def make_parser() -> CommandParser:
     parser = CommandParser(
         prog="openended rate simulate",
         description=__doc__,
+        example="openended rate simulate study",
         epilog="By default a player with less repetition in its texts is preferred.",
     )
     parser.add_argument("study", type=Path, help="the folder of a study")

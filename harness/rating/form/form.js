@@ -149,7 +149,7 @@
     for (const [name] of asked) {
       const own = Object.values(state.answers).map(one => one[name]).filter(Boolean);
       const ties = own.filter(value => study.answers[value - 1]?.tie).length;
-      if (own.length) most = Math.max(most, ties / own.length);
+      if (own.length >= 10) most = Math.max(most, ties / own.length);  // fewer say nothing about a share
     }
     at("ties").hidden = !(most > study.most_ties);
     at("ties").textContent = "Ties so far: " + Math.round(100 * most) + " % in one of the questions. Please keep them to " +

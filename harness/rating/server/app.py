@@ -14,7 +14,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from openended.harness.rating.collect.answers_database import DATABASE_ERRORS
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _LARGEST = 64 * 1024  # bytes of a request
 _UNKNOWN = "This link is not known. Ask the person who sent it to you."
+_FRONT_PAGE = "Raters use their personal link, http://…/s/…/. Ask the person who runs this study for yours.\n"
 Handler = Callable[[Request], Awaitable[Response]]
 RaterHandler = Callable[[Request, str], Awaitable[Response]]
 
@@ -39,6 +40,7 @@ def make_app(pool: ItemPool, host: str) -> Starlette:
     """
     guard = _RequestGuard(pool)
     routes = [
+        Route("/", _send_front_page, methods=["GET"]),
         Route("/s/{token}", _redirect_to_slash, methods=["GET"]),
         Route("/s/{token}/", guard.require_rater(_send_page), methods=["GET"]),
         Route("/s/{token}/next", guard.require_rater(_send_next_item), methods=["POST"]),
@@ -126,6 +128,10 @@ def _make_busy_error(seconds: float) -> JSONResponse:
     reply = _make_error(429, "Too many requests.")
     reply.headers["retry-after"] = f"{seconds:.0f}"
     return reply
+
+
+async def _send_front_page(request: Request) -> Response:  # noqa: ARG001 - the form that Starlette calls
+    return PlainTextResponse(_FRONT_PAGE)
 
 
 async def _redirect_to_slash(request: Request) -> Response:

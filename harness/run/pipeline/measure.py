@@ -28,6 +28,7 @@ from openended.harness.core import (
     canonicalize,
     digest,
     digest_file,
+    format_last_frame,
     shorten_error,
 )
 from openended.harness.run import artifact_files as stages
@@ -109,7 +110,8 @@ class MetricRunner:
             except HarnessError:
                 raise
             except Exception as err:
-                raise _MetricCodeError(f"failed with {type(err).__name__}: {shorten_error(err)}") from err
+                reason = f"{type(err).__name__}: {shorten_error(err)}{format_last_frame(err)}"
+                raise _MetricCodeError(f"failed with {reason}") from err
             result = add_intervals(metric, features, result, self.plan, prepared)
             _free_memory(features)
             return stages.save_result(folder, replace(result, notes=(*result.notes, *notes)))

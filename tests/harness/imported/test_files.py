@@ -64,16 +64,16 @@ def test_plain_text_is_a_line_a_text_and_in_a_folder_a_file_a_text(tmp_path):
 def test_the_field_is_a_usual_name_or_the_only_text(tmp_path, row, field):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(row))
-    assert choose_text_field(path, TEXTS) == field
+    assert choose_text_field(path, TEXTS, None, "--field ") == field
 
 
 def test_what_cannot_be_guessed_is_asked_for(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"one": "x", "two": "y"}))
     with pytest.raises(DataError, match=r"a\.jsonl:1: no field with the text; .*got one, two"):
-        choose_text_field(path, TEXTS)
+        choose_text_field(path, TEXTS, None, "--field ")
     with pytest.raises(SpecError, match="no field 'tow'; did you mean 'two'"):
-        choose_text_field(path, TEXTS, "tow")
+        choose_text_field(path, TEXTS, "tow", "--field ")
 
 
 def test_broken_files_are_named(tmp_path):

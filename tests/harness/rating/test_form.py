@@ -159,14 +159,15 @@ def test_a_saved_copy_goes_on_elsewhere_and_an_edited_one_does_not(page, browser
 
 
 def test_ties_are_told_back_is_possible_and_time_counts_only_while_visible(page, tmp_path):
-    key = study(tmp_path)
+    key = study(tmp_path, prompts=36, items=12, items_a_sheet=12)
     sheet = next(iter(key.sheets))
     page.goto((tmp_path / "sheets" / f"{sheet}.html").as_uri())
     page.click("#start")
-    assert page.locator("#ties").is_hidden()
-    answer(page, key, dict.fromkeys(key.protocol.questions, 1), "keys")
+    for tie in (3, 1, 1, 1, 1, 1, 1, 1, 1):
+        assert page.locator("#ties").is_hidden()  # of fewer than ten answers, no share is told
+        answer(page, key, {**dict.fromkeys(key.protocol.questions, 1), "sensible": tie}, "keys")
     page.keyboard.press("3")
-    assert "Ties so far: 50 %" in page.locator("#ties").text_content()
+    assert "Ties so far: 20 %" in page.locator("#ties").text_content()
     page.keyboard.press("Backspace")
     assert page.locator('input[name="sensible"]:checked').get_attribute("value") == "1"
     page.keyboard.press("Enter")

@@ -146,7 +146,7 @@ def test_another_study_and_lost_links(tmp_path, pool):
 
 def test_no_item_without_a_token_and_none_on_the_page(pool, client):
     token = next(iter(pool.tokens.values()))
-    for method, path in [("GET", "/"), ("GET", "/s/x/"), ("POST", "/s/x/next"), ("POST", "/s//next"), ("GET", "/key.json"), ("GET", "/s/../answers.db")]:  # fmt: skip
+    for method, path in [("GET", "/s/x/"), ("POST", "/s/x/next"), ("POST", "/s//next"), ("GET", "/key.json"), ("GET", "/s/../answers.db")]:  # fmt: skip
         reply = client.request(method, path)
         assert reply.status_code == 404
         assert "Beginning" not in reply.text
@@ -157,6 +157,9 @@ def test_no_item_without_a_token_and_none_on_the_page(pool, client):
     assert client.get(f"/s/{token}", follow_redirects=False).headers["location"].endswith(f"/s/{token}/")
     told = client.post(f"/s/{token}/next").json()
     assert set(told["item"]) == {"id", "prompt", "texts", "lease"}
+    front = client.get("/")
+    assert front.status_code == 200
+    assert "personal link" in front.text
     for reply in (page, client.get("/")):
         assert "connect-src 'self'" in reply.headers["content-security-policy"]
         assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]

@@ -14,8 +14,9 @@ from hydra.core.config_store import ConfigStore
 import openended as oe
 from openended.harness.app.hydra.plugins import GROUPS
 from openended.harness.core import registry
+from tests.docs.commands import PLUGIN, read_commands
 from tests.harness.app.test_api import HUMAN, NUCLEUS
-from tests.helpers import openended
+from tests.helpers import openended, write_jsonl
 
 EXAMPLE = Path(__file__).parents[4] / "docs/examples/plugin"
 NAMES = {"metric": "avg_word_len", "decoder": "lower_p", "task": "poems"}
@@ -130,3 +131,43 @@ def test_one_that_raises_is_a_dash_the_others_stand_and_the_end_is_1(plugin, tmp
     for row in rows:
         assert "–" in row
         assert any(cell.startswith(("0.", "1.")) for cell in row)
+
+
+def test_they_are_listed_and_described(plugin, tmp_path):
+    listed = openended("list", "decoders", cwd=tmp_path, verbose=False).stdout
+    assert "(from the package openended-example)" in next(line for line in listed.splitlines() if "lower_p" in line)
+    for name, part in (("avg_word_len", "letters_only: false"), ("lower_p", "by: "), ("poems", "words: ")):
+        done = openended("describe", name, cwd=tmp_path, verbose=False)
+        assert done.returncode == 0, done.stderr
+        assert part in done.stdout
+
+
+def test_one_that_cannot_be_imported_is_named_with_its_error(plugin, tmp_path):
+    why = "ModuleNotFoundError: No module named 'no_such_module' (package broken)"
+    for words in (
+        ("metric=[gone]",),
+        ("describe", "gone"),
+        ("score", "x.jsonl", "--human", "x.jsonl", "--metrics", "gone"),
+    ):
+        (tmp_path / "x.jsonl").write_text('{"text": "a b c"}\n')
+        done = openended(*words, cwd=tmp_path, verbose=False)
+        assert done.returncode == 2
+        assert f"metric 'gone' is a plug-in that cannot be imported: {why}" in done.stderr
+
+
+def test_a_failure_names_the_file_and_the_line(plugin, tmp_path):
+    done = openended(
+        "task=poems", "metric=[raises]", "decoder=greedy", "num_examples=4", "max_new_tokens=4", cwd=tmp_path
+    )
+    line = BROKEN[: BROKEN.index("raise KeyError")].count("\n") + 1
+    assert f"failed with KeyError: 'of the plug-in' (raising.py, line {line})" in done.stderr
+
+
+def test_the_commands_of_its_readme_run(plugin, tmp_path):
+    write_jsonl(tmp_path / "mine.jsonl", [{"text": "a few words"}, {"text": "and more words"}])
+    (tmp_path / "poems.txt").write_text("a line\nanother line\n")
+    commands = read_commands(PLUGIN)
+    assert len(commands) == 2
+    for words in commands:
+        done = openended(*words, cwd=tmp_path, verbose=False)
+        assert done.returncode == 0, done.stderr

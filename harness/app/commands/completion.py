@@ -1,0 +1,73 @@
+"""`openended completion bash|zsh`: a script for your shell that completes commands, flags and options."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import re
+import sys
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+
+from openended.harness.core import CommandParser, run_command
+
+_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
+_SCRIPT = """\
+# Completion of openended. Add to your shell's start file: eval "$(openended completion {shell})"
+{setup}_openended() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} words=
+  case "${{COMP_WORDS[1]}} ${{COMP_WORDS[2]}}" in
+{cases}
+    *)
+      [[ $COMP_CWORD == 1 ]] && words="{commands}"
+      words="$words $(COMP_POINT=$COMP_POINT COMP_LINE=$COMP_LINE openended -sc query=bash 2>/dev/null)" ;;
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+  [[ ${{#COMPREPLY[@]}} == 0 ]] && COMPREPLY=($(compgen -f -- "$word"))
+}}
+complete -o nospace -o filenames -F _openended openended
+"""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; returns one of `exit_codes`."""
+    example = "openended completion bash"
+    parser = CommandParser(prog="openended completion", description=__doc__, example=example)
+    parser.add_argument("shell", choices=("bash", "zsh"), help='for this shell: eval "$(openended completion bash)"')
+    shell = parser.parse_args(words).shell
+    return run_command(
+        "openended completion",
+        lambda: sys.stdout.write(write_script(shell)),
+        after_interrupt="nothing was changed",
+    )
+
+
+def write_script(shell: str) -> str:
+    """Return the completion script of a shell; flags are those that `--help` of each command names."""
+    from openended.harness.app.cli import list_commands
+    from openended.harness.rating import COMMANDS
+
+    cases = []
+    for name, module in list_commands().items():
+        if name == "finetune":  # Hydra reads its options, from a configuration of its own
+            root = (files("openended.conf") / "finetune.yaml").read_text(encoding="utf-8")
+            options = [*re.findall(r"^(?!hydra|defaults)(\w+):", root, re.MULTILINE), "task", "model"]
+            cases.append(f'    "{name} "*) words="{" ".join(f"{option}=" for option in options)}" ;;')
+            continue
+        run = importlib.import_module(module).main
+        if name == "rate":
+            cases += [f'    "rate {sub}"*) words="{_list_flags(run, sub)}" ;;' for sub in COMMANDS]
+        more = " ".join(COMMANDS) if name == "rate" else "bash zsh" if name == "completion" else ""
+        cases.append(f'    "{name} "*) words="{f"{more} {_list_flags(run)}".strip()}" ;;')
+    setup = _ZSH if shell == "zsh" else ""
+    return _SCRIPT.format(shell=shell, setup=setup, cases="\n".join(cases), commands=" ".join(list_commands()))
+
+
+def _list_flags(run: Callable[[Sequence[str]], int], *words: str) -> str:
+    """Return the flags of a command, separated by blanks."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        run([*words, "--help"])
+    return " ".join(sorted(set(_FLAG.findall(out.getvalue()))))

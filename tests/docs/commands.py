@@ -1,0 +1,109 @@
+"""The commands that stand in the README and the documentation, and the folder in which the tests run them."""
+
+from __future__ import annotations
+
+import glob
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.harness.rating.studies import study
+from tests.helpers import ROOT, openended, tiny_model, write_jsonl
+
+PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "CHANGELOG.md"})
+PLUGIN = ROOT / "docs" / "examples" / "plugin" / "README.md"  # its commands: tests/harness/app/hydra/test_plugins.py
+_BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_SHELL = ("", "bash", "console")
+GRID = ("-m", "name=quickstart", "decoder=greedy,nucleus", "seed=0,1", "num_examples=60", "max_new_tokens=24",
+        "metric=[distinct_n]", "intervals=0")  # fmt: skip
+# Words of the documentation that stand for something of the reader's.
+READERS = {
+    "…": "", "GRID": "quickstart", "PATH": "quickstart", "SYSTEM": "greedy", "A": "monday", "B": "tuesday",
+    "outputs/runs/NAME": "outputs/runs/quickstart", "task.reference=RUN_FOLDER": "task.reference=study-runs",
+    "archive.zip": "p-sweep.zip", "mystudy": "mystudy",
+}  # fmt: skip
+VARIABLES = {"$MODEL": "Qwen/Qwen2.5-7B", "$REVISION": "main", "$PORT": "8000", "$head:$port": "node1:6379"}
+
+
+def read_lines(page: Path) -> list[str]:
+    """Return the lines of a page that are typed into a shell: those of its blocks, and commands within the text."""
+    text = page.read_text(encoding="utf-8")
+    blocks = [body.replace("\\\n", " ") for kind, body in _BLOCK.findall(text) if kind in _SHELL]
+    rest = _BLOCK.sub("", text)
+    inline = re.findall(r"`(openended [^`\n]*[^`\n ])`", rest)
+    indented = re.findall(r"^    ((?:openended|pip|bash|python) .*)$", rest, flags=re.MULTILINE)
+    return [*(line for body in blocks for line in body.splitlines()), *inline, *indented]
+
+
+def read_commands(page: Path) -> list[tuple[str, ...]]:
+    """Return the words of every `openended` command of a page, with the reader's own words filled in."""
+    commands = []
+    for line in read_lines(page):
+        start = re.search(r"(?:^|(?<=\s))openended(?=\s|$)", line)
+        if start is None or line.lstrip().startswith("#"):
+            continue
+        for name, value in VARIABLES.items():
+            line = line.replace(name, value)
+        start = re.search(r"(?:^|(?<=\s))openended(?=\s|$)", line)
+        for part in split_at_semicolons(line[start.start() :] if start else ""):
+            words = tuple(fill_in(part[1:]))
+            if not any("|" in word for word in words[:2]):  # `make|collect` names several
+                commands.append(words)
+    return commands
+
+
+def split_at_semicolons(line: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a line, without its comment."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=";")
+    lexer.whitespace_split, lexer.commenters = True, "#"
+    words: list[str] = []
+    for word in [*lexer, ";"]:
+        if word != ";":
+            words.append(word)
+        elif words:
+            yield words
+            words = []
+
+
+def fill_in(words: list[str]) -> Iterator[str]:
+    """Yield words with the reader's own words filled in."""
+    for word in words:
+        filled = "quickstart" if word == "…" and words[0] == "report" else READERS.get(word, word)
+        if filled:
+            yield filled
+
+
+def expand(words: tuple[str, ...], folder: Path) -> list[str]:
+    """Return words as the shell passes them on: `*` is expanded, and RUN is the run that there is."""
+    run = next((folder / "outputs" / "runs" / "quickstart").iterdir()).name
+    filled = [run if word == "RUN" else word for word in words]
+    if words[:2] == ("rate", "make") and "-o" in words:  # no command overwrites a study
+        filled[words.index("-o") + 1] = f"study-{len(list(folder.glob('study-*')))}"
+    if any("huse" in word for word in words):
+        filled = [word.replace("judgments=judgments.csv", "judgments=bundled:example_ratings.csv") for word in filled]
+    matches = [sorted(glob.glob(word, root_dir=folder)) if "*" in word else [word] for word in filled]
+    return [word for group in matches for word in group]
+
+
+def build_folder(folder: Path) -> Path:
+    """Write the files, models, runs and studies that the documentation supposes; returns the folder."""
+    rows = [{"id": f"a{i}", "prompt": f"Prompt {i}", "human": f" a human text {i}."} for i in range(30)]
+    texts = [{"id": row["id"], "text": f" a generated text {i}."} for i, row in enumerate(rows)]
+    for name in ("mine", "human", "HUMAN", "FILE"):
+        write_jsonl(folder / f"{name}.jsonl", rows)
+    for name in ("greedy", "nucleus", "theirs", "SYSTEM", "model"):
+        write_jsonl(folder / f"{name}.jsonl", texts)
+    tiny_model(folder / "my-model")
+    done = openended(*GRID, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    runs = folder / "outputs" / "runs"
+    for name in ("p-sweep", "study", "monday", "tuesday", "mauve_table3"):
+        shutil.copytree(runs / "quickstart", runs / name)
+    study(folder / "mystudy")
+    assert openended("rate", "simulate", "mystudy", "-o", "returned", cwd=folder, verbose=False).returncode == 0
+    pairs = (ROOT / "tasks" / "data" / "example_pairs.csv").read_bytes()
+    for name in ("arena", "judgments", "judge"):
+        (folder / f"{name}.csv").write_bytes(pairs)
+    return folder

@@ -1,0 +1,89 @@
+"""Every command that stands in the README or the documentation is run.
+
+Commands such as `openended report` run as they are. A run or a grid is planned, which needs no network: what it has to
+fetch must be listed with the command that fetches it. What needs nothing is then run with few and short texts.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+
+import pytest
+
+from openended.harness.app.cli import list_commands
+from tests.docs.commands import PAGES, PLUGIN, build_folder, expand, read_commands, read_lines
+from tests.helpers import ROOT, openended
+
+SMALL = ("num_examples=4", "max_new_tokens=4", "intervals=0", "metric=[distinct_n]", "runtime.device=cpu")
+COMMANDS = sorted({words for page in PAGES if page != PLUGIN for words in read_commands(page)})
+BY_NAME = [words for words in COMMANDS if words and (words[0] in list_commands() or words[0] == "--help")]
+RUNS = [words for words in COMMANDS if words and words not in BY_NAME]
+SERVED = {"serve", "judge"}  # they need a server or are one: tests/harness/rating
+FETCHES = re.compile(r"^  (hf download|curl|put|missing:) ", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A reader's folder; nothing can be fetched."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("OPENENDED_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield build_folder(tmp_path_factory.mktemp("reader"))
+
+
+def test_the_commands_are_found():
+    assert len(RUNS) > 50
+    assert {"score", "report", "rate", "list", "describe", "show", "status", "store", "export"} <= {
+        w[0] for w in BY_NAME
+    }
+
+
+@pytest.mark.parametrize("words", BY_NAME, ids=shlex.join)
+def test_a_command_runs(folder, words):
+    if len(words) < 2 or set(words[1:2]) & SERVED:  # its name alone, or a server
+        words = (*words[:2], "--help")
+    done = openended(*expand(words, folder), cwd=folder, verbose=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("words", RUNS, ids=shlex.join)
+def test_a_run_is_planned(folder, words):
+    done = openended(*expand(words, folder), "plan_only=true", cwd=folder, verbose=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^jobs +[1-9]", done.stdout, re.MULTILINE), done.stdout
+    if "missing" in done.stdout:
+        assert FETCHES.search(done.stdout), done.stdout
+
+
+def is_small(words: tuple[str, ...]) -> bool:
+    """Check whether a command needs only what is bundled, and no experiment."""
+    text = " ".join(words)
+    if "decoder=" in text and "judgments=" in text:
+        return False  # they rate the texts of another run
+    return not re.search(
+        r"experiment=|model=(?!docs)|model\.path|scoring=|task=(?!docs)|engine=|workers=|ray_|plan_only", text
+    )
+
+
+@pytest.mark.parametrize("words", list(filter(is_small, RUNS)), ids=shlex.join)
+def test_a_run_of_bundled_parts_runs(folder, words):
+    searches = "hydra/sweeper=optuna" in words
+    options = [
+        word for word in words if not word.startswith(("metric=", "metric.", "hydra.sweeper.", "maximize=", "rungs="))
+    ]
+    small = [*SMALL, *(("maximize=[distinct_2]", "trials=2") if searches else ())]
+    given = list(words) if any(word.startswith("judgments=") for word in words) else options
+    done = openended(*given, *([] if given == list(words) else small), cwd=folder, verbose=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_scripts_and_extras_exist():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for page in PAGES:
+        for line in read_lines(page):
+            for script in re.findall(r"(?:bash|python) (scripts/[\w/.]+)", line):
+                assert (ROOT / script).is_file(), f"{page.name}: {line}"
+            for extra in re.findall(r"pip install '?openended\[(\w+)\]", line):
+                assert extra in project["optional-dependencies"], f"{page.name}: {line}"

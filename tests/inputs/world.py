@@ -1,0 +1,111 @@
+"""The folder in which the bad inputs are typed: files, models, plug-ins, runs and a study that are wrong in one way."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+from tests.harness.rating.studies import study
+from tests.helpers import ROOT, openended, tiny_model, write_jsonl
+
+ASSETS = ROOT / "harness" / "assets"
+RUN = ("task=texts", "task.path=human.jsonl", "generations=theirs.jsonl", "num_examples=all", "metric=[zipf]",
+       "intervals=0", "name=done")  # fmt: skip
+ROWS = [{"id": f"a{i}", "prompt": f"Prompt {i}", "human": f" the human text number {i} ends here."} for i in range(60)]
+
+
+def build_world(folder: Path) -> Path:
+    """Write everything that the cases name; returns the folder."""
+    write_texts(folder)
+    write_judgments(folder)
+    write_models(folder)
+    write_configs(folder)
+    done = openended(*RUN, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    study(folder / "study")
+    (folder / "empty-folder").mkdir()
+    (folder / "no.zip").write_text("this is no archive")
+    with zipfile.ZipFile(folder / "foreign.zip", "w") as archive:
+        archive.writestr("notes/readme.txt", "somebody else's archive")
+    return folder
+
+
+def write_texts(folder: Path) -> None:
+    """Write prompts with human texts, generations and texts; one of each is good."""
+    write_jsonl(folder / "human.jsonl", ROWS)
+    texts = [{"id": row["id"], "text": f" a generated text number {i} follows."} for i, row in enumerate(ROWS)]
+    write_jsonl(folder / "theirs.jsonl", texts)
+    write_jsonl(folder / "five.jsonl", texts[:5])
+    write_jsonl(folder / "one.jsonl", texts[:1])
+    write_jsonl(folder / "twice.jsonl", [*ROWS, ROWS[3]])
+    write_jsonl(folder / "theirs-twice.jsonl", [*texts, texts[3]])
+    write_jsonl(folder / "other-ids.jsonl", [{**text, "id": f"b{i}"} for i, text in enumerate(texts)])
+    write_jsonl(folder / "some-ids.jsonl", [texts[0], {"text": "no id here"}])
+    write_jsonl(folder / "reference.jsonl", [{"id": r["id"], "prompt": r["prompt"], "story": r["human"]} for r in ROWS])
+    write_jsonl(folder / "story.jsonl", [{"id": r["id"], "beginning": r["prompt"], "human": r["human"]} for r in ROWS])
+    write_jsonl(folder / "two-texts.jsonl", [{"left": "a text", "right": "another text"}])
+    write_jsonl(folder / "null.jsonl", [{"prompt": "a", "human": None}])
+    write_jsonl(folder / "number.jsonl", [{"prompt": "a", "human": 3}])
+    write_jsonl(folder / "blank.jsonl", [{"prompt": "a", "human": "  "}])
+    write_jsonl(folder / "blank-texts.jsonl", [{"text": " "}, {"text": ""}])
+    write_jsonl(folder / "list.jsonl", [["a", "b"]])
+    (folder / "array.json").write_text(json.dumps(ROWS[:2], indent=1))
+    (folder / "array-line.json").write_text(json.dumps(ROWS[:2]))
+    (folder / "object.json").write_text(json.dumps(ROWS[0], indent=1))
+    (folder / "cut.jsonl").write_text('{"prompt": "a", "human": "b"}\n{"prompt": "a", ')
+    (folder / "empty.jsonl").write_text("")
+    (folder / "latin.jsonl").write_bytes('{"prompt": "a", "human": "caf\xe9"}\n'.encode("latin-1"))
+    (folder / "no.parquet").write_text("not parquet")
+    (folder / "no.csv").write_text("")
+    (folder / "no.txt").write_text("\n\n")
+    (folder / "cut.jsonl.gz").write_bytes(gzip.compress(b'{"text": "a"}\n' * 1000)[:-20])
+    (folder / "not-gzip.jsonl.gz").write_text('{"text": "a"}\n')
+    (folder / "no.npy").write_text("not numpy")
+
+
+def write_judgments(folder: Path) -> None:
+    """Write files of judgments that cannot be read."""
+    (folder / "no-ratings.csv").write_text("name,color\na,red\n")
+    (folder / "words.csv").write_text("example_id,is_model,rating\na,0,good\nb,1,bad\n")
+    (folder / "header.csv").write_text("example_id,is_model,rating\n")
+    (folder / "winner.csv").write_text("model_a,model_b,winner\ngreedy,human,nobody\n")
+    (folder / "answers.json").write_text('{"answers": []}')
+
+
+def write_models(folder: Path) -> None:
+    """Write model folders that cannot be loaded."""
+    models = folder / "models"
+    tiny_model(models / "tiny")
+    for name, missing in (("no-config", "config.json"), ("no-weights", "model.safetensors"),
+                          ("no-tokenizer", "tokenizer.json")):  # fmt: skip
+        shutil.copytree(models / "tiny", models / name)
+        (models / name / missing).unlink()
+    (models / "no-tokenizer" / "tokenizer_config.json").unlink()
+    shutil.copytree(models / "no-weights", models / "pickled")
+    (models / "pickled" / "pytorch_model.bin").write_bytes(b"pickle")
+    shutil.copytree(models / "tiny", models / "cut-weights")
+    whole = (models / "tiny" / "model.safetensors").read_bytes()
+    (models / "cut-weights" / "model.safetensors").write_bytes(whole[:-100])
+    shutil.copytree(models / "tiny", models / "bad-config")
+    (models / "bad-config" / "config.json").write_text("{")
+    shutil.copytree(models / "tiny", models / "bad-tokenizer")
+    (models / "bad-tokenizer" / "tokenizer.json").write_text("{}")
+    for name, change in (("wide", {"n_embd": 32}), ("deep", {"n_layer": 2}), ("bert", {"model_type": "bert"}),
+                         ("unknown", {"model_type": "nobody"})):  # fmt: skip
+        shutil.copytree(models / "tiny", models / name)
+        config = json.loads((models / name / "config.json").read_text()) | change
+        (models / name / "config.json").write_text(json.dumps(config))
+
+
+def write_configs(folder: Path) -> None:
+    """Write configurations, a layout and a protocol of a user's own."""
+    (folder / "conf" / "decoder").mkdir(parents=True)
+    (folder / "conf" / "decoder" / "mine.yaml").write_text("_target_: os.system\ncommand: ls\n")
+    (folder / "conf" / "decoder" / "broken.yaml").write_text("a: [1\n")
+    (folder / "layout.yaml").write_text("rows: [decoder\n")
+    (folder / "layout2.yaml").write_text("rowz: [decoder]\n")
+    (folder / "protocol.yaml").write_text("kind: essays\n")
+    (folder / "bad.yaml").write_text("a: [1\n")
