@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import Container, DictConfig, OmegaConf
 
@@ -60,8 +60,8 @@ def find_places(key: str, root: Container, message: str) -> str:
     name, sign, value = (typed[1] if typed else key).partition("=")
     if name.split(".")[0] in GROUPS:
         return ""
-    config = OmegaConf.to_container(root, resolve=False)
-    options = [path for group in _SEARCHED for path in _iterate_options(group, dict(config).get(group))]  # type: ignore[call-overload]
+    config = cast("dict[str, Any]", OmegaConf.to_container(root, resolve=False))
+    options = [path for group in _SEARCHED for path in _iterate_options(group, config.get(group))]
     tails = (f".{name}", f".{name.rpartition('.')[2]}")
     places = next((ends for tail in tails if (ends := [path for path in options if path.endswith(tail)])), [])
     return " or ".join(f"{place}{sign}{value}" for place in places[:_MOST_PLACES])

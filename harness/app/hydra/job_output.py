@@ -117,17 +117,8 @@ def explain(err: BaseException) -> str:
     """Turn a composition error into one line, with the nearest name where an option or a choice is misspelt."""
     if isinstance(err, MissingMandatoryValue) and err.full_key:
         return f"option {err.full_key!r} has no default: give it as {err.full_key}=…"
-    cause: Any = err
-    while cause is not None:
-        parent = getattr(cause, "parent_node", None)
-        unknown = isinstance(cause, (ConfigAttributeError, ConfigKeyError)) and getattr(cause, "full_key", None)
-        if unknown and parent is not None and hasattr(parent, "keys"):
-            if places := find_places(str(cause.full_key), parent._get_root(), str(err)):
-                return f"no option {cause.full_key!r}; did you mean {places}?"
-            # The key may contain dots; only its last part is unknown.
-            known = [str(key) for key in parent if key != "hydra"]
-            return f"no option {cause.full_key!r}{find_owners(str(cause.full_key))}{suggest(str(cause.key), known)}"
-        cause = cause.__cause__
+    if explained := _explain_unknown_option(err):
+        return explained
     if several := _SEVERAL.match(str(err)):
         group, _, names = several[1].partition("=")
         if group == "metric":
@@ -141,6 +132,22 @@ def explain(err: BaseException) -> str:
         group, _, choice = str(err.missing_cfg_file).rpartition("/")
         return f"no {group or 'config'} {choice!r}{suggest(choice, err.options)}"
     return format_error(err)
+
+
+def _explain_unknown_option(err: BaseException) -> str | None:
+    """Return the line for an option that the configuration does not have; None for other errors."""
+    cause: Any = err
+    while cause is not None:
+        parent = getattr(cause, "parent_node", None)
+        unknown = isinstance(cause, (ConfigAttributeError, ConfigKeyError)) and getattr(cause, "full_key", None)
+        if unknown and parent is not None and hasattr(parent, "keys"):
+            if places := find_places(str(cause.full_key), parent._get_root(), str(err)):
+                return f"no option {cause.full_key!r}; did you mean {places}?"
+            # The key may contain dots; only its last part is unknown.
+            known = [str(key) for key in parent if key != "hydra"]
+            return f"no option {cause.full_key!r}{find_owners(str(cause.full_key))}{suggest(str(cause.key), known)}"
+        cause = cause.__cause__
+    return None
 
 
 @contextmanager
