@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from typing import NoReturn
+import re
+import sys
+from typing import Any, NoReturn
 
 from openended.harness.core.exit_codes import BAD_INPUT, print_error
 
 _UNKNOWN = "unrecognized arguments: "  # how argparse begins the message
 
+_DASHES_AS_VALUE = re.compile(r"(--[^=\s]+=|-\w=?)--")
+
 
 class CommandParser(argparse.ArgumentParser):
     """A parser whose errors are one line on standard error and exit code 2."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - as in argparse
+        """Parse the words; `--option=--`, which argparse reads as no value, is an error of one line."""
+        words = sys.argv[1:] if args is None else list(args)
+        for word in words[: words.index("--")] if "--" in words else words:
+            if _DASHES_AS_VALUE.fullmatch(word):
+                self.error(f"argument {word.removesuffix('--').rstrip('=')}: expected a value, got '--'")
+        return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Print the error and how to get help, then exit.

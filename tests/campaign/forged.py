@@ -15,6 +15,7 @@ from typing import Any
 from openended.harness.core import read_json, write_json
 from openended.harness.core.signature import digest
 from openended.harness.storage import MANIFEST
+from openended.harness.storage.contents import STAGE_FACTS
 from openended.harness.storage.store import write_manifest
 from tests.campaign.world import Tally, World
 
@@ -65,7 +66,7 @@ def forge_entry(store: Path, draw: random.Random) -> str:
             draw.choice([None, [], {}, 3, "x", [1]]),
         )
         forged: dict[str, Any] = {k: v for k, v in manifest.items() if k != "digest"} | {field: value}
-        if field == "meta" and value == {}:  # an empty `meta` is a valid one
+        if field == "meta" and value == {} and entry.parts[-3] not in STAGE_FACTS:  # valid there
             forged["meta"] = None
         if field == "maker" and value == {}:
             forged["maker"] = 3
