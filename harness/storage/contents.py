@@ -27,6 +27,8 @@ STAGE_FILES: Mapping[str, tuple[str, ...]] = {
     "measure": ("arrays.safetensors", "result.json"),
 }  # fmt: skip
 """Stage → files that each of its entries has."""
+EXAMPLE_FILES = STAGE_FILES["examples"]
+"""Arrow files of examples; all others hold texts."""
 STAGE_FACTS: Mapping[str, Mapping[str, type]] = {
     "examples": {"n": int, "spare": int, "skipped": dict},
     "human": {"n": int, "longest_prompt": int, "more": int},
@@ -78,7 +80,7 @@ def check_contents(folder: Path, names: Collection[str]) -> None:
     for name in names:
         path = folder / name
         if path.suffix == ".arrow":
-            check_rows(path)
+            check_rows(path, examples=name in EXAMPLE_FILES)
         elif path.suffix == ".npy":
             _read_array(path)
         elif path.suffix == ".safetensors":
