@@ -66,14 +66,17 @@ def write_rows(path: Path, rows: Iterable[Row]) -> int:
 
 def write_examples(path: Path, examples: Iterable[Example]) -> int:
     """Write examples in the given order, `meta` as JSON text; return their number."""
-    import pyarrow as pa
-
-    schema = pa.schema([(name, pa.string()) for name in ("id", "prompt", "human", "meta")])
     rows = (
         {"id": e.id, "prompt": e.prompt, "human": e.human, "meta": json.dumps(dict(e.meta), sort_keys=True)}
         for e in examples
     )
-    return _write(path, schema, rows)
+    return _write(path, _example_schema(), rows)
+
+
+def _example_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.string()) for name in ("id", "prompt", "human", "meta")])
 
 
 def read_examples(path: Path) -> Iterator[Example]:
@@ -142,7 +145,7 @@ def check_rows(path: Path, *, examples: bool = False) -> None:
     """
     import pyarrow as pa
 
-    expected = pa.schema([(n, pa.string()) for n in ("id", "prompt", "human", "meta")]) if examples else row_schema()
+    expected = _example_schema() if examples else row_schema()
     try:
         for batch in _open(path):
             batch.validate(full=True)
