@@ -57,8 +57,14 @@ def limit_configuration() -> None:
 
 def _wrap_once(owner: type, name: str, wrapper: Any) -> None:  # noqa: ANN401 - a function around the method
     method = getattr(owner, name)
-    if not hasattr(method, "__wrapped__"):
-        setattr(owner, name, functools.wraps(method)(functools.partialmethod(wrapper, method)))
+    if hasattr(method, "__wrapped__"):
+        return
+
+    @functools.wraps(method)
+    def limited(self: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        return wrapper(self, method, *args, **options)
+
+    setattr(owner, name, limited)
 
 
 def _load_limited(self: FileConfigSource, original: Any, config_path: str) -> ConfigResult:  # noqa: ANN401

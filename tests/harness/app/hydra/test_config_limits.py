@@ -64,3 +64,10 @@ def test_an_alias_of_itself_is_refused(tmp_path):
     path.write_text("a: &a [*a]\n")
     with pytest.raises(SpecError, match="contains itself"):
         config_limits.check_config_file(path)
+
+
+def test_methods_are_wrapped_once():
+    config_limits.limit_configuration()
+    before = config_limits.FileConfigSource.load_config, config_limits.Container.resolve_parse_tree
+    config_limits.limit_configuration()
+    assert (config_limits.FileConfigSource.load_config, config_limits.Container.resolve_parse_tree) == before
