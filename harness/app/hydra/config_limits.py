@@ -7,6 +7,7 @@ both can be nested. The limits are far above what an experiment needs.
 from __future__ import annotations
 
 import functools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from openended.harness.core import SpecError, check_regular_file
 
 MOST_BYTES = 256 << 10  # of one file
 MOST_NODES = 50_000  # of one file, aliases expanded
-MOST_STEPS = 2_000  # interpolations that one value resolves, nested ones included
+MOST_STEPS = 500  # interpolations that one value resolves, nested ones included
 MOST_CHARACTERS = 1 << 20  # of the texts that one value resolves, nested ones included
-MOST_RESOLVED = 200_000  # values of one configuration that are resolved
+MOST_RESOLVED = 5_000  # interpolations of one configuration within `WINDOW`; experiments have about a hundred
+WINDOW = 60.0  # seconds of processor time
 
 
 class _Counter:
@@ -30,6 +32,7 @@ class _Counter:
 
     def __init__(self) -> None:
         self.values = self.depth = self.steps = self.characters = 0
+        self.start = time.process_time()
 
     def count(self, result: object) -> None:
         """Count a resolved interpolation.
@@ -37,6 +40,8 @@ class _Counter:
         Raises:
             InterpolationResolutionError: If a limit is exceeded.
         """
+        if time.process_time() - self.start > WINDOW:  # a long grid reads its configuration again and again
+            self.values, self.start = 0, time.process_time()
         self.steps += 1
         self.values += 1
         self.characters += len(result) if isinstance(result, str) else 0
@@ -48,7 +53,7 @@ _counter = _Counter()
 
 
 def limit_configuration() -> None:
-    """Limit the files and interpolations of the next configuration that this process composes."""
+    """Limit the files and interpolations of the next configuration that this process composes or resolves."""
     global _counter  # noqa: PLW0603 - OmegaConf's methods have no place for it
     _counter = _Counter()
     _wrap_once(FileConfigSource, "load_config", _load_limited)
