@@ -54,9 +54,8 @@ def find_interval(results: Results, item: SystemValue) -> Interval | None:
 
 def _number_prompts(arrays: Sequence[Mapping[str, Any]], rows: Sequence[F64]) -> I64:
     """Return the prompt of each row of all seeds; seeds share their prompts."""
-    own = [np.arange(len(part)) for part in rows]
-    numbers = [a.get("arrays/prompts", number) for a, number in zip(arrays, own, strict=True)]
-    return np.concatenate(numbers).astype(np.int64)
+    prompts = [a.get("arrays/prompts", np.arange(len(part))) for a, part in zip(arrays, rows, strict=True)]
+    return np.concatenate(prompts).astype(np.int64)
 
 
 def _rows(rows: Sequence[ResultRow], item: SystemValue, artefact: str | None) -> list[ResultRow]:

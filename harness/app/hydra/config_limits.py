@@ -115,7 +115,7 @@ def check_config_file(path: Path) -> None:
         raise SpecError(f"{path}: its YAML aliases expand to more than {MOST_NODES} nodes; write the values out")
 
 
-def _count_nodes(node: yaml.Node | None, known: dict[int, int]) -> int:
+def _count_nodes(node: yaml.Node | None, counts: dict[int, int]) -> int:
     """Return the number of nodes, a node counted at each of its aliases.
 
     Raises:
@@ -123,10 +123,10 @@ def _count_nodes(node: yaml.Node | None, known: dict[int, int]) -> int:
     """
     if not isinstance(node, yaml.CollectionNode):
         return 1
-    if id(node) not in known:
-        known[id(node)] = -1
+    if id(node) not in counts:
+        counts[id(node)] = -1
         parts = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
-        known[id(node)] = 1 + sum(_count_nodes(part, known) for part in parts)
-    if known[id(node)] < 0:
+        counts[id(node)] = 1 + sum(_count_nodes(part, counts) for part in parts)
+    if counts[id(node)] < 0:
         raise RecursionError
-    return known[id(node)]
+    return counts[id(node)]

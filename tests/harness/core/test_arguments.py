@@ -15,14 +15,15 @@ from openended.harness.core.arguments import CommandParser, RenamedOption, posit
         (["--items", "0"], "argument --items: expected a whole number of 1 or more, got '0'"),
         (["--items", "-1"], "argument --items: expected a whole number of 1 or more, got '-1'"),
         (["--items=--"], "argument --items: expected a value, got '--'"),
-        (["-i--"], "argument -i: expected a value, got '--'"),
+        (["-o--"], "argument -o: expected a value, got '--'"),
         (["a", "b"], "expected no further words, got b"),
     ],
 )
 def test_errors_are_one_line_and_exit_2(words, said, capsys):
     parser = CommandParser(prog="openended test")
     parser.add_argument("name", nargs="?")
-    parser.add_argument("--items", "-i", type=positive_int)
+    parser.add_argument("--items", type=positive_int)
+    parser.add_argument("-o", "--output")
     with pytest.raises(SystemExit) as left:
         parser.parse_args(words)
     assert left.value.code == 2
