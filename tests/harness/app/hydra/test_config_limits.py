@@ -32,6 +32,7 @@ def write_experiment(folder: Path, text: str) -> tuple[str, ...]:
     return ("--config-dir", str(path.parents[1]), "experiment=x", "plan_only=true", "num_examples=2")
 
 
+@pytest.mark.filterwarnings("error:Callback")  # Hydra prints an exception of a callback as a warning of several lines
 @pytest.mark.parametrize("mode", [(), ("-m",)], ids=["run", "grid"])
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_gives_one_line(name, mode, tmp_path, monkeypatch):
