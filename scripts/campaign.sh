@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Injects many kills, corruptions, races and other faults into a small run; prints a table of the results.
+# Injects kills, damage, races, forged files, hostile servers and other faults into a small run; prints a table.
 # Usage: bash scripts/campaign.sh [SEED] [SCALE]; SCALE 1 (default) takes about an hour, 0.1 a tenth of the faults.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core.errors import UndefinedMetric
+from openended.harness.core.intervals import estimate_interval
 from openended.harness.core.metric import Features, Metric
 from openended.harness.core.registry import load_members
 from openended.harness.core.resampling import Interval, Plan, Replicates, combine_replicates
@@ -71,17 +72,18 @@ def simulate(
         if pair is None:
             return []
         systems = [_resample(metric, features) for features in pair]
-        for key, (value, replicates) in (item for system in systems for item in system.items()):
+        for key, (value, _, interval) in (item for system in systems for item in system.items()):
             values[key].append(value)
-            intervals[key].append(replicates.interval(value, metric.bounds))
-            methods[key] = replicates.method
+            if interval is not None:  # none without variation, as in a run
+                intervals[key].append(interval)
+                methods[key] = interval.method
         for key in set(systems[0]) & set(systems[1]):
-            (a, first), (b, second) = systems[0][key], systems[1][key]
+            (a, first, _), (b, second, _) = systems[0][key], systems[1][key]
             difference = combine_replicates((1.0, -1.0), (first, second))
             if difference is not None:
                 p_values[key].append(difference.p_value(a - b))
     name = metric.name if samples == 1 or metric.least_samples > 1 else f"{metric.name} ({samples} samples)"
-    return [_count(name, key, methods[key], n, values[key], intervals[key], p_values[key]) for key in values]
+    return [_count(name, key, methods[key], n, values[key], intervals[key], p_values[key]) for key in intervals]
 
 
 def draw_pair(rng: np.random.Generator, n: int, metric: Metric, samples: int, texts: str) -> list[Features] | None:
@@ -91,12 +93,17 @@ def draw_pair(rng: np.random.Generator, n: int, metric: Metric, samples: int, te
     return draw(rng, n, metric, MODEL, MODEL, samples=samples)
 
 
-def _resample(metric: Metric, features: Features) -> dict[str, tuple[float, Replicates]]:
-    """Return every value of a system with its replicates; values without finite replicates are left out."""
+def _resample(metric: Metric, features: Features) -> dict[str, tuple[float, Replicates, Interval | None]]:
+    """Return every value of a system with its replicates and interval; those without finite replicates are left out."""
     result = metric.compute(features)
     replicates = metric.replicates(features, result, Plan())
     finite = {key: r for key, r in replicates.items() if key in result.values and np.isfinite(r.draws).all()}
-    return {key: (result.values[key], r) for key, r in finite.items()}
+    rows, prompts = result.per_example, result.arrays.get("prompts")
+    return {
+        key: (value, r, estimate_interval(r, value, metric.bounds, rows.get(key), prompts))
+        for key, r in finite.items()
+        for value in [result.values[key]]
+    }
 
 
 def _count(

@@ -118,6 +118,12 @@ from .input_files import (
 from .input_files import (
     open_text as open_text,
 )
+from .intervals import (
+    WILSON as WILSON,
+)
+from .intervals import (
+    estimate_interval as estimate_interval,
+)
 from .io import (
     digest_file as digest_file,
 )

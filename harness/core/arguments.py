@@ -18,6 +18,8 @@ _CHOICE = re.compile(r"invalid choice: ('[^']*') \(choose from (.*)\)")
 _TYPE = re.compile(r"invalid (\w+) value: (.*)", re.DOTALL)
 _TYPES = {"int": "a whole number", "float": "a number", "positive_int": "a whole number of 1 or more"}
 
+_DASHES_AS_VALUE = re.compile(r"(--[^=\s]+=|-\w=?)--")
+
 
 class CommandParser(argparse.ArgumentParser):
     """A parser whose errors are one line on standard error and exit code 2.
@@ -38,6 +40,14 @@ class CommandParser(argparse.ArgumentParser):
             flag = word.partition("=")[0]
             if re.match(r"--\w", flag) and not any(name.startswith(flag) for name in self._option_string_actions):
                 self.check_flag(flag)
+        return super().parse_known_args(words, namespace)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - as in argparse
+        """Parse the words; `--option=--`, which argparse reads as no value, is an error of one line."""
+        words = sys.argv[1:] if args is None else list(args)
+        for word in words[: words.index("--")] if "--" in words else words:
+            if _DASHES_AS_VALUE.fullmatch(word):
+                self.error(f"argument {word.removesuffix('--').rstrip('=')}: expected a value, got '--'")
         return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:

@@ -74,6 +74,11 @@ class Replicates:
         return "subsample" if self.share < 1 else METHODS[len(self.draws)]
 
     @property
+    def varies(self) -> bool:
+        """Whether the replicates differ by more than rounding; if not, they say nothing of the size of the error."""
+        return not self.std_error() <= 1e-12 * float(np.abs(self.draws).max())
+
+    @property
     def noise(self) -> float:
         """Variance from the metric's own seeds; values with the same seeds share part of it."""
         return float(np.var(self.repeats, ddof=1)) / len(self.repeats) if len(self.repeats) > 1 else 0.0
@@ -129,14 +134,12 @@ class Replicates:
         return Interval(low, high, error, level, self.method, self.draws.size)
 
     def p_value(self, value: float) -> float:
-        """Two-sided p-value of the value being 0; 1 if the value and all replicates are 0."""
+        """Two-sided p-value of the value being 0; NaN if the replicates do not vary."""
         from scipy.special import stdtr
 
         error = self.std_error()
-        if not (math.isfinite(error) and math.isfinite(value)):
+        if not (math.isfinite(error) and math.isfinite(value) and self.varies):
             return math.nan
-        if error <= 1e-12 * abs(value) or error == 0:
-            return 1.0 if value == 0 else math.nan
         return float(2 * stdtr(self.freedom, -abs(value) / error))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from openended.harness.core import Interval, Replicates, combine_replicates
+from openended.harness.core import F64, I64, Interval, Replicates, combine_replicates, estimate_interval
 from openended.harness.results.fold import SystemValue
 from openended.harness.results.frame import Results
 from openended.harness.storage import ResultRow
@@ -42,7 +43,19 @@ def find_interval(results: Results, item: SystemValue) -> Interval | None:
         interval = rows[0].intervals.get(item.key)
         return Interval(**interval) if interval else None
     replicates = load_replicates(results, item)
-    return replicates.interval(item.mean, rows[0].bounds) if replicates is not None and rows else None
+    if replicates is None or not rows:
+        return None
+    arrays = [results.arrays(*source) for source in item.sources]
+    per_example = [np.asarray(a.get(f"per_example/{item.key}", ()), dtype=np.float64) for a in arrays]
+    return estimate_interval(
+        replicates, item.mean, rows[0].bounds, np.concatenate(per_example), _number_prompts(arrays, per_example)
+    )
+
+
+def _number_prompts(arrays: Sequence[Mapping[str, Any]], rows: Sequence[F64]) -> I64:
+    """Return the prompt of each row of all seeds; seeds share their prompts."""
+    prompts = [a.get("arrays/prompts", np.arange(len(part))) for a, part in zip(arrays, rows, strict=True)]
+    return np.concatenate(prompts).astype(np.int64)
 
 
 def _rows(rows: Sequence[ResultRow], item: SystemValue, artefact: str | None) -> list[ResultRow]:

@@ -55,10 +55,14 @@ def unify_model_paths(runs: Sequence[Run]) -> list[Run]:
 
 
 def _model_paths(run: Run) -> list[tuple[str, tuple[str, str]]]:
-    """Return the path axes of a run's models, each with its role and the digest of the model's content."""
-    roles = [axis.removesuffix(".digest") for axis in run.axes if axis.endswith(".digest")]
-    roles_with_path = [role for role in roles if isinstance(run.axes.get(f"{role}.path"), str)]
-    return [(f"{role}.path", (role, str(run.axes[f"{role}.digest"]))) for role in roles_with_path if role != "task"]
+    """Return the path axes of a run's models, each with its role and the digest of the model's content.
+
+    Models that a decoder needs besides the one under test have one axis with all their options.
+    """
+    roles = [axis.removesuffix(".digest") for axis in run.axes if axis.endswith(".digest") and axis != "task.digest"]
+    axes = [f"{role}.path" if f"{role}.path" in run.axes else role for role in roles]
+    keys = [(axis, (role, str(run.axes[f"{role}.digest"]))) for role, axis in zip(roles, axes, strict=True)]
+    return [(axis, key) for axis, key in keys if isinstance(run.axes.get(axis), str)]
 
 
 def read_run(path: Path) -> Run:

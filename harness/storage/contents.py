@@ -27,6 +27,16 @@ STAGE_FILES: Mapping[str, tuple[str, ...]] = {
     "measure": ("arrays.safetensors", "result.json"),
 }  # fmt: skip
 """Stage → files that each of its entries has."""
+EXAMPLE_FILES = STAGE_FILES["examples"]
+"""Arrow files of examples; all others hold texts."""
+STAGE_FACTS: Mapping[str, Mapping[str, type]] = {
+    "examples": {"n": int, "spare": int, "skipped": dict},
+    "human": {"n": int, "longest_prompt": int, "more": int},
+    "chat": {"n": int, "longest_prompt": int},
+    "import": {"n": int, "notes": list},
+    "next_token": {"vocab_size": int, "n": int},
+}
+"""Stage → facts that the manifest of each of its entries states, with their types."""
 _RESULT_FIELDS = {"metric": str, "signature": str, "primary": str, "values": dict, "sd": dict, "n_human": int,
                   "n_model": int, "status": str, "notes": list}  # fmt: skip
 
@@ -42,6 +52,25 @@ def check_stage_files(stage: str, names: Collection[str]) -> None:
             raise DataError(f"an entry of stage {stage} has {name}, this one does not")
 
 
+def check_stage_facts(stage: str, meta: Mapping[str, Any]) -> None:
+    """Check that an entry states all facts of its stage.
+
+    Raises:
+        DataError: Names the fact that is missing or of another type.
+    """
+    for name, kind in STAGE_FACTS.get(stage, {}).items():
+        value = meta.get(name)
+        if type(value) is not kind or (isinstance(value, int) and value < 0):
+            raise DataError(f"an entry of stage {stage} states {name} as {kind.__name__}, this one has {value!r:.40}")
+    for name in ("skipped", "notes"):
+        parts: Any = meta.get(name, ())
+        numbers = parts.values() if isinstance(parts, dict) else ()
+        if not isinstance(parts, (dict, list, tuple)) or not all(type(count) is int for count in numbers):
+            raise DataError(f"an entry of stage {stage} has {name} {parts!r:.40}")
+    if not all(isinstance(note, str) for note in meta.get("notes", ())):
+        raise DataError(f"an entry of stage {stage} has notes that are not texts")
+
+
 def check_contents(folder: Path, names: Collection[str]) -> None:
     """Check that the Arrow, array and result files of an entry can be read.
 
@@ -51,7 +80,7 @@ def check_contents(folder: Path, names: Collection[str]) -> None:
     for name in names:
         path = folder / name
         if path.suffix == ".arrow":
-            check_rows(path)
+            check_rows(path, examples=name in EXAMPLE_FILES)
         elif path.suffix == ".npy":
             _read_array(path)
         elif path.suffix == ".safetensors":

@@ -66,14 +66,17 @@ def write_rows(path: Path, rows: Iterable[Row]) -> int:
 
 def write_examples(path: Path, examples: Iterable[Example]) -> int:
     """Write examples in the given order, `meta` as JSON text; return their number."""
-    import pyarrow as pa
-
-    schema = pa.schema([(name, pa.string()) for name in ("id", "prompt", "human", "meta")])
     rows = (
         {"id": e.id, "prompt": e.prompt, "human": e.human, "meta": json.dumps(dict(e.meta), sort_keys=True)}
         for e in examples
     )
-    return _write(path, schema, rows)
+    return _write(path, _example_schema(), rows)
+
+
+def _example_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.string()) for name in ("id", "prompt", "human", "meta")])
 
 
 def read_examples(path: Path) -> Iterator[Example]:
@@ -134,20 +137,18 @@ def write_in_order(path: Path, sources: Sequence[Path], order: Sequence[int] | N
     return _write_batches(path, _schema(sources[0]), batches())
 
 
-def check_rows(path: Path) -> None:
-    """Check that a file of rows or examples can be read to its end and has the columns of one.
+def check_rows(path: Path, *, examples: bool = False) -> None:
+    """Check that a file of rows, or of examples, can be read to its end and has their columns.
 
     Raises:
         DataError: If it cannot be read.
     """
     import pyarrow as pa
 
-    examples = pa.schema([(name, pa.string()) for name in ("id", "prompt", "human", "meta")])
+    expected = _example_schema() if examples else row_schema()
     try:
         for batch in _open(path):
             batch.validate(full=True)
-            if batch.schema.names not in (row_schema().names, examples.names):
-                raise DataError(f"{path.name}: expected columns of rows or examples, got {batch.schema.names}")
         schema = _schema(path)
         with path.open("rb") as handle:
             handle.seek(-len(_END_OF_STREAM), os.SEEK_END)
@@ -156,8 +157,8 @@ def check_rows(path: Path) -> None:
         raise DataError(f"{path.name}: not an Arrow stream ({err})") from err
     if not complete:
         raise DataError(f"{path.name}: the Arrow stream is cut off")
-    if not (schema.equals(row_schema()) or schema.equals(examples)):
-        raise DataError(f"{path.name}: expected columns of rows or examples, got {schema.names}")
+    if not schema.equals(expected):
+        raise DataError(f"{path.name}: expected columns {', '.join(expected.names)}, got {', '.join(schema.names)}")
 
 
 def _schema(path: Path) -> pa.Schema:

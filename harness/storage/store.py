@@ -33,7 +33,7 @@ from openended.harness.core import (
     to_json,
     write_json,
 )
-from openended.harness.storage.contents import check_contents, check_stage_files
+from openended.harness.storage.contents import check_contents, check_stage_facts, check_stage_files
 from openended.harness.storage.folders import create_work_folder, move_aside, publish_folder
 from openended.harness.storage.provenance import describe_environment
 from openended.harness.storage.recipe import Recipe
@@ -82,7 +82,7 @@ def read_entry(folder: Path, *, only: str | None = None) -> Entry:
 
     Args:
         folder: `…/<stage>/<ab>/<key>`.
-        only: Verify only this file (the manifest is always verified).
+        only: Verify and read only this file (the manifest is always verified).
 
     Raises:
         DataError: Names what is missing or damaged.
@@ -118,7 +118,8 @@ def _read(folder: Path, only: str | None) -> tuple[Entry, Json]:
         raise DataError(", ".join(wrong))
     if only is None:
         check_stage_files(stage, files)
-        check_contents(folder, files)
+        check_stage_facts(stage, meta)
+    check_contents(folder, files if only is None else [only])
     return Entry(stage, key, folder, files, meta, maker=environment), recipe
 
 

@@ -1,4 +1,4 @@
-"""The faults that the harness must survive: kills, corruptions, races, forged files, fuzzed inputs, long grids.
+"""The faults that the harness must survive: kills, damage, races, forgeries, fuzzed inputs, hostile servers and raters.
 
 `python -m tests.campaign.faults KIND COUNT SEED` tries COUNT faults on a small world and prints what came of them as
 JSON: how many were tried, how many were survived, and the first of those that were not. Each fault follows from the
@@ -28,9 +28,13 @@ from openended.harness.core.errors import HarnessError
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
+from tests.campaign.configurations import hostile_configurations
 from tests.campaign.forged import forged_archives, forged_entries
 from tests.campaign.fuzz import one_input
 from tests.campaign.grids import grids
+from tests.campaign.raters import hostile_raters
+from tests.campaign.searches import forged_searches
+from tests.campaign.servers import hostile_servers
 from tests.campaign.world import Tally, World
 
 
@@ -232,6 +236,10 @@ KINDS = {
     "fuzz": fuzz,
     "entries": forged_entries,
     "archives": forged_archives,
+    "configurations": hostile_configurations,
+    "servers": hostile_servers,
+    "raters": hostile_raters,
+    "searches": forged_searches,
 }
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from openended.harness.core import read_json, write_json
 from openended.harness.core.signature import digest
 from openended.harness.storage import MANIFEST
+from openended.harness.storage.contents import EXAMPLE_FILES, STAGE_FACTS
 from openended.harness.storage.store import write_manifest
 from tests.campaign.world import Tally, World
 
@@ -57,7 +58,7 @@ def forge_entry(store: Path, draw: random.Random) -> str:
     elif how == "rename":
         path.rename(path.with_name("renamed"))
     elif how == "other file":
-        others = [p for p in sorted(store.glob("*/*/*/*")) if p.suffix != path.suffix]
+        others = [p for p in sorted(store.glob("*/*/*/*")) if p.suffix != path.suffix or is_other_table(p, path)]
         shutil.copyfile(draw.choice(others), path)
     if how == "fields":
         field, value = (
@@ -65,7 +66,7 @@ def forge_entry(store: Path, draw: random.Random) -> str:
             draw.choice([None, [], {}, 3, "x", [1]]),
         )
         forged: dict[str, Any] = {k: v for k, v in manifest.items() if k != "digest"} | {field: value}
-        if field == "meta" and value == {}:  # an empty `meta` is a valid one
+        if field == "meta" and value == {} and entry.parts[-3] not in STAGE_FACTS:  # valid there
             forged["meta"] = None
         if field == "maker" and value == {}:
             forged["maker"] = 3
@@ -74,6 +75,11 @@ def forge_entry(store: Path, draw: random.Random) -> str:
         facts = {name: manifest[name] for name in ("maker", "seconds")}
         write_manifest(entry, manifest["recipe"], manifest["key"], manifest["meta"], **facts)
     return f"{how} {path.relative_to(store).parts[0]}/…/{path.name}"
+
+
+def is_other_table(other: Path, path: Path) -> bool:
+    """Check whether one of two Arrow files holds examples and the other one texts."""
+    return other.suffix == path.suffix == ".arrow" and (other.name in EXAMPLE_FILES) != (path.name in EXAMPLE_FILES)
 
 
 def forged_archives(world: World, count: int, draw: random.Random) -> Tally:

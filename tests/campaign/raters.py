@@ -6,8 +6,6 @@ import json
 import random
 import shutil
 import sqlite3
-import sys
-import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from openended.harness.rating.collect.study_answers import build_judgment_rows, 
 from openended.harness.rating.key import StudyKey
 from openended.harness.rating.rater_model import fill_all_sheets
 from openended.harness.rating.server.pool import AnswerRefused, ItemPool
+from tests.campaign.world import Tally, World
 from tests.harness.rating.studies import study
 
 VALUES: tuple[Any, ...] = (
@@ -147,19 +146,10 @@ class Raters:
         format_quality_sheet(gathered)
 
 
-def run_cases(count: int, seed: int) -> dict[str, Any]:
-    """Try many cases; returns how many ended well, and what did not."""
-    draw = random.Random(f"raters {seed}")
-    lost = []
-    with tempfile.TemporaryDirectory() as name:
-        raters = Raters(Path(name))
-        for number in range(count):
-            try:
-                raters.run_case(number, draw)
-            except Exception as err:
-                lost.append(f"case {number}: {type(err).__name__}: {err}"[:300])
-    return {"kind": "raters and databases", "tried": count, "survived": count - len(lost), "lost": lost}
-
-
-if __name__ == "__main__":
-    print(json.dumps(run_cases(int(sys.argv[1]), int(sys.argv[2]))))
+def hostile_raters(world: World, count: int, draw: random.Random) -> Tally:
+    """Try answers, files and databases of raters that are wrong: one line each, and none of them is stored."""
+    tally, raters = Tally("hostile raters and databases of answers"), Raters(world.folder / "raters")
+    for number in range(count):
+        with tally.one(f"case {number}"):
+            raters.run_case(number, draw)
+    return tally

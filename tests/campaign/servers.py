@@ -1,14 +1,10 @@
-"""Hostile servers on loopback: replies with values of any kind, and connections that never end; one line, in bounded time.
-
-python -m tests.campaign.servers 150 0
-"""
+"""Hostile servers on loopback: replies with values of any kind, and connections that never end; one line, in bounded time."""
 
 from __future__ import annotations
 
 import copy
 import json
 import random
-import sys
 import time
 from typing import Any
 
@@ -19,9 +15,11 @@ from openended.harness.backends.openai import identity, trust
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core.errors import HarnessError
+from openended.harness.core.exit_codes import format_error
 from openended.harness.core.types import Generation
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Greedy
+from tests.campaign.world import Tally, World
 from tests.harness.backends.openai.fake import ID
 from tests.harness.backends.openai.hostile import ENDLESS, TOO_LARGE, listening
 from tests.helpers import generation
@@ -101,42 +99,40 @@ def generate(spec: ServerSpec, transport: httpx.AsyncBaseTransport | None) -> li
     return texts
 
 
-def try_case(number: int, draw: random.Random) -> str | None:
-    """Return what went wrong, or None: right texts, or an error of one line, in time."""
+def try_server(number: int, draw: random.Random) -> None:
+    """Ask one hostile server for texts: right texts or an error of one line, in time.
+
+    Raises:
+        AssertionError: If anything else came of it.
+    """
     sick = {**ENDLESS, **TOO_LARGE}
     options: dict[str, Any] = {"path": ID, "tokenizer": f"bundled:{ID}", "probe": False, "retries": 0, "timeout": 0.3}
-    start, name = time.monotonic(), "reply"
+    start, texts = time.monotonic(), list[Generation]()
     try:
         if number % 10 == 0:
-            name = draw.choice(list(sick))
-            with listening(sick[name]) as address:
+            with listening(sick[draw.choice(list(sick))]) as address:
                 spec = ServerSpec(base_url=address, **options)
                 spec.describe_service()
                 texts = generate(spec, None)
         else:
             texts = generate(ServerSpec(base_url="http://fake", **options), mock(draw))
-        for text in texts:
-            text.text.encode()
-            if len(text.token_ids) > 3 or not all(type(i) is int and i >= 0 for i in text.token_ids):
-                return f"case {number} ({name}): wrong tokens {text.token_ids[:9]}"
     except HarnessError as err:
-        if "\n" in str(err) or "\x1b" in str(err):
-            return f"case {number} ({name}): more than a line: {err!r}"
-    except Exception as err:
-        return f"case {number} ({name}): {type(err).__name__}: {err}"[:300]
-    took = time.monotonic() - start
-    return f"case {number} ({name}): took {took:.0f} s" if took > SECONDS else None
+        line = format_error(err)
+        if "\n" in line or "\x1b" in line:
+            raise AssertionError(f"more than a line: {line!r}") from err
+    for text in texts:
+        text.text.encode()
+        assert len(text.token_ids) <= 3, f"{len(text.token_ids)} tokens"
+        assert all(type(i) is int and i >= 0 for i in text.token_ids), f"wrong tokens {text.token_ids}"
+    assert time.monotonic() - start < SECONDS, "it took too long"
 
 
-def main() -> int:
-    """Run so many cases with a seed; prints the tally as JSON."""
-    count, seed = int(sys.argv[1]), int(sys.argv[2])
+def hostile_servers(world: World, count: int, draw: random.Random) -> Tally:
+    """Try servers that send wrong values or bytes, or never end a reply."""
+    tally = Tally("hostile model servers")
     client_module.FIRST_PAUSE = trust.FIRST_PAUSE = 0.01
     client_module.MAX_REPLY, identity._PLAN_TIMEOUT = 1 << 20, 0.3
-    lost = [fault for i in range(count) if (fault := try_case(i, random.Random(f"{seed}/{i}"))) is not None]
-    print(json.dumps({"kind": "servers", "tried": count, "survived": count - len(lost), "lost": lost}))
-    return bool(lost)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    for number in range(count):
+        with tally.one(f"case {number}"):
+            try_server(number, draw)
+    return tally

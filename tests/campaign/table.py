@@ -14,8 +14,12 @@ COUNTS = {
     "races": 100,
     "jobs": 2000,
     "fuzz": 2000,
-    "entries": 400,
-    "archives": 400,
+    "entries": 200,
+    "archives": 100,
+    "configurations": 100,
+    "servers": 150,
+    "raters": 300,
+    "searches": 60,
 }
 
 

@@ -25,7 +25,11 @@ ROOT = Path(__file__).parents[2]
         ("jobs", 24),
         ("fuzz", 120),
         ("entries", 12),
-        ("archives", 40),
+        ("archives", 20),
+        ("configurations", 20),
+        ("servers", 20),
+        ("raters", 60),
+        ("searches", 4),
     ],
 )
 def test_every_fault_is_survived(kind, count):

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.core.metric import Need
+from openended.harness.core.metric import Features, Need, Side
+from openended.harness.core.resampling import Plan
+from openended.harness.run.pipeline.measure import add_intervals
 from openended.metrics.length import Length, length_statistics
+from tests.helpers import ragged
 from tests.metrics.text_helpers import CORPORA, IDS, computed, published_words, run, stored
 
 
@@ -62,3 +65,18 @@ def test_published_generations(file, field):
     assert mean == pytest.approx(computed(file, field)["mean_words"], rel=1e-14)
     if field == "generation":
         assert mean == pytest.approx(stored(file)["gen_length_words"], rel=1e-14)
+
+
+def test_the_share_of_texts_at_the_limit_has_an_interval_without_any_such_text():
+    """No text of 40: Wilson's interval; the constant length has none, and a note says so."""
+    metric, plan = Length(unit="words"), Plan(40)
+    tokens, stops = metric.needs()
+    ids = tuple(f"t/{i:02d}" for i in range(40))
+    side = Side("model", ids, {tokens: ragged([[1, 2, 3]] * 40), stops: np.zeros(40, dtype=bool)})
+    given_ = Features(side, side, {"n": "40"})
+    made = add_intervals(metric, given_, metric.compute(given_), plan)
+    assert made.intervals["hit_limit"]["method"] == "wilson"
+    assert made.intervals["hit_limit"]["low"] == 0.0
+    assert made.intervals["hit_limit"]["high"] == pytest.approx(3.8415 / 43.8415, abs=1e-4)  # z^2 / (n + z^2)
+    assert set(made.intervals) == {"hit_limit"}
+    assert made.notes[-1] == "no interval of length, length_sd, length_median: no variation seen"

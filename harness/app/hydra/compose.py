@@ -14,6 +14,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
 
+from openended.harness.app.hydra.config_limits import limit_configuration
 from openended.harness.core import GROUPS, SpecError
 from openended.harness.results import build_layout
 from openended.harness.run import Settings, build_settings
@@ -82,6 +83,7 @@ def _settings(config: dict[str, Any], name: str) -> Settings:
 
 def to_plain(node: DictConfig | None) -> dict[str, Any]:
     """Plain containers of a configuration node, interpolations resolved; empty for none."""
+    limit_configuration()
     container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True) if node is not None else {}
     return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
 

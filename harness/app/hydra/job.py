@@ -157,7 +157,7 @@ class Watch(Callback):  # type: ignore[misc]
         Raises:
             SystemExit: With 2 if the grid's folder cannot be written.
         """
-        with exit_on_error(Path(config.hydra.sweep.dir)):
+        with exit_on_error(config):
             refuse_unused_options(list(config.hydra.overrides.task))
             jobs = prepare_jobs(config)
             if not config.plan_only:
@@ -172,11 +172,10 @@ class Watch(Callback):  # type: ignore[misc]
         Raises:
             SystemExit: With 1 if a job failed or anything unforeseen happened, with 2 if the report cannot be made.
         """
-        grid = Path(config.hydra.sweep.dir)
         if config.plan_only:
             return
         set_detail(verbose=bool(config.hydra.verbose), quiet=read_detail(config.hydra) == "quiet")
-        with exit_on_error(grid):
+        with exit_on_error(config) as grid:
             jobs = read_jobs(grid)
             failed = 0
             try:

@@ -151,15 +151,17 @@ def _explain_unknown_option(err: BaseException) -> str | None:
 
 
 @contextmanager
-def exit_on_error(grid: Path) -> Iterator[None]:
-    """Exit with a code if a grid's callback fails; Hydra would turn other exceptions into warnings.
+def exit_on_error(config: Any) -> Iterator[Path]:  # noqa: ANN401 - Hydra's own node
+    """Yield a grid's folder; exit with a code if its callback fails, because Hydra turns exceptions into warnings.
 
     Raises:
         SystemExit: With 2 for the user's errors, with 1 for anything unforeseen.
     """
+    grid = Path()
     try:
         with translate_config_errors():
-            yield
+            grid = Path(config.hydra.sweep.dir)
+            yield grid
     except HarnessError as err:
         print_error("openended", format_error(err))
         raise SystemExit(BAD_INPUT) from None

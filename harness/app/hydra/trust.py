@@ -18,7 +18,8 @@ from omegaconf import Container, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from openended.harness.app.hydra.choices import refuse_composed_lists
-from openended.harness.core import SpecError, shorten_error
+from openended.harness.app.hydra.config_limits import limit_configuration
+from openended.harness.core import HarnessError, SpecError, shorten_error
 
 TRUST = "OPENENDED_TRUST_CONFIG"  # set by `--trust-config`, and so known to the workers of a grid
 # The parts of the `hydra` node from which something is called.
@@ -57,6 +58,7 @@ _LOADS = ("ext://", "cfg://")  # what the logging of the standard library import
 def guard_composition() -> None:
     """Check every configuration that this process composes from now on."""
     _typed.clear()
+    limit_configuration()
     OmegaConf.register_new_resolver("oc.env", _read_environment, replace=True)
     original = ConfigLoaderImpl.load_configuration
     if hasattr(original, "__wrapped__"):
@@ -64,9 +66,10 @@ def guard_composition() -> None:
 
     @functools.wraps(original)
     def load(self: ConfigLoaderImpl, *args: Any, **options: Any) -> DictConfig:  # noqa: ANN401
+        limit_configuration()
         try:
             composed: DictConfig = original(self, *args, **options)
-        except (HydraException, OmegaConfBaseException):
+        except (HarnessError, HydraException, OmegaConfBaseException):
             raise  # `show.composing` has words for them
         except Exception as err:
             raise SpecError(

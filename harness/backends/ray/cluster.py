@@ -78,8 +78,11 @@ def connect_to_ray(address: str | None, option: str, *, cpus: int | None = None)
         ray.init(**arguments)
     except (ConnectionError, RuntimeError, ValueError, OSError) as err:
         raise DataError(f"{option}={address or 'null'}: no Ray cluster to work with ({shorten_error(err)})") from err
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, previous_handler)  # Ray put its own there
+    except SystemExit:  # from Ray's own handler of SIGTERM, which `init` sets first
+        raise Terminated from None
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, previous_handler)
     return ray
 
 

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.core import F64, I64, LEVEL, Replicates, combine_replicates, make_random_stream
+from openended.harness.core import F64, I64, LEVEL, WILSON, Replicates, combine_replicates, make_random_stream
 from openended.harness.report.analysis.holm import holm_of
 from openended.harness.results import (
     Results,
@@ -168,7 +168,7 @@ def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> Sys
 def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
     left, right = load_replicates(results, a), load_replicates(results, b)
     both = combine_replicates((1.0, -1.0), (left, right)) if left is not None and right is not None else None
-    if both is None:
+    if both is None or not both.varies:
         return None
     interval = both.interval(a.mean - b.mean)
     return SystemComparison(
@@ -198,7 +198,7 @@ def _test_distances(
     if both is None and len(parts) >= 2 and replicates[0] is not None and replicates[1] is not None:
         both = combine_replicates((1.0, 1.0), parts[:2])
     if both is not None:
-        return max(test.p_value, both.p_value(middle))
+        return float(np.maximum(test.p_value, both.p_value(middle)))  # NaN if one is
     rows = [per_example(results, i) if i is not None else None for i in (a, b, human)]
     if rows[0] is None or rows[1] is None or len(rows[0]) != len(rows[1]):
         return math.nan
@@ -216,7 +216,7 @@ def per_example(results: Results, item: SystemValue) -> F64 | None:
     # Metrics with halves or subsamples compare texts with each other, so their per-example values are dependent.
     interval = find_interval(results, item)
     if (
-        (interval is not None and interval.method != "bootstrap")
+        (interval is not None and interval.method not in ("bootstrap", WILSON))
         or len({len(r) for r in rows}) > 1
         or any(np.isnan(r).any() for r in rows)
     ):
@@ -242,11 +242,13 @@ def by_prompt(values: F64, prompts: I64 | None) -> F64:
 
 
 def mean_interval(values: F64, level: float = LEVEL) -> tuple[float, float]:
-    """Return the t interval of a mean."""
+    """Return the t interval of a mean; NaN if the values do not vary."""
     from scipy.special import stdtrit
 
     n, mean = len(values), float(values.mean())
-    away = float(stdtrit(n - 1, 0.5 + level / 2) * values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+    away = (
+        float(stdtrit(n - 1, 0.5 + level / 2) * values.std(ddof=1) / math.sqrt(n)) if np.ptp(values) > 0 else math.nan
+    )
     return mean - away, mean + away
 
 

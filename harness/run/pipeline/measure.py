@@ -28,6 +28,7 @@ from openended.harness.core import (
     canonicalize,
     digest,
     digest_file,
+    estimate_interval,
     format_last_frame,
     shorten_error,
 )
@@ -43,7 +44,7 @@ from openended.metrics.judgments import SIMULATED, ReadsFile
 log = logging.getLogger(__name__)
 
 System = Literal["human", "model", "ceiling"]
-RESAMPLING_VERSION = 2  # raised when draws are made differently; enters the keys of results that have any
+RESAMPLING_VERSION = 3  # raised when draws are made differently; enters the keys of results that have any
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,24 +228,29 @@ def add_intervals(
         log.warning("metric %s: %s", metric.name, note)
         log.debug("%s", "".join(traceback.format_exception(err)))
         return replace(result, notes=(*result.notes, note))
-    fields = _collect_replicates(metric, result.values, replicates)
+    fields = _collect_replicates(metric, result, replicates)
     without = [k for k in replicates if math.isfinite(result.values.get(k, math.nan)) and k not in fields["intervals"]]
-    notes = [f"no interval of {', '.join(without)}: a draw of so few texts has no value"] if without else []
+    reasons = {
+        "no variation seen": [k for k in without if k in fields["draws"]],
+        "a draw of so few texts has no value": [k for k in without if k not in fields["draws"]],
+    }
+    notes = [f"no interval of {', '.join(names)}: {reason}" for reason, names in reasons.items() if names]
     return replace(result, **fields, notes=(*result.notes, *notes))
 
 
-def _collect_replicates(
-    metric: Metric, values: Mapping[str, float], replicates: Mapping[str, Replicates]
-) -> dict[str, Any]:
+def _collect_replicates(metric: Metric, result: MetricResult, replicates: Mapping[str, Replicates]) -> dict[str, Any]:
     """Return the fields of a result that hold the draws and the intervals of the values that have them."""
+    values, prompts = result.values, result.arrays.get("prompts")
     sound = {
         k: r for k, r in replicates.items() if math.isfinite(values.get(k, math.nan)) and np.isfinite(r.draws).all()
     }
     draws = {k: r.draws for k, r in sound.items()}
     draws |= {f"repeats/{k}": r.repeats for k, r in sound.items() if len(r.repeats) > 1}
     draws |= {f"share/{k}": np.array([r.share]) for k, r in sound.items() if r.share < 1}
-    intervals = {k: asdict(r.interval(values[k], metric.bounds)) for k, r in sound.items()}
-    return {"draws": draws, "intervals": intervals}
+    intervals = {
+        k: estimate_interval(r, values[k], metric.bounds, result.per_example.get(k), prompts) for k, r in sound.items()
+    }
+    return {"draws": draws, "intervals": {k: asdict(i) for k, i in intervals.items() if i is not None}}
 
 
 def _build_undefined_result(

@@ -14,6 +14,8 @@ from openended.harness.core.arguments import CommandParser, RenamedOption, posit
         (["--wholly-unlike"], "no option --wholly-unlike"),
         (["--items", "0"], "--items: expected a whole number of 1 or more, got '0'"),
         (["--items", "-1"], "--items: expected a whole number of 1 or more, got '-1'"),
+        (["--items=--"], "--items: expected a value, got '--'"),
+        (["-o--"], "-o: expected a value, got '--'"),
         (["a", "b"], "expected no further words, got b"),
     ],
 )
@@ -21,6 +23,7 @@ def test_errors_are_one_line_and_exit_2(words, said, capsys):
     parser = CommandParser(prog="openended test")
     parser.add_argument("name", nargs="?")
     parser.add_argument("--items", type=positive_int)
+    parser.add_argument("-o", "--output")
     with pytest.raises(SystemExit) as left:
         parser.parse_args(words)
     assert left.value.code == 2

@@ -155,3 +155,13 @@ def test_the_same_model_at_another_path_is_one_system(tmp_path):
     write_run(tmp_path, "nucleus", 2, axes={**content, "model.digest": "b" * 12, "model.path": "/other/tiny"})
     seeds = sorted({item.seeds for item in fold_seeds(read_results([tmp_path])) if item.system == "model"})
     assert seeds == [1, 2], "the copy is another seed of the same system; other content is another system"
+
+
+def test_the_same_amateur_at_another_path_is_one_system(tmp_path):
+    for seed, path in enumerate(("/data/tiny", "/home/me/tiny")):
+        axes = {"decoder.amateur": {"dtype": "float32", "path": path}, "decoder.amateur.digest": "a" * 12}
+        write_run(tmp_path, "contrastive_decoding", seed, axes=axes, **one(1.0 + seed))
+    axes = {"decoder.amateur": {"dtype": "float32", "path": "/other/tiny"}, "decoder.amateur.digest": "b" * 12}
+    write_run(tmp_path, "contrastive_decoding", 2, axes=axes, **one(3.0))
+    seeds = sorted({item.seeds for item in fold_seeds(read_results([tmp_path])) if item.system == "model"})
+    assert seeds == [1, 2]

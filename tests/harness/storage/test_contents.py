@@ -7,14 +7,14 @@ import pytest
 
 from openended.harness.core import DataError, Example, read_json, write_json
 from openended.harness.storage import MANIFEST, Recipe, Store, read_entry, write_examples
-from openended.harness.storage.contents import check_contents
+from openended.harness.storage.contents import check_contents, check_stage_facts
 from openended.harness.storage.store import write_manifest
 
 
 def build_examples(folder):
     for name in ("examples", "spare"):
         write_examples(folder / f"{name}.arrow", [Example("a", "prompt", " human")])
-    return {"n": 1}
+    return {"n": 1, "spare": 1, "skipped": {}}
 
 
 def build_tokens(folder):
@@ -80,3 +80,30 @@ def test_offsets_fit_their_values(tmp_path):
     np.save(tmp_path / "offsets.npy", np.array([0, 2, 6]))
     with pytest.raises(DataError, match=r"offsets\.npy does not fit values\.npy"):
         check_contents(tmp_path, ["offsets.npy", "values.npy"])
+
+
+@pytest.mark.parametrize(
+    "meta", [{}, {"n": 1, "spare": 1, "skipped": 3}, {"n": -1, "spare": 1, "skipped": {}}, {"n": True, "spare": 1, "skipped": {}},
+             {"n": 1, "spare": 1, "skipped": {"short": "x"}}]
+)  # fmt: skip
+def test_an_entry_without_the_facts_of_its_stage_is_computed_again(meta, tmp_path):
+    recipe = Recipe("examples", 1, {}, {})
+    entry = Store(tmp_path).make(recipe, build_examples)
+    manifest = read_json(entry.path / MANIFEST)
+    write_manifest(entry.path, manifest["recipe"], manifest["key"], meta)
+    with pytest.raises(DataError, match="an entry of stage examples"):
+        read_entry(entry.path)
+    assert Store(tmp_path).make(recipe, build_examples).computed
+
+
+def test_notes_are_texts():
+    check_stage_facts("generate", {"notes": ["a"]})
+    with pytest.raises(DataError, match="notes"):
+        check_stage_facts("generate", {"notes": [3]})
+
+
+def test_generations_are_not_examples(tmp_path):
+    build_examples(tmp_path)
+    (tmp_path / "spare.arrow").rename(tmp_path / "data.arrow")
+    with pytest.raises(DataError, match=r"data\.arrow: expected columns"):
+        check_contents(tmp_path, ["data.arrow"])

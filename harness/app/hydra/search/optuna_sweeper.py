@@ -19,6 +19,7 @@ from openended.harness.app.hydra.plan import plan_jobs
 from openended.harness.app.hydra.search.options import SearchOptions, check_search, parse_search_options
 from openended.harness.app.hydra.search.study import StudyRunner, count_finished
 from openended.harness.app.hydra.search.summary import summarize_study, write_search
+from openended.harness.app.hydra.search.verification import describe_study_errors, reject_false_trials
 from openended.harness.app.hydra.sweeper import Jobs, LaunchingSweeper
 from openended.harness.app.hydra.using import PLUGINS
 from openended.harness.core import DataError, HarnessError, StoreError, format_error, write_json
@@ -63,6 +64,7 @@ class OptunaSweeper(LaunchingSweeper):
         if self._config.plan_only:
             plan_search(self._config, options)
             return []
+        reject_false_trials(options.plan, options.storage)
         searching = StudyRunner(options.plan, options.storage)
         left = options.total - searching.start()
         log.info(
@@ -161,14 +163,16 @@ class OptunaSweeper(LaunchingSweeper):
             jobs = self._run([options.plan.space.words(tried.setting, seed) for seed in missing])
             for seed, job in zip(missing, jobs, strict=True):
                 try:
-                    searching.record_confirmation(tried.number, seed, self._values(options, job))
+                    values = self._values(options, job)
+                    searching.record_confirmation(tried.number, seed, values, tried.setting, str(job["folder"]))
                 except HarnessError as err:
                     log.warning("search     trial %d with seed %s: %s", tried.number, seed, format_error(err))
 
 
 def plan_search(config: DictConfig, options: SearchOptions) -> None:
     """Print what a search would take; the settings themselves depend on what the first ones give."""
-    done = count_finished(options.storage, options.plan.name)
+    with describe_study_errors(options.storage):
+        done = count_finished(options.storage, options.plan.name)
     left = max(options.total - done, 0)
     jobs = [
         options.plan.space.words(chosen, seed) for chosen in options.examples(left) for seed in options.plan.space.seeds

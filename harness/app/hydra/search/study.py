@@ -187,14 +187,19 @@ class StudyRunner:
         """Note the values of a finished trial."""
         self.study.tell(trial, list(values))
 
-    def record_confirmation(self, number: int, seed: str, values: Sequence[float]) -> None:
-        """Note the values of a finished trial with a seed that the search did not use."""
-        self.study.set_user_attr(f"{FRESH}:{number}:{seed}", list(values))
+    def record_confirmation(
+        self, number: int, seed: str, values: Sequence[float], setting: Mapping[str, str], run: str
+    ) -> None:
+        """Note the values of a finished trial with a seed that the search did not use, and its run."""
+        noted = {"values": list(values), "setting": dict(setting), "run": run}
+        self.study.set_user_attr(f"{FRESH}:{number}:{seed}", noted)
 
     def fresh(self, number: int) -> dict[str, tuple[float, ...]]:
         """Return seed → values of a trial's confirmation."""
         start = f"{FRESH}:{number}:"
-        return {k.removeprefix(start): tuple(v) for k, v in self.study.user_attrs.items() if k.startswith(start)}
+        return {
+            k.removeprefix(start): tuple(v["values"]) for k, v in self.study.user_attrs.items() if k.startswith(start)
+        }
 
     def importance(self, index: int) -> dict[str, float]:
         """Return parameter → importance for an objective (Optuna's PED-ANOVA); empty if it cannot be computed.
@@ -228,16 +233,20 @@ def import_optuna() -> Any:  # noqa: ANN401 - a module
     return optuna
 
 
+def load_trials(storage: Path, name: str) -> tuple[list[FrozenTrial], Mapping[str, Any]]:
+    """Return the trials of a study and its own attributes, both empty if there is none; nothing is written."""
+    if not storage.is_file():
+        return [], {}
+    try:
+        study = import_optuna().load_study(study_name=name, storage=_open_database(storage))
+    except KeyError:
+        return [], {}
+    return study.get_trials(deepcopy=False), study.user_attrs
+
+
 def count_finished(storage: Path, name: str) -> int:
     """Return how many trials of a study are finished, and not failed; nothing is written."""
-    if not storage.is_file():
-        return 0
-    optuna = import_optuna()
-    try:
-        trials = optuna.load_study(study_name=name, storage=_open_database(storage)).get_trials(deepcopy=False)
-    except KeyError:
-        return 0
-    return sum(t.state.name in ("COMPLETE", "PRUNED") for t in trials)
+    return sum(t.state.name in ("COMPLETE", "PRUNED") for t in load_trials(storage, name)[0])
 
 
 def _make_pruner(plan: SearchPlan) -> Any:  # noqa: ANN401 - one of Optuna's

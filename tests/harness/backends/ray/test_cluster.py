@@ -17,6 +17,7 @@ from openended.harness.backends.ray import cluster as engine
 from openended.harness.backends.ray.backend import load_ray_backend
 from openended.harness.backends.ray.cluster import Cluster
 from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
+from openended.harness.core.exit_codes import Terminated
 from openended.harness.core.runtime import Runtime
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Nucleus
@@ -257,3 +258,19 @@ def test_a_driver_that_is_killed_goes_on_from_its_parts(tmp_path, local):
     subprocess.run([*command, "outputs_dir=here"], cwd=tmp_path, env=env, capture_output=True, check=True, timeout=240)
     (there,), (here,) = (list(tmp_path.glob(f"{name}/store/generate/*/*/data.arrow")) for name in ("there", "here"))
     assert there.read_bytes() == here.read_bytes()
+
+
+def test_sigterm_while_ray_starts_ends_the_command_as_elsewhere(monkeypatch):
+    """Ray's `init` sets a handler of its own, which leaves with code 15."""
+    import types
+
+    def init(**_):
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    starting = types.SimpleNamespace(is_initialized=lambda: False, init=init)
+    monkeypatch.setattr(engine, "load_ray", lambda: starting)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Terminated):
+        engine.connect_to_ray(None, "runtime.ray_address", cpus=1)
+    assert signal.getsignal(signal.SIGTERM) is before

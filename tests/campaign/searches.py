@@ -1,0 +1,102 @@
+"""Tampered files of Optuna's studies: values that the runs' records give again, or an error of one line."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from openended.harness.app.hydra.search.objectives import Objective
+from openended.harness.app.hydra.search.space import parse_space
+from openended.harness.app.hydra.search.study import SearchPlan, StudyRunner
+from openended.harness.app.hydra.search.summary import summarize_study
+from openended.harness.app.hydra.search.verification import describe_study_errors, reject_false_trials
+from openended.harness.core.errors import HarnessError
+from openended.harness.core.exit_codes import format_error
+from openended.harness.storage.record import ResultRow, RunRecord, save_record
+from tests.campaign.world import Tally, World
+
+PLAN = SearchPlan("s", parse_space({}, {}, ["decoder.p=interval(0.5,1)"]), (Objective("maximize", "mauve"),))
+FRESH_SEEDS = ("5",)
+VALUES: tuple[Any, ...] = (
+    None, 99.0, -1, 0, 2**62, 1e308, float("nan"), "", "x", "COMPLETE", "\x1b[31m\n", "[" * 20_000, "{}", "[]", "null", b"\xff\x00",
+    '{"seeds": {"": [99.0]}, "runs": ["/etc"]}', '{"decoder.p": "0.5"}', '{"name": "CategoricalDistribution"}', "0.5",
+)  # fmt: skip
+
+
+def write_run(folder: Path, words: tuple[str, ...], value: float) -> Path:
+    """Write the record of a run with one value."""
+    row = ResultRow(system="model", metric="mauve", signature="s", primary="mauve", values={"mauve": value}, n_human=5,
+                    n_model=5, status="ok")  # fmt: skip
+    folder.mkdir(parents=True)
+    save_record(folder, RunRecord(created="now", spec={}, axes={"seed": 1}, overrides=words, results=(row,)))
+    return folder
+
+
+def write_study(folder: Path, trials: int = 5) -> Path:
+    """Write a finished search and its runs; return the file of the study."""
+    path = folder / "search.db"
+    searching = StudyRunner(PLAN, path)
+    searching.start()
+    for number in range(trials):
+        ((trial, chosen),) = searching.ask(1)
+        words = tuple(f"{key}={value}" for key, value in chosen.items())
+        run = write_run(folder / f"run-{number}", words, number / 10)
+        searching.record_values(trial, {"": [number / 10]}, [str(run)])
+        searching.tell(trial, [number / 10])
+    for seed in FRESH_SEEDS:
+        run = write_run(folder / f"fresh-{seed}", (*words, f"seed={seed}"), 0.35)
+        searching.record_confirmation(trial.number, seed, [0.35], chosen, str(run))
+    return path
+
+
+def tamper(path: Path, draw: random.Random) -> str:
+    """Change a file of studies; return what was done."""
+    if draw.random() < 0.2:
+        data = bytearray(path.read_bytes())
+        for _ in range(draw.choice((1, 20, 500))):
+            data[draw.randrange(len(data))] = draw.randrange(256)
+        path.write_bytes(data[: draw.choice((len(data), draw.randrange(len(data))))])
+        return "bytes"
+    with closing(sqlite3.connect(path)) as base:
+        names = [name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        table = draw.choice(("trial_values", "trials", "trial_user_attributes", "study_user_attributes", *names))
+        column = draw.choice([row[1] for row in base.execute(f"PRAGMA table_info({table})")])
+        if draw.random() < 0.15:
+            base.execute(draw.choice((f"DROP TABLE {table}", f"ALTER TABLE {table} RENAME COLUMN {column} TO other")))
+            return f"schema of {table}.{column}"
+        value = draw.choice(VALUES)
+        with suppress(sqlite3.IntegrityError):
+            base.execute(f"UPDATE {table} SET {column} = ?{draw.choice(('', ' WHERE rowid = 1'))}", (value,))
+            base.commit()
+        return f"{table}.{column} = {value!r:.40}"
+
+
+def forged_searches(world: World, count: int, draw: random.Random) -> Tally:
+    """Tamper with the file of a search: no value that the records do not give reaches its summary."""
+    tally, original = Tally("tampered searches"), write_study(world.folder / "search")
+    path = world.folder / "search" / "tampered.db"
+    for number in range(count):
+        shutil.copyfile(original, path)
+        what = tamper(path, draw)
+        with tally.one(f"{number}: {what}"):
+            try:
+                reject_false_trials(PLAN, path)
+                with describe_study_errors(path):
+                    searching = StudyRunner(PLAN, path)
+                    searching.start()
+                    summary = summarize_study(searching)
+            except HarnessError as err:
+                line = format_error(err)
+                assert "\n" not in line, line
+                assert "\x1b" not in line, line
+                assert len(line) < 2000, f"{len(line)} characters"
+                continue
+            for trial in summary.trials:
+                if trial.state == "complete":
+                    assert trial.values[0] in [n / 10 for n in range(5)], f"trial {trial.number} has {trial.values}"
+                    assert set(trial.fresh.values()) <= {(0.35,)}, f"fresh values {trial.fresh}"
+    return tally
