@@ -61,12 +61,16 @@ def _compare_best(results: Results, values: Sequence[SystemValue], part: Sequenc
         if len(doubts) <= index or not math.isfinite(margins[at]):
             untested.append((gap, names[at]))
             continue
-        entry = gap, f"{names[at]} by {format_number(gap)} ± {format_number(margins[at])}"
-        (ahead if doubts[index] <= LEVEL / 2 else tied).append(entry)
+        margin = f"{format_number(gap)} ± {format_number(margins[at])}"
+        if doubts[index] <= LEVEL / 2:
+            ahead.append((gap, f"{names[at]} by {margin}"))
+        else:
+            tied.append((gap, f"{names[at]} (difference {margin})"))
+    decides = f", which {verdict.decides} would decide" if verdict is not None and verdict.decides else ""
     words = {"higher": "the highest", "lower": "the lowest"}.get(first.direction, "the best")
     sentence = f"{names[best]} has {words} {first.title}, {format_number(values[best].mean)}"
     clauses = [f"ahead of {_join_names(ahead)}"] if ahead else []
-    clauses += [f"not told apart from {_join_names(tied)}{_say_what_decides(verdict)}"] if tied else []
+    clauses += [f"not told apart from {_join_names(tied)}{decides}"] if tied else []
     clauses += [f"not tested against {_join_names(untested)} (intervals=200 would test it)"] if untested else []
     return f"{sentence}: {'; '.join(clauses)}."
 
@@ -104,7 +108,3 @@ def _join_names(entries: Sequence[tuple[float, str]]) -> str:
     more = [f"{len(texts) - MAX_NAMED} more"] if len(texts) > MAX_NAMED else []
     texts = texts[:MAX_NAMED] + more
     return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
-
-
-def _say_what_decides(verdict: Verdict | None) -> str:
-    return f" ({verdict.decides} would decide it)" if verdict is not None and verdict.decides else ""

@@ -195,11 +195,11 @@ def _to_plain_table(table: Table) -> Mapping[str, Any]:
     }
 
 
-def _split_uncertainty(table: Table, cell: Cell, column: Column) -> tuple[str, str]:
-    """Return the number alone, and its interval and standard deviations, which stand under it."""
+def _split_uncertainty(table: Table, cell: Cell, column: Column) -> tuple[str, list[str]]:
+    """Return the number alone, and the lines under it: its interval, and its standard deviations."""
     text, spread = table.text(cell, column)
     number, _ = table.text(replace(cell, interval=None), column)
-    return number, " ".join(filter(None, (text.removeprefix(number).strip(), spread)))
+    return number, [line for line in (text.removeprefix(number).strip(), spread) if line]
 
 
 def _to_embedded_figure(path: Path) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from openended.harness.core import DataError, parse_signature, read_jsonl
+from openended.harness.report.findings.headline import HEADLINES
 from openended.harness.report.page.sources import PageTexts, TextSource
 from openended.harness.report.page.why_summary import (
     MAX_TEXTS,
@@ -48,10 +49,13 @@ def read_reasons(page_texts: PageTexts) -> list[dict[str, Any]]:
             _describe_groups(groups, source, human, counts[source.side], positions[source.side])
         reasons += groups
     _name_groups(reasons)
-    order = list(dict.fromkeys(group["metric"] for group in reasons))
-    return sorted(
-        reasons, key=lambda group: (order.index(group["metric"]), group["value"] is None, group["value"] or 0.0)
-    )
+    return sorted(reasons, key=_make_sort_key)
+
+
+def _make_sort_key(group: Mapping[str, Any]) -> tuple[bool, str, float]:
+    """Order the groups: metrics of the headline first, and of one metric the lowest value."""
+    value = group["value"]
+    return group["metric"] not in HEADLINES, group["metric"], math.inf if value is None else value
 
 
 def _describe_groups(
@@ -75,10 +79,11 @@ def _describe_groups(
             quote = quote_beginning(texts["model"].get(tuple(central[0]), "")) if central else ""
             group["summary"] = summarize_cells(source.system, value, group["cells"], quote)
         elif group["missed"]:
-            side = "model" if "model" in group["missed"] else "human"
-            missed = group["missed"][side]["texts"]
-            quote = quote_beginning(texts[side].get(tuple(missed[0]), "")) if missed else ""
-            group["summary"] = summarize_missed(source.system, group["missed"], quote)
+            quotes = {
+                side: quote_beginning(texts[side].get(tuple(missed["texts"][0]), "")) if missed["texts"] else ""
+                for side, missed in group["missed"].items()
+            }
+            group["summary"] = summarize_missed(source.system, group["missed"], quotes)
 
 
 def _read_texts(source: TextSource, positions: Positions) -> dict[tuple[int, int], str]:

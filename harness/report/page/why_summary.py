@@ -69,9 +69,21 @@ def find_worst_cell(cells: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return max(cells, key=lambda cell: (cell["model"] > cell["human"], abs(cell["model"] - cell["human"])))
 
 
-def summarize_missed(system: str, missed: Mapping[str, Mapping[str, Any]], quote: str) -> str:
-    """Say how many texts precision and recall miss."""
-    counts = {side: part["count"] for side, part in missed.items()}
-    parts = [f"{counts['model']} of its texts have no human text nearby"] if "model" in counts else []
-    parts += [f"{counts['human']} human texts have no text of it nearby"] if "human" in counts else []
-    return f"{system}: {' and '.join(parts)}{f', for example {quote}' if quote else ''}."
+def summarize_missed(system: str, missed: Mapping[str, Mapping[str, Any]], quotes: Mapping[str, str]) -> str:
+    """Say how many texts precision and recall miss.
+
+    Args:
+        system: Name of the system.
+        missed: Side → number of its texts that are missed.
+        quotes: Side → beginning of one of them.
+    """
+    words = {
+        "model": ("of its texts have no human text nearby", "precision"),
+        "human": ("human texts have no text of it nearby", "recall"),
+    }
+    parts = [
+        f"{missed[side]['count']} {text} ({metric}){f', such as {quotes[side]}' if quotes.get(side) else ''}"
+        for side, (text, metric) in words.items()
+        if side in missed
+    ]
+    return f"{system}: {'; '.join(parts)}."

@@ -65,14 +65,14 @@ async function drawMissed(group, side, { count, texts }) {
   const title = side === "human"
     ? `${count} human texts that no model text is near to: what recall misses`
     : `${count} model texts that no human text is near to: what precision misses`;
-  return createElement("details", { class: "why" }, createElement("summary", {}, title), await listTexts(group, side, texts));
+  return createElement("details", { class: "why" }, createElement("summary", {}, createElement("span", { class: "cell-name" }, title)), await listTexts(group, side, texts));
 }
 
 async function drawRatios(group, side, { texts, log_ratio: ratios }) {
   const other = side === "human" ? "model" : "human";
   const list = await listTexts(group, side, texts);
   list.querySelectorAll("li").forEach((item, at) => item.append(createElement("small", {}, ` log p/q ${formatNumber(ratios[at])} nats`)));
-  return createElement("details", { class: "why" }, createElement("summary", {}, `${side} texts that are least like ${other} texts`), list);
+  return createElement("details", { class: "why" }, createElement("summary", {}, createElement("span", { class: "cell-name" }, `${side} texts that are least like ${other} texts`)), list);
 }
 
 async function openSample(group, example, sample, system) {
