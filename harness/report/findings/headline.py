@@ -66,11 +66,11 @@ def _compare_best(results: Results, values: Sequence[SystemValue], part: Sequenc
             ahead.append((gap, f"{names[at]} by {margin}"))
         else:
             tied.append((gap, f"{names[at]} (difference {margin})"))
-    decides = f", which {verdict.decides} would decide" if verdict is not None and verdict.decides else ""
     words = {"higher": "the highest", "lower": "the lowest"}.get(first.direction, "the best")
     sentence = f"{names[best]} has {words} {first.title}, {format_number(values[best].mean)}"
     clauses = [f"ahead of {_join_names(ahead)}"] if ahead else []
-    clauses += [f"not told apart from {_join_names(tied)}{decides}"] if tied else []
+    clauses += [f"not told apart from {_join_names(tied)}"] if tied else []
+    clauses += [f"{verdict.decides} would decide it"] if verdict is not None and verdict.decides else []
     clauses += [f"not tested against {_join_names(untested)} (intervals=200 would test it)"] if untested else []
     return f"{sentence}: {'; '.join(clauses)}."
 

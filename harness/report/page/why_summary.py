@@ -11,6 +11,7 @@ from typing import Any
 
 MAX_TEXTS = 500  # of a source, for the frequency of words
 TYPICAL_WORDS = 3
+MAX_SHARE = 0.15  # of all texts: a word in more of them is typical of none
 QUOTED_WORDS = 8
 _WORD = re.compile(r"[^\W\d_]{3,}")
 
@@ -37,7 +38,9 @@ def find_typical_words(texts: Sequence[str], counts: Mapping[str, int], total: i
     """
     shared = {word: n for word, n in Counter(w for text in texts for w in find_words(text)).items() if n > 1}
     weights = {word: n * math.log(total / min(max(counts.get(word, 1), 1), total)) for word, n in shared.items()}
-    return sorted((w for w in weights if weights[w] > 0), key=lambda word: (-weights[word], word))[:TYPICAL_WORDS]
+    least = math.log(1 / MAX_SHARE)
+    rare = [word for word, n in shared.items() if weights[word] >= n * least]
+    return sorted(rare, key=lambda word: (-weights[word], word))[:TYPICAL_WORDS]
 
 
 def quote_beginning(text: str) -> str:

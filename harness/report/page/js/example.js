@@ -28,8 +28,8 @@ async function loadSystemText(view, example, system) {
 }
 
 function createTextHeading(system, seed) {
-  const parts = [createSwatch(system), " ", system, seed && seed !== "–" ? createElement("small", {}, ` seed ${seed}`) : null];
-  return createElement("h4", {}, ...parts.filter(Boolean));
+  const suffix = seed && seed !== "–" ? [" ", createElement("small", {}, `seed ${seed}`)] : [];
+  return createElement("h4", {}, createSwatch(system), system, ...suffix);
 }
 
 function drawText(view, { system, info, base, terms }) {

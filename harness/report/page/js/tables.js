@@ -1,7 +1,7 @@
 // Tables: sort by a heading, hide columns, show the details of a cell.
 
 const sortings = new Map(); // number of a table → { column, direction }
-const ARROW = / (?:[↑↓≈]|→\S+)$/;
+const ARROW = /\s(?:[↑↓≈]|→\S+)$/;
 
 const listTables = () => [...document.querySelectorAll("table.data")];
 const listHeadings = (table) => [...table.tHead.rows[0].cells];
@@ -31,7 +31,7 @@ function createSwatch(system) {
 function addSwatches(table) {
   for (const row of table.tBodies[0].rows) {
     const swatch = createSwatch(row.cells[0].textContent.trim());
-    if (swatch) row.cells[0].prepend(swatch, " ");
+    if (swatch) row.cells[0].prepend(swatch);
   }
 }
 
