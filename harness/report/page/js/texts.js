@@ -1,6 +1,8 @@
 // The text reader: selected examples, their order, and the current example.
 
 const FIRST_SYSTEMS = 4; // in view at first
+const SCROLLS = 5; // to an example, while the blocks above it are drawn
+const SCROLL_PAUSE = 60; // milliseconds
 
 const DEFAULTS = {
   seed: "", sample: 0, order: "task", by: "words", against: "", shuffle: 1, words: "", stop: "", base: "", repeats: false, surprise: false,
@@ -136,7 +138,10 @@ async function showExample(example) {
   const element = await reader.list.reach(reader.list.order.indexOf(example));
   if (!element) return;
   selectExample(element);
-  requestAnimationFrame(() => element.scrollIntoView({ block: "start" })); // blocks above may have grown
+  for (let repeat = 0; repeat < SCROLLS && element.isConnected; repeat += 1) { // blocks above may still grow
+    await new Promise((resolve) => { setTimeout(resolve, SCROLL_PAUSE); });
+    element.scrollIntoView({ block: "start" });
+  }
 }
 
 // The address ------------------------------------------------------------------------------------------------------------
