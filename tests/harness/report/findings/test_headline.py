@@ -21,11 +21,11 @@ def write_scores(folder, **values):
 
 def test_a_clear_lead_and_a_tie_are_told_apart(tmp_path):
     results = write_scores(
-        tmp_path, greedy=[0.20, 0.21, 0.19, 0.2], nucleus=[0.90, 0.92, 0.91, 0.9], ancestral=[0.93, 0.88, 0.90, 0.91]
+        tmp_path, greedy=[0.20, 0.21, 0.19, 0.2], nucleus=[0.90, 0.92, 0.91, 0.91], ancestral=[0.93, 0.88, 0.90, 0.91]
     )
     sentence = write_headline(results)
-    assert sentence.startswith("nucleus has the highest MAUVE, 0.907: ahead of greedy by 0.707 ± 0.0")
-    assert "not told apart from ancestral (difference 0.002 ± 0." in sentence
+    assert sentence.startswith("nucleus has the highest MAUVE, 0.910: ahead of greedy by 0.710 ± 0.0")
+    assert "not told apart from ancestral (difference 0.005 ± 0." in sentence
     assert sentence.endswith(" would decide it.")
 
 
