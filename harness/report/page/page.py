@@ -77,7 +77,7 @@ def write_page(
     from openended.harness.results import fold_seeds
 
     page_texts = collect_page_texts(list(compared_results.items()) if compared_results else [("", results)])
-    tables = [put_headline_first(table) for table in tables]
+    tables = [order_columns(table) for table in tables]
     contents, named_parts = build_parts(page_texts)
     contents["styles"] = list_system_styles(results, tables)
     inside, reasons = fits_inside(page_texts), read_reasons(page_texts)
@@ -114,7 +114,7 @@ def write_page(
     return [path, *written]
 
 
-def put_headline_first(table: Table) -> Table:
+def order_columns(table: Table) -> Table:
     """Move the metrics of the headline to the left if the columns have no order of their own but the alphabet."""
     metrics = [column.metric for column in table.columns]
     if metrics != sorted(metrics):
