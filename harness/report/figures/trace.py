@@ -71,13 +71,13 @@ def _trace_series(line: Line2D) -> dict[str, Any]:
     label = str(line.get_label())
     x, y = (np.asarray(values, dtype=np.float64) for values in (line.get_xdata(), line.get_ydata()))
     finite = np.isfinite(x) & np.isfinite(y)
-    first, step = line.get_markevery() or (0, 1)
+    every = line.get_markevery()
     series = {
         "label": "" if label.startswith("_") else unescape_mathtext(label),
         "points": [[_round_value(a), _round_value(b)] for a, b in zip(x[finite], y[finite], strict=True)],
         "color": _to_hex(line.get_color()),
         "marker": str(line.get_marker()).replace("None", "").strip(),
-        "every": [first, step] if step > 1 else "",
+        "every": list(every) if isinstance(every, tuple) and every[1] > 1 else "",
         "hollow": str(line.get_markerfacecolor()) == "none",
         "line": str(line.get_linestyle()).replace("None", "").strip(),
         "width": float(line.get_linewidth()),
