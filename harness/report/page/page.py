@@ -138,7 +138,7 @@ def list_system_styles(results: Results, tables: Sequence[Table]) -> dict[str, d
     styles: dict[str, dict[str, str]] = {"human": {"color": HUMAN_COLOR, "marker": "*", "line": "--"}}
     for name, value in values.items():
         (style,) = read_styles(results).choose([value])
-        styles[name] = {"color": style["color"], "marker": style["marker"], "line": style["linestyle"]}
+        styles[name] = {"color": str(style["color"]).lower(), "marker": style["marker"], "line": style["linestyle"]}
     return styles
 
 

@@ -14,8 +14,9 @@ async function drawExample(view, example) {
   const before = createElement("pre", { class: "prompt", dir: "auto" });
   paintShortened(before, prompt, findHits(prompt, terms));
   const texts = columns.map(([system, info]) => drawText(view, { system, info, base, terms }));
+  const isCurrent = example === reader.list.order[reader.current];
   return createElement(
-    "article", { class: "example", tabindex: "-1", "data-example": String(example), "data-position": position, "aria-label": id },
+    "article", { class: isCurrent ? "example here" : "example", tabindex: "-1", "data-example": String(example), "data-position": position, "aria-label": id },
     createElement("h3", {}, createElement("a", { href: formatAddress(position) }, id)), before, createElement("div", { class: "texts" }, ...texts),
   );
 }

@@ -1,8 +1,6 @@
 // The text reader: selected examples, their order, and the current example.
 
 const FIRST_SYSTEMS = 4; // in view at first
-const SCROLLS = 5; // to an example, while the blocks above it are drawn
-const SCROLL_PAUSE = 60; // milliseconds
 
 const DEFAULTS = {
   seed: "", sample: 0, order: "task", by: "words", against: "", shuffle: 1, words: "", stop: "", base: "", repeats: false, surprise: false,
@@ -51,8 +49,8 @@ async function refreshList() {
   try {
     const examples = await orderExamples(await filterExamples(turn), view);
     if (turn !== reader.turn) return;
-    reader.list.show(examples);
     reader.current = examples.indexOf(current);
+    reader.list.show(examples);
     if (reader.current < 0) address.position = "";
     const { n } = sides[view.side];
     showStatus(examples.length === 0 ? "no matches" : examples.length < n ? `${examples.length} of ${n} examples` : `${n} examples`);
@@ -138,10 +136,7 @@ async function showExample(example) {
   const element = await reader.list.reach(reader.list.order.indexOf(example));
   if (!element) return;
   selectExample(element);
-  for (let repeat = 0; repeat < SCROLLS && element.isConnected; repeat += 1) { // blocks above may still grow
-    await new Promise((resolve) => { setTimeout(resolve, SCROLL_PAUSE); });
-    element.scrollIntoView({ block: "start" });
-  }
+  requestAnimationFrame(() => element.scrollIntoView({ block: "start" })); // blocks above may have grown
 }
 
 // The address ------------------------------------------------------------------------------------------------------------
