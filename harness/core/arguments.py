@@ -17,7 +17,6 @@ _ARGUMENT = re.compile(r"argument ([^:]+): (.*)", re.DOTALL)
 _CHOICE = re.compile(r"invalid choice: ('[^']*') \(choose from (.*)\)")
 _TYPE = re.compile(r"invalid (\w+) value: (.*)", re.DOTALL)
 _TYPES = {"int": "a whole number", "float": "a number", "positive_int": "a whole number of 1 or more"}
-
 _DASHES_AS_VALUE = re.compile(r"(--[^=\s]+=|-\w=?)--")
 
 
@@ -33,20 +32,14 @@ class CommandParser(argparse.ArgumentParser):
         super().__init__(**options)
         self.example = example
 
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override] # noqa: ANN401
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - as in argparse
         """Check the flags, then parse: a misspelt flag is reported before what is missing because of it."""
         words = sys.argv[1:] if args is None else list(args)
         for word in words[: words.index("--")] if "--" in words else words:
             flag = word.partition("=")[0]
             if re.match(r"--\w", flag) and not any(name.startswith(flag) for name in self._option_string_actions):
                 self.check_flag(flag)
-        return super().parse_known_args(words, namespace)
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - as in argparse
-        """Parse the words; `--option=--`, which argparse reads as no value, is an error of one line."""
-        words = sys.argv[1:] if args is None else list(args)
-        for word in words[: words.index("--")] if "--" in words else words:
-            if _DASHES_AS_VALUE.fullmatch(word):
+            if _DASHES_AS_VALUE.fullmatch(word):  # argparse would read no value
                 self.error(f"argument {word.removesuffix('--').rstrip('=')}: expected a value, got '--'")
         return super().parse_known_args(words, namespace)
 

@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from openended.harness.core import escape_mathtext
-from openended.harness.report.analysis.decoder_sweeps import compute_curves, describe_printed_value
+from openended.harness.report.analysis.decoder_sweeps import compute_curves, describe_printed_value, group_sweeps
 from openended.harness.report.figures.drawing import (
     COLUMN,
     MOST,
     PAGE,
-    choose_style,
     compute_legend_height,
     draw_legend_below,
     hide_unused_axes,
     new_figure,
 )
 from openended.harness.report.figures.naming import FigureKey, name_figures
+from openended.harness.report.figures.styles import SystemStyles, read_styles
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import Layout, Results, SystemValue, group_by_data, select_values
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 PER_ROW = 3
 
 
-def best_of_n(results: Results, items: Sequence[SystemValue], metrics: Sequence[str] = ()) -> Mapping[str, Figure]:  # noqa: ARG001
+def best_of_n(results: Results, items: Sequence[SystemValue], metrics: Sequence[str] = ()) -> Mapping[str, Figure]:
     """Draw the expected best of N settings of every decoder; dotted: chosen and scored on the same seeds."""
     figures: dict[FigureKey, Figure | None] = {}
     for task, part in group_by_data(items).items():
-        figures[task, ""] = _figure(part, metrics)
+        figures[task, ""] = _figure(part, metrics, read_styles(results))
     return name_figures("best_of_n", {key: figure for key, figure in figures.items() if figure is not None})
 
 
-def _figure(items: Sequence[SystemValue], metrics: Sequence[str]) -> Figure | None:
+def _figure(items: Sequence[SystemValue], metrics: Sequence[str], system_styles: SystemStyles) -> Figure | None:
     from matplotlib.ticker import MaxNLocator
 
     pairs = [
@@ -48,6 +48,8 @@ def _figure(items: Sequence[SystemValue], metrics: Sequence[str]) -> Figure | No
     if not pairs:
         return None
     names = list(dict.fromkeys(c.name for _, decoder_curves in pairs for c in decoder_curves))[:MOST]
+    first_settings = {sweep.name: sweep.systems[0].items[0] for sweep in group_sweeps(items)}
+    styles = dict(zip(names, system_styles.choose([first_settings[name] for name in names]), strict=True))
     columns = min(PER_ROW, len(pairs))
     rows = math.ceil(len(pairs) / columns)
     width = COLUMN if columns == 1 else PAGE
@@ -55,7 +57,7 @@ def _figure(items: Sequence[SystemValue], metrics: Sequence[str]) -> Figure | No
     for panel, (pair, curves) in zip(axes, pairs, strict=False):
         most = min(c.settings for c in curves)
         for curve in (c for c in curves if c.name in names):
-            style, x = choose_style(names.index(curve.name)), list(range(1, most + 1))
+            style, x = styles[curve.name], list(range(1, most + 1))
             if math.isfinite(curve.fresh[0]):
                 low = [v - h for v, h in zip(curve.fresh[:most], curve.half, strict=False)]
                 high = [v + h for v, h in zip(curve.fresh[:most], curve.half, strict=False)]

@@ -14,12 +14,13 @@ from openended.harness.report.figures.drawing import (
     COLUMN,
     HUMAN_COLOR,
     MOST,
-    choose_style,
     compute_legend_height,
     draw_legend_below,
     new_figure,
+    space_markers,
 )
 from openended.harness.report.figures.naming import name_figures
+from openended.harness.report.figures.styles import read_styles
 from openended.harness.results import Results, SystemValue, find_human_value, group_by_task_and_options, group_systems
 
 if TYPE_CHECKING:
@@ -51,22 +52,23 @@ def divergence_curves(results: Results, items: Sequence[SystemValue]) -> Mapping
 
 
 def _draw_divergence(results: Results, items: Sequence[SystemValue]) -> Figure | None:
-    curves: list[tuple[str, float, Band]] = []
+    curves: list[tuple[str, SystemValue, Band]] = []
     for system in group_systems(items):
         for value in (i for i in system.items if (i.metric, i.key) == ("mauve", "mauve") and math.isfinite(i.mean)):
             stored = [a[CURVES] for s in value.sources if CURVES in (a := results.arrays(*s))]
             if stored and len(stored) == value.seeds:
                 label = f"{system.label} ({value.mean:.3f})"
-                curves.append((label, value.mean, mean_curve([np.asarray(a, dtype=np.float64) for a in stored])))
+                curves.append((label, value, mean_curve([np.asarray(a, dtype=np.float64) for a in stored])))
                 break
     if not curves:
         return None
     if len(curves) > MOST:  # the best ones
-        curves = sorted(curves, key=lambda c: -c[1])[:MOST]
+        curves = sorted(curves, key=lambda c: -c[1].mean)[:MOST]
     figure, (panel,) = new_figure(COLUMN, 3.0 + compute_legend_height([c[0] for c in curves], COLUMN, 2))
-    for index, (label, _, band) in enumerate(curves):
-        style = choose_style(index) | {"marker": ""}
-        panel.plot(band.x, band.mean, label=label, **style)
+    styles = read_styles(results).choose([value for _, value, _ in curves])
+    for index, ((label, _, band), style) in enumerate(zip(curves, styles, strict=True)):
+        every = space_markers(len(band.x), index, len(curves))
+        panel.plot(band.x, band.mean, label=label, markevery=every, **style)
         low, high = np.clip(band.mean - band.sd, 0, 1), np.clip(band.mean + band.sd, 0, 1)
         panel.fill_between(band.x, low, high, color=style["color"], alpha=0.15, linewidth=0)
     panel.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
@@ -116,8 +118,10 @@ def _draw_ranks(results: Results, items: Sequence[SystemValue]) -> Figure | None
     figure, (panel,) = new_figure(
         COLUMN, 2.6 + compute_legend_height([label for label, _ in lines] + ["human"], COLUMN, 2)
     )
-    for index, (label, points) in enumerate(lines):
-        panel.plot(*points, label=label, **(choose_style(index) | {"marker": "", "linewidth": 1.0}))
+    styles = read_styles(results).choose(values)
+    for index, ((label, points), style) in enumerate(zip(lines, styles, strict=True)):
+        every = space_markers(len(points[0]), index, len(lines))
+        panel.plot(*points, label=label, markevery=every, **(style | {"linewidth": 1.0}))
     for number, line in enumerate(humans):  # systems of several lengths have several human sides
         panel.plot(*line, label="_" if number else "human", color=HUMAN_COLOR, linewidth=1.4)
     panel.set(xscale="log", yscale="log", xlabel="rank of the token", ylabel="occurrences")

@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMN, PAGE = 3.4, 7.0  # inches: one column, both columns of a two-column paper
-# Okabe and Ito's palette (safe for color-blind readers), black kept for the human side; then the same with other
-# markers and dashes, so that 21 systems differ even in grayscale.
+# Okabe and Ito's palette (safe for color-blind readers), black kept for the human side. Neighboring systems also differ
+# in marker and dash, so that they can be told apart in grayscale and where their curves coincide.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C6D00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.")
+STYLES = len(COLORS) * len(DASHES)  # different styles; the two counts have no common divisor
 HUMAN_COLOR = "#222222"
 RESOLUTION = 200  # dots an inch of the PNG
 LINE, LETTER, HANDLE = 0.14, 0.066, 0.42  # inches of a legend: a line, a letter, the mark with its spaces
 CHARACTERS = 42  # of a label in a legend: what one column of a paper holds
+MARKERS_PER_CURVE = 6
 MOST = 20  # systems that one figure can show distinctly
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 7.5, "axes.titlesize": 8,
@@ -63,12 +65,18 @@ def apply_style() -> Iterator[None]:
         yield
 
 
+def space_markers(points: int, index: int, count: int) -> tuple[int, int]:
+    """Return `markevery` of the n-th of several curves: few markers, staggered so that coinciding curves show."""
+    step = max(1, points // MARKERS_PER_CURVE)
+    return min(points - 1, step * index // max(count, 1)), step
+
+
 def choose_style(index: int) -> dict[str, Any]:
     """Return color, marker and dash of the n-th system."""
     return {
         "color": COLORS[index % len(COLORS)],
         "marker": MARKERS[index % len(MARKERS)],
-        "linestyle": DASHES[index // len(COLORS) % len(DASHES)],
+        "linestyle": DASHES[index % len(DASHES)],
     }
 
 

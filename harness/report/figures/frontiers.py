@@ -10,17 +10,16 @@ import numpy as np
 
 from openended.harness.core import F64
 from openended.harness.report.figures.drawing import (
-    COLORS,
     COLUMN,
     HUMAN_COLOR,
     MOST,
-    choose_style,
     compute_legend_height,
     draw_legend_below,
     new_figure,
 )
 from openended.harness.report.figures.labels import Label, draw_labels
 from openended.harness.report.figures.naming import FigureKey, name_figures
+from openended.harness.report.figures.styles import SystemStyles, read_styles
 from openended.harness.results import (
     Results,
     System,
@@ -37,21 +36,23 @@ if TYPE_CHECKING:
 PRECISION_RECALL = "knn_precision_recall"
 
 
-def precision_recall(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:  # noqa: ARG001
+def precision_recall(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
     """Draw precision against recall, with ellipses of two standard deviations over seeds (P&R Fig. 1)."""
     figures: dict[FigureKey, Figure | None] = {}
     for key, part in group_by_task_and_options(items, PRECISION_RECALL).items():
         systems = select_systems_with_both(part, (PRECISION_RECALL, "recall"), (PRECISION_RECALL, "precision"))[:MOST]
         if systems:
-            figures[key] = _draw_precision_recall(systems)
+            figures[key] = _draw_precision_recall(systems, read_styles(results))
     return name_figures("precision_recall", figures)
 
 
-def _draw_precision_recall(systems: Sequence[tuple[System, SystemValue, SystemValue]]) -> Figure:
+def _draw_precision_recall(
+    systems: Sequence[tuple[System, SystemValue, SystemValue]], system_styles: SystemStyles
+) -> Figure:
     figure, (panel,) = new_figure(COLUMN, 2.7 + compute_legend_height([s.label for s, _, _ in systems], COLUMN, 2))
-    for index, (system, x, y) in enumerate(systems):
-        style = choose_style(index)
-        hollow = {"markerfacecolor": "none"} if index // len(COLORS) % 2 else {}  # points have no dashes to differ in
+    styles = system_styles.choose([x for _, x, _ in systems])
+    for (system, x, y), style in zip(systems, styles, strict=True):
+        hollow = {"markerfacecolor": "none"} if style["linestyle"] == "--" else {}  # points have no dashes to differ in
         panel.plot(x.mean, y.mean, **(style | hollow | {"linestyle": "", "label": system.label}))
         seeds = [s for s in x.values if s in y.values]
         points = np.array([[x.values[s], y.values[s]] for s in seeds])
@@ -77,13 +78,13 @@ def _draw_ellipse(panel: Axes, points: F64, color: str) -> None:
     panel.plot(*points.T, color=color, marker=".", markersize=1.5, linestyle="")
 
 
-def quality_diversity(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:  # noqa: ARG001
+def quality_diversity(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
     """Draw generation perplexity against entropy; decoders of one kind are joined along their parameter."""
     figures: dict[FigureKey, Figure | None] = {}
     for key, part in group_by_task_and_options(items, "gen_ppl").items():
         systems = select_systems_with_both(part, ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"))
         if len(systems) > 1:
-            figures[key] = _draw_quality_diversity(systems, part)
+            figures[key] = _draw_quality_diversity(systems, part, read_styles(results))
     return name_figures("quality_diversity", figures)
 
 
@@ -100,7 +101,9 @@ def _format_option(value: SystemValue) -> str:
 
 
 def _draw_quality_diversity(
-    systems: Sequence[tuple[System, SystemValue, SystemValue]], items: Sequence[SystemValue]
+    systems: Sequence[tuple[System, SystemValue, SystemValue]],
+    items: Sequence[SystemValue],
+    system_styles: SystemStyles,
 ) -> Figure:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
@@ -112,14 +115,12 @@ def _draw_quality_diversity(
     names = [e[0][0].label if len(e) == 1 else _name_decoder(e[0]) for _, e in groups]
     figure, (panel,) = new_figure(COLUMN, 2.6 + compute_legend_height([*names, "human"], COLUMN, 3))
     ends: list[Label] = []
-    for index, (_, entries) in enumerate(groups):
+    styles = system_styles.choose([entries[0][1] for _, entries in groups])
+    for index, ((_, entries), style) in enumerate(zip(groups, styles, strict=True)):
         xs, ys = [x.mean for _, x, _ in entries], [y.mean for _, _, y in entries]
-        panel.plot(xs, ys, **(choose_style(index) | {"label": names[index], "linewidth": 0.9}))
+        panel.plot(xs, ys, **(style | {"label": names[index], "linewidth": 0.9}))
         if len(entries) > 2:
-            ends += [
-                Label(_format_option(entries[at][1]), xs[at], ys[at], str(choose_style(index)["color"]))
-                for at in (0, -1)
-            ]
+            ends += [Label(_format_option(entries[at][1]), xs[at], ys[at], str(style["color"])) for at in (0, -1)]
     sides = [(find_human_value(items, x), find_human_value(items, y)) for _, x, y in systems]
     humans = dict.fromkeys((x.mean, y.mean) for x, y in sides if x and y and math.isfinite(x.mean + y.mean))
     for number, (x_mean, y_mean) in enumerate(humans):  # systems of several lengths have several human sides

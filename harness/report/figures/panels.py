@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import escape_mathtext
-from openended.harness.report.figures.drawing import HUMAN_COLOR, MOST, PAGE, choose_style, hide_unused_axes, new_figure
+from openended.harness.report.figures.drawing import HUMAN_COLOR, MOST, PAGE, hide_unused_axes, new_figure
 from openended.harness.report.figures.naming import name_figures
+from openended.harness.report.figures.styles import SystemStyles, read_styles
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import (
@@ -30,12 +31,13 @@ PER_ROW = 4
 _WIDE, _SMALL = 22, 6.5  # letters beyond which a title touches the next one, and the size that it has then
 
 
-def metric_panels(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:  # noqa: ARG001
+def metric_panels(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
     """Draw all primary values, one figure a task."""
-    return name_figures("metrics", {(task,): _draw_panels(part) for task, part in group_by_data(items).items()})
+    styles = read_styles(results)
+    return name_figures("metrics", {(task,): _draw_panels(part, styles) for task, part in group_by_data(items).items()})
 
 
-def _draw_panels(items: Sequence[SystemValue]) -> Figure | None:
+def _draw_panels(items: Sequence[SystemValue], system_styles: SystemStyles) -> Figure | None:
     panels = [
         (pair, options, part)
         for pair in select_pairs(items, Layout())
@@ -50,8 +52,9 @@ def _draw_panels(items: Sequence[SystemValue]) -> Figure | None:
     lines = math.ceil(len(panels) / columns)
     height = lines * (0.5 + 0.17 * len(systems_shown)) + (0.2 if len(systems) > MOST else 0) + 0.15
     figure, axes = new_figure(PAGE, height, lines, columns, sharey=True)
+    styles = system_styles.choose([s.items[0] for s in systems_shown])
     lined = [
-        _draw_panel(panel, pair, systems_shown, part, variant)
+        _draw_panel(panel, pair, list(zip(systems_shown, styles, strict=True)), part, variant)
         for panel, (pair, variant, part) in zip(axes, panels, strict=False)
     ]
     if any(lined):
@@ -70,28 +73,27 @@ def _has_value(item: SystemValue, pair: tuple[str, str]) -> bool:
 
 
 def _draw_panel(
-    panel: Axes, pair: tuple[str, str], systems: Sequence[System], part: Sequence[SystemValue], options: str
+    panel: Axes,
+    pair: tuple[str, str],
+    systems: Sequence[tuple[System, Mapping[str, Any]]],
+    part: Sequence[SystemValue],
+    options: str,
 ) -> bool:
-    """Draw one value of all systems, under these options; returns whether a human line was drawn."""
+    """Draw one value of all systems in their styles, under these options; returns whether a human line was drawn."""
     from matplotlib.ticker import MaxNLocator
 
-    rows = {tuple(s.items[0].axes.items()): row for row, s in enumerate(systems)}
-    values = [i for i in part if _has_value(i, pair) and tuple(i.axes.items()) in rows]
-    placed = sorted(((rows[tuple(i.axes.items())], i) for i in values), key=lambda entry: entry[0])
-    reach = [v.reach for _, v in placed]
+    axes = [tuple(system.items[0].axes.items()) for system, _ in systems]
+    values = [i for i in part if _has_value(i, pair) and tuple(i.axes.items()) in axes]
+    placed = sorted(((axes.index(tuple(i.axes.items())), i) for i in values), key=lambda entry: entry[0])
     humans: dict[float, None] = {}
     for _, value in placed:
         human = find_human_value(part, value)
         if human is not None and math.isfinite(human.mean):
             humans[human.mean] = None
-    # One drawing of all systems: a grid of a thousand runs has hundreds of points in here.
-    style = choose_style(0) | {"marker": "o", "linestyle": ""}
-    panel.errorbar(
-        [v.mean for _, v in placed],
-        [p for p, _ in placed],
-        xerr=list(zip(*reach, strict=True)) if any(map(any, reach)) else None,
-        **style,
-    )
+    for row, value in placed:
+        system, style = systems[row]
+        error = [[length] for length in value.reach] if any(value.reach) else None
+        panel.errorbar([value.mean], [row], xerr=error, **{**style, "linestyle": "", "label": system.label})
     for human_mean in humans:
         panel.axvline(human_mean, color=HUMAN_COLOR, linestyle="--", linewidth=0.9)
     first = next((v for _, v in placed), None)

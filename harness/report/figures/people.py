@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,11 @@ from openended.harness.report.figures.drawing import (
     HUMAN_COLOR,
     MOST,
     PAGE,
-    choose_style,
     draw_legend_below,
     new_figure,
 )
 from openended.harness.report.figures.naming import name_figures
+from openended.harness.report.figures.styles import read_styles
 from openended.harness.results import (
     Results,
     System,
@@ -63,7 +63,8 @@ def people_figures(results: Results, items: Sequence[SystemValue]) -> Mapping[st
             regions[*key, system.label], stability[*key, system.label] = _draw_huse(results, system)
         both = {s.label: (_read_mean(s, "huse_q"), _read_mean(s, "huse_d")) for s in systems}
         both = {name: pair for name, pair in both.items() if all(map(math.isfinite, pair))}
-        halves[key] = huse_parts(both) if both else None
+        styles = read_styles(results).choose([s.items[0] for s in systems if s.label in both])
+        halves[key] = huse_parts(both, styles) if both else None
     agreement: dict[tuple[str, ...], Figure | None] = {}
     for task, part in group_by_data(items).items():
         values = _primary_values(part)
@@ -162,16 +163,17 @@ def _shade(panel: Axes, texts: HusePoints, rule: Rule) -> None:
     margins = texts.margins_at(grid, rule)
     tie = 1 if rule.vote_tie == "model" else 0
     regions = np.where(margins == 0, tie, margins > 0).reshape(GRID, GRID).astype(float)
-    colors = ["#ececec", "#d3e6f3"]  # tints of the human and the model colour
+    colors = ["#ececec", "#d3e6f3"]  # tints of the human and the model color
     panel.contourf(axes[0], axes[1], regions, levels=[-0.5, 0.5, 1.5], colors=colors)
     panel.grid(visible=False)
 
 
-def huse_parts(parts: Mapping[str, tuple[float, float]]) -> Figure:
+def huse_parts(parts: Mapping[str, tuple[float, float]], styles: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw HUSE-D against HUSE-Q with lines of equal HUSE = HUSE-Q + HUSE-D − 1 (HUSE Fig. 3).
 
     Args:
         parts: System → (HUSE-Q, HUSE-D).
+        styles: Color, marker and dash of each system.
     """
     visible = dict(list(parts.items())[:MOST])
     figure, (panel,) = new_figure(COLUMN, 3.1 + 0.14 * math.ceil(len(visible) / 2))
@@ -192,8 +194,8 @@ def huse_parts(parts: Mapping[str, tuple[float, float]]) -> Figure:
             fontsize=5.5,
             color="#777777",
         )
-    for index, (name, (quality, diversity)) in enumerate(visible.items()):
-        panel.plot(quality, diversity, label=escape_mathtext(name), **(choose_style(index) | {"linestyle": "none"}))
+    for (name, (quality, diversity)), style in zip(visible.items(), styles, strict=False):
+        panel.plot(quality, diversity, label=escape_mathtext(name), **{**style, "linestyle": "none"})
     panel.set(xlim=(bottom, top), ylim=(bottom, top), aspect="equal")
     panel.set_xlabel("HUSE-Q (quality) →")
     panel.set_ylabel("HUSE-D (diversity) →")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import escape_mathtext, parse_signature
 from openended.harness.report.figures.drawing import (
@@ -13,12 +13,12 @@ from openended.harness.report.figures.drawing import (
     HUMAN_COLOR,
     MOST,
     PAGE,
-    choose_style,
     compute_legend_height,
     draw_legend_below,
     hide_unused_axes,
     new_figure,
 )
+from openended.harness.report.figures.styles import SystemStyles, read_styles
 from openended.harness.report.tables.selection import select_pairs, slug
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 TITLES = {
     "max_new_tokens": "maximum length (tokens)", "max_length": "maximum length (tokens of the embedder)",
-    "num_examples": "N (examples)", "p": "nucleus p", "k": "top-k k", "option.k": "neighbours k",
+    "num_examples": "N (examples)", "p": "nucleus p", "k": "top-k k", "option.k": "neighbors k",
     "option.num_buckets": "number of clusters k", "option.scaling_factor": "scaling constant c",
 }  # fmt: skip
 FIELDS = {"num_examples": "n", "max_new_tokens": "length", "embedder.max_length": "embedder"}  # of the signature
@@ -60,28 +60,37 @@ class Line:
     points: tuple[tuple[float, SystemValue], ...]
 
 
-def sweeps(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:  # noqa: ARG001
+def sweeps(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
     """Draw every axis or option that takes three or more numbers while all else stays the same."""
     figures: dict[str, Figure] = {}
+    system_styles = read_styles(results)
     models = [i for i in items if i.system == "model" and math.isfinite(i.mean)]
     for axis in _find_numeric_axes(models):
-        figure = sweep(items, axis)
+        figure = sweep(items, axis, system_styles=system_styles)
         if figure is not None:
             figures[f"sweep-{slug(axis)}"] = figure
     for metric in dict.fromkeys(i.metric for i in models):
         metric_items = [i for i in models if i.metric == metric]
         for option in _find_numeric_options(metric_items):
-            figure = sweep([i for i in items if i.metric == metric], f"option.{option}")
+            metric_values = [i for i in items if i.metric == metric]
+            figure = sweep(metric_values, f"option.{option}", system_styles=system_styles)
             if figure is not None:
                 figures[f"sweep-{metric}-{slug(option)}"] = figure
     return figures
 
 
-def sweep(items: Sequence[SystemValue], axis: str, metrics: Sequence[str] = ()) -> Figure | None:
+def sweep(
+    items: Sequence[SystemValue],
+    axis: str,
+    metrics: Sequence[str] = (),
+    *,
+    system_styles: SystemStyles | None = None,
+) -> Figure | None:
     """Draw metrics against one axis (`max_new_tokens`, `decoder.p`, …) or one option (`option.scaling_factor`).
 
     One line a system, bands of one standard deviation over seeds (of one seed: its 95 % interval over examples), the
-    human value dashed. Nothing is drawn where no system has three values of the axis.
+    human value dashed. A line has the color of the system at its first point. Nothing is drawn where no
+    system has three values of the axis.
     """
     panels: list[tuple[tuple[str, str], list[Line]]] = []
     for pair in select_pairs(items, Layout(metrics=tuple(metrics))):
@@ -91,6 +100,9 @@ def sweep(items: Sequence[SystemValue], axis: str, metrics: Sequence[str] = ()) 
     if not panels:
         return None
     labels = sorted({line.label for _, lines in panels for line in lines}, key=natural_sort_key)[:MOST]
+    first = {line.label: line.points[0][1] for _, lines in reversed(panels) for line in lines}
+    choices = (system_styles or SystemStyles(items)).choose([first[label] for label in labels])
+    styles = dict(zip(labels, choices, strict=True))
     columns = min(PER_ROW, len(panels))
     rows = math.ceil(len(panels) / columns)
     width = COLUMN if columns == 1 else PAGE
@@ -100,7 +112,7 @@ def sweep(items: Sequence[SystemValue], axis: str, metrics: Sequence[str] = ()) 
     )
     humans = [i for i in items if i.system == "human"]
     for panel, (_, lines) in zip(axes, panels, strict=False):
-        _draw_panel(panel, axis, [line for line in lines if line.label in labels], labels, humans)
+        _draw_panel(panel, axis, [line for line in lines if line.label in labels], styles, humans)
     hide_unused_axes(axes, len(panels))
     most = max(axes[: len(panels)], key=lambda a: len(a.get_legend_handles_labels()[1]))
     draw_legend_below(figure, most, columns=legend)
@@ -108,14 +120,18 @@ def sweep(items: Sequence[SystemValue], axis: str, metrics: Sequence[str] = ()) 
 
 
 def _draw_panel(
-    panel: Axes, axis: str, lines: Sequence[Line], labels: Sequence[str], sides: Sequence[SystemValue]
+    panel: Axes,
+    axis: str,
+    lines: Sequence[Line],
+    styles: Mapping[str, Mapping[str, Any]],
+    sides: Sequence[SystemValue],
 ) -> None:
-    """Draw the lines of one value; `sides` are the human values."""
+    """Draw the lines of one value; `styles` are those of the labels, `sides` the human values."""
     humans: dict[float, float] = {}
     for line in lines:
         x, y = [p for p, _ in line.points], [i.mean for _, i in line.points]
         reach = [i.reach for _, i in line.points]
-        style = choose_style(labels.index(line.label)) | ({"marker": ""} if len(x) > CROWDED else {})
+        style = {**styles[line.label], **({"marker": ""} if len(x) > CROWDED else {})}
         panel.plot(x, y, label=line.label, **style)
         if any(map(any, reach)):
             low = [a - below for a, (below, _) in zip(y, reach, strict=True)]

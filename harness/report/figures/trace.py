@@ -53,7 +53,7 @@ def _trace_panel(axes: Axes) -> dict[str, Any] | None:
     panel["bands"] = [_trace_band(c) for c in axes.collections if _is_band(c)]
     panel["ellipses"] = [
         {"x": e.center[0], "y": e.center[1], "width": e.width, "height": e.height, "angle": e.angle,
-         "colour": _to_hex(e.get_edgecolor())}
+         "color": _to_hex(e.get_edgecolor())}
         for e in axes.patches if isinstance(e, Ellipse)
     ]  # fmt: skip
     return panel | {
@@ -71,11 +71,13 @@ def _trace_series(line: Line2D) -> dict[str, Any]:
     label = str(line.get_label())
     x, y = (np.asarray(values, dtype=np.float64) for values in (line.get_xdata(), line.get_ydata()))
     finite = np.isfinite(x) & np.isfinite(y)
+    every = line.get_markevery()
     series = {
         "label": "" if label.startswith("_") else unescape_mathtext(label),
         "points": [[_round_value(a), _round_value(b)] for a, b in zip(x[finite], y[finite], strict=True)],
-        "colour": _to_hex(line.get_color()),
+        "color": _to_hex(line.get_color()),
         "marker": str(line.get_marker()).replace("None", "").strip(),
+        "every": list(every) if isinstance(every, tuple) and every[1] > 1 else "",
         "hollow": str(line.get_markerfacecolor()) == "none",
         "line": str(line.get_linestyle()).replace("None", "").strip(),
         "width": float(line.get_linewidth()),
@@ -97,14 +99,14 @@ def _trace_rule(line: Line2D) -> dict[str, Any]:
     """Return a line across the whole panel."""
     x, y = (np.asarray(values, dtype=np.float64) for values in (line.get_xdata(), line.get_ydata()))
     where = {"x": _round_value(x[0])} if x[0] == x[-1] else {"y": _round_value(y[0])}
-    return where | {"colour": _to_hex(line.get_color()), "line": str(line.get_linestyle())}
+    return where | {"color": _to_hex(line.get_color()), "line": str(line.get_linestyle())}
 
 
 def _trace_band(collection: Any) -> dict[str, Any]:  # noqa: ANN401 - matplotlib's collection
     corners = collection.get_paths()[0].vertices
     return {
         "points": [[_round_value(a), _round_value(b)] for a, b in corners],
-        "colour": _to_hex(collection.get_facecolor()[0]),
+        "color": _to_hex(collection.get_facecolor()[0]),
     }
 
 

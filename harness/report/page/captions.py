@@ -1,54 +1,119 @@
-"""Captions that explain how to read each figure."""
+"""Titles of the figures, and captions that say what is seen and how to read it."""
 
 from __future__ import annotations
 
 CAPTIONS = {
     "divergence": (
-        "MAUVE's divergence curves. A curve farther to the top and right, with a larger area (the number), is "
-        "nearer to the human text."
+        "Divergence curves of MAUVE",
+        (
+            "Each curve mixes model and human text in all proportions: to the right, the model writes less that "
+            "people do not; to the top, it misses less of what people write. Read: a curve farther to the top and "
+            "right, with a larger area (the number in the legend), is nearer to the human text. Curves that "
+            "coincide differ in dash and marker. Bands: a standard deviation over seeds and clusterings."
+        ),
     ),
     "metrics": (
-        "Every metric of every system; bars: a standard deviation over seeds, of one seed the 95 % interval over its "
-        "texts. The dashed line is the human text."
+        "Every metric",
+        (
+            "One panel per metric, one row per system; bars: a standard deviation over seeds, of one seed the 95 "
+            "% interval over its texts; the dashed line is the human text. Read: ↑ farther right is better, ↓ "
+            "farther left, ≈ nearest to the dashed line; systems whose bars overlap may not differ."
+        ),
     ),
     "quality_diversity": (
-        "Quality against diversity. The star is the human text: nearest to it is best. A line joins one decoder "
-        "at several values of its parameter; the first and the last are named."
+        "Quality against diversity",
+        (
+            "Generation perplexity (left: fluent or repetitive; right: surprising) against the entropy of the "
+            "texts (top: varied words). A line joins one decoder at several values of its parameter; the first "
+            "and the last are named. Read: the star is the human text, and the system nearest to it is best."
+        ),
     ),
     "precision_recall": (
-        "Precision (how much of the model's text is like human text) against recall (how much of the human text "
-        "the model covers). Ellipses: two standard deviations over seeds."
+        "Precision and recall",
+        (
+            "Precision (how much of the model's text is like human text) against recall (how much of the human "
+            "text the model covers). Ellipses: two standard deviations over seeds. Read: up and to the right is "
+            "better; a system at the top left writes well but says little of what people say."
+        ),
     ),
     "best_of_n": (
-        "What the best of N settings of a decoder gives, equal N for all: chosen on one half of the seeds, scored on "
-        "the other; bands: 95 % over seeds. Dotted: chosen and scored on the same seeds, which is too good."
+        "Best of N settings",
+        (
+            "What the best of N settings of a decoder gives, with equal N for all: chosen on one half of the "
+            "seeds, scored on the other; bands: 95 % over seeds. Dotted: chosen and scored on the same seeds, "
+            "which is too good. Read: compare decoders at the same N; a curve that still rises has not been tuned "
+            "to its end."
+        ),
     ),
     "similarity": (
-        "How alike the texts of two systems for the same prompt are: the mean cosine of their embeddings. The diagonal "
-        "is between seeds of one system."
+        "Similarity of systems",
+        (
+            "The mean cosine between the embeddings of two systems' texts for the same prompt; the diagonal is "
+            "between seeds of one system. Read: a pair as bright as its two diagonal cells writes the same texts "
+            "up to chance."
+        ),
     ),
-    "zipf": "How often the most frequent token occurs, the second, and so on. Best is a curve like the human text's.",
+    "zipf": (
+        "Rank and frequency of tokens",
+        (
+            "How often the most frequent token occurs, the second, and so on, on logarithmic axes. Read: best is "
+            "a curve like the human text's; a steeper one uses few tokens too often."
+        ),
+    ),
     "sweep": (
-        "Metrics against one setting, all else the same. Bands: a standard deviation over seeds; dashed: the "
-        "human text."
+        "Metrics against one setting",
+        (
+            "Each metric along one setting, all else the same; bands: a standard deviation over seeds (of one "
+            "seed: the 95 % interval); dashed: the human text. Read: where a line meets the dashed one, the "
+            "setting is most human."
+        ),
     ),
-    "huse-stability": "How HUSE changes with the number of ratings a text and of examples; bands: intervals of 90 %.",
+    "huse-stability": (
+        "Stability of HUSE",
+        (
+            "HUSE with fewer ratings a text and fewer examples; bands: intervals of 90 %. Read: where the curves "
+            "are flat and the bands narrow, more ratings would change little."
+        ),
+    ),
     "huse-parts": (
-        "HUSE-Q (quality: people's ratings alone) against HUSE-D (diversity: what the model's probabilities add "
-        "to them). Systems on one dotted line have the same HUSE; up and to the right is better."
+        "The two parts of HUSE",
+        (
+            "HUSE-Q (quality: people's ratings alone) against HUSE-D (diversity: what the model's probabilities "
+            "add). Read: systems on one dotted line have the same HUSE; up and to the right is better."
+        ),
     ),
     "huse": (
-        "Human and model texts by mean rating and log-probability. The shading shows the decision of the classifier "
-        "behind HUSE."
+        "Human and model texts",
+        (
+            "Each text by its mean rating and log-probability; the shading shows the decision of the classifier "
+            "behind HUSE. Read: the more the two sides mix, the higher HUSE."
+        ),
     ),
     "metric-agreement": (
-        "How alike two metrics order the systems: 1 the same order, 0 unrelated, −1 the opposite order "
-        "(agreement, where one metric is better when high and the other when low)."
+        "Agreement of metrics",
+        (
+            "Spearman's ρ between the values of two metrics over all systems. Read: 1 is the same order, 0 "
+            "unrelated, −1 the opposite order (agreement, where one metric is better when high and the other when "
+            "low)."
+        ),
     ),
 }
-"""Prefix of a figure's name → caption; the first match is used."""
+"""Prefix of a figure's name → title and caption; the first match is used."""
 
 
 def find_caption(name: str) -> str:
     """Return the caption of a figure; empty if there is none."""
-    return next((text for begin, text in CAPTIONS.items() if name == begin or name.startswith(f"{begin}-")), "")
+    return _find_entry(name)[1]
+
+
+def find_figure_title(name: str) -> str:
+    """Return the title of a figure with what distinguishes it from others of its kind."""
+    title = _find_entry(name)[0]
+    prefix = next((begin for begin in CAPTIONS if name == begin or name.startswith(f"{begin}-")), "")
+    rest = name.removeprefix(prefix).strip("-").replace("_", " ")
+    return f"{title}: {rest}" if title and rest else title or name.replace("_", " ")
+
+
+def _find_entry(name: str) -> tuple[str, str]:
+    entries = (entry for begin, entry in CAPTIONS.items() if name == begin or name.startswith(f"{begin}-"))
+    return next(entries, ("", ""))

@@ -59,7 +59,7 @@ class Stories:
             "runs": [self._share(run.name) for run in runs],
         }
         facts |= {"sd": item.sd} if math.isfinite(item.sd) else {}
-        return facts | ({"own": item.error} if math.isfinite(item.error) else {})
+        return facts | ({"error": item.error} if math.isfinite(item.error) else {})
 
     def _share(self, text: str) -> int:
         return self._shared.setdefault(text, len(self._shared))

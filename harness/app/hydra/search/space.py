@@ -21,7 +21,7 @@ from openended.harness.app.hydra.sweeper import check_grid_size
 from openended.harness.core import GROUPS, SpecError, format_error, list_choices, suggest
 
 if TYPE_CHECKING:
-    from optuna.trial import Trial
+    from optuna.trial import BaseTrial
 
 DIGITS = 6  # significant digits of tried numbers, which keeps them readable
 SEED = "seed"
@@ -45,7 +45,7 @@ class Parameter:
     when: tuple[str, str] | None = None
     """Option and word that activate this parameter; None: always active."""
 
-    def suggest(self, trial: Trial) -> str:
+    def suggest(self, trial: BaseTrial) -> str:
         """Let the study choose a value; return it as typed on the command line."""
         if self.choices:
             return str(trial.suggest_categorical(self.name, self.choices))
@@ -86,7 +86,7 @@ class Space:
     seeds: tuple[str, ...]
     """Every setting is run with each seed; an empty seed: the configured one."""
 
-    def suggest(self, trial: Trial) -> dict[str, str]:
+    def suggest(self, trial: BaseTrial) -> dict[str, str]:
         """Let the study choose a setting; return option → value as typed."""
         chosen: dict[str, str] = {}
         for parameter in self.parameters:

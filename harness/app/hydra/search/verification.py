@@ -79,7 +79,8 @@ def read_values(plan: SearchPlan, words: Sequence[str], folder: object) -> Value
 
 def _is_confirmed_by_records(plan: SearchPlan, trial: FrozenTrial) -> bool:
     """Check the setting, the values per seed and their means."""
-    noted, chosen = trial.user_attrs.get(MADE), trial.user_attrs.get(CHOSEN)
+    noted: Any = trial.user_attrs.get(MADE)
+    chosen: Any = trial.user_attrs.get(CHOSEN)
     try:
         if not _is_setting(plan, trial, chosen) or set(noted["seeds"]) != set(plan.space.seeds):
             return False

@@ -1,17 +1,17 @@
 // A virtual list: blocks of examples are drawn near the window and emptied when they leave it.
 
 const BLOCK = 8;
-const NEAR = "1500px";
+const MARGIN = "1500px";
 
 class LongList {
-  constructor(place, draw) {
-    this.place = place;
+  constructor(container, draw) {
+    this.container = container;
     this.draw = draw;
     this.order = [];
     this.height = 600; // of a block, until one was drawn
-    this.watcher = new IntersectionObserver((seen) => {
-      for (const { target, isIntersecting } of seen) if (isIntersecting) this.fill(target); else this.empty(target);
-    }, { rootMargin: `${NEAR} 0px` });
+    this.watcher = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) if (isIntersecting) this.fill(target); else this.empty(target);
+    }, { rootMargin: `${MARGIN} 0px` });
   }
 
   // Show these examples; what was drawn before is dropped.
@@ -19,21 +19,21 @@ class LongList {
     this.order = order;
     this.watcher.disconnect();
     const blocks = [];
-    for (let start = 0; start < order.length; start += BLOCK) blocks.push(h("div", { class: "block", "data-start": String(start) }));
+    for (let start = 0; start < order.length; start += BLOCK) blocks.push(createElement("div", { class: "block", "data-start": String(start) }));
     for (const block of blocks) block.style.minHeight = `${this.height}px`;
-    this.place.replaceChildren(...blocks);
+    this.container.replaceChildren(...blocks);
     for (const block of blocks) this.watcher.observe(block);
   }
 
   async fill(block) {
     if (block.filling) return block.filling;
     const start = Number(block.dataset.start);
-    block.filling = Promise.all(this.order.slice(start, start + BLOCK).map(this.draw)).then((made) => {
+    block.filling = Promise.all(this.order.slice(start, start + BLOCK).map(this.draw)).then((elements) => {
       if (!block.filling) return;
-      block.replaceChildren(...made);
+      block.replaceChildren(...elements);
       block.style.minHeight = "";
       this.height = block.offsetHeight || this.height;
-    }).catch((error) => block.replaceChildren(h("p", { class: "foot" }, error.message)));
+    }).catch((error) => block.replaceChildren(createElement("p", { class: "foot" }, error.message)));
     return block.filling;
   }
 
@@ -45,10 +45,10 @@ class LongList {
   }
 
   // Draw the block of the n-th example and return the example's element.
-  async reach(place) {
-    const block = this.place.children[Math.floor(place / BLOCK)];
+  async reach(index) {
+    const block = this.container.children[Math.floor(index / BLOCK)];
     if (!block) return null;
     await this.fill(block);
-    return block.children[place % BLOCK] ?? null;
+    return block.children[index % BLOCK] ?? null;
   }
 }

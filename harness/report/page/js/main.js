@@ -1,4 +1,6 @@
+startNavigation();
 startTables();
 startFigures();
 startTexts();
 startWhy();
+startAddress();

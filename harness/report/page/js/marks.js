@@ -2,25 +2,25 @@
 
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
 const NATS = 0.25; // a step of DIGITS
-const LEVELS = [1, 2, 4, 6, 9]; // nats from which a token is coloured more
+const LEVELS = [1, 2, 4, 6, 9]; // nats from which a token is colored more
 const GRAM = 4; // words
 const LONGEST_PHRASE = 100; // words of a loop
 
 // Length of the beginning that two texts share; no pair of surrogates is cut.
-function common(one, other) {
-  const most = Math.min(one.length, other.length);
+function countSharedCharacters(text, other) {
+  const most = Math.min(text.length, other.length);
   let at = 0;
-  while (at < most && one[at] === other[at]) at += 1;
-  if (at > 0 && at < most && /[\ud800-\udbff]/.test(one[at - 1])) at -= 1;
+  while (at < most && text[at] === other[at]) at += 1;
+  if (at > 0 && at < most && /[\ud800-\udbff]/.test(text[at - 1])) at -= 1;
   return at;
 }
 
-function wordsOf(text) {
+function splitWords(text) {
   return [...text.matchAll(/\S+/g)].map((m) => ({ from: m.index, to: m.index + m[0].length, word: m[0].toLowerCase() }));
 }
 
 // Where a text ends in a phrase said three times or more: from its second time on.
-function loopOf(words) {
+function findLoop(words) {
   const n = words.length;
   for (let period = 1; period <= Math.min(LONGEST_PHRASE, Math.floor(n / 3)); period += 1) {
     let at = n - 1;
@@ -30,9 +30,9 @@ function loopOf(words) {
   return n;
 }
 
-function repeats(text) {
-  const words = wordsOf(text);
-  const loop = loopOf(words);
+function findRepeats(text) {
+  const words = splitWords(text);
+  const loop = findLoop(words);
   const ranges = loop < words.length ? [{ from: words[loop].from, to: words.at(-1).to, css: "loop", title: "loop" }] : [];
   const seen = new Set();
   let last = null;
@@ -48,7 +48,7 @@ function repeats(text) {
   return ranges;
 }
 
-function surprises(tokens, surprise) {
+function findSurprises(tokens, surprise) {
   const ranges = [];
   let from = 0;
   for (let at = 0; at < tokens.length; at += 1) {
@@ -62,20 +62,20 @@ function surprises(tokens, surprise) {
 }
 
 // Words that all must occur: `"…"` is a phrase, `-` before one forbids it.
-function termsOf(query) {
+function parseTerms(query) {
   return [...query.toLowerCase().matchAll(/(-?)(?:"([^"]+)"|(\S+))/g)]
     .map(([, not, phrase, word]) => ({ not: not === "-", word: phrase ?? word }))
     .filter((term) => term.word && term.word !== "-" && term.word !== '"');
 }
 
-function fits(text, terms) {
+function matchesTerms(text, terms) {
   const low = text.toLowerCase();
   return terms.every((term) => low.includes(term.word) !== term.not);
 }
 
-function hits(text, terms) {
+function findHits(text, terms) {
   const low = text.toLowerCase();
-  if (low.length !== text.length) return []; // some letters change their length: places would be wrong
+  if (low.length !== text.length) return []; // some letters change their length: positions would be wrong
   const ranges = [];
   for (const { word, not } of terms) {
     for (let at = not ? -1 : low.indexOf(word); at >= 0; at = low.indexOf(word, at + word.length)) {
@@ -92,26 +92,26 @@ function paint(element, text, ranges, end = text.length) {
     if (from < end) cuts.add(from);
     if (to < end) cuts.add(to);
   }
-  const places = [...cuts].sort((a, b) => a - b);
+  const ends = [...cuts].sort((a, b) => a - b);
   const open = [...ranges].sort((a, b) => a.from - b.from);
   const active = new Set();
   const pieces = [];
   let next = 0;
-  for (let at = 0; at + 1 < places.length; at += 1) {
-    const [from, to] = [places[at], places[at + 1]];
+  for (let at = 0; at + 1 < ends.length; at += 1) {
+    const [from, to] = [ends[at], ends[at + 1]];
     while (next < open.length && open[next].from <= from) active.add(open[next++]);
     for (const range of active) if (range.to <= from) active.delete(range);
     const css = [...new Set([...active].map((r) => r.css))].filter(Boolean);
     const title = [...active].map((r) => r.title).filter(Boolean).join(", ");
     const words = text.slice(from, to);
     if (!css.length && !title) pieces.push(words);
-    else pieces.push(piece(css, title, words));
+    else pieces.push(createPiece(css, title, words));
   }
   element.replaceChildren(...pieces);
 }
 
-function piece(css, title, words) {
-  const element = h(css.includes("hit") ? "mark" : "span", { class: css.filter((name) => name !== "hit").join(" ") }, words);
+function createPiece(css, title, words) {
+  const element = createElement(css.includes("hit") ? "mark" : "span", { class: css.filter((name) => name !== "hit").join(" ") }, words);
   if (title) element.title = title;
   return element;
 }

@@ -1,80 +1,107 @@
 // Tables: sort by a heading, hide columns, show the details of a cell.
 
+const sortings = new Map(); // number of a table → { column, direction }
+const ARROW = /\s(?:[↑↓≈]|→\S+)$/;
+
+const listTables = () => [...document.querySelectorAll("table.data")];
+const listHeadings = (table) => [...table.tHead.rows[0].cells];
+const nameColumn = (heading) => heading.textContent.trim().replace(ARROW, "");
+
 function startTables() {
-  for (const table of document.querySelectorAll("table.data")) {
-    const at = Number(table.dataset.table);
-    const first = table.tHead.rows[0].cells.length;
-    const rows = [...table.tBodies[0].rows];
-    rows.forEach((row, place) => { row.dataset.place = String(place); });
-    sortable(table, at);
-    tellCells(table, at);
-    if (first > 3) table.closest(".wide").after(columnMenu(table));
+  for (const [number, table] of listTables().entries()) {
+    [...table.tBodies[0].rows].forEach((row, index) => { row.dataset.row = String(index); });
+    addSwatches(table);
+    addSortButtons(table, number);
+    addCellButtons(table, number);
+    if (listHeadings(table).length > 3) table.closest(".wide").after(createColumnMenu(table));
+  }
+  addAddressFields(writeTableFields, readTableFields);
+}
+
+// A mark in the color of the system, as in the figures.
+function createSwatch(system) {
+  const style = contents.styles[system];
+  if (!style) return null;
+  const swatch = createSvg("svg", { viewBox: "0 0 26 14", width: 26, height: 14, class: "swatch", "aria-hidden": "true" });
+  swatch.append(createSvg("path", { d: "M1 7H25", stroke: adaptColor(style.color), "stroke-width": 2, "stroke-dasharray": DASHES[style.line] ?? "" }));
+  swatch.append(createMarker(style, 13, 7));
+  return swatch;
+}
+
+function addSwatches(table) {
+  for (const row of table.tBodies[0].rows) {
+    const swatch = createSwatch(row.cells[0].textContent.trim());
+    if (swatch) row.cells[0].prepend(swatch);
   }
 }
 
-function sortable(table, at) {
-  for (const [place, heading] of [...table.tHead.rows[0].cells].entries()) {
-    const name = heading.textContent;
-    const button = h("button", { class: "plain", onclick: () => sortTable(table, at, place) }, name);
+function addSortButtons(table, number) {
+  for (const [column, heading] of listHeadings(table).entries()) {
+    const button = createElement("button", { class: "plain", onclick: () => cycleSorting(table, number, column) }, heading.textContent);
     heading.replaceChildren(button);
   }
 }
 
-// Up, down, and back to the report's own order; the human rows stay at the top.
-async function sortTable(table, at, place) {
-  const heading = table.tHead.rows[0].cells[place];
-  const next = { null: "descending", descending: "ascending", ascending: null }[heading.getAttribute("aria-sort")];
-  for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-  if (next) heading.setAttribute("aria-sort", next);
-  const { tables } = await stories();
-  const lead = table.tHead.rows[0].cells.length - tables[at].columns.length;
-  const key = (row) => {
-    const own = Number(row.dataset.place);
-    if (!next) return own;
-    if (place >= lead) return tables[at].rows[own].cells[place - lead].value ?? NaN;
-    return place ? Number(row.cells[place].textContent) || 0 : row.cells[0].textContent;
+// Descending, ascending, and back to the report's order.
+async function cycleSorting(table, number, column) {
+  const current = listHeadings(table)[column].getAttribute("aria-sort");
+  await sortTable(table, number, column, { null: "descending", descending: "ascending", ascending: null }[current]);
+  writeAddress();
+}
+
+// The human rows stay at the top.
+async function sortTable(table, number, column, direction) {
+  const headings = listHeadings(table);
+  for (const heading of headings) heading.removeAttribute("aria-sort");
+  if (direction) headings[column].setAttribute("aria-sort", direction);
+  if (direction) sortings.set(number, { column, direction });
+  else sortings.delete(number);
+  const { tables } = await loadStories();
+  const lead = headings.length - tables[number].columns.length;
+  const readKey = (row) => {
+    const index = Number(row.dataset.row);
+    if (!direction) return index;
+    if (column >= lead) return tables[number].rows[index].cells[column - lead].value ?? NaN;
+    return column ? Number(row.cells[column].textContent) || 0 : row.cells[0].textContent;
   };
+  const sign = direction === "descending" ? -1 : 1;
   const rows = [...table.tBodies[0].rows].sort((a, b) => {
     const human = b.classList.contains("human") - a.classList.contains("human");
-    const [x, y] = [key(a), key(b)];
+    const [x, y] = [readKey(a), readKey(b)];
     if (human) return human;
-    if (typeof x === "string") return (next === "descending" ? -1 : 1) * x.localeCompare(y, "en", { numeric: true });
+    if (typeof x === "string") return sign * x.localeCompare(y, "en", { numeric: true });
     if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
-    return (next === "descending" ? -1 : 1) * (x - y);
+    return sign * (x - y);
   });
   table.tBodies[0].replaceChildren(...rows);
 }
 
 // Every number is a button; one of them is in the order of the Tab key, arrows lead to the others.
-function tellCells(table, at) {
-  const columns = table.tHead.rows[0].cells.length;
+function addCellButtons(table, number) {
   const buttons = [];
+  const lead = table.hasAttribute("data-seeds") ? 2 : 1;
   for (const row of table.tBodies[0].rows) {
-    const cells = [...row.cells];
-    const lead = cells.findIndex((cell, place) => place > 0 && !isSeeds(table, place));
-    for (const [place, cell] of cells.entries()) {
-      if (place < lead || lead < 0) continue;
-      const button = h("button", { class: "plain", tabindex: buttons.length ? "-1" : "0" });
+    for (const [column, cell] of [...row.cells].entries()) {
+      if (column < lead) continue;
+      const button = createElement("button", { class: "plain value", tabindex: buttons.length ? "-1" : "0" });
       button.append(...cell.childNodes);
-      button.addEventListener("click", () => cellStory(at, Number(row.dataset.place), place - lead));
-      if (!button.textContent.trim()) button.setAttribute("aria-label", "nothing here");
+      button.addEventListener("click", () => showCellDetails(number, Number(row.dataset.row), column - lead));
+      if (!button.textContent.trim()) button.setAttribute("aria-label", "no value");
       cell.replaceChildren(button);
       buttons.push(button);
     }
   }
-  table.addEventListener("keydown", (event) => walk(event, table, columns));
+  table.addEventListener("keydown", (event) => moveFocus(event, table));
 }
 
-const isSeeds = (table, place) => place === 1 && table.tHead.rows[0].cells[1].textContent === "seeds";
-
-function walk(event, table) {
-  const by = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
+function moveFocus(event, table) {
+  const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
   const cell = event.target.closest("td");
-  if (!by || !cell) return;
+  if (!step || !cell) return;
   const row = [...table.tBodies[0].rows].indexOf(cell.parentElement);
-  let place = cell.cellIndex + by[1];
-  let next = table.tBodies[0].rows[row + by[0]]?.cells[place];
-  while (next?.hidden) next = next.parentElement.cells[place += by[1] || 1];
+  let column = cell.cellIndex + step[1];
+  let next = table.tBodies[0].rows[row + step[0]]?.cells[column];
+  while (next?.hidden) next = next.parentElement.cells[column += step[1] || 1];
   const button = next && $("button", next);
   if (!button) return;
   event.preventDefault();
@@ -83,9 +110,39 @@ function walk(event, table) {
   button.focus();
 }
 
-function columnMenu(table) {
-  const boxes = [...table.tHead.rows[0].cells].slice(1).map((heading, before) => checkbox(heading.textContent, true, (on) => {
-    for (const row of table.rows) row.cells[before + 1].hidden = !on;
-  })[0]);
-  return h("details", { class: "columns-menu" }, h("summary", {}, "Columns"), ...boxes);
+function hideColumn(table, column, hidden) {
+  for (const row of table.rows) row.cells[column].hidden = hidden;
+}
+
+function createColumnMenu(table) {
+  const boxes = listHeadings(table).slice(1).map((heading, index) => createCheckbox(nameColumn(heading), true, (checked) => {
+    hideColumn(table, index + 1, !checked);
+    writeAddress();
+  }));
+  return createElement("details", { class: "columns-menu" }, createElement("summary", {}, "Columns"), ...boxes);
+}
+
+function writeTableFields() {
+  return listTables().flatMap((table, number) => {
+    const headings = listHeadings(table);
+    const sorting = sortings.get(number);
+    const sort = sorting ? [[`sort${number}`, (sorting.direction === "descending" ? "-" : "") + nameColumn(headings[sorting.column])]] : [];
+    return [...sort, ...headings.filter((heading) => heading.hidden).map((heading) => [`hide${number}`, nameColumn(heading)])];
+  });
+}
+
+async function readTableFields(query) {
+  for (const [number, table] of listTables().entries()) {
+    const names = listHeadings(table).map(nameColumn);
+    const sort = query.get(`sort${number}`) ?? "";
+    const column = names.indexOf(sort.replace(/^-/, ""));
+    const direction = sort.startsWith("-") ? "descending" : "ascending";
+    if (column >= 0 || sortings.has(number)) await sortTable(table, number, column, column < 0 ? null : direction);
+    const hidden = query.getAll(`hide${number}`);
+    const boxes = table.closest(".wide").nextElementSibling?.querySelectorAll(".columns-menu input") ?? [];
+    names.slice(1).forEach((name, index) => {
+      hideColumn(table, index + 1, hidden.includes(name));
+      if (boxes[index]) boxes[index].checked = !hidden.includes(name);
+    });
+  }
 }

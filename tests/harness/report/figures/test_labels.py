@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openended.harness.report.figures import frontiers
-from openended.harness.report.figures.drawing import COLUMN, apply_style, new_figure
+from openended.harness.report.figures.drawing import COLUMN, apply_style, choose_style, new_figure
 from openended.harness.report.figures.labels import Label, draw_labels
 from openended.harness.report.figures.people import huse_parts
 from openended.harness.results.fold import fold_seeds
@@ -68,7 +68,7 @@ def test_a_decoder_that_is_its_parameter_is_named_once(tmp_path):
 
 
 def test_the_lines_of_equal_huse_are_named_beside_the_axes():
-    (panel,) = huse_parts({"a": (0.58, 0.95), "b": (0.92, 0.34)}).axes
+    (panel,) = huse_parts({"a": (0.58, 0.95), "b": (0.92, 0.34)}, [choose_style(0), choose_style(1)]).axes
     boxes = boxes_of(panel)
     edge = panel.get_window_extent().x1
     assert len(boxes) == 5

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.report.figures.drawing import apply_style, save
+from openended.harness.report.figures.drawing import apply_style, choose_style, save
 from openended.harness.report.figures.people import (
     agreement_map,
     huse_parts,
@@ -59,7 +59,7 @@ def test_the_regions_are_what_the_discriminator_says(rated):
 
 def test_lines_of_equal_huse():
     """On every dotted line HUSE-Q + HUSE-D − 1 is its value."""
-    figure = huse_parts({"a": (0.58, 0.95), "b $x$": (0.92, 0.34)})
+    figure = huse_parts({"a": (0.58, 0.95), "b $x$": (0.92, 0.34)}, [choose_style(0), choose_style(1)])
     (panel,) = figure.axes
     lines = [line for line in panel.get_lines() if line.get_linestyle() == ":"]
     for line, value in zip(lines, (0.2, 0.4, 0.6, 0.8, 1.0), strict=True):

@@ -51,10 +51,12 @@ def make_report(folder: Path, *, seeds: Sequence[int] = (0, 1), count: int = COU
                     f"score:{role} continuation": one["score"],
                     f"embed:{role} prompt_and_continuation": one["embed"],
                 }
+            mauve = {"mauve": 0.5 + len(decoder) / 20 + (seed or 0) / 100}
             rows = [
                 _scored("model", "gen_ppl", 20.0 + len(decoder) + (seed or 0), made, store),
                 _scored("human", "gen_ppl", 25.0, human, store),
-                result("model", "mauve", {"mauve": 0.5 + len(decoder) / 20 + (seed or 0) / 100}, family="two_sample", direction="higher"),
+                result("model", "mauve", mauve, family="two_sample", direction="higher",
+                       options="|quantizer:kmeans|num_buckets:5"),
             ]  # fmt: skip
             run = write_run(
                 folder,
@@ -64,7 +66,7 @@ def make_report(folder: Path, *, seeds: Sequence[int] = (0, 1), count: int = COU
                 axes={"scorer.path": "bundled:docs-m", "samples": samples},
                 inputs=inputs,
             )
-            _explain(run, count)
+            _explain(run, rows[-1]["signature"])
     return folder / "runs"
 
 
@@ -111,8 +113,8 @@ def _scored(system: str, metric: str, value: float, made: Mapping[str, Any], sto
     return result(system, metric, {metric: value, "entropy": 4 + value / 100}, family="scored", artefact=name)
 
 
-def _explain(run: Path, count: int) -> None:
-    head = {"metric": "mauve", "signature": "mauve|v:1|quantizer:kmeans|num_buckets:5"}
+def _explain(run: Path, signature: str) -> None:
+    head = {"metric": "mauve", "signature": signature}
     cell = {"kind": "cell", "cell": 3, "human_share": 0.3, "model_share": 0.1,
             "human": ["docs/000007#0"], "model": ["docs/000001#0", "docs/000008#0"]}  # fmt: skip
     missed = {"kind": "missed", "side": "human", "count": 12, "texts": ["docs/000009#0"]}

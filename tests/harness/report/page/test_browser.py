@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,80 +11,10 @@ import pytest
 from openended.harness.report import build_report
 from openended.harness.report.page import parts
 from openended.harness.report.side_by_side import build_side_by_side
+from tests.harness.report.page.browser import AXE, control, names, needs_browser, reading, settled
 from tests.harness.report.page.made import COUNT, HOSTILE, make_report, text_of
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-AXE = os.environ.get("OPENENDED_AXE", "")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    return make_report(tmp_path_factory.mktemp("grid"))
-
-
-@pytest.fixture(scope="module")
-def report(runs, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("report")
-    build_report([runs], folder)
-    return folder / "report.html"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        made = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield made
-        made.close()
-
-
-@pytest.fixture(scope="module")
-def opened(browser):
-    """One tab for all; what it complains of and asks for is kept."""
-    context = browser.new_context(accept_downloads=True)
-    context.set_default_timeout(5_000)
-    tab = context.new_page()
-    tab.faults, tab.asked = [], []
-    tab.on("console", lambda m: tab.faults.append(m.text) if m.type in ("error", "warning") else None)
-    tab.on("pageerror", lambda e: tab.faults.append(str(e)))
-    tab.on("request", lambda r: tab.asked.append(r.url))
-    yield tab
-    context.close()
-
-
-@pytest.fixture
-def page(opened, report):
-    opened.goto("about:blank")
-    opened.set_viewport_size({"width": 1280, "height": 900})
-    opened.goto(report.as_uri())
-    reading(opened)
-    opened.faults.clear()
-    opened.asked.clear()
-    yield opened
-    assert opened.faults == []
-    assert [url for url in opened.asked if not url.startswith(("blob:", "data:"))] == []
-
-
-def names(page):
-    """Ids of the first examples, in the order in view."""
-    page.locator(".example h3").first.wait_for()
-    return page.locator(".example h3").all_inner_texts()
-
-
-def reading(page):
-    """Texts are drawn where somebody looks."""
-    page.locator("#texts").scroll_into_view_if_needed()
-    page.locator(".example").first.wait_for()
-
-
-def control(page, name):
-    return page.locator(".controls").get_by_label(name, exact=True)
-
-
-def settled(page, status):
-    page.wait_for_function("told => document.querySelector('.status').textContent === told", arg=status)
+pytestmark = needs_browser
 
 
 def test_hostile_texts_are_shown_and_nothing_of_them_runs(page):
@@ -288,11 +216,12 @@ def test_why_names_cells_and_missed_texts_and_leads_to_them(page):
 def test_the_page_fits_a_phone_and_has_no_serious_fault_of_access(page):
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("button", name="More filters").click()
     if not AXE:
         pytest.skip("axe-core is not here: npm pack axe-core, and OPENENDED_AXE=…/axe.min.js")
     control(page, "surprise").check()
     page.evaluate(Path(AXE).read_text("utf-8"))
-    for scheme, rules in (("light", None), ("dark", ["color-contrast"])):  # the colours alone are others in the dark
+    for scheme, rules in (("light", None), ("dark", ["color-contrast"])):  # only the colors differ in the dark
         page.emulate_media(color_scheme=scheme)
         asked = {"resultTypes": ["violations"]} | ({"runOnly": rules} if rules else {})
         found = page.evaluate("asked => axe.run(document, asked)", asked)

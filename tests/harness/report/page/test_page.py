@@ -104,7 +104,7 @@ def test_the_page_says_settings_date_and_command(tmp_path):
     seal_record(folder, told | {"command": ["/x/openended", "decoder=greedy", "a=<b>"]})
     results = read_results([tmp_path])
     page = written(results, tmp_path)
-    head = page[: page.index('<h2 id="tables">')]
+    head = page[page.index('<h2 id="about"') :]
     assert "Newest run: 2026-02-03 10:20 UTC." in head
     assert "Command: openended decoder=greedy &#39;a=&lt;b&gt;&#39;" in head
     assert "<tr><td>max_new_tokens</td><td>96</td></tr>" in head
