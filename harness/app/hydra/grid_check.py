@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,7 +74,7 @@ class _JobCheck:
             return SpecError(explain(err))
         except HarnessError as err:
             return err
-        key = digest([replace(settings, seed=0).spec(), canonicalize(settings.runtime)])
+        key = digest([replace(settings, seed=0).spec(), asdict(settings.runtime)])
         if key not in self._checked:
             self._checked[key] = self._plan(settings, words)
         return self._checked[key]

@@ -132,7 +132,7 @@ def test_a_twin_of_a_paper_loads_each_model_once(tmp_path, monkeypatch, capsys):
         (["-m", "decoder=nucelus,greedy"], "no decoder 'nucelus'"),
         (["metric=[mauv]"], "no metric 'mauv'; did you mean 'mauve'?"),
         (["greedy"], "did you mean decoder=greedy?"),
-        (["--decoder", "greedy"], "options are given as decoder=greedy"),
+        (["--decoder", "greedy"], "an option is typed as decoder=greedy"),
         (["seed=0,1"], "seed=0,1: several values are a grid: add -m, as in openended -m seed=0,1"),
         (["name=a/b"], "name: expected letters, digits"),
         (["task=jsonl", "task.path=~/no such file.jsonl"], "no such file.jsonl"),
