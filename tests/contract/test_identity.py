@@ -183,6 +183,9 @@ APART = [
 def test_runs_that_differ_in_one_option_are_never_merged(role, spec, field, tmp_path):
     other = changes(spec)[field]
     part = {role: spec} if role != "metric" else {"metrics": (spec,)}
+    if role == "task" and not spec.paired:
+        part["generations"] = str(tmp_path / "texts.jsonl")
+        (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n')
     changed = part | ({role: other} if role != "metric" else {"metrics": (other,)})
     human = role in ("task", "scorer", "embedder", "metric")
     record(tmp_path, settings(**part), 1.0, human=human)

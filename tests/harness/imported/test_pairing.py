@@ -160,7 +160,7 @@ def test_draws_of_one_prompt_are_numbered(tmp_path: Path) -> None:
     path = lines(tmp_path, [{"id": 0, "sample": s, "text": f"s{s}"} for s in (1, 0)])
     assert texts(taken(path, prompts, None, None)[0]) == ["s0", "s1"]
     path = lines(tmp_path, [{"id": 0, "text": "a"}, {"id": 0, "text": "b"}])
-    with pytest.raises(DataError, match=r"g\.jsonl:1: a second text for 'jsonl/000000'"):
+    with pytest.raises(DataError, match=r"g\.jsonl:1: duplicate id: a second text for 'jsonl/000000'"):
         taken(path, prompts, None, None)
 
 
@@ -377,7 +377,7 @@ def test_malformed_files(tmp_path: Path, prompts: Path, form: str, change: Any, 
 
 @pytest.mark.parametrize("form", ["own", "grover"])
 def test_an_id_twice_is_an_error(tmp_path: Path, prompts: Path, form: str) -> None:
-    with pytest.raises(DataError, match=r"g\.jsonl:\d: a second text for 'jsonl/000001'"):
+    with pytest.raises(DataError, match=r"g\.jsonl:\d: duplicate id: a second text for 'jsonl/000001'"):
         taken(lines(tmp_path, [*FORMS[form], FORMS[form][1]]), prompts, None, None)
 
 
