@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, cast
 
 from omegaconf import Container, DictConfig, OmegaConf
@@ -58,12 +59,12 @@ def find_places(key: str, root: Container, message: str) -> str:
     """
     typed = _TYPED.search(message)
     name, sign, value = (typed[1] if typed else key).partition("=")
-    if name.split(".")[0] in GROUPS:
-        return ""
     config = cast("dict[str, Any]", OmegaConf.to_container(root, resolve=False))
+    is_misspelt = bool(get_close_matches(name, config, n=1, cutoff=0.85))
+    if name.split(".")[0] in GROUPS or name.startswith("_") or is_misspelt:
+        return ""
     options = [path for group in _SEARCHED for path in _iterate_options(group, config.get(group))]
-    tails = (f".{name}", f".{name.rpartition('.')[2]}")
-    places = next((ends for tail in tails if (ends := [path for path in options if path.endswith(tail)])), [])
+    places = [path for path in options if path.endswith(f".{name}")]
     return " or ".join(f"{place}{sign}{value}" for place in places[:_MOST_PLACES])
 
 

@@ -112,6 +112,7 @@ class JobComposer:
             self._composed[chosen] = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), cfg.hydra
         config, hydra = self._composed[chosen]
         job_config = copy.deepcopy(config)
+        OmegaConf.set_struct(job_config, True)  # as Hydra's own: an unknown option is an error
         ConfigLoaderImpl._apply_overrides_to_config(
             [override for override in parsed if _is_value(override)], job_config
         )
