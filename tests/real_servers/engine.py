@@ -1,0 +1,153 @@
+"""The real vLLM in this process against the reference backend: texts, losses, statistics, and a run that is killed.
+
+python -m tests.real_servers.engine [PROMPTS [NEW_TOKENS]]
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from openended.harness.backends.transformers import load_backend
+from openended.harness.backends.vllm.backend import VllmBackend
+from openended.harness.backends.vllm.spec import VllmSpec, find_version
+from openended.harness.core.io import digest_file
+from openended.harness.core.registry import load_members
+from openended.harness.core.types import Generation, Ragged
+from openended.harness.decoders.base import GenerationRequest, Prompt, QDecoder
+from openended.harness.decoders.dry import Dry
+from openended.harness.decoders.mirostat import Mirostat
+from openended.harness.decoders.sampling import Ancestral, Greedy, MinP, Nucleus, TopK, Typical
+from openended.harness.models.backend import QStatisticsRequest, ScoringRequest
+from openended.harness.models.spec import ModelSpec
+from tests.real_servers.rows import Table
+
+PATH = "bundled:docs-s"
+SAMPLES, SEED = 3, 7
+FORCED = (Greedy(), Ancestral(), TopK(), Nucleus(), Typical(), MinP(), Mirostat(), Dry(allowed_length=1))
+TOLERANCE = 1e-5
+
+
+def list_decoders() -> list[QDecoder]:
+    """Every decoder that draws from a Q and needs nothing else, and some with penalties."""
+    classes = [c for c in load_members("decoder").values() if issubclass(c, QDecoder)]
+    plain = [decoder for decoder in (cls() for cls in classes) if not decoder.needs_human_ppl]
+    return [*plain, Nucleus(repetition_penalty=1.3), Nucleus(no_repeat_ngram_size=3), Mirostat(repetition_penalty=1.2)]
+
+
+def make_prompts(count: int, vocab_size: int) -> list[Prompt]:
+    """Prompts of 1 to 40 tokens, and an empty one."""
+    draw = np.random.default_rng(0)
+    rows = [tuple(draw.integers(1, vocab_size, draw.integers(1, 41)).tolist()) for _ in range(count - 1)]
+    return [Prompt(f"t/{i}", s, row) for i, row in enumerate([*rows, ()]) for s in range(SAMPLES)]
+
+
+def generate(backend: Any, decoder: QDecoder, prompts: list[Prompt], new: int) -> dict[tuple[str, int], Generation]:
+    """Continue the prompts."""
+    out: list[Generation] = []
+    request = GenerationRequest(
+        prompts=prompts, decoder=decoder, seed=SEED, max_new_tokens=new, min_new_tokens=2, batch_size=64
+    )
+    backend.generate(request, out.extend)
+    return {(g.example_id, g.sample): g for g in out}
+
+
+def compare_texts(
+    mine: VllmBackend, expected: dict[Any, Generation], decoder: QDecoder, prompts: list[Prompt], new: int
+) -> tuple[str, bool]:
+    """Count equal texts."""
+    texts = generate(mine, decoder, prompts, new)
+    equal = sum(
+        texts[key].token_ids == text.token_ids and texts[key].text == text.text for key, text in expected.items()
+    )
+    apart = max(abs(texts[key].log_prob - text.log_prob) for key, text in expected.items())
+    return f"{equal} of {len(prompts)} texts equal; log-probabilities within {apart:.1e}", equal == len(prompts)
+
+
+def compare_losses(mine: VllmBackend, reference: Any, prompts: Ragged, human: Ragged) -> tuple[str, bool]:
+    """Compare token losses."""
+    request = ScoringRequest(prompts=prompts, continuations=human, include_prompt=True, batch_size=16)
+    apart = float(np.abs(mine.score(request).values - reference.score(request).values).max())
+    return f"{len(human)} texts: {apart:.1e} nats apart at most", apart <= TOLERANCE
+
+
+def compare_statistics(mine: VllmBackend, reference: Any, prompts: Ragged, human: Ragged) -> tuple[str, bool]:
+    """Compare the statistics of Q of eight decoders on given texts."""
+    request = QStatisticsRequest(prompts=prompts, continuations=human, decoders=FORCED, min_new_tokens=2, batch_size=16)
+    worst, supports = 0.0, 0
+    for one, other in zip(mine.q_statistics(request), reference.q_statistics(request), strict=True):
+        apart = (np.abs(one.gold_prob - other.gold_prob).max(), np.abs(one.sum_sq - other.sum_sq).max())
+        worst = max(worst, *map(float, apart))
+        supports += int((one.support != other.support).sum())
+    found = f"{len(FORCED)} decoders, {len(human.values)} tokens: {worst:.1e} apart at most, {supports} supports differ"
+    return found, worst <= TOLERANCE
+
+
+def run_command(folder: Path, model: str, *words: str, kill: bool = False) -> str:
+    """Run the command on 64 prompts with three samples; returns the digest of its texts."""
+    command = [
+        sys.executable, "-m", "openended.harness", f"outputs_dir={folder}", "task=docs", "decoder=nucleus",
+        f"model={model}", f"model.path={PATH}", "num_examples=64", "samples=3", "max_new_tokens=32", "scoring=none",
+        "metric=[distinct_n]", "runtime.flush_seconds=0", *words,
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if kill:
+        while process.poll() is None and len(list(folder.rglob("part-*.arrow"))) < 5:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+    said, _ = process.communicate(timeout=900)
+    if kill:
+        return ""
+    if process.returncode:
+        raise RuntimeError(said[-300:].replace("\n", " "))
+    (texts,) = (path for path in folder.rglob("data.arrow") if "generate" in path.relative_to(folder).parts)
+    return digest_file(texts)
+
+
+def compare_killed_run() -> tuple[str, bool]:
+    """Kill a run after a few texts, and continue it."""
+    with tempfile.TemporaryDirectory() as root:
+        folders = [Path(root) / name for name in ("reference", "killed")]
+        expected = run_command(folders[0], "folder")
+        run_command(folders[1], "vllm", "model.check_texts=0", kill=True)
+        kept = len(list(folders[1].rglob("part-*.arrow")))
+        same = run_command(folders[1], "vllm", "model.check_texts=0") == expected
+        return f"{kept} parts kept; the file of texts is {'the same' if same else 'another'} as of model=folder", same
+
+
+def main() -> None:
+    """Print the table."""
+    arguments = [int(word) for word in sys.argv[1:]]
+    count, new = (arguments + [64, 24][len(arguments) :])[:2]
+    reference = load_backend(ModelSpec(path=PATH))
+    prompts = make_prompts(count, reference.vocab_size)
+    table = Table(f"vLLM {find_version()} in the process")
+    decoders = list_decoders()
+    expected = [generate(reference, decoder, prompts, new) for decoder in decoders]
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    for at_once in (64, 1):
+        mine = VllmBackend(VllmSpec(path=PATH, max_num_seqs=at_once, check_texts=0), "cpu")
+        for decoder, texts in zip(decoders, expected, strict=True):
+            name = f"{decoder.title}, {at_once} at once"
+            table.check(name, partial(compare_texts, mine, texts, decoder, prompts, new))
+        if at_once == 64:
+            rows = [p for p in prompts if p.sample == 0]
+            heads = Ragged.from_rows((p.token_ids for p in rows), np.int64)
+            human = Ragged.from_rows((expected[1][p.example_id, 0].token_ids for p in rows), np.int64)
+            table.check("token losses", partial(compare_losses, mine, reference, heads, human))
+            table.check("statistics of Q, forced", partial(compare_statistics, mine, reference, heads, human))
+    table.check("a run killed and continued", compare_killed_run)
+    table.end()
+
+
+if __name__ == "__main__":
+    main()
