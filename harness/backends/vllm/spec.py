@@ -97,7 +97,7 @@ class VllmSpec(ModelSpec):
     def identity(self) -> dict[str, Json]:
         """Return what identifies the model and what can move a logit: vLLM's version and how it computes."""
         return {
-            **super().identity(),
+            **self.tokenizer_spec().identity(),
             "backend": self.name,
             "version": find_version(),
             "quantization": self.quantization,
