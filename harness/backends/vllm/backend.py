@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from openended.harness.backends.vllm.engine import Engine, EngineRequest, EngineResult
-from openended.harness.backends.vllm.processor.orders import make_drawn_group, make_forced_group, make_order
+from openended.harness.backends.vllm.processor.orders import make_forcing_group, make_order, make_sampling_group
 from openended.harness.backends.vllm.spec import VllmSpec, find_version
 from openended.harness.core import (
     Advance,
@@ -65,7 +65,7 @@ class VllmBackend:
         """The engine, started if it is not running."""
         if self._engine is None:
             self._engine = Engine(self.spec, self.device.type)
-            weakref.finalize(self, self._engine.close)
+            self._end = weakref.finalize(self, self._engine.close)
         return self._engine
 
     @property
@@ -106,7 +106,7 @@ class VllmBackend:
         prompts = [replace(p, token_ids=self._read_ids(p.token_ids)) for p in request.prompts]
         longest = max((len(p.token_ids) for p in prompts), default=0)
         request.decoder.check_context_length(self.engine.context_length, request.max_new_tokens, longest)
-        group = make_drawn_group(request, self.eos_ids)
+        group = make_sampling_group(request, self.eos_ids)
         equal: list[bool] = []
 
         def finish(number: int, result: EngineResult) -> None:
@@ -149,7 +149,7 @@ class VllmBackend:
         lengths = np.array([len(head) for head in heads], dtype=np.int64)
         check_rows(self.context_length, lengths, continuations)
         tables = [QTable.empty(len(continuations.values)) for _ in request.decoders]
-        group = make_forced_group(request, self.eos_ids)
+        group = make_forcing_group(request, self.eos_ids)
         rows = [row for row, size in enumerate(continuations.lengths.tolist()) if size]
 
         def finish(number: int, result: EngineResult) -> None:
@@ -189,7 +189,9 @@ class VllmBackend:
         try:
             self.engine.run(requests, finish)
         except DataError:
-            self._engine = None
+            if self._engine is not None:
+                self._engine = None
+                self._end()
             free_memory()
             raise
         self.engine.rest()

@@ -70,8 +70,10 @@ class Engine:
     def __init__(self, spec: VllmSpec, device: str) -> None:
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        from vllm import EngineArgs, LLMEngine
-        from vllm.platforms import current_platform
+        self._spec = spec
+        with self._explain_errors("vLLM cannot be imported"):
+            from vllm import EngineArgs, LLMEngine
+            from vllm.platforms import current_platform
 
         built_for = str(current_platform.device_type)
         if built_for != device.partition(":")[0]:
@@ -79,7 +81,6 @@ class Engine:
                 f"model {spec.title}: this vLLM is built for {built_for}, runtime.device is {device}; "
                 f"set runtime.device={built_for} or install the other build"
             )
-        self._spec = spec
         self._sleeps = bool(current_platform.is_sleep_mode_available()) and built_for != "cpu"
         options = build_engine_options(spec, {f.name for f in dataclasses.fields(EngineArgs)})
         if self._sleeps:
@@ -119,10 +120,12 @@ class Engine:
                     results = self._read_results([(pending[o.request_id][1], o) for o in outputs])
                 for output, result in zip(outputs, results, strict=True):
                     finish(pending.pop(output.request_id)[0], result)
-        finally:
-            if pending:
-                self.inner.abort_request(list(pending))
-                self.inner.collective_rpc("forget_openended_texts")
+        except DataError:  # the caller ends this engine
+            raise
+        except BaseException:
+            self.inner.abort_request(list(pending))
+            self.inner.collective_rpc("forget_openended_texts")
+            raise
 
     def rest(self) -> None:
         """Give the GPU's memory to others until the engine is needed again; nothing to give back on a CPU."""
@@ -131,8 +134,11 @@ class Engine:
             self._asleep = True
 
     def close(self) -> None:
-        """End the engine."""
-        self.inner.engine_core.shutdown()
+        """End the engine; one that has failed may fail again."""
+        try:
+            self.inner.engine_core.shutdown()
+        except Exception as err:
+            log.warning("%s: vLLM did not end cleanly (%s)", self._spec.title, shorten_error(err))
 
     def _wake(self) -> None:
         if self._asleep:
@@ -141,7 +147,7 @@ class Engine:
 
     def _read_results(self, outputs: list[tuple[EngineRequest, Any]]) -> list[EngineResult]:
         """Read finished sequences, with what the logits processor knows of them."""
-        made = [output.outputs[0] for _, output in outputs]
+        completions = [output.outputs[0] for _, output in outputs]
         groups: dict[str, list[int]] = {}
         for i, (request, _) in enumerate(outputs):
             if request.order is not None:
@@ -150,15 +156,15 @@ class Engine:
         for group, members in groups.items():
             orders = [order for order in (outputs[i][0].order for i in members) if order is not None]
             texts = [
-                (order["example_id"], order["sample"], len(made[i].token_ids))
+                (order["example_id"], order["sample"], len(completions[i].token_ids))
                 for i, order in zip(members, orders, strict=True)
             ]
             answers = self.inner.collective_rpc("take_openended_results", args=(group, texts))
             noted |= dict(zip(members, answers[0], strict=True))
         results = []
         for i, (request, output) in enumerate(outputs):
-            ended = made[i].finish_reason == "stop"
-            ids = tuple(int(token) for token in made[i].token_ids)
+            ended = completions[i].finish_reason == "stop"
+            ids = tuple(int(token) for token in completions[i].token_ids)
             read = list(_read_log_probs(request.ids, output.prompt_logprobs)) if request.score else []
             results.append(EngineResult(ids[: len(ids) - ended], ended, read, noted.get(i)))
         return results
@@ -181,26 +187,26 @@ class Engine:
             raise DataError(f"model {self._spec.title}: {what} ({message}); {advice}") from err
 
 
-def build_engine_options(spec: VllmSpec, known: set[str]) -> dict[str, Any]:
+def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
     """Return the engine's options.
 
     Args:
         spec: The model.
-        known: Names of all options that this version of vLLM has.
+        names: Names of all options that this version of vLLM has.
 
     Raises:
         SpecError: If an option of `model.engine` is not among them.
     """
     for name in spec.engine:
-        if name not in known:
-            raise SpecError(f"model.engine: vLLM has no option {name!r}{suggest(name, known)}")
+        if name not in names:
+            raise SpecError(f"model.engine: vLLM has no option {name!r}{suggest(name, names)}")
     options: dict[str, Any] = {
         "model": str(spec.folder or spec.path), "revision": None if spec.folder else spec.revision,
         "skip_tokenizer_init": True, "dtype": spec.dtype, "quantization": spec.quantization,
         "tensor_parallel_size": spec.tensor_parallel_size, "gpu_memory_utilization": spec.gpu_memory_utilization,
         "enforce_eager": spec.enforce_eager, "generation_config": "vllm", "trust_remote_code": False,
-        "logits_processors": [f"{_PACKAGE}.v1:HarnessProcessor"],
-        "worker_extension_cls": f"{_PACKAGE}.worker.WorkerExtension", "async_scheduling": False,
+        "logits_processors": [f"{_PACKAGE}.v1:V1Processor"],
+        "worker_extension_cls": f"{_PACKAGE}.worker_extension.WorkerExtension", "async_scheduling": False,
         "disable_log_stats": True, "enable_prefix_caching": True, "use_tqdm_on_load": False,
     }  # fmt: skip
     if (length := spec.context_length()) is not None:

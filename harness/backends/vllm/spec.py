@@ -73,9 +73,9 @@ class VllmSpec(ModelSpec):
                     "accepted by another rule than the decoder's; leave the option out"
                 )
             if name in OWN_OPTIONS:
-                mine = name in {f.name for f in dataclasses.fields(self)}
-                own = f"an option of its own, model.{name}" if mine else "fixed"
-                raise SpecError(f"{self.error_name}.engine.{name}: this engine option is {own}; leave it out here")
+                is_field = name in {f.name for f in dataclasses.fields(self)}
+                reason = f"set by model.{name}" if is_field else "fixed"
+                raise SpecError(f"{self.error_name}.engine.{name}: this engine option is {reason}; leave it out here")
 
     @property
     def title(self) -> str:

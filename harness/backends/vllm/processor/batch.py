@@ -6,19 +6,19 @@ from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.backends.vllm.processor.drawn import DrawnTexts
-from openended.harness.backends.vllm.processor.forced import ForcedTexts
 from openended.harness.backends.vllm.processor.orders import TextOrder
+from openended.harness.backends.vllm.processor.teacher_forcer import TeacherForcer
+from openended.harness.backends.vllm.processor.text_sampler import TextSampler
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(slots=True)
-class BatchRow:
+class TextInBatch:
     """A row of the batch."""
 
-    texts: DrawnTexts | ForcedTexts
+    texts: TextSampler | TeacherForcer
     """Its group."""
     slot: int
     """Its place in the group."""
@@ -34,8 +34,8 @@ class BatchRows:
 
     def __init__(self, device: object) -> None:
         self._device = device
-        self._groups: dict[str, DrawnTexts | ForcedTexts] = {}
-        self._rows: dict[int, BatchRow] = {}
+        self._groups: dict[str, TextSampler | TeacherForcer] = {}
+        self._rows: dict[int, TextInBatch] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -49,9 +49,9 @@ class BatchRows:
         if group["id"] not in self._groups:
             # The texts of finished calls are gone: their groups go too.
             self._groups = {name: texts for name, texts in self._groups.items() if len(texts)}
-            self._groups[group["id"]] = (ForcedTexts if group["forced"] else DrawnTexts)(group, self._device)
+            self._groups[group["id"]] = (TeacherForcer if group["forced"] else TextSampler)(group, self._device)
         texts = self._groups[group["id"]]
-        self._rows[index] = BatchRow(texts, texts.add(order), tokens)
+        self._rows[index] = TextInBatch(texts, texts.add(order), tokens)
 
     def remove(self, index: int) -> None:
         """Take a text out of the batch; what is known of it stays until its result is taken."""

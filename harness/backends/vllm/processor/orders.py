@@ -46,8 +46,8 @@ def describe_decoder(decoder: QDecoder) -> dict[str, Any]:
     """Return the node from which `build` makes the decoder again."""
     cls = type(decoder)
     options = cast("dict[str, Any]", canonicalize(decoder))
-    own = {f.name: options[f.name] for f in dataclasses.fields(cls)}
-    return {"_target_": f"{cls.__module__}.{cls.__qualname__}", **own}
+    fields = {f.name: options[f.name] for f in dataclasses.fields(cls)}
+    return {"_target_": f"{cls.__module__}.{cls.__qualname__}", **fields}
 
 
 def build_decoders(group: TextGroup) -> list[QDecoder]:
@@ -55,7 +55,7 @@ def build_decoders(group: TextGroup) -> list[QDecoder]:
     return [cast("QDecoder", build("decoder", node)) for node in group["decoders"]]
 
 
-def make_drawn_group(request: GenerationRequest, eos_ids: Sequence[int]) -> TextGroup:
+def make_sampling_group(request: GenerationRequest, eos_ids: Sequence[int]) -> TextGroup:
     """Return the group of a generation request, whose decoder has a Q."""
     decoder = cast("QDecoder", request.decoder)
     return _identify(
@@ -66,7 +66,7 @@ def make_drawn_group(request: GenerationRequest, eos_ids: Sequence[int]) -> Text
     )  # fmt: skip
 
 
-def make_forced_group(request: QStatisticsRequest, eos_ids: Sequence[int]) -> TextGroup:
+def make_forcing_group(request: QStatisticsRequest, eos_ids: Sequence[int]) -> TextGroup:
     """Return the group of a request for statistics of Q."""
     return _identify(
         {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 
-class HarnessProcessor(LogitsProcessor):
+class V2Processor(LogitsProcessor):
     """Chooses the tokens of requests that carry an order of the harness."""
 
     def __init__(self, vllm_config: VllmConfig, req_states: LogitsProcRequestState) -> None:

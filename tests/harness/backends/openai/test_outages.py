@@ -19,7 +19,7 @@ from openended.harness.decoders.sampling import Greedy
 from tests.harness.backends.openai.fake import ID, Fake, served
 from tests.helpers import generation
 
-PATIENCE = 0.4
+PATIENCE = 1.5
 
 
 @pytest.fixture(autouse=True)
@@ -60,8 +60,8 @@ def run_job(*addresses: str, **options: float) -> float:
 def test_the_first_job_waits_and_the_others_fail_at_once(dead):
     first, second, third = (run_job(dead, retries=30) for _ in range(3))
     assert PATIENCE <= first < 4 * PATIENCE
-    assert 0 <= second < PATIENCE / 2
-    assert 0 <= third < PATIENCE / 2
+    assert 0 <= second < PATIENCE
+    assert 0 <= third < PATIENCE
 
 
 def test_a_server_that_comes_back_is_used_again_and_waited_for_anew(dead):
@@ -88,7 +88,7 @@ def test_a_request_under_way_is_retried_no_longer_than_the_patience():
             await client.post("/v1/completions", {}, [0])
 
     began = time.monotonic()
-    with pytest.raises(DataError, match=r"refused since \d\d:\d\d:\d\d, retried for 0.4 s .*finished texts are kept"):
+    with pytest.raises(DataError, match=r"refused since \d\d:\d\d:\d\d, retried for 1.5 s .*finished texts are kept"):
         asyncio.run(post())
     assert PATIENCE <= time.monotonic() - began < 4 * PATIENCE
 

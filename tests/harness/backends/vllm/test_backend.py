@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -159,3 +161,10 @@ def test_lengths_beyond_the_context_are_refused(engine):
     context = load_model(ModelSpec(path=PATH)).context_length
     with pytest.raises(SpecError, match="positions"):
         make().generate(generation(PROMPTS, Greedy(), seed=1, max_new_tokens=context, batch_size=1), print)
+
+
+def test_a_vllm_that_cannot_be_imported_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(DataError, match="vLLM cannot be imported") as caught:
+        texts(make(), Greedy())
+    assert "\n" not in str(caught.value)

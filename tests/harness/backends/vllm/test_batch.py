@@ -13,9 +13,9 @@ from openended.harness.backends.vllm.processor.batch import BatchRows
 from openended.harness.backends.vllm.processor.orders import (
     TextGroup,
     describe_decoder,
-    make_drawn_group,
-    make_forced_group,
+    make_forcing_group,
     make_order,
+    make_sampling_group,
 )
 from openended.harness.core.registry import build, load_members
 from openended.harness.core.types import Generation, Ragged
@@ -108,7 +108,7 @@ def reference(decoder: QDecoder, least: int) -> dict[tuple[str, int], Generation
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda d: d.title)
 def test_texts_in_random_order_equal_those_of_the_reference_loop(decoder, least):
     request = generation(PROMPTS, decoder, seed=3, max_new_tokens=LENGTH, min_new_tokens=least, batch_size=4)
-    group = make_drawn_group(request, EOS)
+    group = make_sampling_group(request, EOS)
     texts = [Text(group, prompt) for prompt in PROMPTS]
     results = run_in_random_order(texts, seed=least)
     for text in texts:
@@ -122,7 +122,8 @@ def test_texts_in_random_order_equal_those_of_the_reference_loop(decoder, least)
 
 def test_decoders_in_one_batch_do_not_disturb_each_other():
     groups = [
-        make_drawn_group(generation(PROMPTS, d, seed=3, max_new_tokens=LENGTH, batch_size=4), EOS) for d in DECODERS[:6]
+        make_sampling_group(generation(PROMPTS, d, seed=3, max_new_tokens=LENGTH, batch_size=4), EOS)
+        for d in DECODERS[:6]
     ]
     texts = [Text(group, prompt) for prompt in PROMPTS[:4] for group in groups]
     run_in_random_order(texts, seed=1, size=9)
@@ -137,7 +138,7 @@ def test_forced_texts_give_the_statistics_of_the_reference_in_any_order():
     prompts = Ragged.from_rows((p.token_ids for p in PROMPTS), np.int64)
     request = q_request(prompts, Ragged.from_rows(golds, np.int64), DECODERS, min_new_tokens=2, batch_size=4)
     expected = compute_q_statistics(gpt2(vocab_size=60, eos_ids=EOS), request)
-    group = make_forced_group(request, EOS)
+    group = make_forcing_group(request, EOS)
     texts = [Text(group, Prompt(str(i), 0, p.token_ids), gold) for i, (p, gold) in enumerate(zip(PROMPTS, golds))]
     results = run_in_random_order(texts, seed=2)
     for i, text in enumerate(texts):
@@ -158,7 +159,7 @@ def test_rows_without_an_order_keep_their_logits():
     rows = BatchRows("cpu")
     request = generation(PROMPTS, Greedy(), seed=0, max_new_tokens=2, batch_size=1)
     rows.add(0, None)
-    rows.add(1, make_order(make_drawn_group(request, EOS), PROMPTS[0]), [])
+    rows.add(1, make_order(make_sampling_group(request, EOS), PROMPTS[0]), [])
     logits = torch.arange(12.0).reshape(2, 6)
     before = logits.clone()
     masked = rows.choose_tokens(logits)
@@ -170,7 +171,7 @@ def test_rows_without_an_order_keep_their_logits():
 
 def test_a_failed_call_leaves_nothing_behind():
     rows = BatchRows("cpu")
-    group = make_drawn_group(generation(PROMPTS, Greedy(), seed=0, max_new_tokens=2, batch_size=1), EOS)
+    group = make_sampling_group(generation(PROMPTS, Greedy(), seed=0, max_new_tokens=2, batch_size=1), EOS)
     rows.add(0, make_order(group, PROMPTS[0]), [])
     rows.forget()
     assert len(rows) == 0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class ForcedTexts:
+class TeacherForcer:
     """The texts of one request for statistics of Q."""
 
     def __init__(self, group: TextGroup, device: object) -> None:

@@ -20,7 +20,7 @@ FIRST_SLOTS = 16
 """Texts that there is room for at first; doubled whenever it is used up."""
 
 
-class DrawnTexts:
+class TextSampler:
     """The texts of one generation request."""
 
     def __init__(self, group: TextGroup, device: object) -> None:
