@@ -11,6 +11,7 @@ from openended.harness.backends.vllm.processor.teacher_forcer import TeacherForc
 from openended.harness.backends.vllm.processor.text_sampler import TextSampler
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 
@@ -32,7 +33,7 @@ class BatchRows:
     Rows without an order of the harness are left to vLLM.
     """
 
-    def __init__(self, device: object) -> None:
+    def __init__(self, device: str | torch.device) -> None:
         self._device = device
         self._groups: dict[str, TextSampler | TeacherForcer] = {}
         self._rows: dict[int, TextInBatch] = {}

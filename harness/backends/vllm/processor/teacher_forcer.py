@@ -13,13 +13,14 @@ from openended.harness.decoders import LogitChunk, QTable, TextPosition, forbid_
 from openended.harness.generation import count_chunk_rows, score_chunk
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 
 class TeacherForcer:
     """The texts of one request for statistics of Q."""
 
-    def __init__(self, group: TextGroup, device: object) -> None:
+    def __init__(self, group: TextGroup, device: str | torch.device) -> None:
         del device
         self._group, self._width = group, max(group["longest"], 1)
         self._decoders = build_decoders(group)

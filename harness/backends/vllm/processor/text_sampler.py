@@ -14,6 +14,7 @@ from openended.harness.core import row_uniforms
 from openended.harness.generation import draw_next_tokens
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 FIRST_SLOTS = 16
@@ -23,7 +24,7 @@ FIRST_SLOTS = 16
 class TextSampler:
     """The texts of one generation request."""
 
-    def __init__(self, group: TextGroup, device: object) -> None:
+    def __init__(self, group: TextGroup, device: str | torch.device) -> None:
         import torch
 
         (self._decoder,) = build_decoders(group)
@@ -37,7 +38,7 @@ class TextSampler:
         self._log_q = self._allocate(self._columns, dtype=wide)
         self._history = self._allocate(0, dtype=torch.int64)
         self._prompt_lengths = self._allocate(dtype=torch.int64)
-        self._first = torch.tensor(first, dtype=wide, device=device)  # type: ignore[call-overload]
+        self._first = torch.tensor(first, dtype=wide, device=device)
         self._states = self._allocate(self._columns + 1, len(first), dtype=wide)
 
     def __len__(self) -> int:
@@ -96,11 +97,10 @@ class TextSampler:
         self._free.append(slot)
         return [float(self._log_q[slot, :count].cumsum(0)[-1]) if count else 0.0]
 
-    def _allocate(self, *columns: int, dtype: object) -> Tensor:
+    def _allocate(self, *columns: int, dtype: torch.dtype) -> Tensor:
         import torch
 
-        rows = (FIRST_SLOTS, *columns)
-        return torch.zeros(rows, dtype=dtype, device=self._device)  # type: ignore[call-overload,no-any-return]
+        return torch.zeros((FIRST_SLOTS, *columns), dtype=dtype, device=self._device)
 
     def _take_slot(self) -> int:
         import torch

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 
-class V1Processor(LogitsProcessor):
+class V1Processor(LogitsProcessor):  # type: ignore[misc] # vLLM need not be installed
     """Chooses the tokens of requests that carry an order of the harness."""
 
     def __init__(self, vllm_config: VllmConfig, device: device, is_pin_memory: bool) -> None:  # noqa: ARG002

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 
-class V2Processor(LogitsProcessor):
+class V2Processor(LogitsProcessor):  # type: ignore[misc] # vLLM need not be installed
     """Chooses the tokens of requests that carry an order of the harness."""
 
     def __init__(self, vllm_config: VllmConfig, req_states: LogitsProcRequestState) -> None:
