@@ -1,6 +1,6 @@
 """The real vLLM in this process against the reference backend: texts, losses, statistics, and a run that is killed.
 
-python -m tests.real_servers.engine [PROMPTS [NEW_TOKENS]]
+python -m tests.real_servers.engine [PROMPTS [NEW_TOKENS [NEW_TOKENS_ONE_AT_A_TIME]]]
 """
 
 from __future__ import annotations
@@ -124,28 +124,31 @@ def compare_killed_run() -> tuple[str, bool]:
         return f"{kept} parts kept; the file of texts is {'the same' if same else 'another'} as of model=folder", same
 
 
+def check_engine(table: Table, reference: Any, prompts: list[Prompt], new: int, at_once: int) -> None:
+    """Check an engine that runs this many texts at once."""
+    mine = VllmBackend(VllmSpec(path=PATH, max_num_seqs=at_once, check_texts=0), "cpu")
+    for decoder in list_decoders():
+        texts = generate(reference, decoder, prompts, new)
+        table.check(f"{decoder.title}, {at_once} at once", partial(compare_texts, mine, texts, decoder, prompts, new))
+    texts = generate(reference, Nucleus(), prompts, new)
+    rows = [p for p in prompts if p.sample == 0]
+    heads = Ragged.from_rows((p.token_ids for p in rows), np.int64)
+    human = Ragged.from_rows((texts[p.example_id, 0].token_ids for p in rows), np.int64)
+    table.check(f"token losses, {at_once} at once", partial(compare_losses, mine, reference, heads, human))
+    table.check(f"statistics of Q, {at_once} at once", partial(compare_statistics, mine, reference, heads, human))
+
+
 def main() -> None:
     """Print the table."""
     arguments = [int(word) for word in sys.argv[1:]]
-    count, new = (arguments + [64, 24][len(arguments) :])[:2]
+    count, new, new_alone = (arguments + [64, 24, 8][len(arguments) :])[:3]
     reference = load_backend(ModelSpec(path=PATH))
     prompts = make_prompts(count, reference.vocab_size)
-    table = Table(f"vLLM {find_version()} in the process")
-    decoders = list_decoders()
-    expected = [generate(reference, decoder, prompts, new) for decoder in decoders]
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-    for at_once in (64, 1):
-        mine = VllmBackend(VllmSpec(path=PATH, max_num_seqs=at_once, check_texts=0), "cpu")
-        for decoder, texts in zip(decoders, expected, strict=True):
-            name = f"{decoder.title}, {at_once} at once"
-            table.check(name, partial(compare_texts, mine, texts, decoder, prompts, new))
-        if at_once == 64:
-            rows = [p for p in prompts if p.sample == 0]
-            heads = Ragged.from_rows((p.token_ids for p in rows), np.int64)
-            human = Ragged.from_rows((expected[1][p.example_id, 0].token_ids for p in rows), np.int64)
-            table.check("token losses", partial(compare_losses, mine, reference, heads, human))
-            table.check("statistics of Q, forced", partial(compare_statistics, mine, reference, heads, human))
+    table = Table(f"vLLM {find_version()} in the process")
     table.check("a run killed and continued", compare_killed_run)
+    check_engine(table, reference, prompts, new, at_once=64)
+    check_engine(table, reference, prompts, new_alone, at_once=1)
     table.end()
 
 
