@@ -83,7 +83,7 @@ def serve(folder: Path, port: int) -> None:
     params.n_parallel = AT_ONCE
     params.n_ctx = AT_ONCE * 512
     params.n_gpu_layers = 0
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 2
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     signal.pause()

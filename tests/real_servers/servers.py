@@ -210,7 +210,7 @@ def main() -> None:
     table = Table(f"{name} server")
     flags = ("--generation-config", "vllm") if dialect == "vllm" else ()
     with serve(dialect, environment, port, folder, *flags):
-        for decoder in (Nucleus(), MinP(), Ancestral()):
+        for decoder in (Nucleus(), MinP()):
             table.check(f"probe, {decoder.title}", partial(check_probe, port, dialect, decoder))
         table.check("greedy texts", partial(compare_greedy, port, dialect, expected))
         if dialect == "vllm":
