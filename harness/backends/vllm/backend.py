@@ -58,7 +58,8 @@ class VllmBackend:
         self.tokenizer = load_tokenizer(spec.tokenizer_spec())
         self.eos_ids = find_eos_ids(spec.tokenizer_spec(), self.tokenizer)
         self._engine: Engine | None = None
-        self._comparison = ""
+        self._comparison: str | None = None
+        """How the texts of the last call compare with the reference backend's; None: it generated none."""
 
     @property
     def engine(self) -> Engine:
@@ -96,8 +97,9 @@ class VllmBackend:
             "vllm": find_version(), "dtype": s.dtype, "quantization": s.quantization, "compared": self._comparison,
             **self._engine.describe(),
         }  # fmt: skip
-        compared = self._comparison or "its texts were not compared with those of model=transformers"
-        return {"engine": facts, "notes": [f"{s.title}: vLLM {find_version()}; {compared}"]}
+        if self._comparison is None:
+            return {"engine": facts}
+        return {"engine": facts, "notes": [f"{s.title}: vLLM {find_version()}; {self._comparison}"]}
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """Continue every prompt; a text depends on (seed, example id, sample), prompt, decoder and the logits."""
@@ -128,6 +130,7 @@ class VllmBackend:
 
     def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
         """Return -log p of the continuations' tokens in nats, from the log-probabilities of given tokens."""
+        self._comparison = None
         jobs, out = plan_scoring(self, request)
 
         def finish(number: int, result: EngineResult) -> None:
@@ -143,6 +146,7 @@ class VllmBackend:
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Compute the statistics of each decoder's Q: the human tokens are forced, and whole rows of logits read."""
+        self._comparison = None
         continuations = request.continuations
         heads = [self._read_ids(row.tolist()) for row in request.prompts]
         # Every forced token needs a position, the last one too.
@@ -199,7 +203,7 @@ class VllmBackend:
     def _generate_reference(self, request: GenerationRequest) -> dict[tuple[str, int], Generation]:
         """Generate the first texts with the reference backend, before vLLM takes memory again."""
         first = request.prompts[: self.spec.check_texts]
-        self._comparison = ""
+        self._comparison = "its texts were not compared with those of model=transformers"
         if not first:
             return {}
         generations: list[Generation] = []

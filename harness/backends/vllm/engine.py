@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -71,7 +72,7 @@ class Engine:
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         self._spec = spec
-        with self._explain_errors("vLLM cannot be imported"):
+        with self._explain_errors("vLLM cannot be imported"), _ignore_warnings():
             from vllm import EngineArgs, LLMEngine
             from vllm.platforms import current_platform
 
@@ -85,7 +86,7 @@ class Engine:
         options = build_engine_options(spec, {f.name for f in dataclasses.fields(EngineArgs)})
         if self._sleeps:
             options["enable_sleep_mode"] = True
-        with self._explain_errors("vLLM does not start"):
+        with self._explain_errors("vLLM does not start"), _ignore_warnings():
             self.inner: Any = LLMEngine.from_engine_args(EngineArgs(**options))
         config = self.inner.model_config
         self.start_id: int | None = config.hf_config.bos_token_id
@@ -185,6 +186,14 @@ class Engine:
                 advice = "set model.max_num_seqs, model.max_model_len or model.gpu_memory_utilization lower; " + _RESUME
             message = f"{type(first).__name__}: {shorten_error(first)}"
             raise DataError(f"model {self._spec.title}: {what} ({message}); {advice}") from err
+
+
+@contextmanager
+def _ignore_warnings() -> Iterator[None]:
+    """Keep vLLM's remarks on other packages off the terminal."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:

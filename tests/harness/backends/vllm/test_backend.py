@@ -85,6 +85,9 @@ def test_the_share_of_equal_texts_is_in_the_record(engine):
     assert facts["engine"]["compared"] == "3 of 3 texts equal those of model=transformers"
     assert facts["engine"]["attention"] == "FAKE_ATTN"
     assert "3 of 3 texts" in facts["notes"][0]
+    rows = Ragged.from_rows([(5, 6)], np.int64)
+    backend.score(scoring(rows, rows, batch_size=1))
+    assert "notes" not in backend.provenance()  # no texts were made in this call
     assert "not compared" in (lambda b: (texts(b, Greedy()), b.provenance())[1])(make())["notes"][0]
 
 
