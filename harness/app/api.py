@@ -2,7 +2,7 @@
 
     import openended as oe
 
-    result = oe.evaluate(human=["…"], systems={"greedy": ["…"], "nucleus": "nucleus.jsonl"}, judge="gpt2-large")
+    result = oe.evaluate(human=["…"], systems={"greedy": ["…"], "nucleus": "nucleus.jsonl"}, scoring="gpt2-large")
     print(result.table())
     oe.metrics.zipf(model_texts=["…"], unit="words")
 
@@ -12,6 +12,7 @@ Texts are lists, or files and folders (see `published.files`). What is made is k
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -53,7 +54,7 @@ def evaluate(
     human: TextsOf,
     systems: Mapping[str, TextsOf],
     metrics: str | Sequence[str | Metric] | None = None,
-    judge: str | None = None,
+    scoring: str | None = None,
     scorer: str | BackendSpec | None = None,
     embedder: str | EmbedderSpec | None = None,
     features: Mapping[str, VectorsOf] | None = None,
@@ -65,26 +66,28 @@ def evaluate(
     outputs_dir: str | Path = "outputs",
     device: str = "auto",
     batch_size: int = 64,
+    judge: str | None = None,
 ) -> Evaluation:
     """Score systems against human texts; nothing is generated, nothing is paired.
 
     Args:
         human: The human texts.
         systems: Name → its texts; any number of each.
-        metrics: Names of metrics or sets (`text`, `two_sample`, `paper`, `all`), or metrics with options of their own;
+        metrics: Names of metrics or sets (`text`, `two_sample`, `paper`, `all`), or metric objects with options;
             None: all that the given models, or none, can make.
-        judge: A model that scores and embeds: a name (`gpt2-large`, `docs-m`), a hub id or a folder.
-        scorer: In place of the judge: whose likelihood and tokens count.
-        embedder: In place of the judge: whose vectors are compared.
+        scoring: A model that scores and embeds: a name (`gpt2-large`, `docs-m`), a hub id or a folder.
+        scorer: Model whose likelihood and tokens count, instead of that of `scoring`.
+        embedder: Model whose vectors are compared, instead of that of `scoring`.
         features: `human` and each system's name → vectors of your own, in place of an embedder's.
-        human_field: Field of the human file with the text; None: told by its first record.
+        human_field: Field of the human file with the text; None: detected in its first record.
         generations_field: The same of the systems' files.
-        num_examples: The first so many texts of each side; all by default.
-        max_new_tokens: Cut every text to so many tokens of the scorer, words without one; None: whole texts.
+        num_examples: Number of texts, from the start of each side; all by default.
+        max_new_tokens: Truncate texts to this many tokens of the scorer (without one: words); None: do not truncate.
         experiment: Names the folder of the runs; None: by the time.
         outputs_dir: Where everything is kept.
         device: Of the models: `auto`, or a torch device name.
         batch_size: Texts embedded or scored at a time.
+        judge: Old name of `scoring`.
 
     Raises:
         HarnessError: For everything that is about the input; one line.
@@ -94,14 +97,16 @@ def evaluate(
 
     outputs = Path(outputs_dir)
     check_writable(outputs)
-    scoring, embedding = _resolve_scoring(judge, scorer, embedder)
+    scorer_spec, embedder_spec = _resolve_scoring(_accept_old_name(scoring, judge), scorer, embedder)
     _check_names(systems, features)
     vectors = {name: str(_write_vectors(value, outputs)) for name, value in (features or {}).items()}
     shared = {
         "experiment": experiment or f"score-{datetime.now(UTC):%Y%m%dT%H%M%S}",
         "task": Texts(path=str(_write_texts(human, outputs)), field=human_field),
-        "model": None, "decoder": None, "scorer": scoring, "embedder": embedding,
-        "metrics": _select_metrics(metrics, scoring=scoring is not None, embedding=bool(embedding or vectors)),
+        "model": None, "decoder": None, "scorer": scorer_spec, "embedder": embedder_spec,
+        "metrics": _select_metrics(
+            metrics, has_scorer=scorer_spec is not None, has_vectors=bool(embedder_spec or vectors)
+        ),
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
         "generations_field": generations_field, "judgments": None, "outputs_dir": outputs, "plan_only": False,
         "runtime": Runtime(device=device, feature_batch_size=batch_size),
@@ -123,11 +128,12 @@ def measure(
     *,
     model_texts: TextsOf,
     human_texts: TextsOf | None = None,
-    judge: str | None = None,
+    scoring: str | None = None,
     scorer: str | BackendSpec | None = None,
     embedder: str | EmbedderSpec | None = None,
     outputs_dir: str | Path = "outputs",
     device: str = "auto",
+    judge: str | None = None,
     **options: Any,  # noqa: ANN401 - of the metric
 ) -> MetricResult:
     """Compute one metric of texts; also `oe.metrics.NAME(model_texts=…, …)`.
@@ -136,11 +142,12 @@ def measure(
         metric: A name, or a metric with its options.
         model_texts: The texts under test.
         human_texts: The human texts; a metric of one system needs none.
-        judge: As for `evaluate`; so are `scorer`, `embedder`, `outputs_dir` and `device`.
-        scorer: See `judge`.
-        embedder: See `judge`.
-        outputs_dir: See `judge`.
-        device: See `judge`.
+        scoring: As for `evaluate`; so are `scorer`, `embedder`, `outputs_dir` and `device`.
+        scorer: See `scoring`.
+        embedder: See `scoring`.
+        outputs_dir: See `scoring`.
+        device: See `scoring`.
+        judge: Old name of `scoring`.
         options: Options of the metric, by their names.
 
     Raises:
@@ -151,9 +158,17 @@ def measure(
         raise SpecError(f"{spec.name} compares two sides: give human_texts=… beside model_texts=…")
     result = evaluate(
         human=model_texts if human_texts is None else human_texts, systems={"model": model_texts}, metrics=[spec],
-        judge=judge, scorer=scorer, embedder=embedder, outputs_dir=outputs_dir, device=device,
+        scoring=_accept_old_name(scoring, judge), scorer=scorer, embedder=embedder,
+        outputs_dir=outputs_dir, device=device,
     )  # fmt: skip
     return result.results["model"][spec.name]
+
+
+def _accept_old_name(scoring: str | None, judge: str | None) -> str | None:
+    """Return the scoring model, by whichever name of the argument it was given."""
+    if judge is not None:
+        warnings.warn("judge= is now scoring=", FutureWarning, stacklevel=3)
+    return scoring if judge is None else judge
 
 
 def _make_metric(name: str, options: Mapping[str, Any]) -> Metric:
@@ -165,15 +180,15 @@ def _make_metric(name: str, options: Mapping[str, Any]) -> Metric:
 
 
 def _select_metrics(
-    requested: str | Sequence[str | Metric] | None, *, scoring: bool, embedding: bool
+    requested: str | Sequence[str | Metric] | None, *, has_scorer: bool, has_vectors: bool
 ) -> tuple[Metric, ...]:
-    """Make the metrics; None are those that the judges that are there can feed."""
+    """Make the metrics; None: all those for which there is a scorer, an embedder or vectors."""
     if requested is None:
         every_metric = [_make_metric(name, {}) for name in resolve_metric_names(["all"])]
-        able = {"texts", "stops", *(["token_nll"] if scoring else []), *(["embeddings"] if embedding else [])}
+        able = {"texts", "stops", *(["token_nll"] if has_scorer else []), *(["embeddings"] if has_vectors else [])}
         fed = [m for m in every_metric if {n.kind for n in m.needs()} <= {*able, "tokens"}]
         chosen: list[str | Metric] = [m.name for m in fed if m.least_samples == 1]  # files have a text a prompt
-        if not scoring:
+        if not has_scorer:
             chosen = [name for name in chosen if name != "gen_ppl"]
     else:
         chosen = [requested] if isinstance(requested, str) else list(requested)
@@ -184,34 +199,33 @@ def _select_metrics(
 
 
 def _resolve_scoring(
-    judge: str | None, scorer: str | BackendSpec | None, embedder: str | EmbedderSpec | None
+    scoring: str | None, scorer: str | BackendSpec | None, embedder: str | EmbedderSpec | None
 ) -> tuple[BackendSpec | None, EmbedderSpec | None]:
     """Return scorer and embedder; a name is that of a YAML, anything else a hub id or a folder."""
-    only = (
-        judge is not None
-        and judge in list_names("embedder")
-        and judge not in (*list_names("scorer"), *list_names("model"))
+    only_embeds = (
+        scoring is not None
+        and scoring in list_names("embedder")
+        and scoring not in (*list_names("scorer"), *list_names("model"))
     )
-    first = scorer if scorer is not None else None if only else judge
-    second = embedder if embedder is not None else judge
-    scoring: BackendSpec | None = None
+    first = scorer if scorer is not None else None if only_embeds else scoring
+    second = embedder if embedder is not None else scoring
+    scorer_spec: BackendSpec | None = None
     if isinstance(first, str):
         group = next((group for group in ("scorer", "model") if first in list_names(group)), None)
         node = read_node(group, first) if group else {"path": first}
-        scoring = require_model(build("model", node, "scorer"), "scorer") if group else ModelSpec(path=first)
+        scorer_spec = require_model(build("model", node, "scorer"), "scorer") if group else ModelSpec(path=first)
     elif first is not None:
-        scoring = require_model(first, "scorer")
-    embedding: EmbedderSpec | None = second if isinstance(second, EmbedderSpec) else None
+        scorer_spec = require_model(first, "scorer")
+    embedder_spec: EmbedderSpec | None = second if isinstance(second, EmbedderSpec) else None
     if isinstance(second, str):
-        is_named = second in list_names("embedder")
-        if is_named:
-            embedding = construct(EmbedderSpec, read_node("embedder", second), "embedder")
-        elif scoring is not None and second == judge:
-            pick = {name: getattr(scoring, name) for name in ("path", "label", "revision", "dtype")}
-            embedding = EmbedderSpec(**pick)
+        if second in list_names("embedder"):
+            embedder_spec = construct(EmbedderSpec, read_node("embedder", second), "embedder")
+        elif scorer_spec is not None and second == scoring:
+            fields = {name: getattr(scorer_spec, name) for name in ("path", "label", "revision", "dtype")}
+            embedder_spec = EmbedderSpec(**fields)
         else:
-            embedding = EmbedderSpec(path=second)
-    return scoring, embedding
+            embedder_spec = EmbedderSpec(path=second)
+    return scorer_spec, embedder_spec
 
 
 def _check_names(systems: Mapping[str, TextsOf], features: Mapping[str, VectorsOf] | None) -> None:

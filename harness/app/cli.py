@@ -104,8 +104,7 @@ def format_help() -> str:
     out += ["Options (option=value) and their defaults:", *(f"  {line}" for line in list_options())]
     for group in GROUPS:
         wide = max(map(len, list_choices(group)), default=0)
-        option = "scoring" if group == "judge" else group  # `judge=` is the old name of the option
-        listed = "metric=[a,b]" if group == "metric" else f"{option}=…"
+        listed = "metric=[a,b]" if group == "metric" else f"{group}=…"
         out += ["", f"{listed}", *(f"  {name:{wide}}  {line}".rstrip() for name, line in list_choices(group).items())]
     return "\n".join([*out, ""])
 

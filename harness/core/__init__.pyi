@@ -11,6 +11,9 @@ from .arguments import (
     CommandParser as CommandParser,
 )
 from .arguments import (
+    RenamedOption as RenamedOption,
+)
+from .arguments import (
     positive_int as positive_int,
 )
 from .catalogue import (

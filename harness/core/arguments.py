@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from openended.harness.core.exit_codes import BAD_INPUT, print_error
 
@@ -36,6 +37,21 @@ class CommandParser(argparse.ArgumentParser):
         if flag not in self._option_string_actions:
             close = difflib.get_close_matches(flag, self._option_string_actions, n=1)
             self.error(f"no option {flag}" + (f"; did you mean {close[0]}?" if close else ""))
+
+
+class RenamedOption(argparse.Action):
+    """The old name of an option: prints the new one, `--DEST`, and sets it."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Set the option."""
+        print_error(parser.prog, f"{option_string} is now --{self.dest}")
+        setattr(namespace, self.dest, values)
 
 
 def positive_int(text: str) -> int:

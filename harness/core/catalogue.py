@@ -15,7 +15,7 @@ GROUPS = (
     "decoder",
     "scorer",
     "embedder",
-    "judge",
+    "scoring",
     "metric",
     "report",
     "runtime",

@@ -60,7 +60,7 @@ def settings(folder: Path, model: str, *overrides: str) -> Any:
         "num_examples=5",
         "max_new_tokens=12",
         "task=jsonl",
-        "judge=docs-m",
+        "scoring=docs-m",
         f"task.path={path}",
         "metric=[gen_ppl]",
     ]

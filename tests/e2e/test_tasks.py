@@ -141,7 +141,7 @@ def test_topics_of_news_have_known_precision_and_recall(tmp_path: Path, session:
             csv.writer(handle).writerow([1 + i % 4, *text])
     common = [
         "task=ag_news",
-        "judge=docs-m",
+        "scoring=docs-m",
         f"task.path={tmp_path / 'train.csv'}",
         "num_examples=70",
         "max_new_tokens=null",
@@ -173,7 +173,7 @@ def test_one_system_is_the_reference_of_another(tmp_path: Path) -> None:
     session = Session(Store(tmp_path / "out" / "store"))
     common = [
         "task=creative",
-        "judge=docs-m",
+        "scoring=docs-m",
         "task.num_draws=40",
         "metric=[frechet,distinct_n]",
         "num_examples=8",

@@ -22,7 +22,7 @@ def bench():
 
 
 def work(bench, **fields):
-    return bench.Work(**({"name": "w", "harness": len} | fields))
+    return bench.Benchmark(**({"name": "w", "harness": len} | fields))
 
 
 def timing(bench, seconds, result=None):

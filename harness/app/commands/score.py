@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from openended.harness.core import FAILED, OK, CommandParser, SpecError, print_error, run_command
+from openended.harness.core import FAILED, OK, CommandParser, RenamedOption, SpecError, print_error, run_command
 
 COMMAND = "openended score"
 EPILOG = """\
-A file is .jsonl (or .csv, .tsv, .parquet, .txt; .gz allowed), or a folder of them. Without a judge, the metrics of the
-texts alone are computed, over words; with one, all that need no people and no model under test.
+A file is .jsonl (or .csv, .tsv, .parquet, .txt; .gz allowed), or a folder of them. Without a scoring model, only
+metrics of the texts are computed, over words; with one, all that need no people and no model under test.
 Examples:
   openended score greedy.jsonl nucleus.jsonl --human human.jsonl
-  openended score greedy.jsonl nucleus.jsonl --human human.jsonl --judge gpt2-large
+  openended score greedy.jsonl nucleus.jsonl --human human.jsonl --scoring gpt2-large
   openended score mine=outputs/ --human human.csv --human-field story --metrics zipf,self_bleu
   openended score mine.jsonl --human human.jsonl --features mine.npy --human-features human.npy
 """
@@ -36,9 +36,12 @@ def make_parser() -> CommandParser:
         "systems", nargs="+", metavar="[NAME=]FILE", help="the texts of a system, and its name in tables"
     )
     parser.add_argument("--human", required=True, metavar="FILE", help="the human texts")
-    parser.add_argument("--judge", metavar="MODEL", help="scores and embeds: gpt2-large, docs-m, a hub id or a folder")
-    parser.add_argument("--scorer", metavar="MODEL", help="whose likelihood and tokens count, in place of the judge")
-    parser.add_argument("--embedder", metavar="MODEL", help="whose vectors are compared, in place of the judge")
+    parser.add_argument(
+        "--scoring", metavar="MODEL", help="scores and embeds: gpt2-large, docs-m, a hub id or a folder"
+    )
+    parser.add_argument("--judge", dest="scoring", action=RenamedOption, help=argparse.SUPPRESS)
+    parser.add_argument("--scorer", metavar="MODEL", help="likelihood and tokens by this model instead")
+    parser.add_argument("--embedder", metavar="MODEL", help="vectors by this model instead")
     parser.add_argument("--metrics", metavar="NAMES", help="metrics or sets (text, two_sample, paper, all)")
     parser.add_argument(
         "--field", metavar="NAME", help="field with the text in the systems' files; default: told by them"
@@ -84,7 +87,7 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
             _print_text_field(name, path, TEXTS, args.field)
     result = evaluate(
         human=args.human, systems=systems, metrics=args.metrics.split(",") if args.metrics else None,
-        judge=args.judge, scorer=args.scorer, embedder=args.embedder, features=_features(args, list(systems)),
+        scoring=args.scoring, scorer=args.scorer, embedder=args.embedder, features=_features(args, list(systems)),
         human_field=args.human_field, generations_field=args.field, num_examples=_parse_count(args.num_examples),
         max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir, device=args.device,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from openended.harness.app.hydra.using import apply_using
 from openended.harness.core import GROUPS, SpecError, is_shared, list_choices, suggest
 
-# Hydra's own flags: those that stand alone, and those that a value follows.
+# Hydra's flags without and with a value.
 _ALONE = ("-m", "--multirun", "-r", "--run", "--resolve", "-sc", "--shell-completion", "--hydra-help", "-h", "--help")
 _WITH_VALUE = ("-c", "--cfg", "-p", "--package", "-cp", "--config-path", "-cn", "--config-name", "-cd", "--config-dir",
                "--experimental-rerun", "--info", "-i")  # fmt: skip
@@ -23,12 +23,12 @@ OWN_FLAGS = {
 # Options of a search, typed without the `hydra.sweeper.` where Hydra has them.
 _SEARCH = ("maximize", "minimize", "toward_human", "trials", "sampler", "sampler_options", "sampler_seed", "batch",
            "rungs", "reduction", "confirm_seeds", "spaces", "storage")  # fmt: skip
-SCORING, _SCORING_GROUP = "scoring", "judge"  # scorer and embedder together; keys and records keep the old name
+_RENAMED = {"judge": "scoring"}  # old name of an option → its name
 _SWEEPER, _OPTUNA = "hydra/sweeper", "optuna"
 
 
 def to_hydra_arguments(words: Sequence[str], config: str = "config") -> list[str]:
-    """Return a command line as Hydra reads it: flags first, ours as options, values quoted that need it.
+    """Convert a command line to Hydra's form: Hydra's flags first, this project's flags as options, values quoted.
 
     Args:
         words: As typed.
@@ -54,7 +54,7 @@ def to_hydra_arguments(words: Sequence[str], config: str = "config") -> list[str
             raise SpecError(_explain_missing_equals(word))
         else:
             options.append(word)
-    options = apply_using(list(map(_apply_scoring, options)))
+    options = apply_using(list(map(_replace_old_name, options)))
     search_key = next((key for key in map(_find_search_option, options) if key), None)
     if search_key is not None:
         others = [_quote_for_hydra(word) for word in options if not _find_search_option(word)]
@@ -64,17 +64,14 @@ def to_hydra_arguments(words: Sequence[str], config: str = "config") -> list[str
     return [*flags, *map(_quote_for_hydra, options), *own_options]
 
 
-def _apply_scoring(word: str) -> str:
-    """Return `scoring=…` as the group that Hydra composes; its old name works too and prints what to type."""
+def _replace_old_name(word: str) -> str:
+    """Return an override with today's name of its option; prints what to type if it had the old one."""
     key, sign, value = word.partition("=")
-    if key.strip() == _SCORING_GROUP and sign:
-        sys.stderr.write(f"openended: {word} is now {SCORING}={value.strip()}\n")
-    return f"{_SCORING_GROUP}={value}" if key.strip() == SCORING and sign else word
-
-
-def name_group(group: str) -> str:
-    """Return the option that chooses from a group."""
-    return SCORING if group == _SCORING_GROUP else group
+    name = _RENAMED.get(key.strip())
+    if name is None or not sign:
+        return word
+    sys.stderr.write(f"openended: {word} is now {name}={value.strip()}\n")
+    return f"{name}={value}"
 
 
 def resolve_sweeper(config: str, words: Sequence[str], folder: str | None = None) -> str | None:
@@ -132,7 +129,7 @@ def _explain_missing_equals(word: str) -> str:
     """Say what to type in place of a word without `=`."""
     groups = [group for group in GROUPS if word in list_choices(group)]
     if groups:
-        hint = f"did you mean {' or '.join(f'{name_group(g)}={_format_choice(g, word)}' for g in groups)}?"
+        hint = f"did you mean {' or '.join(f'{g}={_format_choice(g, word)}' for g in groups)}?"
     elif word.endswith((".jsonl", ".gz", ".csv", ".parquet")):
         hint = f"a file of texts is scored by generations={word}"
     else:
@@ -186,4 +183,4 @@ def explain_missing_choice(file: str) -> str | None:
     """Say which options a group has, given the file of one that it has not; None if there is no such group."""
     group, _, choice = file.rpartition("/")
     accepted = list_choices(group) if group in GROUPS else {}
-    return f"no {name_group(group)} {choice!r}{suggest(choice, accepted)}" if accepted else None
+    return f"no {group} {choice!r}{suggest(choice, accepted)}" if accepted else None

@@ -71,20 +71,20 @@ class ModelPasses:
         *,
         bos: bool,
     ) -> list[Build]:
-        """Score (place 0) and, if `embedder` is the same model, embed (place 1): what is asked for, in one pass."""
+        """Score (index 0) and, with `embedder`, embed (index 1) in one pass; `indices` selects what is missing."""
         if embedder is not None and 0 not in indices:
             return self.embed([embedder], source, "prompt_and_continuation", [0])
         lm = self.session.model(spec, self.runtime)
         prompts, texts = self._ids(source, spec)
-        whole, batch = scope == "prompt_and_continuation", self._rows_at_once(lm)
+        include_prompt, batch = scope == "prompt_and_continuation", self._rows_at_once(lm)
         vectors = None
         with self._progress(f"score {source.title}", len(texts)) as advance:
             if embedder is not None and 1 in indices:
                 both = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=embedder, batch_size=batch)
-                vectors, nll = lm.embed_and_score(both, include_prompt=whole, advance=advance)
+                vectors, nll = lm.embed_and_score(both, include_prompt=include_prompt, advance=advance)
             else:
                 request = ScoringRequest(
-                    prompts=prompts, continuations=texts, include_prompt=whole, bos=bos, batch_size=batch
+                    prompts=prompts, continuations=texts, include_prompt=include_prompt, bos=bos, batch_size=batch
                 )
                 nll = lm.score(request, advance)
 
@@ -142,7 +142,7 @@ class ModelPasses:
 
 
 def load_texts(source: TextRows, scope: Scope) -> list[str]:
-    """Return a source's texts, with their prompts if the scope says so."""
+    """Return a source's texts, with prompts if the scope includes them."""
     return list(iterate_texts(source, scope))
 
 

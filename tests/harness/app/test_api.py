@@ -95,9 +95,9 @@ def test_the_modules_of_metrics_load_when_they_are_named():
     assert not callable(oe.metrics.mauve)
 
 
-def test_a_judge_scores_and_embeds(tmp_path):
+def test_a_scoring_model_scores_and_embeds(tmp_path):
     result = oe.evaluate(
-        human=HUMAN, systems={"one": NUCLEUS}, metrics=["gen_ppl", "mauve", "zipf"], judge="docs-s", outputs_dir=tmp_path,
+        human=HUMAN, systems={"one": NUCLEUS}, metrics=["gen_ppl", "mauve", "zipf"], scoring="docs-s", outputs_dir=tmp_path,
         max_new_tokens=16, num_examples=12,
     )  # fmt: skip
     values = result.values["one"]
@@ -164,3 +164,16 @@ def test_a_metric_that_raises_has_no_value_and_the_others_stand(tmp_path):
     assert not [
         p for p in tmp_path.glob("store/measure/*/*/result.json") if json.loads(p.read_text())["metric"] == "broken"
     ]
+
+
+def test_the_old_name_of_scoring_works_and_prints_the_new_one(tmp_path):
+    options = {
+        "human": HUMAN,
+        "systems": {"one": NUCLEUS},
+        "metrics": ["gen_ppl"],
+        "max_new_tokens": 16,
+        "num_examples": 4,
+    }
+    with pytest.warns(FutureWarning, match="judge= is now scoring="):
+        old = oe.evaluate(**options, judge="docs-s", outputs_dir=tmp_path)
+    assert old.values == oe.evaluate(**options, scoring="docs-s", outputs_dir=tmp_path).values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.core.arguments import CommandParser, positive_int
+from openended.harness.core.arguments import CommandParser, RenamedOption, positive_int
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,11 @@ def test_errors_are_one_line_and_exit_2(words, said, capsys):
         parser.parse_args(words)
     assert left.value.code == 2
     assert capsys.readouterr().err == f"openended test: {said}; see openended test --help\n"
+
+
+def test_a_renamed_option_works_and_prints_its_new_name(capsys):
+    parser = CommandParser(prog="openended test")
+    parser.add_argument("--scoring")
+    parser.add_argument("--judge", dest="scoring", action=RenamedOption)
+    assert parser.parse_args(["--judge", "gpt2"]).scoring == "gpt2"
+    assert capsys.readouterr().err == "openended test: --judge is now --scoring\n"

@@ -22,7 +22,14 @@ def settings(folder: Path, *overrides: str) -> Settings:
     ]
     path = folder / "own.jsonl"
     write_jsonl(path, rows)
-    words = ["task=jsonl", "judge=docs-m", f"task.path={path}", "num_examples=8", "max_new_tokens=12", "decoder=greedy"]
+    words = [
+        "task=jsonl",
+        "scoring=docs-m",
+        f"task.path={path}",
+        "num_examples=8",
+        "max_new_tokens=12",
+        "decoder=greedy",
+    ]
     with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose("config", overrides=[*words, f"outputs_dir={folder / 'out'}", *overrides])
     node = OmegaConf.to_container(cfg, resolve=True)

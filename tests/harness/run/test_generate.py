@@ -77,7 +77,7 @@ def test_the_seed_is_in_the_key_where_something_is_dataset(start):
 
 def test_what_can_change_a_text_is_in_the_key_and_how_a_run_is_carried_out_is_not(start):
     plain = key(generated(start))
-    for words in (("runtime.batch_size=1",), ("runtime.flush_seconds=9",), ("metric=[distinct_n]",), ("judge=none",)):
+    for words in (("runtime.batch_size=1",), ("runtime.flush_seconds=9",), ("metric=[distinct_n]",), ("scoring=none",)):
         assert key(generated(start, *words)) == plain, words
     other = [
         ("max_new_tokens=3",),

@@ -48,13 +48,13 @@ def rows(record: RunRecord) -> dict[tuple[str, str], ResultRow]:
         (OWN, (None, None)),
         (("task=webtext",), (None, None)),
         ((*OWN, "scorer=gpt2-large"), ("gpt2-large", None)),
-        ((*OWN, "judge=gpt2-large"), ("gpt2-large", "gpt2-large")),
-        ((*OWN, "judge=gpt2"), ("gpt2", "gpt2")),
-        ((*OWN, "judge=docs-m"), ("docs-m", "docs-m")),
-        (("judge=none",), (None, None)),
-        ((*OWN, "judge=gpt2-large", "scorer=docs-m"), ("docs-m", "gpt2-large")),
+        ((*OWN, "scoring=gpt2-large"), ("gpt2-large", "gpt2-large")),
+        ((*OWN, "scoring=gpt2"), ("gpt2", "gpt2")),
+        ((*OWN, "scoring=docs-m"), ("docs-m", "docs-m")),
+        (("scoring=none",), (None, None)),
+        ((*OWN, "scoring=gpt2-large", "scorer=docs-m"), ("docs-m", "gpt2-large")),
         (("experiment=webtext_nucleus",), ("gpt2-large", "gpt2-large")),
-        (("experiment=webtext_nucleus", "judge=gpt2"), ("gpt2", "gpt2")),
+        (("experiment=webtext_nucleus", "scoring=gpt2"), ("gpt2", "gpt2")),
         (("experiment=mauve_table3_docs",), ("docs-m", "docs-m")),
         (("experiment=quickstart",), ("docs-m", "docs-m")),
     ],
@@ -64,7 +64,7 @@ def test_who_judges(words: tuple[str, ...], found: tuple[str | None, str | None]
 
 
 def test_the_default_judge_of_docs_is_the_bundled_one_in_every_option() -> None:
-    chosen, named = (build_settings(config(*words)) for words in ((), ("judge=docs-m",)))
+    chosen, named = (build_settings(config(*words)) for words in ((), ("scoring=docs-m",)))
     assert (chosen.scorer, chosen.embedder) == (named.scorer, named.embedder)
     assert chosen.spec() == named.spec()
 
@@ -114,14 +114,14 @@ def test_imported_texts_without_a_scorer_are_cut_and_counted_by_words(tmp_path: 
 
 def test_a_toy_says_so_in_notes_and_signatures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    record = measured(tmp_path, "judge=docs-m", "metric=[frechet,gen_ppl]")
+    record = measured(tmp_path, "scoring=docs-m", "metric=[frechet,gen_ppl]")
     found = rows(record)
     assert parse_signature(found["model", "gen_ppl"].signature)["scorer"].endswith(f"({OUT_OF_DOMAIN})")
     assert parse_signature(found["model", "frechet"].signature)["embedder"].endswith(f"({OUT_OF_DOMAIN})")
     warning = "docs-m was trained on docstrings only: do not trust its scores here"
     assert {f"scorer {warning}", f"embedder {warning}"} <= set(record.notes)
     # Only what the metrics read is told.
-    record = measured(tmp_path, "judge=docs-m", "metric=[frechet]")
+    record = measured(tmp_path, "scoring=docs-m", "metric=[frechet]")
     assert f"scorer {warning}" not in record.notes
 
 

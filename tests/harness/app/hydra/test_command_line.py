@@ -56,11 +56,11 @@ def test_what_is_no_option_says_what_to_type(typed, said):
 
 
 def test_scoring_chooses_scorer_and_embedder_and_its_old_name_prints_the_new_one(capsys):
-    assert to_hydra_arguments(["scoring=gpt2-large"]) == ["judge=gpt2-large"]
+    assert to_hydra_arguments(["scoring=gpt2-large"]) == ["scoring=gpt2-large"]
     assert capsys.readouterr().err == ""
-    assert to_hydra_arguments(["judge=gpt2,none"]) == ["judge=gpt2,none"]
+    assert to_hydra_arguments(["judge=gpt2,none"]) == ["scoring=gpt2,none"]
     assert capsys.readouterr().err == "openended: judge=gpt2,none is now scoring=gpt2,none\n"
-    assert explain_missing_choice("judge/gpt9").startswith("no scoring 'gpt9'")
+    assert explain_missing_choice("scoring/gpt9").startswith("no scoring 'gpt9'")
 
 
 def test_an_unknown_choice_names_the_nearest():

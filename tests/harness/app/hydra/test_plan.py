@@ -33,7 +33,7 @@ def test_a_hundred_and_forty_jobs_of_a_paper_are_one_short_table(away, capsys, m
     assert sum(line.startswith("  hf download openai-community/gpt2-xl --revision ") for line in lines) == 1
     assert sum(line.startswith("  curl -fL ") and "webtext.test.jsonl" in line for line in lines) == 1
     assert any(line.startswith("  openai-community/gpt2-xl: model; 1,600 M parameters, 6.4 GB") for line in lines)
-    assert any(line.startswith("time       not known") for line in lines)
+    assert any(line.startswith("time       unknown") for line in lines)
     assert not list(away.iterdir()), "a plan writes nothing"
 
 

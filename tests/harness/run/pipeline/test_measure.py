@@ -151,7 +151,7 @@ def test_no_value_is_kept_with_its_reason_and_an_error_of_the_user_goes_through(
 
 
 def test_a_feature_that_a_system_cannot_have_leaves_the_metric_undefined(run):
-    made, measure = run("embedder=none", "judge=none")
+    made, measure = run("embedder=none", "scoring=none")
     need = Need("embeddings", by="embedder")
     made.featurizer.make([(made.human_rows, (need,)), (made.model_rows, (need,))], made.decoder)
     got = measure.measure(probe(need=need), "model", made.human_rows, made.model_rows)
