@@ -201,6 +201,7 @@ def check_death(
 
 def main() -> None:
     """Print the table of a server."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the servers end too
     name, environment = sys.argv[1], Path(sys.argv[2])
     dialect: DialectName = "vllm" if name == "vllm" else "llama_cpp"
     folder, port = assets_folder() / MODEL, find_free_port()
