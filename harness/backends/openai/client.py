@@ -194,7 +194,8 @@ class Client:
             try:
                 await self.check_identity(endpoint)
             except UnreachableError as err:
-                raise _AttemptError("does not answer again", gone=True) from err
+                message = str(err).removeprefix(f"server {self.endpoints[endpoint]}: ")
+                raise _AttemptError(message, gone=True, left=err.wait) from err
 
     def _choose(self, endpoints: Sequence[int]) -> int:
         """Return the first endpoint that is available, else the one that becomes available first."""

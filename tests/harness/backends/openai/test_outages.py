@@ -14,6 +14,7 @@ from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.client import Client
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core.errors import DataError
+from openended.harness.core.types import Generation
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Greedy
 from tests.harness.backends.openai.fake import ID, Fake, served
@@ -91,6 +92,26 @@ def test_a_request_under_way_is_retried_no_longer_than_the_patience():
     with pytest.raises(DataError, match=r"refused since \d\d:\d\d:\d\d, retried for 1.5 s .*finished texts are kept"):
         asyncio.run(post())
     assert PATIENCE <= time.monotonic() - began < 4 * PATIENCE
+
+
+def test_a_server_that_dies_in_the_middle_is_waited_for_no_longer_than_the_patience():
+    fake, kept = Fake(), list[Generation]()
+    with served(fake) as (address,):
+
+        def emit(texts: list[Generation]) -> None:
+            kept.extend(texts)
+            fake.stop()
+
+        spec = ServerSpec(
+            path=ID, base_url=address, tokenizer=f"bundled:{ID}", probe=False, patience=PATIENCE, concurrency=1
+        )
+        prompts = [Prompt(f"t/{i}", 0, (10, 20)) for i in range(400)]
+        request = generation(prompts, Greedy(), seed=0, max_new_tokens=2, batch_size=1)
+        began = time.monotonic()
+        with pytest.raises(DataError, match=r"retried for 1.5 s .model.patience."):
+            ServerBackend(spec).generate(request, emit)
+    assert time.monotonic() - began < 10 * PATIENCE  # eight retries with growing pauses would be two minutes
+    assert 0 < len(kept) < 400
 
 
 def test_seconds_count_from_the_first_refusal(monkeypatch):
