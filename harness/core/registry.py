@@ -25,7 +25,7 @@ _PACKAGES = {
     "metric": ("openended.metrics",),
     "task": ("openended.tasks",),
     "decoder": ("openended.harness.decoders", "openended.harness.generation"),
-    "model": ("openended.harness.models", "openended.harness.backends.openai"),
+    "model": ("openended.harness.models", "openended.harness.backends.openai", "openended.harness.backends.vllm"),
 }
 _members: dict[str, dict[str, type]] = {group: {} for group in _PACKAGES}
 _loaded: set[str] = set()

@@ -41,6 +41,9 @@ from .q_statistics import (
     LogitChunk as LogitChunk,
 )
 from .q_statistics import (
+    QStatistics as QStatistics,
+)
+from .q_statistics import (
     QTable as QTable,
 )
 from .q_statistics import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,19 @@ if TYPE_CHECKING:
     from openended.harness.decoders.q import RenormalizedQ
 
 
+class QStatistics(NamedTuple):
+    """What is read of Q at some positions, shape (m,) each."""
+
+    gold_prob: Tensor
+    """Probability of the true token."""
+    sum_sq: Tensor
+    """Sum of the squares of Q."""
+    support: Tensor
+    """Number of tokens with a probability above 0."""
+    argmax: Tensor
+    """The most probable token."""
+
+
 @dataclass(slots=True)
 class QTable:
     """The statistics of one decoder, filled chunk by chunk."""
@@ -26,13 +39,27 @@ class QTable:
     sum_sq: F64
     support: I64
     argmax: I64
-    state: tuple[float, ...] = ()
+    states: dict[tuple[int, int], Tensor] = field(default_factory=dict)
+    """State before a text's step, (text, step) → shape (1, s), of decoders that have one; kept for the last two."""
 
     @classmethod
     def empty(cls, size: int) -> QTable:
         """Return a table of zeros for `size` positions."""
         zeros = (np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
         return cls(np.zeros(size), np.zeros(size), *zeros)
+
+    def extend(self, size: int) -> None:
+        """Make room for `size` positions at least; at least doubles a table that is too small."""
+        if size > len(self.argmax):
+            missing = max(size, 2 * len(self.argmax)) - len(self.argmax)
+            for name in ("gold_prob", "sum_sq", "support", "argmax"):
+                setattr(self, name, np.pad(getattr(self, name), (0, missing)))
+
+    def write(self, at: I64, statistics: QStatistics) -> None:
+        """Write the statistics of some positions."""
+        gold_prob, sum_sq, support, argmax = statistics
+        self.gold_prob[at], self.sum_sq[at] = gold_prob.cpu(), sum_sq.cpu()
+        self.support[at], self.argmax[at] = support.cpu(), argmax.cpu()
 
 
 @dataclass(slots=True)
@@ -77,14 +104,14 @@ class LogitChunk:
         return self.sorted_at[temperature, head]
 
 
-def read_q(decoder: QDecoder, table: QTable, chunk: LogitChunk, head: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def read_q(decoder: QDecoder, table: QTable, chunk: LogitChunk, head: int) -> QStatistics:
     """Probability of the gold token, sum of squares, support and arg max of Q; shape (m,) each."""
     import torch
 
     if decoder.one_hot:
         best = chunk.argmax()
         ones = torch.ones(len(best), dtype=torch.float64)
-        return (best == chunk.gold).double(), ones, ones.long(), best
+        return QStatistics((best == chunk.gold).double(), ones, ones.long(), best)
     if decoder.untruncated:
         return _read_untruncated(decoder.temperature_and_order()[0], chunk)
     temperature, first = decoder.temperature_and_order()
@@ -94,7 +121,7 @@ def read_q(decoder: QDecoder, table: QTable, chunk: LogitChunk, head: int) -> tu
     return _read_truncated(decoder, ranked, chunk)
 
 
-def _read_untruncated(temperature: float, chunk: LogitChunk) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _read_untruncated(temperature: float, chunk: LogitChunk) -> QStatistics:
     """Compute the statistics of the whole softmax, without sorting."""
     import torch
 
@@ -107,12 +134,10 @@ def _read_untruncated(temperature: float, chunk: LogitChunk) -> tuple[Tensor, Te
     sum_sq = torch.linalg.vector_norm(p, dim=-1).double().square_()
     if support is None:
         support = torch.full_like(best, hot.shape[1])
-    return gold_prob, sum_sq, support, best
+    return QStatistics(gold_prob, sum_sq, support, best)
 
 
-def _read_truncated(
-    decoder: QDecoder, ranked: DescendingLogits, chunk: LogitChunk
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _read_truncated(decoder: QDecoder, ranked: DescendingLogits, chunk: LogitChunk) -> QStatistics:
     """Compute the statistics of a truncated Q; sort whole rows where the head does not determine it."""
     from openended.harness.decoders.descending_logits import sort_logits
     from openended.harness.decoders.q import truncate_and_renormalize
@@ -132,7 +157,7 @@ def _read_truncated(
             ):
                 target[open_rows] = value
             argmax[open_rows] = _find_q_argmax(again, full, best[open_rows])
-    return (*statistics, argmax)
+    return QStatistics(*statistics, argmax)
 
 
 def _read_statistics(
@@ -194,13 +219,13 @@ def _replay_states(decoder: QDecoder, table: QTable, ranked: DescendingLogits, c
 
     value = ranked.logits.gather(1, chunk.gold[:, None]).double()
     surprise = (ranked.log_z - value).squeeze(1).cpu()
-    out = torch.zeros(len(surprise), len(decoder.first_state()), dtype=torch.float64)
-    state = torch.tensor([table.state or decoder.first_state()], dtype=torch.float64)
+    first = torch.tensor([decoder.first_state()], dtype=torch.float64)
+    out = torch.zeros(len(surprise), first.shape[1], dtype=torch.float64)
     for i, position in enumerate(chunk.positions):
-        if position.step == 0:
-            state = torch.tensor([decoder.first_state()], dtype=torch.float64)
+        row, step = position.row, position.step
+        state = first if step == 0 else table.states[row, step]
         out[i] = state[0]
         next_state = decoder.next_state(state, surprise[i : i + 1])
-        state = state if next_state is None else next_state
-    table.state = tuple(state[0].tolist())
+        table.states[row, step + 1] = state if next_state is None else next_state
+        table.states.pop((row, step - 1), None)
     return out.to(ranked.z.device)

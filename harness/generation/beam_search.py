@@ -178,7 +178,7 @@ class _Search:
         scores, beam, token = self._candidates(
             self.spec.scores(self._log_probs(logits), 1 + max(1, len(self.lm.eos_ids)))
         )
-        stops = find_end_tokens(self.lm, token) | (steps + 1 == self.request.max_new_tokens)[:, None]
+        stops = find_end_tokens(self.lm.eos_ids, token) | (steps + 1 == self.request.max_new_tokens)[:, None]
         if bool(stops[:, :beams].any()):
             self._collect(scores, beam, token, stops)
         order = (scores + stops * LOW).topk(beams, dim=1).indices

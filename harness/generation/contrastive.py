@@ -136,7 +136,7 @@ class _Search:
 
     def _end(self, token: Tensor) -> None:
         """Emit finished texts and free their slots."""
-        ended = find_end_tokens(self.lm, token).tolist()
+        ended = find_end_tokens(self.lm.eos_ids, token).tolist()
         steps = self.slots.new_tokens[: len(ended)].tolist()
         over = [i for i, step in enumerate(steps) if ended[i] or step == self.request.max_new_tokens]
         if not over:

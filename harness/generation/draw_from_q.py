@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,27 +54,62 @@ class _QChooser:
         """See `Chooser`."""
         import torch
 
-        from openended.harness.decoders import apply_penalties, draw_tokens, forbid_end
-        from openended.harness.generation.stopping import find_end_tokens
-
         scores, n = logits[0], state.n
-        if self._decoder.penalizes:
-            lengths = torch.from_numpy(state.lengths).to(scores.device)
-            scores = apply_penalties(self._decoder, scores, state.history[:n, : int(state.lengths.max())], lengths)
-        if early := state.may_not_end():
-            scores = forbid_end(scores, self._lm.eos_ids, early)
         at = torch.from_numpy(np.minimum(state.steps, self._uniforms.shape[1] - 1)).to(scores.device)
         u = self._uniforms[:n].gather(1, at[:, None]).squeeze(1)
         q_state = None if self._state is None else self._state[:n]
-        token, log_q, q_state = draw_tokens(self._decoder, scores, u, q_state)
+        history = state.history[:n, : int(state.lengths.max())]
+        token, log_q, q_state = draw_next_tokens(
+            self._decoder, scores, u, q_state, history=history, lengths=torch.from_numpy(state.lengths),
+            may_not_end=state.may_not_end(), eos_ids=self._lm.eos_ids,
+        )  # fmt: skip
         if self._state is not None and q_state is not None:
             self._state[:n] = q_state
-        self._log_prob[:n] += torch.where(find_end_tokens(self._lm, token), 0.0, log_q)
+        self._log_prob[:n] += log_q
         return token
 
     def log_prob(self, slot: int) -> float:
         """See `Chooser`."""
         return float(self._log_prob[slot])
+
+
+def draw_next_tokens(
+    decoder: QDecoder,
+    logits: Tensor,
+    u: Tensor,
+    state: Tensor | None,
+    *,
+    history: Tensor,
+    lengths: Tensor,
+    may_not_end: Sequence[int],
+    eos_ids: Sequence[int],
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Draw the next token of each row from a model's logits; the one place where logits become tokens.
+
+    Args:
+        decoder: Any decoder with a Q.
+        logits: Shape (n, V), float32, as the model gives them; may be overwritten.
+        u: Shape (n,), float64 in [0, 1).
+        state: Shape (n, s), float64, of decoders that have one.
+        history: Token ids so far, prompt included, shape (n, t); read where the decoder penalizes.
+        lengths: How many of them count in each row, shape (n,).
+        may_not_end: Rows that are shorter than `min_new_tokens`.
+        eos_ids: The end tokens.
+
+    Returns:
+        Token ids (n,) int64, what they add to the log-probability of their texts (n,) float64, the next state.
+    """
+    import torch
+
+    from openended.harness.decoders import apply_penalties, draw_tokens, forbid_end
+    from openended.harness.generation.stopping import find_end_tokens
+
+    if decoder.penalizes:
+        logits = apply_penalties(decoder, logits, history, lengths.to(logits.device))
+    if may_not_end:
+        logits = forbid_end(logits, eos_ids, may_not_end)
+    token, log_q, state = draw_tokens(decoder, logits, u, state)
+    return token, torch.where(find_end_tokens(eos_ids, token), 0.0, log_q), state
 
 
 def sample_texts(lm: CausalModel, decoder: QDecoder, request: GenerationRequest, emit: Emit, advance: Advance) -> None:

@@ -6,14 +6,15 @@ chunk's rows are sorted once for all truncations; an untruncated Q needs no orde
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from openended.harness.core import I64, Advance, DataError, NextToken, Ragged
-from openended.harness.decoders import LogitChunk, QDecoder, QTable, TextPosition, read_q
+from openended.harness.decoders import LogitChunk, QDecoder, QStatistics, QTable, TextPosition, read_q
 
 if TYPE_CHECKING:
     from openended.harness.core import CausalModel
@@ -57,14 +58,16 @@ def compute_q_statistics(
             _score_batch(lm, led, tables, rows)
             if advance is not None:
                 advance(int(continuations.lengths[rows].sum()))
-    gold = np.asarray(continuations.values, dtype=np.int64)
-    return [
-        NextToken(
-            continuations.offsets, t.gold_prob, t.sum_sq, t.support, t.argmax, gold, request.prompts,
-            vocab_size=lm.vocab_size,
-        )
-        for t in tables
-    ]  # fmt: skip
+    return [build_next_token(table, request, lm.vocab_size) for table in tables]
+
+
+def build_next_token(table: QTable, request: QStatisticsRequest, vocab_size: int) -> NextToken:
+    """Return the finished statistics of a decoder, rows as in the request's continuations."""
+    gold = np.asarray(request.continuations.values, dtype=np.int64)
+    return NextToken(
+        request.continuations.offsets, table.gold_prob, table.sum_sq, table.support, table.argmax, gold,
+        request.prompts, vocab_size=vocab_size,
+    )  # fmt: skip
 
 
 def check_rows(context_length: int | None, before: I64, continuations: Ragged) -> None:
@@ -122,7 +125,7 @@ def _score_batch(lm: CausalModel, request: QStatisticsRequest, tables: Sequence[
     gold = torch.from_numpy(np.concatenate(tails).astype(np.int64)).to(lm.device)
     offsets = request.continuations.offsets
     out = np.concatenate([np.arange(offsets[r], offsets[r + 1]) for r in rows])
-    size = max(1, (CHUNK_CPU if lm.device.type == "cpu" else CHUNK_GPU) // lm.vocab_size)
+    size = count_chunk_rows(lm.device.type, lm.vocab_size)
     for start in range(0, len(positions), size):
         part = slice(start, start + size)
         early = [i for i, position in enumerate(positions[part]) if position.step < request.min_new_tokens]
@@ -130,7 +133,9 @@ def _score_batch(lm: CausalModel, request: QStatisticsRequest, tables: Sequence[
         if early:
             logits = forbid_end(logits, lm.eos_ids, early)
         chunk = LogitChunk(logits, gold[part], positions[part], banned=bool(early))
-        _score_all(request, tables, chunk, out[part], lm.start_id)
+        histories = partial(_read_history, request, lm.start_id)
+        for table, statistics in zip(tables, score_chunk(request.decoders, tables, chunk, histories), strict=True):
+            table.write(out[part], statistics)
 
 
 def _read_prompt(request: QStatisticsRequest, row: int, start_id: int) -> I64:
@@ -138,30 +143,47 @@ def _read_prompt(request: QStatisticsRequest, row: int, start_id: int) -> I64:
     return request.prompts[row] if len(request.prompts[row]) else np.array([start_id])
 
 
-def _score_all(
-    request: QStatisticsRequest, tables: Sequence[QTable], chunk: LogitChunk, out: I64, start_id: int
-) -> None:
-    """Score a chunk under every decoder."""
-    truncating = sum(not (d.one_hot or d.untruncated or d.penalizes) for d in request.decoders)
+def count_chunk_rows(device_type: str, vocab_size: int) -> int:
+    """Return how many rows of logits are processed together."""
+    return max(1, (CHUNK_CPU if device_type == "cpu" else CHUNK_GPU) // vocab_size)
+
+
+def _read_history(request: QStatisticsRequest, start_id: int, position: TextPosition) -> I64:
+    """Return the tokens before a position, which start with the prompt as in generation."""
+    before = _read_prompt(request, position.row, start_id)
+    return np.concatenate([before, request.continuations[position.row][: position.step]]).astype(np.int64)
+
+
+def score_chunk(
+    decoders: Sequence[QDecoder],
+    tables: Sequence[QTable],
+    chunk: LogitChunk,
+    read_history: Callable[[TextPosition], I64],
+) -> Iterator[QStatistics]:
+    """Yield the statistics of a chunk under each decoder.
+
+    Args:
+        decoders: The decoders.
+        tables: Their tables, which hold the states of decoders that have one.
+        chunk: The logits of some positions.
+        read_history: Returns the tokens before a position, prompt included, for decoders that penalize them.
+    """
+    truncating = sum(not (d.one_hot or d.untruncated or d.penalizes) for d in decoders)
     vocab_size = chunk.logits.shape[1]
     head = vocab_size if truncating >= SHARED or vocab_size <= 2 * HEAD else HEAD
-    for decoder, table in zip(request.decoders, tables, strict=True):
-        seen = _apply_penalties(decoder, chunk, request, start_id) if decoder.penalizes else chunk
-        gold_prob, sum_sq, support, argmax = read_q(decoder, table, seen, head)
-        table.gold_prob[out], table.sum_sq[out] = gold_prob.cpu(), sum_sq.cpu()
-        table.support[out], table.argmax[out] = support.cpu(), argmax.cpu()
+    for decoder, table in zip(decoders, tables, strict=True):
+        seen = _apply_penalties(decoder, chunk, read_history) if decoder.penalizes else chunk
+        yield read_q(decoder, table, seen, head)
 
 
-def _apply_penalties(decoder: QDecoder, chunk: LogitChunk, request: QStatisticsRequest, start_id: int) -> LogitChunk:
-    """Apply penalties to each position by its own history, which starts with the prompt as in generation."""
+def _apply_penalties(decoder: QDecoder, chunk: LogitChunk, read_history: Callable[[TextPosition], I64]) -> LogitChunk:
+    """Apply penalties to each position by its own history."""
     import torch
 
     from openended.harness.decoders import apply_penalties
 
     rows = []
     for i, position in enumerate(chunk.positions):
-        before = _read_prompt(request, position.row, start_id)
-        history = np.concatenate([before, request.continuations[position.row][: position.step]]).astype(np.int64)
         row = chunk.logits[i : i + 1]
-        rows.append(apply_penalties(decoder, row, torch.from_numpy(history).to(row.device)[None]))
+        rows.append(apply_penalties(decoder, row, torch.from_numpy(read_history(position)).to(row.device)[None]))
     return LogitChunk(torch.cat(rows), chunk.gold, chunk.positions, banned=True)

@@ -99,7 +99,7 @@ def decode_rows(
             slots.new_tokens[:n] += 1
             last[:n] = token
             advance(n)
-            ended = find_end_tokens(lm, token).tolist() if lm.eos_ids else [False] * n
+            ended = find_end_tokens(lm.eos_ids, token).tolist() if lm.eos_ids else [False] * n
             over = [i for i, step in enumerate(state.steps.tolist()) if ended[i] or step == request.max_new_tokens]
             if over:
                 _emit_finished(lm, emit, slots, state, chooser, over, ended)
@@ -145,8 +145,16 @@ def _emit_finished(
     slots.free(over)
 
 
+class ContinuationDecoder(Protocol):
+    """Turns the tokens of a continuation into text."""
+
+    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
+        """Return the text that `ids` add after `prompt`."""
+        ...
+
+
 def build_generation(
-    lm: CausalModel, prompt: Prompt, ids: Sequence[int], *, ended: bool, log_prob: float = math.nan
+    lm: ContinuationDecoder, prompt: Prompt, ids: Sequence[int], *, ended: bool, log_prob: float = math.nan
 ) -> Generation:
     """Build the record of a finished text; `ids` has no end token.
 

@@ -35,6 +35,9 @@ from .chat import (
     split_into_turns as split_into_turns,
 )
 from .check_finite import (
+    check_finite as check_finite,
+)
+from .check_finite import (
     check_logits as check_logits,
 )
 from .embedder import (
@@ -147,6 +150,9 @@ from .tokenizer import (
 )
 from .transformers import (
     LanguageModel as LanguageModel,
+)
+from .transformers import (
+    find_eos_ids as find_eos_ids,
 )
 from .transformers import (
     load_model as load_model,

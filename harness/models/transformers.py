@@ -114,7 +114,7 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
         tokenizer=tokenizer,
         device=target,
         dtype=getattr(torch, spec.dtype),
-        eos_ids=_add_end_of_turn(spec, tokenizer.eos_ids) if spec.chat_template else tokenizer.eos_ids,
+        eos_ids=find_eos_ids(spec, tokenizer),
         vocab_size=int(model.get_output_embeddings().weight.shape[0]),
         context_length=spec.context_length(),
         spec=spec,
@@ -159,10 +159,13 @@ def _read_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa
     return model
 
 
-def _add_end_of_turn(spec: ModelSpec, eos_ids: tuple[int, ...]) -> tuple[int, ...]:
-    """Instruction models end a turn too, with the token that their template writes there."""
+def find_eos_ids(spec: ModelSpec, tokenizer: TextTokenizer) -> tuple[int, ...]:
+    """Return the tokens that end a text; an instruction model ends a turn too, as its template does."""
+    eos_ids = tokenizer.eos_ids
+    if not spec.chat_template:
+        return eos_ids
     end = load_template(spec).end()
     return eos_ids if end is None or end in eos_ids else (*eos_ids, end)
 
 
-__all__ = ["LanguageModel", "load_model"]
+__all__ = ["LanguageModel", "find_eos_ids", "load_model"]

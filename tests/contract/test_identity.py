@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from openended.harness.backends.openai.spec import ServerSpec
+from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core.errors import SpecError
 from openended.harness.core.registry import load_members
 from openended.harness.core.runtime import Runtime
@@ -35,7 +36,7 @@ ROLES = ("task", "model", "decoder", "scorer", "embedder", "metric")
 
 def made(cls: Any) -> Any:
     """A spec of the class; what has no default is a word."""
-    if cls is ModelSpec:
+    if cls in (ModelSpec, VllmSpec):
         return cls(**HUB)
     if cls is ServerSpec:
         return cls(path="served", base_url="http://127.0.0.1:9", chat=True, revision=COMMIT)
@@ -96,7 +97,7 @@ def settings(**parts: Any) -> Settings:
 def specs() -> list[tuple[str, Any]]:
     """Every registered spec in its role; the scorer is a model."""
     found = [(role, made(cls)) for role in ("task", "decoder", "metric") for cls in load_members(role).values()]
-    models = ((role, made(cls)) for role in ("model", "scorer") for cls in (ModelSpec, ServerSpec))
+    models = ((role, made(cls)) for role in ("model", "scorer") for cls in (ModelSpec, ServerSpec, VllmSpec))
     return [*found, *models, ("embedder", made(EmbedderSpec))]
 
 

@@ -236,7 +236,7 @@ class ServerBackend:
         s = self.spec
         return Client(
             s.roots, key_name=s.api_key_env, timeout=s.timeout, retries=s.retries, concurrency=s.concurrency,
-            transport=self._transport,
+            patience=s.patience, transport=self._transport,
         )  # fmt: skip
 
     def _order_endpoints(self, server: ServerSession, name: str) -> list[int]:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import httpx
 
 from openended.harness.backends.openai.bodies import MAX_REPLY, clean_line, read_body
+from openended.harness.backends.openai.outages import note_answer, note_refusal
 from openended.harness.core import DataError
 
 log = logging.getLogger(__name__)
@@ -35,14 +36,33 @@ RESUME_HINT = "finished texts are kept; repeat the command to resume"
 
 
 class UnreachableError(DataError):
-    """An endpoint does not answer."""
+    """An endpoint does not answer.
+
+    Args:
+        message: Which, and why.
+        wait: Seconds for which it may be asked again; None: as often as `retries` says.
+    """
+
+    def __init__(self, message: str, wait: float | None = None) -> None:
+        super().__init__(message)
+        self.wait = wait
 
 
 class _AttemptError(Exception):
     """A failed attempt that a retry may fix."""
 
-    def __init__(self, message: str, *, wait: float | None = None, gone: bool = False, broken: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        wait: float | None = None,
+        gone: bool = False,
+        broken: bool = False,
+        left: float | None = None,
+    ) -> None:
         super().__init__(message)
+        self.left = left
+        """Seconds for which a refused connection may be tried again."""
         self.broken = broken
         """The server answered with an internal error (500)."""
         self.wait = wait
@@ -61,6 +81,7 @@ class Client:
         timeout: Seconds that a request may take, from connecting to the last byte of the reply.
         retries: Number of retries per request.
         concurrency: Number of concurrent requests per endpoint.
+        patience: Seconds for which refused connections are retried, in all jobs of the process together.
         transport: Replaces the network in tests.
     """
 
@@ -69,6 +90,7 @@ class Client:
     timeout: float = 600.0
     retries: int = 8
     concurrency: int = 64
+    patience: float = 60.0
     transport: httpx.AsyncBaseTransport | None = None
     key_required: bool = True
     """Refuse to open without the key; false for plans."""
@@ -106,7 +128,7 @@ class Client:
         except _AttemptError as err:
             if err.broken:
                 return None
-            raise UnreachableError(f"server {self.endpoints[endpoint]}: {err}") from err
+            raise UnreachableError(f"server {self.endpoints[endpoint]}: {err}", err.left) from err
         except DataError:
             return None
 
@@ -146,7 +168,7 @@ class Client:
                     if self._choose(left) != endpoint:
                         continue
                 tries += 1
-                if tries > self.retries:
+                if tries > self.retries or err.left == 0:
                     left.remove(endpoint)
                     if not left:
                         others = f"; none of its {len(endpoints)} endpoints answers" if len(endpoints) > 1 else ""
@@ -154,7 +176,7 @@ class Client:
                     self._set_aside(endpoint, str(err))
                     tries = 0
                     continue
-                pause = min(FIRST_PAUSE * 2 ** (tries - 1), LONGEST_PAUSE)
+                pause = min(FIRST_PAUSE * 2 ** (tries - 1), LONGEST_PAUSE if err.left is None else err.left)
                 await asyncio.sleep(pause if err.wait is None else err.wait)
             else:
                 self._unavailable_until.pop(endpoint, None)
@@ -172,7 +194,8 @@ class Client:
             try:
                 await self.check_identity(endpoint)
             except UnreachableError as err:
-                raise _AttemptError("does not answer again", gone=True) from err
+                message = str(err).removeprefix(f"server {self.endpoints[endpoint]}: ")
+                raise _AttemptError(message, gone=True, left=err.wait) from err
 
     def _choose(self, endpoints: Sequence[int]) -> int:
         """Return the first endpoint that is available, else the one that becomes available first."""
@@ -206,9 +229,13 @@ class Client:
             raise _AttemptError(f"no answer in {self.timeout:g} s ({type(err).__name__})", gone=True) from err
         except httpx.HTTPError as err:
             reason = f"{type(err).__name__}: {clean_line(str(err), self._key)}"
-            raise _AttemptError(f"does not answer ({reason})", gone=True) from err
+            if not isinstance(err, httpx.ConnectError):
+                raise _AttemptError(f"does not answer ({reason})", gone=True) from err
+            left, since = note_refusal(self.endpoints[endpoint], self.patience)
+            raise _AttemptError(f"does not answer ({reason}; {since})", gone=True, left=left) from err
         except DataError as err:
             raise DataError(f"{where}: {path}: {err}") from err
+        note_answer(self.endpoints[endpoint])
         if content.status in _TRANSIENT:
             message = f"answers {content.status}: {content.error_line()}"
             raise _AttemptError(message, wait=_parse_retry_after(content.headers), broken=content.status == 500)

@@ -37,7 +37,7 @@ class ServerSpec(BackendSpec):
     loader: ClassVar[str] = "openended.harness.backends.openai.backend:load_server"
     abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics"})
     connection_fields: ClassVar[frozenset[str]] = frozenset(
-        {"base_url", "endpoints", "api_key_env", "concurrency", "timeout", "retries", "logprobs"}
+        {"base_url", "endpoints", "api_key_env", "concurrency", "timeout", "retries", "patience", "logprobs"}
     )
 
     path: str
@@ -74,6 +74,8 @@ class ServerSpec(BackendSpec):
     """Seconds that one reply may take."""
     retries: int = 8
     """How often a request goes out again after an overload or a lost connection."""
+    patience: float = 60.0
+    """Seconds for which refused connections are retried, in all jobs of a process together."""
     label: str | None = None
     """Name in tables; null: the last part of the path."""
 
@@ -92,6 +94,7 @@ class ServerSpec(BackendSpec):
         self.require(self.concurrency >= 1, "concurrency", "1 or more")
         self.require(0 < self.timeout < float("inf"), "timeout", "seconds, above 0")
         self.require(self.retries >= 0, "retries", "0 or more")
+        self.require(0 <= self.patience < float("inf"), "patience", "seconds, 0 or more")
         self.require(1 <= self.logprobs <= 10_000, "logprobs", "1 to 10000")
         self.tokenizer_spec()
 

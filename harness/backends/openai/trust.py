@@ -103,11 +103,12 @@ class EndpointTrust:
                 for reply in gone:
                     log.warning("%s; its texts go to the other endpoints", reply)
                 return infos
-            if attempt == self.spec.retries:
+            left = max((LONGEST_PAUSE if reply.wait is None else reply.wait for reply in gone), default=0.0)
+            if attempt == self.spec.retries or not left:
                 raise gone[0]
             if not attempt:
                 log.warning("%s; waiting for it", gone[0])
-            await asyncio.sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE))
+            await asyncio.sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE, left))
         raise TypeError("retries is 0 or more")
 
     async def _check_return(self, client: Client, endpoint: int) -> None:

@@ -42,8 +42,9 @@ class ServerAsker:
         endpoints = range(len(spec.roots))
         slots = asyncio.Semaphore(spec.concurrency * len(spec.roots))
         async with Client(
-            spec.roots, spec.api_key_env, spec.timeout, spec.retries, spec.concurrency, self.transport
-        ) as client:
+            spec.roots, key_name=spec.api_key_env, timeout=spec.timeout, retries=spec.retries,
+            concurrency=spec.concurrency, patience=spec.patience, transport=self.transport,
+        ) as client:  # fmt: skip
 
             async def ask_question(number: int, prompt: str, seed: int) -> str:
                 order = [*endpoints[number % len(endpoints) :], *endpoints[: number % len(endpoints)]]

@@ -1,0 +1,232 @@
+"""Backend that runs a model by vLLM in this process."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from openended.harness.backends.vllm.engine import Engine, EngineRequest, EngineResult
+from openended.harness.backends.vllm.processor.orders import make_forcing_group, make_order, make_sampling_group
+from openended.harness.backends.vllm.spec import VllmSpec, find_version
+from openended.harness.core import (
+    Advance,
+    DataError,
+    DeviceMap,
+    Generation,
+    HarnessError,
+    NextToken,
+    Ragged,
+    SpecError,
+)
+from openended.harness.decoders import Emit, GenerationRequest, Prompt, QTable
+from openended.harness.generation import build_generation, build_next_token, check_rows
+from openended.harness.models import (
+    EmbeddingRequest,
+    QStatisticsRequest,
+    ScoringRequest,
+    TextVectors,
+    check_finite,
+    decode_continuation,
+    find_eos_ids,
+    free_memory,
+    get_bos_prefix,
+    load_tokenizer,
+    plan_scoring,
+)
+
+log = logging.getLogger(__name__)
+
+
+class VllmBackend:
+    """A model that vLLM runs; the engine starts when it is first needed, and is kept.
+
+    Args:
+        spec: The model.
+        device: Where it runs.
+    """
+
+    def __init__(self, spec: VllmSpec, device: str) -> None:
+        import torch
+
+        self.spec = spec
+        self.device = torch.device(device)
+        self.tokenizer = load_tokenizer(spec.tokenizer_spec())
+        self.eos_ids = find_eos_ids(spec.tokenizer_spec(), self.tokenizer)
+        self._engine: Engine | None = None
+        self._comparison: str | None = None
+        """How the texts of the last call compare with the reference backend's; None: it generated none."""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, started if it is not running."""
+        if self._engine is None:
+            self._engine = Engine(self.spec, self.device.type)
+            self._end = weakref.finalize(self, self._engine.close)
+        return self._engine
+
+    @property
+    def context_length(self) -> int | None:
+        """Maximum length of a scored text: vLLM makes one token after it, which needs a position too."""
+        return self.engine.context_length - 1
+
+    @property
+    def start_id(self) -> int:
+        """The token before an empty prompt: the beginning-of-text token, else the end-of-text token, else 0."""
+        bos = self.engine.start_id
+        return int(bos) if isinstance(bos, int) else next(iter(self.eos_ids), 0)
+
+    def bos_prefix(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> tuple[int, ...]:
+        """Return the beginning-of-text token, unless a text has it already or the model reads none."""
+        return get_bos_prefix(self.tokenizer.bos_prefix, ids)
+
+    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
+        """Return the text that `ids` add after `prompt`."""
+        return decode_continuation(self.tokenizer, prompt, ids)
+
+    def provenance(self) -> dict[str, Any]:
+        """Return how vLLM computed, and the share of texts that equal the reference backend's."""
+        if self._engine is None:
+            return {}
+        s = self.spec
+        facts = {
+            "vllm": find_version(), "dtype": s.dtype, "quantization": s.quantization, "compared": self._comparison,
+            **self._engine.describe(),
+        }  # fmt: skip
+        if self._comparison is None:
+            return {"engine": facts}
+        return {"engine": facts, "notes": [f"{s.title}: vLLM {find_version()}; {self._comparison}"]}
+
+    def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
+        """Continue every prompt; a text depends on (seed, example id, sample), prompt, decoder and the logits."""
+        self.spec.demand("generate", request.decoder)
+        reference = self._generate_reference(request)
+        prompts = [replace(p, token_ids=self._read_ids(p.token_ids)) for p in request.prompts]
+        longest = max((len(p.token_ids) for p in prompts), default=0)
+        request.decoder.check_context_length(self.engine.context_length, request.max_new_tokens, longest)
+        group = make_sampling_group(request, self.eos_ids)
+        equal: list[bool] = []
+
+        def finish(number: int, result: EngineResult) -> None:
+            prompt = prompts[number]
+            generation = build_generation(self, prompt, result.ids, ended=result.ended, log_prob=result.noted[0])
+            emit([generation])
+            if advance is not None:
+                advance(len(result.ids) + result.ended)
+            if (expected := reference.get((prompt.example_id, prompt.sample))) is not None:
+                equal.append(expected.token_ids == generation.token_ids)
+
+        orders = (
+            EngineRequest(p.token_ids, request.max_new_tokens, self.eos_ids, make_order(group, p)) for p in prompts
+        )
+        self._run(orders, finish)
+        if equal:
+            self._comparison = f"{sum(equal)} of {len(equal)} texts equal those of model=transformers"
+            log.info("%s: %s (%s)", self.spec.title, self._comparison, request.decoder.title)
+
+    def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
+        """Return -log p of the continuations' tokens in nats, from the log-probabilities of given tokens."""
+        self._comparison = None
+        jobs, out = plan_scoring(self, request)
+
+        def finish(number: int, result: EngineResult) -> None:
+            job = jobs[number]
+            values = result.log_probs[job.first - 1 :]
+            out.values[job.out : job.out + len(values)] = [-value for value in values]
+            if advance is not None and job.row >= 0:
+                advance(1)
+
+        self._run((EngineRequest(tuple(job.ids.tolist()), score=True) for job in jobs), finish)
+        check_finite(out.values, f"token losses of {self.spec.title}")
+        return out
+
+    def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
+        """Compute the statistics of each decoder's Q: the human tokens are forced, and whole rows of logits read."""
+        self._comparison = None
+        continuations = request.continuations
+        heads = [self._read_ids(row.tolist()) for row in request.prompts]
+        # Every forced token needs a position, the last one too.
+        lengths = np.array([len(head) for head in heads], dtype=np.int64)
+        check_rows(self.context_length, lengths, continuations)
+        tables = [QTable.empty(len(continuations.values)) for _ in request.decoders]
+        group = make_forcing_group(request, self.eos_ids)
+        rows = [row for row, size in enumerate(continuations.lengths.tolist()) if size]
+
+        def finish(number: int, result: EngineResult) -> None:
+            start = continuations.offsets[rows[number]]
+            part = slice(start, start + len(result.ids))
+            for table, columns in zip(tables, result.noted, strict=True):
+                table.gold_prob[part], table.sum_sq[part], table.support[part], table.argmax[part] = columns
+            if advance is not None:
+                advance(len(result.ids))
+
+        def order(row: int) -> EngineRequest:
+            gold = continuations[row].tolist()
+            return EngineRequest(heads[row], len(gold), (), make_order(group, Prompt(str(row), 0, heads[row]), gold))
+
+        self._run(map(order, rows), finish)
+        vocab_size = self.engine.vocab_size
+        return [build_next_token(table, request, vocab_size) for table in tables]
+
+    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
+        """Raise `SpecError`: vLLM gives no hidden states here."""
+        del request, advance
+        raise SpecError(f"model {self.spec.title}: {self.spec.cannot('embed')}")
+
+    def embed_and_score(
+        self, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
+    ) -> tuple[TextVectors, Ragged]:
+        """Raise `SpecError`: vLLM gives no hidden states here."""
+        del request, include_prompt, advance
+        raise SpecError(f"model {self.spec.title}: {self.spec.cannot('embed')}")
+
+    def _read_ids(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """Return what the model reads of a prompt; an empty one becomes the start token."""
+        return (*self.bos_prefix(ids), *ids) or (self.start_id,)
+
+    def _run(self, requests: Any, finish: Any) -> None:  # noqa: ANN401 - as `Engine.run`
+        """Run sequences, then leave the memory to others; an engine that failed is dropped."""
+        try:
+            self.engine.run(requests, finish)
+        except DataError:
+            if self._engine is not None:
+                self._engine = None
+                self._end()
+            free_memory()
+            raise
+        self.engine.rest()
+
+    def _generate_reference(self, request: GenerationRequest) -> dict[tuple[str, int], Generation]:
+        """Generate the first texts with the reference backend, before vLLM takes memory again."""
+        first = request.prompts[: self.spec.check_texts]
+        self._comparison = "its texts were not compared with those of model=transformers"
+        if not first:
+            return {}
+        generations: list[Generation] = []
+        try:
+            reference = self.spec.tokenizer_spec().load(device=str(self.device))
+            reference.generate(replace(request, prompts=first), generations.extend)
+        except (HarnessError, MemoryError, RuntimeError) as err:
+            self._comparison = f"the reference backend could not generate texts to compare with ({err!s:.100})"
+            log.warning("%s: %s", self.spec.title, self._comparison)
+        free_memory()
+        return {(g.example_id, g.sample): g for g in generations}
+
+
+def load_vllm(spec: VllmSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> VllmBackend:
+    """Check that the model can be run and load its tokenizer; the engine starts when it is needed.
+
+    Raises:
+        SpecError: If a device map is given, which vLLM does not read.
+    """
+    if device_map is not None:
+        raise SpecError("runtime.device_map: expected null for model=vllm; use model.tensor_parallel_size")
+    spec.check_ready()
+    return VllmBackend(spec, device)
+
+
+__all__ = ["VllmBackend", "load_vllm"]

