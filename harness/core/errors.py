@@ -73,5 +73,6 @@ def shorten_error(err: BaseException) -> str:
 def format_last_frame(err: BaseException) -> str:
     """Return where an exception was raised, ` (file.py, line 12)`; empty if only the import system raised it."""
     frames = [f for f in traceback.extract_tb(err.__traceback__) if "importlib" not in f.filename]
-    own = [f for f in frames if Path(f.filename).resolve() != Path(__file__).with_name("registry.py").resolve()]
-    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    registry = Path(__file__).with_name("registry.py").resolve()
+    frames = [frame for frame in frames if Path(frame.filename).resolve() != registry]
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""

@@ -20,9 +20,6 @@ from .pipeline import (
     RunTexts as RunTexts,
 )
 from .pipeline import (
-    is_judgments_only as is_judgments_only,
-)
-from .pipeline import (
     plan as plan,
 )
 from .pipeline import (

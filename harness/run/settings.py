@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -23,6 +23,7 @@ from openended.harness.core import (
 )
 from openended.harness.decoders import Decoder
 from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, require_model
+from openended.metrics.judgments import SIMULATED, JudgmentMetric, read_rows
 
 AUTO = "auto"  # path of a judge that is chosen by the task
 HOME_TASK = "docs"  # the task that the bundled models were trained for, and judge
@@ -94,6 +95,27 @@ class Settings(Spec):
     def label_option(self, option: str) -> str:
         """Return the name of an option in error messages: as typed, without a prefix."""
         return option
+
+    def is_judgments_only(self, overrides: Sequence[str] = ()) -> bool:
+        """Return true if every metric reads nothing but a file of judgments.
+
+        A file that lacks what a metric needs in addition (log-probabilities) belongs to a run if the user names a run
+        or the metric: `openended decoder=nucleus judgments=FILE metric=[huse]`.
+
+        Args:
+            overrides: What the user typed.
+        """
+        if self.judgments is None or self.generations is not None or self.judgments.startswith(SIMULATED):
+            return False
+        judged = [metric for metric in self.metrics if isinstance(metric, JudgmentMetric)]
+        if len(judged) < len(self.metrics):
+            return False
+        chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
+        names_run = bool(chosen & {"metric", "experiment", "task", "model", "decoder"})
+        if not names_run or not Path(self.judgments).is_file():
+            return True
+        columns, _ = read_rows(Path(self.judgments), self.judgment_columns)
+        return all(metric.scores_without_run(columns) for metric in judged)
 
     def _check_features(self) -> None:
         names = {name for name, path in self.features.items() if path is not None}

@@ -1,4 +1,4 @@
-"""Refuse a list where a group takes one choice, and find the place of an option that was typed without it."""
+"""Refuse a list where a group takes one choice, and find the full name of an option that was typed without it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from openended.harness.core import GROUPS, SpecError
 _ONE_CHOICE = {*GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
 _SEARCHED = ("decoder", "model", "task", "metric", "scorer", "embedder", "runtime", "report")  # first of several first
 _TYPED = re.compile(r"To append to your config use \+(\S+)")  # how Hydra ends its message of an unknown option
-_MOST_PLACES = 3
+_MAX_MATCHES = 3
 
 
 def refuse_lists(words: Sequence[str]) -> None:
@@ -49,7 +49,7 @@ def _refuse(group: str, names: Sequence[str]) -> None:
     raise SpecError(f"{group}=[{grid}]: a run has one {group}, not a list; type {group}={first}{several}")
 
 
-def find_places(key: str, root: Container, message: str) -> str:
+def find_matching_options(key: str, root: Container, message: str) -> str:
     """Return the options that end like an unknown one, as they are typed; empty if there are none.
 
     Args:
@@ -64,8 +64,8 @@ def find_places(key: str, root: Container, message: str) -> str:
     if name.split(".")[0] in GROUPS or name.startswith("_") or is_misspelt:
         return ""
     options = [path for group in _SEARCHED for path in _iterate_options(group, config.get(group))]
-    places = [path for path in options if path.endswith(f".{name}")]
-    return " or ".join(f"{place}{sign}{value}" for place in places[:_MOST_PLACES])
+    matches = [path for path in options if path.endswith(f".{name}")]
+    return " or ".join(f"{path}{sign}{value}" for path in matches[:_MAX_MATCHES])
 
 
 def _iterate_options(path: str, node: Any) -> Iterator[str]:  # noqa: ANN401 - a YAML node

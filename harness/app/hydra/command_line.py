@@ -250,10 +250,10 @@ def explain_missing_choice(file: str, message: str = "") -> str | None:
     listed = re.search(r"Available options in '[^']*':\s*((?:\s+[\w-]+)+?)\s*(?:Config search path|$)", message)
     if not listed:
         return None
-    known = listed[1].split()
-    if _OTHER_NAMES.get(choice) in known:
+    names = listed[1].split()
+    if _OTHER_NAMES.get(choice) in names:
         return f"no {group} {choice!r}: type {group}={_OTHER_NAMES[choice]}"
-    return f"no {group} {choice!r}{suggest(choice, known)}"
+    return f"no {group} {choice!r}{suggest(choice, names)}"
 
 
 def find_owners(key: str) -> str:

@@ -26,7 +26,7 @@ from openended.harness.core import (
 )
 
 if TYPE_CHECKING:
-    from openended.harness.run import Forecast, Settings
+    from openended.harness.run import Forecast
 
 _ELSEWHERE = ("submitit", "ray")  # launchers whose jobs may run on machines with other files
 
@@ -75,19 +75,19 @@ class _JobCheck:
         except HarnessError as err:
             return err
         key = digest([replace(settings, seed=0).spec(), asdict(settings.runtime)])
-        if key not in self._checked:
-            self._checked[key] = self._plan(settings, words)
-        return self._checked[key]
-
-    def _plan(self, settings: Settings, words: Sequence[str]) -> HarnessError | None:
+        if key in self._checked:
+            return self._checked[key]
         not_fetched = self._fetch(settings.task)
+        error: HarnessError | None
         try:
             run, outcome = plan_job(settings, words, self._session)
         except HarnessError as err:
-            return err
-        error = DataError(outcome.missing[0].reason) if outcome.missing else not_fetched
-        if error is not None:
-            self.total.add(run, outcome)
+            error = err
+        else:
+            error = DataError(outcome.missing[0].reason) if outcome.missing else not_fetched
+            if error is not None:
+                self.total.add(run, outcome)
+        self._checked[key] = error
         return error
 
     def _fetch(self, task: Task) -> DataError | None:

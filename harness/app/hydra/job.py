@@ -76,7 +76,7 @@ class Job:
             plan_jobs(cfg, [list(hydra.overrides.task)], single=True)
             return
         settings = compose_settings(cfg, choose_name(cfg, hydra))
-        refuse_single_run(settings)
+        refuse_single_run(settings.judgments)
         with show_progress(settings.experiment, enabled=settings.runtime.progress):
             outcome, message = self._run(settings, list(hydra.overrides.task))
         log.info("run        %s  (%s)", outcome.folder, message)
@@ -134,14 +134,14 @@ class Job:
 
     def _run(self, settings: Settings, overrides: list[str]) -> tuple[Outcome, str]:
         """Execute a run; return its outcome and a summary."""
-        from openended.harness.run import is_judgments_only, run, run_judgments, select_metrics_for_file
+        from openended.harness.run import run, run_judgments, select_metrics_for_file
         from openended.harness.storage import check_writable
 
         check_writable(settings.outputs_dir)
         session = self._session(settings.outputs_dir, locking=settings.runtime.locking)
         started = time.monotonic()
         settings = select_metrics_for_file(settings, overrides)
-        if is_judgments_only(settings, overrides):
+        if settings.is_judgments_only(overrides):
             outcome = run_judgments(settings, session, overrides)
         else:
             outcome = run(settings, session, overrides)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
-from openended.harness.app.hydra.choices import find_places
+from openended.harness.app.hydra.choices import find_matching_options
 from openended.harness.app.hydra.command_line import explain_missing_choice, find_owners
 from openended.harness.core import (
     BAD_INPUT,
@@ -141,11 +141,11 @@ def _explain_unknown_option(err: BaseException) -> str | None:
         parent = getattr(cause, "parent_node", None)
         unknown = isinstance(cause, (ConfigAttributeError, ConfigKeyError)) and getattr(cause, "full_key", None)
         if unknown and parent is not None and hasattr(parent, "keys"):
-            if places := find_places(str(cause.full_key), parent._get_root(), str(err)):
-                return f"no option {cause.full_key!r}; did you mean {places}?"
+            if matches := find_matching_options(str(cause.full_key), parent._get_root(), str(err)):
+                return f"no option {cause.full_key!r}; did you mean {matches}?"
             # The key may contain dots; only its last part is unknown.
-            known = [str(key) for key in parent if key != "hydra"]
-            return f"no option {cause.full_key!r}{find_owners(str(cause.full_key))}{suggest(str(cause.key), known)}"
+            names = [str(key) for key in parent if key != "hydra"]
+            return f"no option {cause.full_key!r}{find_owners(str(cause.full_key))}{suggest(str(cause.key), names)}"
         cause = cause.__cause__
     return None
 

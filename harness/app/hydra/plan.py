@@ -43,7 +43,7 @@ def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool
     session = Session(Store(store))
     settings = list(iterate_settings(jobs))
     if single:
-        refuse_single_run(settings[0])
+        refuse_single_run(settings[0].judgments)
     plans = [plan_job(job, words, session) for job, words in zip(settings, jobs, strict=True)]
     total, rates = forecast_plans(plans), read_rates(store)
     if config.plan_only == "json":
@@ -67,10 +67,10 @@ def plan_job(settings: Settings, words: Sequence[str], session: Session) -> tupl
     Raises:
         HarnessError: If the job cannot run whatever is fetched.
     """
-    from openended.harness.run import is_judgments_only, plan, resolve_run, run_judgments, select_metrics_for_file
+    from openended.harness.run import plan, resolve_run, run_judgments, select_metrics_for_file
 
     settings = select_metrics_for_file(replace(settings, plan_only=True), words)
-    planner = run_judgments if is_judgments_only(settings, words) else plan
+    planner = run_judgments if settings.is_judgments_only(words) else plan
     return resolve_run(settings), planner(settings, session)
 
 

@@ -10,7 +10,7 @@ from openended.harness.core import Metric, SpecError
 from openended.metrics.judgments import SIMULATED
 
 if TYPE_CHECKING:
-    from openended.harness.run import RunTexts, Settings
+    from openended.harness.run import RunTexts
 
 
 def needs_whole_grid(judgments: str | None) -> bool:
@@ -18,14 +18,14 @@ def needs_whole_grid(judgments: str | None) -> bool:
     return str(judgments).startswith(SIMULATED)
 
 
-def refuse_single_run(settings: Settings) -> None:
+def refuse_single_run(judgments: str | None) -> None:
     """Refuse judgments of a whole grid for a run by itself.
 
     Raises:
         SpecError: Says what to type.
     """
-    if needs_whole_grid(settings.judgments):
-        raise SpecError(f"judgments={settings.judgments} rates the texts of a whole grid: add -m, as in openended -m …")
+    if needs_whole_grid(judgments):
+        raise SpecError(f"judgments={judgments} rates the texts of a whole grid: add -m, as in openended -m …")
 
 
 def simulate_judgments(jobs: Sequence[RunTexts]) -> dict[str, str]:

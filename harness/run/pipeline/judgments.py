@@ -16,7 +16,7 @@ from openended.harness.run.pipeline.run_record import Outcome, write_record
 from openended.harness.run.resolve import resolve_run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.metrics.judgments import SIMULATED, JudgmentMetric, read_rows
+from openended.metrics.judgments import JudgmentMetric, read_rows
 
 
 def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Settings:
@@ -45,29 +45,6 @@ def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Set
             "comparisons (item, system_a, system_b, outcome); judgment_columns={ours: theirs} names them"
         )
     return replace(settings, metrics=fed)
-
-
-def is_judgments_only(settings: Settings, overrides: Sequence[str] = ()) -> bool:
-    """Return true if the judgments are all that is asked about: every metric reads nothing but them.
-
-    A file that lacks what a metric asks for beside them (log-probabilities) is of a run, where the user names one, or
-    the metric: `openended decoder=nucleus judgments=FILE metric=[huse]`.
-    """
-    if settings.judgments is None or settings.generations is not None or settings.judgments.startswith(SIMULATED):
-        return False
-    judged = [metric for metric in settings.metrics if isinstance(metric, JudgmentMetric)]
-    if len(judged) < len(settings.metrics):
-        return False
-    path = Path(settings.judgments)
-    if not _names_a_run(overrides) or not path.is_file():
-        return True
-    columns, _ = read_rows(path, settings.judgment_columns)
-    return all(metric.scores_without_run(columns) for metric in judged)
-
-
-def _names_a_run(overrides: Sequence[str]) -> bool:
-    chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
-    return bool(chosen & {"metric", "experiment", "task", "model", "decoder"})
 
 
 def run_judgments(settings: Settings, session: Session, overrides: Sequence[str] = ()) -> Outcome:

@@ -49,6 +49,6 @@ def test_everything_can_be_described(group):
 
 def test_what_is_unknown_or_in_two_groups_is_one_line(capsys):
     assert describe(["mauv"]) == 2
-    assert "did you mean 'mauve'?" in capsys.readouterr().err
+    assert "did you mean mauve or mauve_fig2?" in capsys.readouterr().err
     assert describe(["none"]) == 2
     assert "type scorer/none or embedder/none" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from openended.harness.core.errors import SpecError
         (["seed=0", "-q"], ["seed=0", "hydra/job_logging=quiet"]),
         (["seed=0", "--json"], ["seed=0", "plan_only=json"]),
         (["seed=0", "--cfg", "job"], ["--cfg", "job", "seed=0"]),
-        (["seed=0", "--cfg=job"], ["--cfg=job", "seed=0"]),
+        (["seed=0", "--cfg=job"], ["--cfg", "job", "seed=0"]),
         (["task.path=my file (1).jsonl"], ["task.path='my file (1).jsonl'"]),
         (["task.path=it's.jsonl"], [r"task.path='it\'s.jsonl'"]),
         (["task.path=~/a.jsonl"], [f"task.path='{Path.home()}/a.jsonl'"]),

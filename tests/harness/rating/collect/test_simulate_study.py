@@ -11,7 +11,6 @@ from openended.harness.app.hydra.simulation import needs_whole_grid, simulate_ju
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.rating.collect.study_answers import gather_answers
 from openended.harness.rating.key import read_key
-from openended.harness.run.pipeline import is_judgments_only
 from openended.harness.run.pipeline.measure import MetricRunner
 from openended.harness.run.resolve import resolve_run
 from tests.harness.run.small import settings
@@ -44,7 +43,7 @@ def test_the_whole_way_says_that_nobody_rated(tmp_path):
 def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
     given = settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]")
     assert needs_whole_grid(given.judgments)
-    assert not is_judgments_only(given)
+    assert not given.is_judgments_only()
     measure = MetricRunner(resolve_run(given), SimpleNamespace(builder=None), "task")
     with pytest.raises(UndefinedMetric, match="rates the texts of a whole grid once all are there: add -m"):
         measure._judgments()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.core.errors import DataError, UndefinedMetric
-from openended.harness.run.pipeline import is_judgments_only, run_judgments, select_metrics_for_file
+from openended.harness.run.pipeline import run_judgments, select_metrics_for_file
 from openended.harness.run.session import Session
 from openended.harness.storage.record import read_record
 from openended.harness.storage.store import Store
@@ -75,9 +75,9 @@ def session(folder):
 
 def test_judgments_are_alone_where_no_metric_reads_a_text_and_no_texts_are_given(tmp_path):
     given, pairs = "judgments=x.csv", "metric=[bradley_terry]"
-    assert is_judgments_only(settings(tmp_path, given, pairs))
+    assert settings(tmp_path, given, pairs).is_judgments_only()
     for words in ((pairs,), (given, "metric=[bradley_terry,zipf]"), (given, pairs, "generations=x.jsonl")):
-        assert not is_judgments_only(settings(tmp_path, *words)), words
+        assert not settings(tmp_path, *words).is_judgments_only(), words
 
 
 def test_a_record_of_judgments_names_no_model_and_is_made_once(tmp_path):
