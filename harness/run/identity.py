@@ -146,6 +146,8 @@ def collect_axes(
     if decoder is not None and generation.model is not None:
         # One word for "always full length": a sweep over lengths then differs in the length alone.
         out["min_new_tokens"] = "max_new_tokens" if least == length else least
+    if decoder is not None and generation.continue_after_end:
+        out["continue_after_end"] = True
     out |= {**_model("scorer", scoring.scorer), **_model("embedder", scoring.embedder)}
     if scoring.user_embeddings is not None:
         out |= {"embedder": "own", "embedder.digest": digest_file(scoring.user_embeddings.human)[:LONG]}
