@@ -20,6 +20,9 @@ from .formats import (
     GROVER_FIELDS as GROVER_FIELDS,
 )
 from .formats import (
+    recognize_format as recognize_format,
+)
+from .formats import (
     split_member as split_member,
 )
 from .pairing import (

@@ -101,7 +101,8 @@ def check_start_token(model: BackendSpec) -> None:
     named = isinstance(spec.config().get("bos_token_id"), int) or spec.end_ids()
     if not named and not load_tokenizer(spec).bos_prefix:
         raise SpecError(
-            f"model {model.title}: no start token for an empty prompt; set bos_token_id (or eos_token_id) in its config.json"
+            f"model {model.title}: no start token for an empty prompt; set bos_token_id (or eos_token_id) in "
+            "its config.json"
         )
 
 
@@ -117,7 +118,13 @@ def _check_continuing(model: BackendSpec, decoder: Decoder) -> None:
 
 def import_generations(part: GenerationPart, builder: ArtifactBuilder, dataset: Dataset) -> TextRows:
     """Import the generations of a file, or of a system that the task itself holds, as the system under test."""
-    from openended.harness.imported import compute_fingerprint, import_rows, import_texts, import_unpaired
+    from openended.harness.imported import (
+        compute_fingerprint,
+        import_rows,
+        import_texts,
+        import_unpaired,
+        recognize_format,
+    )
     from openended.tasks.published_generations import find_generations
 
     name, length, field = str(part.file), part.max_new_tokens, part.file_field
@@ -142,10 +149,14 @@ def import_generations(part: GenerationPart, builder: ArtifactBuilder, dataset: 
             imported_rows = import_unpaired(path, numbered, tokenizer, length, count=most, field=field)
         else:
             imported_rows = import_rows(path, dataset.prompts, tokenizer, length, field)
-        return {"n": write_rows(folder / stages.DATA, imported_rows), "notes": imported_rows.notes}
+        count = write_rows(folder / stages.DATA, imported_rows)
+        ids = {"ids": imported_rows.id_source} if imported_rows.id_source else {}
+        return {"n": count, "notes": imported_rows.notes, **ids}
 
     inputs = {"file": file, "tokenizer": dataset.tokenizer} | ({} if is_unpaired else {"human": human})
     spec: dict[str, Any] = {"max_new_tokens": length} | ({"field": field} if field else {})
+    if source is not None and file is not None and (file_format := recognize_format(path)):
+        spec["format"] = file_format
     spec |= {"count": most, "names": task.name} if is_unpaired else {}
     rows = _model_rows(part, dataset, None)
     entry = builder.build(ArtifactRequest("import", path.name, spec, inputs, rows.workload()), write)

@@ -35,6 +35,7 @@ from openended.harness.run.artifacts import ArtifactRequest, TextRows, Workload
 from openended.harness.run.features import Featurizer
 from openended.harness.run.identity import collect_facts
 from openended.harness.run.resolve import ResolvedRun
+from openended.harness.run.token_ids import describe_token_ids
 from openended.harness.storage import ResultRow, RowFile
 from openended.metrics.families import TwoSample
 from openended.metrics.judgments import SIMULATED, ReadsFile
@@ -98,6 +99,8 @@ class MetricRunner:
         except UndefinedMetric as err:
             return SystemResult(system, metric, _build_undefined_result(metric, facts, human, model, err), None)
 
+        ids = describe_token_ids(metric, model, self.run.scoring)
+
         def write(folder: Path) -> Mapping[str, Any]:
             features, notes = _limit_texts(metric, self._features(metric, human, model, facts))
             prepared: dict[str, Any] = {}
@@ -110,11 +113,14 @@ class MetricRunner:
                 raise
             except Exception as err:
                 raise _MetricCodeError(f"failed with {type(err).__name__}: {shorten_error(err)}") from err
+            notes += [f"computed on {ids}"] if ids else []
             result = add_intervals(metric, features, result, self.plan, prepared)
             _free_memory(features)
             return stages.save_result(folder, replace(result, notes=(*result.notes, *notes)))
 
         spec = {"metric": canonicalize(metric), "facts": dict(facts), "system": "model" if system == HUMAN else system}
+        if ids:
+            spec["ids"] = ids
         if self.plan.count:
             spec["intervals"] = [self.plan.count, RESAMPLING_VERSION]
         try:
