@@ -25,6 +25,15 @@ from .formats import (
 from .formats import (
     split_member as split_member,
 )
+from .naive import (
+    NaiveSystem as NaiveSystem,
+)
+from .naive import (
+    NaiveTexts as NaiveTexts,
+)
+from .naive import (
+    parse_naive_system as parse_naive_system,
+)
 from .pairing import (
     import_rows as import_rows,
 )

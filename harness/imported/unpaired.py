@@ -12,7 +12,8 @@ from pathlib import Path
 
 from openended.harness.core import DataError, Generation, Tokenizer
 from openended.harness.imported.formats import ImportedText, read_generations, recognize_format
-from openended.harness.imported.pairing import ImportedRows, decode_text, sort_pairs
+from openended.harness.imported.pairing import ImportedRows, sort_pairs
+from openended.harness.imported.token_ids import decode_text
 from openended.harness.storage import Row
 
 

@@ -22,6 +22,7 @@ from openended.harness.core import (
     suggest,
 )
 from openended.harness.decoders import Decoder
+from openended.harness.imported import parse_naive_system
 from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, require_model
 
 AUTO = "auto"  # path of a judge that is chosen by the task
@@ -84,6 +85,8 @@ class Settings(Spec):
         self.require(not both, "continue_after_end", "false with min_new_tokens, which forbids the end of text")
         plain = self.scorer is None or not self.scorer.chat_template
         self.require(plain, "scorer", "chat_template=false: the scorer reads texts, only the model under test chats")
+        if self.generations is not None:
+            parse_naive_system(self.generations)
         self._check_features()
         if self.generations is None and self.judgments is None:
             for option in ("model", "decoder", "max_new_tokens"):

@@ -100,6 +100,7 @@ class MetricRunner:
             return SystemResult(system, metric, _build_undefined_result(metric, facts, human, model, err), None)
 
         ids = describe_token_ids(metric, model, self.run.scoring)
+        id_notes = (f"computed on {ids}",) if ids else ()
 
         def write(folder: Path) -> Mapping[str, Any]:
             features, notes = _limit_texts(metric, self._features(metric, human, model, facts))
@@ -113,16 +114,11 @@ class MetricRunner:
                 raise
             except Exception as err:
                 raise _MetricCodeError(f"failed with {type(err).__name__}: {shorten_error(err)}") from err
-            notes += [f"computed on {ids}"] if ids else []
             result = add_intervals(metric, features, result, self.plan, prepared)
             _free_memory(features)
-            return stages.save_result(folder, replace(result, notes=(*result.notes, *notes)))
+            return stages.save_result(folder, replace(result, notes=(*result.notes, *notes, *id_notes)))
 
-        spec = {"metric": canonicalize(metric), "facts": dict(facts), "system": "model" if system == HUMAN else system}
-        if ids:
-            spec["ids"] = ids
-        if self.plan.count:
-            spec["intervals"] = [self.plan.count, RESAMPLING_VERSION]
+        spec = self._describe(metric, facts, system, ids)
         try:
             work = Workload(role=system, metric=metric.name)
             request = ArtifactRequest("measure", f"{metric.name} {system}", spec, inputs, work)
@@ -137,6 +133,15 @@ class MetricRunner:
         if entry is None:
             return None
         return SystemResult(system, metric, stages.load_result(entry.path), entry.name)
+
+    def _describe(self, metric: Metric, facts: Mapping[str, str], system: System, ids: str | None) -> dict[str, Any]:
+        """Return all that can change a result beside its inputs."""
+        spec = {"metric": canonicalize(metric), "facts": dict(facts), "system": "model" if system == HUMAN else system}
+        if ids:
+            spec["ids"] = ids
+        if self.plan.count:
+            spec["intervals"] = [self.plan.count, RESAMPLING_VERSION]
+        return spec
 
     def build_undefined(
         self, metric: Metric, system: System, human: TextRows, model: TextRows, reason: str

@@ -106,7 +106,10 @@ def test_ids_of_another_tokenizer_are_not_used(tmp_path: Path) -> None:
 def test_plain_text_in_blocks(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("=" * 10 + f"\n{TEXTS[0]}\n\n" + "=" * 10 + f"\n{TEXTS[1]}\n")
-    assert [(r.where, r.cells["text"]) for r in read_records(path)] == [(f"{path}:2", TEXTS[0]), (f"{path}:6", TEXTS[1])]
+    assert [(r.where, r.cells["text"]) for r in read_records(path)] == [
+        (f"{path}:2", TEXTS[0]),
+        (f"{path}:6", TEXTS[1]),
+    ]
     assert recognize_format(path) == "plain text in blocks"
     path.write_text("one\n---\ntwo\n")
     assert [r.cells["text"] for r in read_records(path)] == ["one", "---", "two"]
