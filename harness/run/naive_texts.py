@@ -45,10 +45,8 @@ def make_naive_texts(part: GenerationPart, system: NaiveSystem, builder: Artifac
         texts = NaiveTexts(system, training, part.seed, tokenizer, words)
         count = write_rows(folder / stages.DATA, texts.rows(list(rows), lengths))
         unit = UNIT[tokenizer is not None]
-        note = (
-            f"{part.file}: a naive system, whose training texts are {len(training)} human texts that are not compared"
-        )
-        return {"n": count, "notes": [f"{note}; texts have as many {unit} as the human texts"]}
+        note = f"{part.file}: no model; learned from {len(training)} human texts that are not compared"
+        return {"n": count, "notes": [f"{note}; texts have at most as many {unit} as the human texts"]}
 
     spec = {"naive": [system.kind, system.number], "seed": part.seed, "version": VERSION}
     inputs = {"human": human.content if human is not None else None, "tokenizer": dataset.tokenizer}
