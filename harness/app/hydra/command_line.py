@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from itertools import zip_longest
+from pathlib import Path
 
 from openended.harness.app.hydra.using import apply_using
 from openended.harness.core import GROUPS, SpecError, is_shared, list_choices, suggest
@@ -24,6 +25,7 @@ OWN_FLAGS = {
 _SEARCH = ("maximize", "minimize", "toward_human", "trials", "sampler", "sampler_options", "sampler_seed", "batch",
            "rungs", "reduction", "confirm_seeds", "spaces", "storage")  # fmt: skip
 _RENAMED = {"judge": "scoring"}  # old name of an option → its name
+_TEXT_FILES = (".json", ".jsonl", ".npz", ".txt", ".csv", ".tsv", ".parquet", ".gz")  # samples=FILE is generations=FILE
 _SWEEPER, _OPTUNA = "hydra/sweeper", "optuna"
 
 
@@ -68,6 +70,8 @@ def _replace_old_name(word: str) -> str:
     """Return an override with today's name of its option; prints what to type if it had the old one."""
     key, sign, value = word.partition("=")
     name = _RENAMED.get(key.strip())
+    if key.strip() == "samples" and Path(value.strip()).suffix in _TEXT_FILES:  # otherwise a number of texts
+        name = "generations"
     if name is None or not sign:
         return word
     sys.stderr.write(f"openended: {word} is now {name}={value.strip()}\n")
