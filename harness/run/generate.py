@@ -41,10 +41,9 @@ def generate(
     if model is None or decoder is None or length is None:
         raise SpecError("model, decoder and max_new_tokens: expected values when the harness generates")
     read = chat if part.chat_model else dataset.human
-    longest = int(read.meta["longest_prompt"]) if read is not None else 0
+    longest = max(int(read.meta["longest_prompt"]) if read is not None else 0, 1)  # at least the start token
     if not dataset.data.task.prompted:
         builder.try_or_note(partial(check_start_token, model))
-        longest = max(longest, 1)
     decoder.check_context_length(builder.try_or_note(model.context_length), length, longest)
     model.check_lengths(decoder, max_new_tokens=length, min_new_tokens=part.min_new_tokens)
     if model.runs_in_process:

@@ -26,8 +26,8 @@ def describe_token_ids(metric: Metric, source: TextRows, scoring: ScoringPart) -
     tokenizers = [spec for need in metric.needs() if (spec := _find_tokenizer(need.kind, need.by, scoring)) is not None]
     if ids is None or not tokenizers:
         return None
-    kept = all(tokenizer_digest(spec) == source.tokenizer for spec in tokenizers)
-    return _TEXTS[str(ids) if kept else "retokenized"]
+    is_same = all(tokenizer_digest(spec) == source.tokenizer for spec in tokenizers)
+    return _TEXTS[str(ids) if is_same else "retokenized"]
 
 
 def _find_tokenizer(kind: str, by: str, scoring: ScoringPart) -> ModelSpec | None:
