@@ -41,7 +41,7 @@ def generate(
     if model is None or decoder is None or length is None:
         raise SpecError("model, decoder and max_new_tokens: expected values when the harness generates")
     read = chat if part.chat_model else dataset.human
-    longest = max(int(read.meta["longest_prompt"]) if read is not None else 0, 1)  # at least the start token
+    longest = int(read.meta["longest_prompt"]) if read is not None else 0
     if not dataset.data.task.prompted:
         builder.try_or_note(partial(check_start_token, model))
     decoder.check_context_length(builder.try_or_note(model.context_length), length, longest)
