@@ -120,7 +120,8 @@ class NaiveTexts:
     def _draw_tokens(self, rng: np.random.Generator, count: int) -> I64:
         """Draw tokens independently by their frequency."""
         ids, cumulative = self._unigrams
-        return ids[np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")]
+        tokens: I64 = ids[np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")]
+        return tokens
 
     @staticmethod
     def _join(parts: Sequence[Sequence[int]], rng: np.random.Generator, length: int) -> list[int]:

@@ -143,7 +143,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     if not isinstance(folder, str) or not folder.strip() or "\0" in folder:
         raise SpecError(f"outputs_dir: expected the path of a folder, got {folder!r:.40}")
     values = {k: v for k, v in config.items() if k not in (*_GROUPS, _NAME)}
-    task = build("task", config.get("task"), "task")
+    task = cast("Task", build("task", config.get("task"), "task"))
     scorer, embedder = (_resolve_auto(config.get(role), task) for role in ("scorer", "embedder"))
     values |= {
         "task": task,
