@@ -105,6 +105,11 @@ class SystemSimilarity(Metric):
     scope: Scope = "continuation"  # all systems share the prompt
 
     @property
+    def needs_prompts(self) -> bool:
+        """Return true: texts of the same prompt are compared."""
+        return True
+
+    @property
     def reads_grid(self) -> bool:
         """The other systems are those of the grid."""
         return True

@@ -60,6 +60,10 @@ class Docs(Task):
         self.require(self.prompt_length >= 1, "prompt_length", "at least 1")
         self.require(self.min_words > self.prompt_length, "min_words", f"more than prompt_length {self.prompt_length}")
 
+    def has_docs_prose(self) -> bool:
+        """Return true."""
+        return True
+
     def needs_tokenizer(self) -> bool:
         """Prompts counted in tokens are those of the model under test."""
         return self.prompt_unit == "tokens"

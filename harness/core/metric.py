@@ -143,6 +143,11 @@ class Metric(Spec):
         return "target" if key in self.targets else self.directions.get(key, self.direction)
 
     @property
+    def needs_prompts(self) -> bool:
+        """Return true if the metric compares texts of one prompt: it is not defined where all prompts are empty."""
+        return self.least_samples > 1
+
+    @property
     def reads_grid(self) -> bool:
         """Return true if the metric reads `Features.others`: it is then computed once the whole grid is generated."""
         return False

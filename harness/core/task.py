@@ -38,6 +38,8 @@ class Task(Spec):
     """What to do if there is no human side (`has_human` is false)."""
     paired: ClassVar[bool] = True
     """False: a system's texts are compared with the human ones as a set, not prompt by prompt."""
+    prompted: ClassVar[bool] = True
+    """False: all prompts are empty, and metrics that read them are not defined."""
 
     def files(self) -> list[SourceFile]:
         """Return the files that the task reads, present or not; cheap, touches no network."""
@@ -61,6 +63,10 @@ class Task(Spec):
     def has_human(self) -> bool:
         """Return whether there is a human side; without it only one-sided metrics are computed."""
         return True
+
+    def has_docs_prose(self) -> bool:
+        """Return whether the texts are docstrings, for which the bundled models were trained."""
+        return False
 
     def remarks(self) -> Sequence[str]:
         """Return remarks about the task's texts for readers of a table; stored in the run record's notes."""

@@ -46,6 +46,8 @@ class GenerationRequest:
     """Length limit of each text, in tokens."""
     min_new_tokens: int = 0
     """The end of text is forbidden before this many tokens; 0: always allowed."""
+    continue_after_end: bool = False
+    """An end token does not end a text: each gets `max_new_tokens` tokens."""
     batch_size: int
     """Texts at once; changes no text (exact on a CPU in float32)."""
     companions: Mapping[str, CausalModel] = field(default_factory=dict)

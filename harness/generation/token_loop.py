@@ -83,6 +83,7 @@ def decode_rows(
     import torch
 
     lm = lms[0]
+    stops = bool(lm.eos_ids) and not request.continue_after_end
     with torch.inference_mode():
         slots = BatchSlots(lms, request)
         state = DecodingState(slots, request, lm.device)
@@ -99,7 +100,7 @@ def decode_rows(
             slots.new_tokens[:n] += 1
             last[:n] = token
             advance(n)
-            ended = find_end_tokens(lm.eos_ids, token).tolist() if lm.eos_ids else [False] * n
+            ended = find_end_tokens(lm.eos_ids, token).tolist() if stops else [False] * n
             over = [i for i, step in enumerate(state.steps.tolist()) if ended[i] or step == request.max_new_tokens]
             if over:
                 _emit_finished(lm, emit, slots, state, chooser, over, ended)

@@ -23,7 +23,19 @@ from .formats import (
     GROVER_FIELDS as GROVER_FIELDS,
 )
 from .formats import (
+    recognize_format as recognize_format,
+)
+from .formats import (
     split_member as split_member,
+)
+from .naive import (
+    NaiveSystem as NaiveSystem,
+)
+from .naive import (
+    NaiveTexts as NaiveTexts,
+)
+from .naive import (
+    parse_naive_system as parse_naive_system,
 )
 from .pairing import (
     import_rows as import_rows,

@@ -5,7 +5,8 @@
 | `.jsonl`, any other name | one JSON object a line |
 | `.csv`, `.tsv` | a row each, below a header; commas, semicolons or tabs |
 | `.parquet` | a row each |
-| `.txt` | a line each; in a folder, a file each |
+| `.txt` | a line each, or the blocks between lines of `=` or `-`; in a folder, a file each |
+| `.json`, `.npz` | the sample files of `sample_files`; other `.json` is read as JSON lines |
 
 All but Parquet may be packed (`.gz`). The files of a folder are read in the order of their names.
 """
@@ -18,9 +19,28 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import DataError, SpecError, digest, digest_file, open_text, read_csv, read_jsonl, suggest
+from openended.harness.imported.sample_files import (
+    IDS_FIELD,
+    JSON_FIELDS,
+    has_blocks,
+    is_npz,
+    read_blocks,
+    read_json_samples,
+    read_npz_samples,
+)
 
 KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".txt")
-TEXTS = ("text", "generation", "generated_text", "gen_text", "completion", "continuation", "output", "response")
+TEXTS = (
+    "text",
+    "generation",
+    "generated_text",
+    "gen_text",
+    "completion",
+    "continuation",
+    "output",
+    "response",
+    *JSON_FIELDS,
+)
 HUMAN_TEXTS = ("human", "human_text", "reference", *TEXTS)
 IDS = ("id", "example_id")
 _NO_TEXTS = {*IDS, "prompt", "model", "system", "decoder", "split", "source", "stop", "finish_reason"}
@@ -103,6 +123,8 @@ def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str, 
     candidates = [name for name, value in cells.items() if isinstance(value, str) and name not in _NO_TEXTS]
     if len(candidates) == 1:
         return candidates[0]
+    if IDS_FIELD in cells and not candidates:
+        return IDS_FIELD
     example = (candidates or ["NAME"])[0]
     raise DataError(
         f"{where}: no field with the text; expected one of {', '.join(names)}, got {', '.join(cells)}; "
@@ -135,11 +157,16 @@ def _read_file(file: Path, *, one_text_per_file: bool) -> Iterator[tuple[int, Ma
         yield from _read_parquet(file)
     elif kind == ".txt":
         yield from _read_plain(file, one_text_per_file=one_text_per_file)
+    elif is_npz(file):
+        yield from read_npz_samples(file)
     else:
-        yield from read_jsonl(file, unwrap=True)
+        yield from read_json_samples(file) or read_jsonl(file, unwrap=True)
 
 
 def _read_plain(file: Path, *, one_text_per_file: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    if not one_text_per_file and has_blocks(file):
+        yield from read_blocks(file)
+        return
     with open_text(file) as handle:
         try:
             if one_text_per_file:

@@ -12,6 +12,7 @@ from typing import Any
 from openended.harness.core import DataError, Stop
 from openended.harness.imported import pickles as _pickles
 from openended.harness.imported.files import IDS, TEXTS, find_text_field, read_records
+from openended.harness.imported.sample_files import IDS_FIELD, describe_format, read_token_ids
 
 _ENDS = {"eos": "eos", "stop": "eos", "length": "length"}
 _GPT2_END = 50256
@@ -34,7 +35,7 @@ class ImportedText:
     sample: int | None = None
     stop: Stop | None = None
     token_ids: tuple[int, ...] | None = None
-    """GPT-2 token ids of the whole text, prompt included."""
+    """Token ids of the text as generated; those of the MAUVE archive include the prompt."""
     paired: bool = True
     """False: the text answers no prompt."""
 
@@ -57,6 +58,19 @@ def read_generations(path: Path, field: str | None = None) -> Iterator[ImportedT
         if field is None and not GROVER_FIELDS & set(record.cells):
             field = find_text_field(record.cells, TEXTS, record.where, "generations_field=")
         yield from _read_record(record.cells, field, record.where, record.line)
+
+
+def recognize_format(path: Path) -> str | None:
+    """Name the format of a sample file of `sample_files`; None for the other formats.
+
+    Raises:
+        DataError: If the file cannot be read.
+    """
+    archive, member = split_member(path)
+    if member is not None or archive.is_dir() or path.suffix in (".p", ".pkl", ".pickle"):
+        return None
+    first = next(read_records(path), None)
+    return describe_format(path, first.cells) if first is not None else None
 
 
 def split_member(path: Path) -> tuple[Path, str | None]:
@@ -85,6 +99,9 @@ def _read_record(row: Mapping[str, Any], field: str | None, where: str, line: in
         raise DataError(
             f"{where}: no field {field or 'text'!r} with the text; it has {', '.join(row)}; set generations_field=NAME"
         )
+    if field == IDS_FIELD:
+        yield ImportedText(where, line, None, token_ids=read_token_ids(row, where))
+        return
     unpaired = set(row) >= _GPT2_OUTPUT and "prompt" not in row
     key = None if unpaired else next((name for name in IDS if row.get(name) not in (None, "")), None)
     yield ImportedText(
@@ -95,6 +112,7 @@ def _read_record(row: Mapping[str, Any], field: str | None, where: str, line: in
         prompt=_read_text(row, "prompt", where) if row.get("prompt") is not None else None,
         sample=_read_sample(row.get("sample"), where),
         stop=_read_stop(row, where),
+        token_ids=read_token_ids(row, where),
         paired=not unpaired,
     )
 

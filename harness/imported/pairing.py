@@ -6,6 +6,7 @@
 | GPT-2 output dataset | `text`, `ended`, `length` | documents without a prompt | nothing: row by row |
 | Grover's generation files | `article`, `label` | the machine articles | `ind30k` |
 | output of Grover's generator | `gens_article` | each of its articles | `inst_index`, else line |
+| sample files of the papers on diffusion models | see `sample_files` | texts or token ids | as any file of texts |
 | MAUVE authors' archive | `.p`, or `ARCHIVE.tgz#MEMBER.p` | GPT-2 token ids, prompts included | line |
 
 Fields of the text: `text`, `generation`, `generated_text`, `gen_text`, `completion`, `continuation`. A prompt that
@@ -21,8 +22,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from openended.harness.core import DataError, Generation, Stop, Tokenizer
-from openended.harness.imported.formats import ImportedText, read_generations
+from openended.harness.imported.formats import ImportedText, read_generations, recognize_format
 from openended.harness.imported.memory_limit import load_within_memory
+from openended.harness.imported.token_ids import IdSource, decode_text, find_ids
 from openended.harness.models import cut_continuation, tokenize_continuation
 from openended.harness.storage import Row, RowFile
 
@@ -45,7 +47,7 @@ def import_rows(
         DataError: If an example has no text, or a text comes twice.
     """
     texts = load_within_memory(read_generations(path, field), path)
-    return _import(texts, path, prompts, tokenizer, max_new_tokens)
+    return _import(texts, path, prompts, tokenizer, max_new_tokens, recognize_format(path))
 
 
 def import_texts(
@@ -57,7 +59,12 @@ def import_texts(
 
 
 def _import(
-    texts: Sequence[ImportedText], path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
+    texts: Sequence[ImportedText],
+    path: Path,
+    prompts: Path,
+    tokenizer: Tokenizer | None,
+    max_new_tokens: int | None,
+    file_format: str | None = None,
 ) -> ImportedRows:
     examples = list(RowFile(prompts))
     if not texts:
@@ -70,9 +77,9 @@ def _import(
         pairs = [(example, _remove_prompt(text, example.prompt)) for example, text in pairs]
         if any(text.token_ids is None for text in texts):
             notes.append("every text began with its prompt, which was cut off")
-    elif any(text.token_ids is not None for text in texts):
+    elif any(text.text is None for text in texts):
         raise DataError(f"{path}: the texts do not begin with the prompts of the task; use its official prompt length")
-    return ImportedRows(sort_pairs(pairs), tokenizer, max_new_tokens, notes)
+    return ImportedRows(sort_pairs(pairs), tokenizer, max_new_tokens, notes, file_format)
 
 
 class ImportedRows:
@@ -83,6 +90,7 @@ class ImportedRows:
         tokenizer: As for `import_rows`.
         max_new_tokens: As for `import_rows`.
         notes: What a reader must know already.
+        file_format: Name of the format of a sample file; None for the other formats.
     """
 
     def __init__(
@@ -91,15 +99,19 @@ class ImportedRows:
         tokenizer: Tokenizer | None,
         max_new_tokens: int | None,
         notes: Sequence[str],
+        file_format: str | None = None,
     ) -> None:
         self._pairs, self._tokenizer, self._most, self._notes = pairs, tokenizer, max_new_tokens, notes
         self._count: Counter[str] = Counter()
+        self._format = file_format
 
     def __iter__(self) -> Iterator[Row]:
         """Yield the rows, cut to their length."""
         count = self._count = Counter()
         for example, text in self._pairs:
-            row = _make_row(example, text, self._tokenizer, self._most)
+            ids = find_ids(example, text, self._tokenizer)
+            row = _make_row(example, text, ids, self._tokenizer, self._most)
+            count["ids"] += ids is not None
             count["rows"] += 1
             count["cut"] += row.generation.stop == "length" and text.stop is None
             count["told"] += text.stop is not None
@@ -110,6 +122,10 @@ class ImportedRows:
     def notes(self) -> list[str]:
         """Notes for the table; complete once the rows were iterated."""
         count, notes = self._count, list(self._notes)
+        if self._format:
+            notes.append(f"format: {self._format}")
+        if self.id_source:
+            notes.append(f"token ids as generated for {count['ids']} of {count['rows']} texts, else re-tokenized text")
         if count["cut"]:
             unit = "tokens" if self._tokenizer else "words"
             notes.append(f"{count['cut']} of {count['rows']} texts were cut at {self._most} {unit}")
@@ -119,14 +135,13 @@ class ImportedRows:
             notes.append(f"{count['empty']} of {count['rows']} generations are empty")
         return notes
 
-
-def decode_text(text: ImportedText, tokenizer: Tokenizer | None) -> ImportedText:
-    """Return a text decoded from its token ids, if it has only those."""
-    if text.token_ids is None:
-        return text
-    if tokenizer is None:
-        raise DataError(f"{text.where}: token ids need a GPT-2 tokenizer; set scorer=gpt2 (or another GPT-2)")
-    return replace(text, text=tokenizer.decode(text.token_ids))
+    @property
+    def id_source(self) -> IdSource | None:
+        """Whether the ids of a sample file were kept; None for other formats and without a tokenizer."""
+        if self._format is None or self._tokenizer is None:
+            return None
+        count = self._count
+        return "generated" if count["ids"] == count["rows"] else "mixed" if count["ids"] else "retokenized"
 
 
 def _pair(
@@ -244,15 +259,17 @@ def _remove_prompt(text: ImportedText, prompt: str) -> ImportedText:
     return replace(text, text=(text.text or "")[len(prompt) :])
 
 
-def _make_row(example: Row, item: ImportedText, tokenizer: Tokenizer | None, max_new_tokens: int | None) -> Row:
+def _make_row(
+    example: Row,
+    item: ImportedText,
+    ids: tuple[int, ...] | None,
+    tokenizer: Tokenizer | None,
+    max_new_tokens: int | None,
+) -> Row:
     text = item.text or ""
-    ids: tuple[int, ...] = ()
-    if tokenizer is not None:
-        size = len(example.prompt_ids)
-        if item.token_ids is not None and item.token_ids[:size] == example.prompt_ids:
-            ids = item.token_ids[size:]
-        else:
-            ids = tuple(tokenize_continuation(tokenizer, example.prompt, example.prompt_ids, text))
+    if ids is None and tokenizer is not None:
+        ids = tuple(tokenize_continuation(tokenizer, example.prompt, example.prompt_ids, text))
+    ids = ids or ()
     text, ids, cut = cut_continuation(tokenizer, example.prompt_ids, text, ids, max_new_tokens)
     stop: Stop = "length" if cut else item.stop or "eos"
     generation = Generation(example.generation.example_id, item.sample or 0, text, ids, stop, float("nan"))

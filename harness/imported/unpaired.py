@@ -11,8 +11,9 @@ from itertools import islice
 from pathlib import Path
 
 from openended.harness.core import DataError, Generation, Tokenizer
-from openended.harness.imported.formats import ImportedText, read_generations
-from openended.harness.imported.pairing import ImportedRows, decode_text, sort_pairs
+from openended.harness.imported.formats import ImportedText, read_generations, recognize_format
+from openended.harness.imported.pairing import ImportedRows, sort_pairs
+from openended.harness.imported.token_ids import decode_text
 from openended.harness.storage import Row
 
 
@@ -56,7 +57,9 @@ def import_unpaired(
     notes = ["every text began with its prompt, which was cut off"] if prompted else []
     # Ids of equal length sort in file order.
     sorted_by_name = len(name(count_read - 1)) == len(name(0))
-    return ImportedRows(texts if sorted_by_name else sort_pairs(list(texts)), tokenizer, max_new_tokens, notes)
+    return ImportedRows(
+        texts if sorted_by_name else sort_pairs(list(texts)), tokenizer, max_new_tokens, notes, recognize_format(path)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import Runtime, SpecError, canonicalize, digest, show_progress
-from openended.harness.decoders import Decoder, GenerationRequest
+from openended.harness.decoders import Decoder, GenerationRequest, QDecoder
+from openended.harness.models import BackendSpec, load_tokenizer
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
 from openended.harness.run.dataset import Dataset, load_tokenizer_of
@@ -41,6 +42,8 @@ def generate(
         raise SpecError("model, decoder and max_new_tokens: expected values when the harness generates")
     read = chat if part.chat_model else dataset.human
     longest = int(read.meta["longest_prompt"]) if read is not None else 0
+    if not dataset.data.task.prompted:
+        builder.try_or_note(partial(check_start_token, model))
     decoder.check_context_length(builder.try_or_note(model.context_length), length, longest)
     model.check_lengths(decoder, max_new_tokens=length, min_new_tokens=part.min_new_tokens)
     if model.runs_in_process:
@@ -53,6 +56,9 @@ def generate(
         "max_new_tokens": length,
         "min_new_tokens": part.min_new_tokens,
     }
+    if part.continue_after_end:
+        _check_continuing(model, decoder)
+        spec["continue_after_end"] = True
     ready = dataset.human is not None and not decoder.needs_human_ppl
     prompts = dataset.human.files[stages.PROMPTS] if dataset.human is not None and ready else None
     inputs = {"prompts": prompts, "model": builder.try_or_note(partial(digest_model, model))}
@@ -64,7 +70,8 @@ def generate(
         lm = builder.session.model(model, runtime)
         request = GenerationRequest(
             prompts=(), decoder=decoder, seed=part.seed, max_new_tokens=length, min_new_tokens=part.min_new_tokens,
-            batch_size=runtime.batch_size, companions=builder.session.companions(decoder, runtime),
+            continue_after_end=part.continue_after_end, batch_size=runtime.batch_size,
+            companions=builder.session.companions(decoder, runtime),
         )  # fmt: skip
         total = (int(dataset.human.meta["n"]) if dataset.human is not None else 0) * part.samples * length
         with show_progress(f"{decoder.title}", total, unit="tokens", enabled=runtime.progress) as advance:
@@ -79,9 +86,44 @@ def generate(
     return replace(rows, entry=builder.build(request, write, resumable=True))
 
 
+def check_start_token(model: BackendSpec) -> None:
+    """Check that the model has a token to start from where the prompt is empty.
+
+    Raises:
+        SpecError: If it has none; names what to set.
+    """
+    spec = model.tokenizer_spec()
+    if spec is None:
+        raise SpecError(
+            f"model {model.title}: empty prompts are sent as a start token; set model.tokenizer to have one"
+        )
+    named = isinstance(spec.config().get("bos_token_id"), int) or spec.end_ids()
+    if not named and not load_tokenizer(spec).bos_prefix:
+        raise SpecError(
+            f"model {model.title}: no start token for an empty prompt; set bos_token_id (or eos_token_id) in "
+            "its config.json"
+        )
+
+
+def _check_continuing(model: BackendSpec, decoder: Decoder) -> None:
+    """Refuse models and decoders that end a text at an end token in any case."""
+    if not (model.runs_in_process and isinstance(decoder, QDecoder)):
+        who = f"decoder {decoder.name}" if model.runs_in_process else f"model {model.title}, which a server runs"
+        raise SpecError(
+            f"continue_after_end=true: not possible with {who}; set continue_after_end=false, or with "
+            "task=unconditional task.layout=documents as well"
+        )
+
+
 def import_generations(part: GenerationPart, builder: ArtifactBuilder, dataset: Dataset) -> TextRows:
     """Import the generations of a file, or of a system that the task itself holds, as the system under test."""
-    from openended.harness.imported import compute_fingerprint, import_rows, import_texts, import_unpaired
+    from openended.harness.imported import (
+        compute_fingerprint,
+        import_rows,
+        import_texts,
+        import_unpaired,
+        recognize_format,
+    )
     from openended.tasks.published_generations import find_generations
 
     name, length, field = str(part.file), part.max_new_tokens, part.file_field
@@ -106,10 +148,14 @@ def import_generations(part: GenerationPart, builder: ArtifactBuilder, dataset: 
             imported_rows = import_unpaired(path, numbered, tokenizer, length, count=most, field=field)
         else:
             imported_rows = import_rows(path, dataset.prompts, tokenizer, length, field)
-        return {"n": write_rows(folder / stages.DATA, imported_rows), "notes": imported_rows.notes}
+        count = write_rows(folder / stages.DATA, imported_rows)
+        ids = {"ids": imported_rows.id_source} if imported_rows.id_source else {}
+        return {"n": count, "notes": imported_rows.notes, **ids}
 
     inputs = {"file": file, "tokenizer": dataset.tokenizer} | ({} if is_unpaired else {"human": human})
     spec: dict[str, Any] = {"max_new_tokens": length} | ({"field": field} if field else {})
+    if source is not None and file is not None and (file_format := recognize_format(path)):
+        spec["format"] = file_format
     spec |= {"count": most, "names": task.name} if is_unpaired else {}
     rows = _model_rows(part, dataset, None)
     entry = builder.build(ArtifactRequest("import", path.name, spec, inputs, rows.workload()), write)

@@ -25,7 +25,7 @@ from openended.harness.core import (
     digest_file,
 )
 from openended.harness.decoders import Decoder
-from openended.harness.imported import detect_kind
+from openended.harness.imported import detect_kind, parse_naive_system
 from openended.harness.models import BackendSpec, EmbedderSpec
 from openended.harness.run.artifact_files import HUMAN_ROWS
 from openended.harness.run.artifacts import TextRows
@@ -141,12 +141,15 @@ def collect_axes(
     out |= _system(generation, task, decoder, fingerprint)
     if judged:
         out |= {"model": None, "decoder": "rated"}
-    out["seed"] = generation.seed if decoder is not None and decoder.stochastic else None
+    naive = generation.file is not None and parse_naive_system(generation.file) is not None
+    out["seed"] = generation.seed if naive or (decoder is not None and decoder.stochastic) else None
     length, least = generation.max_new_tokens, generation.min_new_tokens
     out |= {"num_examples": run.data.num_examples, "max_new_tokens": length, "samples": generation.samples}
     if decoder is not None and generation.model is not None:
         # One word for "always full length": a sweep over lengths then differs in the length alone.
         out["min_new_tokens"] = "max_new_tokens" if least == length else least
+    if decoder is not None and generation.continue_after_end:
+        out["continue_after_end"] = True
     out |= {**_model("scorer", scoring.scorer), **_model("embedder", scoring.embedder)}
     if scoring.user_embeddings is not None:
         out |= {"embedder": "own", "embedder.digest": digest_file(scoring.user_embeddings.human)[:LONG]}
@@ -195,7 +198,7 @@ def _generations(name: str, task: Task, fingerprint: str | None) -> str:
     from openended.harness.imported import compute_fingerprint
     from openended.tasks.published_generations import find_generations
 
-    if task.open_bundled_system(name) is not None:
+    if parse_naive_system(name) is not None or task.open_bundled_system(name) is not None:
         return digest([fingerprint, name])
     return compute_fingerprint(find_generations(name, fetch=False))
 

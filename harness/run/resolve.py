@@ -57,6 +57,7 @@ class GenerationPart:
     samples: int
     max_new_tokens: int | None
     min_new_tokens: int
+    continue_after_end: bool
     chat_model: ModelSpec | None
     """The model if it reads its prompts through a chat template."""
     file: str | None
@@ -159,7 +160,8 @@ def resolve_run(settings: Settings) -> ResolvedRun:
             chat_model=chat_model,
         ),
         generation=GenerationPart(
-            model, decoder, s.seed, s.samples, s.max_new_tokens, s.min_new_tokens or 0, chat_model,
+            model, decoder, s.seed, s.samples, s.max_new_tokens, s.min_new_tokens or 0,
+            s.continue_after_end, chat_model,
             s.generations, s.generations_field, s.system,
         ),
         scoring=ScoringPart(

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from openended.harness.core import DataError, Metric, Need, Task, describe_out_of_domain, digest_file
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run.resolve import ResolvedRun
-from openended.harness.run.settings import HOME_TASK
 
 HINT = (
     "set {role}=gpt2-large (or scoring=gpt2-large: scorer and embedder); the bundled docs-m is for the task docs only"
@@ -29,7 +28,7 @@ def format_hint(role: str) -> str:
 
 def is_out_of_domain(spec: BackendSpec | EmbedderSpec, task: Task) -> bool:
     """Say whether a scoring model is a bundled one and the task is not the one that it was trained for."""
-    return spec.is_bundled and task.name != HOME_TASK
+    return spec.is_bundled and not task.has_docs_prose()
 
 
 def counts_tokens(metric: Metric) -> bool:

@@ -22,11 +22,11 @@ from openended.harness.core import (
     suggest,
 )
 from openended.harness.decoders import Decoder
+from openended.harness.imported import parse_naive_system
 from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, require_model
 from openended.metrics.judgments import SIMULATED, JudgmentMetric, read_rows
 
 AUTO = "auto"  # path of a judge that is chosen by the task
-HOME_TASK = "docs"  # the task that the bundled models were trained for, and judge
 _JUDGE = f"{BUNDLED}docs-m"
 # Config keys of the tree that are not settings of a run: Hydra's own composition.
 _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
@@ -51,6 +51,8 @@ class Settings(Spec):
     max_new_tokens: int | None
     min_new_tokens: int | None
     """The end of text is forbidden before; null is 0."""
+    continue_after_end: bool = False
+    """An end token does not end a text: each gets `max_new_tokens` tokens, as in the papers on diffusion models."""
     samples: int
     seed: int
     generations: str | None
@@ -83,8 +85,12 @@ class Settings(Spec):
         least = self.min_new_tokens or 0
         fits = least >= 0 and (self.max_new_tokens is None or least <= self.max_new_tokens)
         self.require(fits, "min_new_tokens", "0 (a text may end at once) to max_new_tokens")
+        both = self.continue_after_end and least > 0
+        self.require(not both, "continue_after_end", "false with min_new_tokens, which forbids the end of text")
         plain = self.scorer is None or not self.scorer.chat_template
         self.require(plain, "scorer", "chat_template=false: the scorer reads texts, only the model under test chats")
+        if self.generations is not None:
+            parse_naive_system(self.generations)
         self._check_features()
         if self.generations is None and self.judgments is None:
             if not self.task.paired:
@@ -141,7 +147,7 @@ class Settings(Spec):
             out[name] = node
         for name in ("num_examples", "max_new_tokens", "min_new_tokens", "samples", "seed", "generations", "judgments"):
             out[name] = getattr(self, name)
-        for name in ("generations_field", "system", "judgment_columns"):
+        for name in ("generations_field", "system", "judgment_columns", "continue_after_end"):
             if value := getattr(self, name):
                 out[name] = canonicalize(value)
         features: dict[str, Json] = {name: str(Path(path)) for name, path in self.features.items() if path is not None}
@@ -168,8 +174,8 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     if not isinstance(folder, str) or not folder.strip() or "\0" in folder:
         raise SpecError(f"outputs_dir: expected the path of a folder, got {folder!r:.40}")
     values = {k: v for k, v in config.items() if k not in (*_GROUPS, _NAME)}
-    task = build("task", config.get("task"), "task")
-    scorer, embedder = (_resolve_auto(config.get(role), task.name) for role in ("scorer", "embedder"))
+    task = cast("Task", build("task", config.get("task"), "task"))
+    scorer, embedder = (_resolve_auto(config.get(role), task) for role in ("scorer", "embedder"))
     values |= {
         "task": task,
         "model": _build_model(config.get("model"), "model"),
@@ -207,11 +213,11 @@ def _resolve_bundled(judgments: str | None) -> str | None:
     return str(folder / name)
 
 
-def _resolve_auto(node: Mapping[str, Any] | None, task: str) -> Mapping[str, Any] | None:
+def _resolve_auto(node: Mapping[str, Any] | None, task: Task) -> Mapping[str, Any] | None:
     """Return the node of a scorer or an embedder, the chosen one for `auto`: the bundled one at home, else none."""
     if not isinstance(node, Mapping) or node.get("path") != AUTO:
         return node
-    return {**node, "path": _JUDGE} if task == HOME_TASK else None
+    return {**node, "path": _JUDGE} if task.has_docs_prose() else None
 
 
 def _build_model(node: Mapping[str, Any] | None, where: str) -> BackendSpec | None:

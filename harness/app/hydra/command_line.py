@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Sequence
 from itertools import zip_longest
+from pathlib import Path
 
 from openended.harness.app.hydra.choices import refuse_lists
 from openended.harness.app.hydra.using import apply_using
@@ -46,9 +47,9 @@ _ALL_FLAGS = (*OWN_FLAGS, "--multirun", "--help", "--version", "--trust-config",
 # Options of a search, typed without the `hydra.sweeper.` where Hydra has them.
 _SEARCH = ("maximize", "minimize", "toward_human", "trials", "sampler", "sampler_options", "sampler_seed", "batch",
            "rungs", "reduction", "confirm_seeds", "spaces", "storage")  # fmt: skip
-_TEXT_FILES = (".jsonl", ".json", ".gz", ".csv", ".tsv", ".parquet", ".txt")
 _OTHER_NAMES = {"slurm": "submitit", "local": "basic", "multiprocessing": "joblib", "bayes": "optuna"}
 _RENAMED = {"judge": "scoring"}  # old name of an option → its name
+_TEXT_FILES = (".json", ".jsonl", ".npz", ".txt", ".csv", ".tsv", ".parquet", ".gz")
 _SWEEPER, _OPTUNA = "hydra/sweeper", "optuna"
 
 
@@ -114,6 +115,8 @@ def _replace_old_name(word: str) -> str:
     """Return an override with today's name of its option; prints what to type if it had the old one."""
     key, sign, value = word.partition("=")
     name = _RENAMED.get(key.strip())
+    if key.strip() == "samples" and Path(value.strip()).suffix in _TEXT_FILES:  # otherwise a number of texts
+        name = "generations"
     if name is None or not sign:
         return word
     sys.stderr.write(f"openended: {word} is now {name}={value.strip()}\n")

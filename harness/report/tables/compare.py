@@ -47,6 +47,8 @@ Name = tuple[str, str, str]  # model, decoder, its parameters
 # Metric name in the source → measured value.
 METRICS = {
     "gen_ppl_gap": MeasuredValue("gen_ppl", "gen_ppl", gap=True),
+    "gen_ppl": MeasuredValue("gen_ppl", "gen_ppl"),
+    "gen_entropy": MeasuredValue("gen_ppl", "entropy"),
     "zipf_gap": MeasuredValue("zipf", gap=True),
     "self_bleu_gap": MeasuredValue("self_bleu", gap=True),
     "sp": MeasuredValue("sparsemax_score"),

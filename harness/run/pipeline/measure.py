@@ -37,6 +37,7 @@ from openended.harness.run.artifacts import ArtifactRequest, TextRows, Workload
 from openended.harness.run.features import Featurizer
 from openended.harness.run.identity import collect_facts
 from openended.harness.run.resolve import ResolvedRun
+from openended.harness.run.token_ids import describe_token_ids
 from openended.harness.storage import ResultRow, RowFile
 from openended.metrics.families import TwoSample
 from openended.metrics.judgments import SIMULATED, ReadsFile
@@ -100,6 +101,9 @@ class MetricRunner:
         except UndefinedMetric as err:
             return SystemResult(system, metric, _build_undefined_result(metric, facts, human, model, err), None)
 
+        ids = describe_token_ids(metric, model, self.run.scoring)
+        id_notes = (f"computed on {ids}",) if ids else ()
+
         def write(folder: Path) -> Mapping[str, Any]:
             features, notes = _limit_texts(metric, self._features(metric, human, model, facts))
             prepared: dict[str, Any] = {}
@@ -115,11 +119,9 @@ class MetricRunner:
                 raise _MetricCodeError(f"failed with {reason}") from err
             result = add_intervals(metric, features, result, self.plan, prepared)
             _free_memory(features)
-            return stages.save_result(folder, replace(result, notes=(*result.notes, *notes)))
+            return stages.save_result(folder, replace(result, notes=(*result.notes, *notes, *id_notes)))
 
-        spec = {"metric": canonicalize(metric), "facts": dict(facts), "system": "model" if system == HUMAN else system}
-        if self.plan.count:
-            spec["intervals"] = [self.plan.count, RESAMPLING_VERSION]
+        spec = self._describe(metric, facts, system, ids)
         try:
             work = Workload(role=system, metric=metric.name)
             request = ArtifactRequest("measure", f"{metric.name} {system}", spec, inputs, work)
@@ -134,6 +136,15 @@ class MetricRunner:
         if entry is None:
             return None
         return SystemResult(system, metric, stages.load_result(entry.path), entry.name)
+
+    def _describe(self, metric: Metric, facts: Mapping[str, str], system: System, ids: str | None) -> dict[str, Any]:
+        """Return all that can change a result beside its inputs."""
+        spec = {"metric": canonicalize(metric), "facts": dict(facts), "system": "model" if system == HUMAN else system}
+        if ids:
+            spec["ids"] = ids
+        if self.plan.count:
+            spec["intervals"] = [self.plan.count, RESAMPLING_VERSION]
+        return spec
 
     def build_undefined(
         self, metric: Metric, system: System, human: TextRows, model: TextRows, reason: str

@@ -19,6 +19,7 @@ from openended.harness.run.settings import Settings
 from openended.harness.storage import RowFile
 
 _FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
+NO_PROMPTS = "not defined without prompts"
 
 
 class MetricJob(NamedTuple):
@@ -76,7 +77,8 @@ def prepare(settings: Settings, session: Session) -> RunTexts:
 
 def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[SystemResult]:
     """Make the features of all metrics, then every metric: of the system under test, the human row, the ceiling."""
-    metrics, task = texts.run.metrics.specs, texts.run.data.task
+    task = texts.run.data.task
+    metrics = _list_defined_metrics(texts)
     others = [replace(source, label=f"system {number} of the grid") for number, source in enumerate(others)]
     jobs = _list_measurements(texts)
     requests: list[tuple[TextRows, Sequence[Need]]] = []
@@ -92,13 +94,21 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[System
         out += [measure.build_undefined(m, "model", *sides, reason) for m in metrics if m.sides != "one"]
     elif reason := texts.explain_no_ceiling():
         out += [measure.build_undefined(m, "ceiling", *sides, reason) for m in metrics if has_ceiling(m)]
+    without = [m for m in texts.run.metrics.specs if m not in metrics]
+    out += [measure.build_undefined(m, "model", *sides, NO_PROMPTS) for m in without]
     return [m for m in out if m is not None]
+
+
+def _list_defined_metrics(texts: RunTexts) -> list[Metric]:
+    """Return the metrics of the run, without those that need prompts where there are none."""
+    prompted = texts.run.data.task.prompted
+    return [metric for metric in texts.run.metrics.specs if prompted or not metric.needs_prompts]
 
 
 def _list_measurements(texts: RunTexts) -> list[MetricJob]:
     """Return every metric of every system, in the order of the record."""
     human, model = texts.human_rows, texts.model_rows
-    metrics = texts.run.metrics.specs
+    metrics = _list_defined_metrics(texts)
     if not texts.run.data.task.has_human():
         return [MetricJob(metric, "model", human, model) for metric in metrics if metric.sides == "one"]
     jobs = []

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from openended.harness.core import Ragged
 from openended.harness.decoders import Decoder
+from openended.harness.imported import parse_naive_system
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
 from openended.harness.run.features import FOR_DECODER, Featurizer
 from openended.harness.run.generate import check_model, generate, import_generations
+from openended.harness.run.naive_texts import make_naive_texts
 from openended.harness.run.pipeline.check_metrics import check_extras, check_judgments, check_sizes
 from openended.harness.run.pipeline.measure import list_text_needs
 from openended.harness.run.resolve import ResolvedRun
@@ -50,7 +52,11 @@ def make_texts(run: ResolvedRun, builder: ArtifactBuilder) -> RunTexts:
     runtime = run.runtime.options
     featurizer = Featurizer(run.scoring, run.generation, runtime, builder)
     if run.generation.file is not None:
-        rows = import_generations(run.generation, builder, dataset)
+        naive = parse_naive_system(run.generation.file)
+        if naive is not None:
+            rows = make_naive_texts(run.generation, naive, builder, dataset)
+        else:
+            rows = import_generations(run.generation, builder, dataset)
         return RunTexts(run, dataset, rows, None, featurizer)
     decoder = run.generation.decoder
     if decoder is not None and decoder.needs_human_ppl:

@@ -89,3 +89,9 @@ def test_an_experiment_of_the_user_may_choose_the_search_by_way_of_another(tmp_p
     typed = ["--config-dir", str(tmp_path), "-m", "experiment=second", "trials=3"]
     assert to_hydra_arguments(typed)[-2:] == ["experiment=second", "hydra.sweeper.trials=3"]
     assert to_hydra_arguments([f"--config-dir={tmp_path}", *typed[2:]])[-1] == "hydra.sweeper.trials=3"
+
+
+def test_samples_from_a_file_are_generations(capsys):
+    assert to_hydra_arguments(["samples=out/a.json"]) == ["generations=out/a.json"]
+    assert capsys.readouterr().err == "openended: samples=out/a.json is now generations=out/a.json\n"
+    assert to_hydra_arguments(["samples=1,2"]) == ["samples=1,2"]

@@ -1,0 +1,178 @@
+"""Naive systems: texts without a model, which show what a metric does not see.
+
+| `generations=` | every text is | number |
+| --- | --- | --- |
+| `naive:unigram` | tokens drawn independently from the most frequent ones | most frequent tokens: 64 |
+| `naive:periodic` | a block of independent tokens, repeated | tokens of the block: 64 |
+| `naive:mirror` | independent tokens, then the same tokens again | most frequent tokens: 5,000 |
+| `naive:phrases` | frequent sequences of five tokens, one after the other | most frequent sequences: 1,000 |
+| `naive:shuffled` | sentences of different training texts | – |
+| `naive:memorizer` | an exact copy of a training text | – |
+| `naive:repeated` | the same training text | – |
+
+`naive:unigram:32` sets the number. Training texts are human texts of the task that are not compared. A text has as many
+tokens as the human text of the same example (a copy may be shorter), and depends only on seed, example and training
+texts.
+
+Source: the trivial samplers of França and Tong 2026 (arXiv 2606.08417); the last three are ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from openended.harness.core import I64, DataError, Generation, SpecError, Tokenizer, make_random_stream, suggest
+from openended.harness.models import decode_continuation
+from openended.harness.storage import Row
+
+PREFIX = "naive:"
+# Kind → its default number; None: it takes none.
+KINDS: dict[str, int | None] = {
+    "unigram": 64, "periodic": 64, "mirror": 5000, "phrases": 1000,
+    "shuffled": None, "memorizer": None, "repeated": None,
+}  # fmt: skip
+_PHRASE = 5  # tokens
+_BLOCK_TOKENS = 5000  # most frequent tokens from which a periodic block is drawn
+_SENTENCE = re.compile(r"(?<=[.!?])(?=\s)")
+
+
+@dataclass(frozen=True, slots=True)
+class NaiveSystem:
+    """A naive system and its number."""
+
+    kind: str
+    number: int | None
+    """How many tokens or phrases; None where the kind takes no number."""
+
+
+def parse_naive_system(name: str) -> NaiveSystem | None:
+    """Return the naive system of the option `generations`; None if it names something else.
+
+    Raises:
+        SpecError: If there is no such system, or its number is not a whole number from 1.
+    """
+    if not name.startswith(PREFIX):
+        return None
+    kind, _, number = name.removeprefix(PREFIX).partition(":")
+    if kind not in KINDS:
+        raise SpecError(f"generations={name}: no naive system {kind!r}{suggest(kind, KINDS)}")
+    if not number:
+        return NaiveSystem(kind, KINDS[kind])
+    if KINDS[kind] is None or not number.isdecimal() or int(number) < 1:
+        expected = "no number" if KINDS[kind] is None else "a whole number from 1"
+        raise SpecError(f"generations={name}: expected {expected} after naive:{kind}, got {number!r}")
+    return NaiveSystem(kind, int(number))
+
+
+@dataclass(frozen=True)
+class NaiveTexts:
+    """The texts of a naive system.
+
+    Args:
+        system: Which.
+        training: Token ids of the training texts; not empty.
+        seed: Of the run.
+        tokenizer: Of the ids; None: they are words, and `words` has their names.
+        words: Word of each id, without a tokenizer.
+    """
+
+    system: NaiveSystem
+    training: Sequence[Sequence[int]]
+    seed: int
+    tokenizer: Tokenizer | None
+    words: Sequence[str] = ()
+
+    def rows(self, human: Sequence[Row], lengths: Sequence[int]) -> Iterator[Row]:
+        """Yield one text for each example of the human side.
+
+        Args:
+            human: Examples and prompts.
+            lengths: Tokens of each human text.
+        """
+        for index, (row, length) in enumerate(zip(human, lengths, strict=True)):
+            example = row.generation.example_id
+            ids = tuple(int(i) for i in self._draw(index, example, length))
+            text = self._decode(row.prompt_ids, ids)
+            ids = ids if self.tokenizer is not None else ()
+            yield Row(row.prompt, row.prompt_ids, Generation(example, 0, text, ids, "length", float("nan")))
+
+    def _draw(self, index: int, example: str, length: int) -> Sequence[int] | I64:
+        """Return the token ids of a text."""
+        rng = make_random_stream(self.seed, "naive", self.system.kind, example)
+        if self.system.kind == "memorizer":
+            return self.training[int(self._order[index % len(self.training)])][:length]
+        if self.system.kind == "repeated":
+            return self.training[int(self._order[0])][:length]
+        if self.system.kind == "shuffled":
+            return self._join(self._sentences, rng, length)
+        if self.system.kind == "phrases":
+            return self._join(self._phrases, rng, length)
+        if self.system.kind == "unigram":
+            return self._draw_tokens(rng, length)
+        size = (length + 1) // 2 if self.system.kind == "mirror" else self.system.number or length
+        return np.resize(self._draw_tokens(rng, size), length)
+
+    def _draw_tokens(self, rng: np.random.Generator, count: int) -> I64:
+        """Draw tokens independently by their frequency."""
+        ids, cumulative = self._unigrams
+        tokens: I64 = ids[np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")]
+        return tokens
+
+    @staticmethod
+    def _join(parts: Sequence[Sequence[int]], rng: np.random.Generator, length: int) -> list[int]:
+        """Concatenate parts drawn uniformly to a text of `length` tokens."""
+        out: list[int] = []
+        while len(out) < length:
+            out += parts[int(rng.integers(len(parts)))]
+        return out[:length]
+
+    @cached_property
+    def _order(self) -> I64:
+        """The training texts in random order."""
+        return make_random_stream(self.seed, "naive", "order").permutation(len(self.training))
+
+    @cached_property
+    def _unigrams(self) -> tuple[I64, I64]:
+        """The most frequent tokens and their cumulative counts; equal counts in order of the ids."""
+        tokens = np.concatenate([np.asarray(text, dtype=np.int64) for text in self.training])
+        ids, counts = np.unique(tokens, return_counts=True)
+        most = (_BLOCK_TOKENS if self.system.kind == "periodic" else self.system.number) or len(ids)
+        order = np.argsort(-counts, kind="stable")[:most]
+        return ids[order], np.cumsum(counts[order])
+
+    @cached_property
+    def _phrases(self) -> list[list[int]]:
+        """The most frequent sequences of five tokens."""
+        long = [np.asarray(text, dtype=np.int64) for text in self.training if len(text) >= _PHRASE]
+        if not long:
+            raise DataError(f"generations=naive:phrases: expected training texts of {_PHRASE} tokens, got shorter ones")
+        windows = np.concatenate([np.lib.stride_tricks.sliding_window_view(text, _PHRASE) for text in long])
+        phrases, counts = np.unique(windows, axis=0, return_counts=True)
+        order = np.argsort(-counts, kind="stable")[: self.system.number]
+        return [[int(i) for i in phrases[row]] for row in order]
+
+    @cached_property
+    def _sentences(self) -> list[list[int]]:
+        """The sentences of the training texts, each after a space."""
+        parts = (part for text in self.training for part in _SENTENCE.split(self._decode((), text)))
+        encoded = (self._encode(f" {part.strip()}") for part in parts if part.strip())
+        return [ids for ids in encoded if ids]
+
+    def _encode(self, text: str) -> list[int]:
+        if self.tokenizer is not None:
+            return self.tokenizer.encode(text)
+        return [self._numbers[word] for word in text.split()]
+
+    def _decode(self, before: Sequence[int], ids: Sequence[int]) -> str:
+        if self.tokenizer is not None:
+            return decode_continuation(self.tokenizer, before, ids)
+        return " ".join(self.words[i] for i in ids)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {word: i for i, word in enumerate(self.words)}
