@@ -188,12 +188,12 @@ class GenPPL(Metric):
     retokenize: bool = False  # true: MDLM, BD3-LM, SDTT
     window: int | None = None  # the scorer's context; 1024: BD3-LM
     stride: int | None = None  # half a window, 512: BD3-LM
-    first_token: Literal["skip", "bos"] = "skip"  # all diffusion papers
+    first_token: Literal["skip", "bos"] = "skip"  # noqa: S105 - all diffusion papers
     entropy_ids: Literal["scorer", "own"] = "scorer"  # own: ReMDM, Duo, dLMbench
 
     def check(self) -> None:
         """Check that the options fit together; `first_token: bos` becomes `bos: true`, so that they are one number."""
-        if self.first_token in ("bos",):
+        if self.first_token != "skip":  # noqa: S105
             object.__setattr__(self, "bos", True)
             object.__setattr__(self, "first_token", "skip")
         self.require(self.compat == "none" or not self.bos, "compat", "none where bos is true")
@@ -222,7 +222,9 @@ class GenPPL(Metric):
 
     def _reading(self, **options: bool) -> tuple[tuple[str, str | int | float | bool | None], ...]:
         """Return the options of a need that differ from the defaults of its feature, and `options`, sorted."""
-        others = {"retokenize": self.retokenize, "without_end": self.end_tokens == "remove"}
+        others: dict[str, bool | int | None] = {
+            "retokenize": self.retokenize, "without_end": self.end_tokens == "remove",
+        }  # fmt: skip
         others |= {"window": self.window, "stride": self.stride} if "bos" in options else {}
         return tuple(sorted({**options, **{name: value for name, value in others.items() if value}}.items()))
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from openended.harness.app.compat import read_preset
 from openended.harness.app.evaluation import Evaluation
 from openended.harness.core import (
     Metric,
@@ -66,6 +68,7 @@ def evaluate(
     outputs_dir: str | Path = "outputs",
     device: str = "auto",
     batch_size: int = 64,
+    compat: str | None = None,
     judge: str | None = None,
 ) -> Evaluation:
     """Score systems against human texts; nothing is generated, nothing is paired.
@@ -87,6 +90,8 @@ def evaluate(
         outputs_dir: Where everything is kept.
         device: Of the models: `auto`, or a torch device name.
         batch_size: Texts embedded or scored at a time.
+        compat: Options of a paper's Gen-PPL, entropy and MAUVE for metrics given by name: `mdlm`, `sedd`, `bd3lm`,
+            `sdtt` or `dlmbench`.
         judge: Old name of `scoring`.
 
     Raises:
@@ -98,6 +103,9 @@ def evaluate(
     outputs = Path(outputs_dir)
     check_writable(outputs)
     scorer_spec, embedder_spec = _resolve_scoring(_accept_old_name(scoring, judge), scorer, embedder)
+    preset = read_preset(compat)
+    if embedder_spec is not None and embedder_spec.max_length is None:
+        embedder_spec = replace(embedder_spec, **preset.get("embedder", {}))
     _check_names(systems, features)
     vectors = {name: str(_write_vectors(value, outputs)) for name, value in (features or {}).items()}
     shared = {
@@ -105,7 +113,8 @@ def evaluate(
         "task": Texts(path=str(_write_texts(human, outputs)), field=human_field),
         "model": None, "decoder": None, "scorer": scorer_spec, "embedder": embedder_spec,
         "metrics": _select_metrics(
-            metrics, has_scorer=scorer_spec is not None, has_vectors=bool(embedder_spec or vectors)
+            metrics, preset.get("metric", {}), has_scorer=scorer_spec is not None,
+            has_vectors=bool(embedder_spec or vectors),
         ),
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
         "generations_field": generations_field, "judgments": None, "outputs_dir": outputs, "plan_only": False,
@@ -180,9 +189,13 @@ def _make_metric(name: str, options: Mapping[str, Any]) -> Metric:
 
 
 def _select_metrics(
-    requested: str | Sequence[str | Metric] | None, *, has_scorer: bool, has_vectors: bool
+    requested: str | Sequence[str | Metric] | None,
+    options: Mapping[str, Mapping[str, Any]],
+    *,
+    has_scorer: bool,
+    has_vectors: bool,
 ) -> tuple[Metric, ...]:
-    """Make the metrics; None: all those for which there is a scorer, an embedder or vectors."""
+    """Make the metrics, with `options` by name; None: all those for which there is a scorer, an embedder or vectors."""
     if requested is None:
         every_metric = [_make_metric(name, {}) for name in resolve_metric_names(["all"])]
         able = {"texts", "stops", *(["token_nll"] if has_scorer else []), *(["embeddings"] if has_vectors else [])}
@@ -194,7 +207,7 @@ def _select_metrics(
         chosen = [requested] if isinstance(requested, str) else list(requested)
     by_name = {m.name: m for m in chosen if isinstance(m, Metric)}
     for name in resolve_metric_names([m for m in chosen if isinstance(m, str)]):
-        by_name.setdefault(name, _make_metric(name, {}))
+        by_name.setdefault(name, _make_metric(name, options.get(name, {})))
     return tuple(by_name[name] for name in sorted(by_name))
 
 

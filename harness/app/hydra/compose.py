@@ -14,6 +14,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
 
+from openended.harness.app.compat import apply_preset
 from openended.harness.core import GROUPS, SpecError
 from openended.harness.results import build_layout
 from openended.harness.run import Settings, build_settings
@@ -48,7 +49,7 @@ def compose_settings(cfg: DictConfig, name: str) -> Settings:
 
 
 def _settings(config: dict[str, Any], name: str) -> Settings:
-    planned = config.get("plan_only")
+    config, planned = apply_preset(config), config.get("plan_only")
     settings = build_settings({**config, "plan_only": True if planned == "json" else planned, "experiment": name})
     build_layout(settings.report, "report")  # a report that cannot be made is told before the runs, not after them
     return settings
