@@ -55,7 +55,7 @@ def _side(rng: np.random.Generator, metric: Metric, name: str, ids: object, topi
     tokens: Ragged | None = None
     data: dict[object, object] = {}
     for need in metric.needs():
-        if need.kind in ("tokens", "texts", "token_nll") and tokens is None:
+        if need.kind in ("tokens", "texts", "token_nll", "token_rank") and tokens is None:
             tokens = _tokens(rng, topic, writer)
         if need.kind == "tokens":
             data[need] = tokens
@@ -63,6 +63,14 @@ def _side(rng: np.random.Generator, metric: Metric, name: str, ids: object, topi
             data[need] = [" ".join(f"{word:x}" for word in row) for row in tokens]
         elif need.kind == "token_nll" and tokens is not None:
             data[need] = _nll(rng, topic, tokens, writer)
+        elif need.kind == "token_rank" and tokens is not None:
+            data[need] = _ranks(rng, topic, tokens, writer)
+        elif need.kind == "end_tokens":
+            data[need] = np.zeros(1, dtype=np.int64)
+        elif need.kind == "log_prob":
+            data[need] = -rng.gamma(2.0, writer.nll, len(topic)) - topic
+        elif need.kind == "gradients":
+            data[need] = _embeddings(rng, topic, writer).astype(np.float32)
         elif need.kind == "stops":
             data[need] = rng.random(len(topic)) < 0.3 + 0.02 * topic
         elif need.kind == "embeddings":
@@ -95,6 +103,12 @@ def _nll(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -
     level = writer.nll + 0.05 * topic + 0.4 * rng.standard_normal(len(topic))
     values = rng.gamma(2.0, 0.5, len(tokens.values)) * np.repeat(np.maximum(level, 0.2), tokens.lengths)
     return Ragged(values, tokens.offsets)
+
+
+def _ranks(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -> Ragged:
+    level = writer.nll + 0.05 * topic
+    values = np.exp(rng.gamma(1.0, 0.6, len(tokens.values)) * np.repeat(level, tokens.lengths))
+    return Ragged(np.minimum(values, VOCABULARY).astype(np.int64), tokens.offsets)
 
 
 def _embeddings(rng: np.random.Generator, topic: I64, writer: Writer) -> F64:

@@ -20,7 +20,7 @@ CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
 CLASSES = {"runtime": "openended.harness.core.runtime.Runtime"}  # the one group whose YAML names no class
 NOTHING = {("scorer", "none"), ("embedder", "none")}
-SETS = ("all", "diversity", "paper", "text", "two_sample")  # of metrics
+SETS = ("all", "distributional", "diversity", "paper", "text", "two_sample")  # of metrics
 FILES = [
     (group, name)
     for group in GROUPS
