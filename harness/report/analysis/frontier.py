@@ -7,8 +7,8 @@ entropy, in particular at that of human text. Outside the entropies that were me
 Every quantity has replicates from the bootstrap of the metric's values: a replicate draws prompts, the same for all
 operating points of all systems, and interpolates anew.
 
-Source: Pynadath, Shi and Zhang 2026 (arXiv 2604.02718) for frontiers; Barlow et al. 1972 for isotonic regression; Fritsch
-and Carlson 1980 for the interpolation.
+Source: Pynadath, Shi and Zhang 2026 (arXiv 2604.02718) for frontiers; Barlow et al. 1972 for isotonic regression;
+Fritsch and Carlson 1980 for the interpolation.
 """
 
 from __future__ import annotations

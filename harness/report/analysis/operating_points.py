@@ -45,7 +45,7 @@ def find_frontiers(results: Results, items: Sequence[SystemValue]) -> list[Syste
 
 
 def load_human_entropy(results: Results, items: Sequence[SystemValue], like: SystemValue) -> F64 | None:
-    """Return the entropy of the human texts and its replicates, shape (1 + replicates,); None if it was not measured."""
+    """Return the entropy of the human texts and its replicates, shape (1 + replicates,); None if not measured."""
     human = find_human_value(items, like)
     if human is None or not math.isfinite(human.mean):
         return None
@@ -56,6 +56,6 @@ def _load(results: Results, item: SystemValue) -> F64:
     replicates = load_replicates(results, item)
     if replicates is None or replicates.method != "bootstrap":
         raise DataError(
-            f"layout frontier: no replicates of {item.metric}.{item.key} in the store; run with intervals=200 and keep it"
+            f"layout frontier: no replicates of {item.metric}.{item.key} in the store; run with intervals=200"
         )
     return replicates.draws[0]

@@ -15,6 +15,10 @@ CAPTIONS = {
         "Quality against diversity. The star is the human text: nearest to it is best. A line joins one decoder "
         "at several values of its parameter; the first and the last are named."
     ),
+    "frontier": (
+        "Gen-PPL against the entropy of the texts, interpolated between the settings of each decoder; bands: 95 % over "
+        "prompts. At equal entropy, lower is more predictable to the scorer. Below: diversity between texts."
+    ),
     "precision_recall": (
         "Precision (how much of the model's text is like human text) against recall (how much of the human text "
         "the model covers). Ellipses: two standard deviations over seeds."

@@ -31,9 +31,10 @@ from openended.harness.results import (
 
 KL = ("kl_to_scorer", "kl_per_token")
 _REMARKS = (
-    "Operating points of a decoder are interpolated: isotonic regression of log Gen-PPL on entropy, then a monotone cubic.",
-    "Gap: log Gen-PPL at the human entropy less that of the first system; below 0: more predictable at equal entropy. "
-    "Area: the same over all entropies that both reach, in nats squared. No value outside the measured entropies.",
+    "Operating points of a decoder are interpolated: isotonic regression of log Gen-PPL on entropy, then a monotone "
+    "cubic. No value outside the measured entropies.",
+    "Gap: log Gen-PPL at the human entropy less that of the first system; below 0: more predictable at equal entropy.",
+    "Area: the same difference over all entropies that both reach, in nats squared.",
     "Intervals: bootstrap over prompts, the same draws at all operating points of all systems.",
 )
 
@@ -92,7 +93,7 @@ def _build(
         cells += [Cell(blank=True)] * (len(columns) - len(cells))
         rows.append(TableRow("human", "human", tuple(cells), rule=True))
     return Table(
-        stem, layout.title, tuple(columns), tuple(rows), _REMARKS, head="System and its operating points", show_seeds=False
+        stem, layout.title, tuple(columns), tuple(rows), _REMARKS, head="System", show_seeds=False
     )  # fmt: skip
 
 
