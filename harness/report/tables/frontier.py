@@ -31,8 +31,8 @@ from openended.harness.results import (
 
 KL = ("kl_to_scorer", "kl_per_token")
 _REMARKS = (
-    "Operating points of a decoder are interpolated: isotonic regression of log Gen-PPL on entropy, then a monotone "
-    "cubic. No value outside the measured entropies.",
+    "Log Gen-PPL as a function of entropy: isotonic regression on the operating points, then a monotone cubic.",
+    "No value outside the measured entropies.",
     "Gap: log Gen-PPL at the human entropy less that of the first system; below 0: more predictable at equal entropy.",
     "Area: the same difference over all entropies that both reach, in nats squared.",
     "Intervals: bootstrap over prompts, the same draws at all operating points of all systems.",
