@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, UndefinedMetric, register
 from openended.metrics._common.values import Values
-from openended.metrics.judgments import Empty, FileRow, JudgmentMetric, file_features, judgments_of, with_raters
+from openended.metrics.judgments import Empty, FileRow, JudgmentMetric, build_file_features, get_judgments, with_raters
 from openended.metrics.judgments.comparisons import (
     ComparisonFile,
     TieRule,
@@ -163,7 +163,7 @@ class BradleyTerry(JudgmentMetric):
         return (PAIRS,)
 
     @classmethod
-    def feeds_on(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
+    def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
         """Say whether there are comparisons, counts or a matrix of wins."""
         return kind_of(map_columns(columns)) is not None or is_matrix(columns, rows)
 
@@ -172,11 +172,11 @@ class BradleyTerry(JudgmentMetric):
         return read_comparisons(path, renamed=renamed, empty=self.empty)
 
     def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
-        """Score the file alone; a side's ids are the items that a human text, or any other, was compared on."""
+        """Score the file without a run; the ids of a side are the items on which its texts were compared."""
         comparisons = self.read(path, renamed)
         human = sorted({c.item for c in comparisons.rows if HUMAN in (c.system_a, c.system_b)})
         items = sorted({c.item for c in comparisons.rows})
-        return self, file_features(PAIRS, comparisons, comparisons.source, human, items)
+        return self, build_file_features(PAIRS, comparisons, comparisons.source, human, items)
 
     def compute(self, features: Features) -> MetricResult:
         """Fit every criterion.
@@ -184,7 +184,7 @@ class BradleyTerry(JudgmentMetric):
         Where a system is under test, the values are its scores: `bradley_terry`, and one a criterion beside it. A file
         by itself gives every player's: `<player>` or `<criterion>/<player>`. `arrays` always holds all of them.
         """
-        comparisons = judgments_of(features.model, PAIRS, ComparisonFile)
+        comparisons = get_judgments(features.model, PAIRS, ComparisonFile)
         player = self._find_player(comparisons.players, features.model.system)
         features, notes = with_raters(features, (row.rater for row in comparisons.rows), comparisons.calibration)
         criteria = [self.criterion] if self.criterion is not None else [c or None for c in comparisons.criteria]

@@ -1,8 +1,8 @@
-"""Accuracy of a linear classifier that tells model texts from human ones by their embeddings.
+"""Accuracy of a linear classifier that separates model from human texts by their embeddings.
 
 Logistic regression on standardized frozen features; both sides are split alike into train and test, the strength of the
 L2 penalty is chosen by cross-validation inside the train part, and the accuracy is that on the test part, balanced over
-the sides. In [0, 1], dimensionless, lower is better: 0.5 is chance, 1 means that the sides are told apart every time.
+the sides. In [0, 1], dimensionless, lower is better: 0.5 is chance, 1 means perfect separation.
 
 All rows of a prompt (the human text and every sample of the model) go to the same part and the same fold, so that
 prompts cannot leak.
@@ -117,7 +117,7 @@ def _classify(
     seed: int,
     groups: tuple[ArrayLike | None, ArrayLike | None],
 ) -> ClassifierPredictions:
-    """Return what the classifier says of the held-out texts."""
+    """Return the classifier's predictions on the held-out texts."""
     human_groups, model_groups = groups
     if not 0 < test_share < 1 or folds < 2:
         raise ValueError(f"expected 0 < test_share < 1 and folds >= 2, got {test_share} and {folds}")
@@ -131,7 +131,7 @@ def _classify(
     (train_h, fold_h, test_h), (train_m, fold_m, test_m) = parts
     rows = np.vstack([human[train_h], model[train_m]]).astype(np.float64)
     center, spread = rows.mean(axis=0), rows.std(axis=0)
-    spread[spread <= 1e-12 * np.abs(center)] = np.inf  # a constant feature says nothing
+    spread[spread <= 1e-12 * np.abs(center)] = np.inf  # constant features carry no information
     labels = np.repeat([0, 1], [len(train_h), len(train_m)])
     scaled = (rows - center) / spread
     chosen, classifier = _fit(scaled, labels, np.concatenate([fold_h, fold_m]))
@@ -206,7 +206,7 @@ class DiscriminatorAccuracy(TwoSample):
     targets: ClassVar[Mapping[str, float]] = {"accuracy": 0.5}  # chance
 
     most: ClassVar[int | None] = 100_000  # float64 copies of all rows, and hundreds of passes over them
-    test_share: float = 0.2  # our choice: the paper's split is of its own data sets
+    test_share: float = 0.2  # not from the paper, whose split depends on its data sets
     folds: int = 5  # scikit-learn's default
     seed: int = 25  # as MAUVE
     scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
@@ -224,7 +224,7 @@ class DiscriminatorAccuracy(TwoSample):
         return _classify(human, model, self.test_share, self.folds, self.seed, prompts)
 
     def compute(self, features: Features, prepared: ClassifierPredictions | None = None) -> MetricResult:
-        """Compute the accuracy; the penalty stands in the notes."""
+        """Compute the accuracy; a note shows the penalty."""
         held_out = prepared or self.prepare(features)
         notes = [f"{held_out.count} held-out texts; C={held_out.penalty:g} by cross-validation; 0.5 is chance"]
         return self.result(features, "accuracy", {"accuracy": held_out.accuracy}, notes=notes)

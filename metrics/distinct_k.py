@@ -113,7 +113,7 @@ class DistinctK(SamplesMetric, ReadsFile):
         self.require(-1 <= self.threshold <= 1, "threshold", "a cosine, -1 to 1")
 
     def needs(self) -> tuple[Need, ...]:
-        """Return what the partition is made of; a file's classes are of these texts."""
+        """Return the inputs of the partition; classes from a file refer to these texts."""
         if self.partition == "threshold":
             return super().needs()
         texts = Need("texts", scope=self.scope)

@@ -32,7 +32,7 @@ from openended.metrics._common.choices import check_choice
 from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.resampled_counts import compute_half_repeats, count_types
-from openended.metrics._ngrams.statistics import distinct_by_text, mean_of, simctg_percent
+from openended.metrics._ngrams.statistics import distinct_share_by_text, mean_without_nan, simctg_percent
 from openended.metrics.families import TextMetric, check_orders, describe_missing, require_defined, variant_of
 
 Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
@@ -79,7 +79,7 @@ def _share(index: NgramIndex, order: int, variant: Variant) -> float:
     if variant == "li":
         return level.types / int(index.lengths.sum())
     if variant == "per_doc":
-        return mean_of(distinct_by_text(index, order))
+        return mean_without_nan(distinct_share_by_text(index, order))
     if variant == "simctg":
         return 1.0 - simctg_percent(index, order) / 100.0
     return level.types / level.total
@@ -116,7 +116,7 @@ class DistinctN(TextMetric):
         notes = corpus.notes + describe_missing(values, "all texts are shorter")
         per_example = {}
         if self.variant == "per_doc":
-            per_example = {f"distinct_{n}": corpus.align_values(distinct_by_text(index, n)) for n in self.orders}
+            per_example = {f"distinct_{n}": corpus.align_values(distinct_share_by_text(index, n)) for n in self.orders}
         primary = f"distinct_{2 if 2 in self.orders else self.orders[0]}"
         if self.variant == "ngd":
             values["ngram_diversity"] = float(np.nansum(list(values.values())))

@@ -23,7 +23,7 @@ from openended.metrics._common.choices import check_choice
 from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.resampled_counts import compute_subset_entropies
-from openended.metrics._ngrams.statistics import corpus_entropy, entropy_by_text, mean_of
+from openended.metrics._ngrams.statistics import corpus_entropy, entropy_by_text, mean_without_nan
 from openended.metrics.families import TextMetric, check_orders, describe_missing, require_defined
 
 Average = Literal["corpus", "texts"]
@@ -61,7 +61,7 @@ def ngram_entropy(
 
 
 def _mean_text_entropy(index: NgramIndex, order: int) -> float:
-    return mean_of(entropy_by_text(index, order))
+    return mean_without_nan(entropy_by_text(index, order))
 
 
 @register("metric")
@@ -90,7 +90,7 @@ class Entropy(TextMetric):
         corpus = self.corpus(features)
         scale = 1.0 if self.measured_in == "nats" else 1.0 / math.log(2.0)
         by_text = {f"text_entropy_{n}": scale * entropy_by_text(corpus.index, n) for n in self.orders}
-        values = {name: mean_of(column) for name, column in by_text.items()}
+        values = {name: mean_without_nan(column) for name, column in by_text.items()}
         values |= {f"entropy_{n}": scale * corpus_entropy(corpus.index, n) for n in self.orders}
         values = require_defined(values, "all texts are shorter than the smallest order")
         return self.result(

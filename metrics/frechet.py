@@ -71,7 +71,7 @@ class Extrapolated(Values):
     frechet_infinity: float
     """Mean over draws."""
     spread: float
-    """Standard deviation over draws, NaN for one; of one set of texts: it says nothing of another set."""
+    """Standard deviation over subsets of one set of texts (not over sets of texts); NaN for a single subset."""
     at_zero: tuple[float, ...]
     """The value of each draw."""
 
@@ -97,7 +97,7 @@ def frechet_infinity(
         human: Embeddings of human texts, shape (n_human, d), n_human >= 20.
         model: Embeddings of model texts, shape (n_model, d), n_model >= 20.
         sizes: Number of shares, at least 2.
-        draws: Subsets of each size, at least 1; each has a line of its own.
+        draws: Number of subsets per size, at least 1; each draw gets its own regression line.
         shrinkage: As in `frechet_distance`.
         pca_share: As in `frechet_distance`; PCA is fitted once, on all texts.
         seed: Draws the subsets.
@@ -118,11 +118,11 @@ def frechet_infinity(
     human, model = _prepare_sides(human, model, shrinkage, pca_share, least=_FEWEST)
     rng = np.random.default_rng(seed)
     shares = np.linspace(_least_share(min(len(human), len(model)), human.shape[1]), 1.0, sizes)
-    whole = _distance(human, model, shrinkage)
+    distance = _distance(human, model, shrinkage)
     at_zero = np.empty(draws)
     for i in range(draws):
         parts = [(_subsample_rows(human, share, rng), _subsample_rows(model, share, rng)) for share in shares[:-1]]
-        distances = [*(_distance(*part, shrinkage) for part in parts), whole]
+        distances = [*(_distance(*part, shrinkage) for part in parts), distance]
         at_zero[i] = np.polyfit(1 / shares, distances, 1)[1]
     return Extrapolated(
         float(at_zero.mean()), float(at_zero.std(ddof=1)) if draws > 1 else float("nan"), tuple(at_zero.tolist())
@@ -166,7 +166,7 @@ class FrechetSides:
     human: Floats
     model: Floats
     extrapolated: Extrapolated | None = None
-    """FD-infinity, where it is asked for."""
+    """Return FD-infinity if requested."""
 
 
 @register("metric")
@@ -198,7 +198,7 @@ class Frechet(TwoSample):
         self.require(self.seed >= 0, "seed", "at least 0")
 
     def prepare(self, features: Features) -> FrechetSides:
-        """Check and project both sides, and extrapolate where that is asked for."""
+        """Check and project both sides; extrapolate if requested."""
         human, model = self.pair(features)
         sides = _prepare_sides(human, model, self.shrinkage, self.pca_share)
         if not self.extrapolate:
@@ -215,7 +215,7 @@ class Frechet(TwoSample):
         return FrechetSides(*sides, extrapolated)
 
     def compute(self, features: Features, prepared: FrechetSides | None = None) -> MetricResult:
-        """Compute the distance; n and d stand in the notes where the covariance is singular."""
+        """Compute the distance; a note shows n and d if the covariance is singular."""
         human, model = self.pair(features)
         sides = prepared or self.prepare(features)
         distance = _distance(sides.human, sides.model, self.shrinkage)

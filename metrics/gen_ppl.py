@@ -55,7 +55,7 @@ from openended.harness.core import (
 )
 from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.sequences import CHUNK, blocks
-from openended.metrics._ngrams.statistics import entropy_by_text, mean_of
+from openended.metrics._ngrams.statistics import entropy_by_text, mean_without_nan
 from openended.metrics.families import corpus_of
 
 Average = Literal["micro", "macro", "geometric"]
@@ -94,7 +94,7 @@ def gen_ppl(
     if not (count > 0).any():
         raise UndefinedMetric("no token is scored")
     if average == "macro":
-        return mean_of(_exp_ratio(total, count))
+        return mean_without_nan(_exp_ratio(total, count))
     if average == "geometric":
         return float(np.exp(np.mean(total[count > 0] / count[count > 0])))
     return float(_exp_ratio(total.sum(keepdims=True), count.sum(keepdims=True))[0])
@@ -251,7 +251,10 @@ class GenPPL(Metric):
         nll = self._counted_nll(features)
         by_text = ppl_by_text(nll, compat=self.compat)
         entropy = entropy_by_text(corpus_of(features.model, self.needs()[1]).index, 1)
-        values = {"gen_ppl": gen_ppl(nll, average=self.average, compat=self.compat), "entropy": mean_of(entropy)}
+        values = {
+            "gen_ppl": gen_ppl(nll, average=self.average, compat=self.compat),
+            "entropy": mean_without_nan(entropy),
+        }
         unscored = int(np.count_nonzero(nll.lengths == 0))
         notes = (f"{unscored} of {len(nll)} texts have no scored token",) if unscored else ()
         return self.result(

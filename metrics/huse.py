@@ -1,4 +1,4 @@
-"""HUSE: can anything tell model text from human text, given what people say and what the model says?
+"""HUSE: how well can a classifier separate model from human text by human ratings and model probabilities?
 
 HUSE = 2 × leave-one-out error of a k-nearest-neighbor discriminator on (mean typicality rating, log p / length), each
 divided by its population standard deviation over all texts. HUSE-Q is the same on ratings alone (quality), and
@@ -17,7 +17,7 @@ the sides differ little, 16 votes are noisy and add up to 0.05 (measured on norm
 share one mean rating, leaving one out tips close votes against its own label and HUSE-Q of unrelated labels exceeds 1.
 
 A decoder that truncates gives some human texts probability zero. `log_prob_floor` stands in for them; HUSE then depends
-on that floor as well, and the result says how often it was used.
+on that floor as well, and a note shows how often it was used.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from openended.metrics.judgments import (
     Judgments,
     agreement,
     are_ratings,
-    file_features,
-    judgments_of,
+    build_file_features,
+    get_judgments,
     read_judgments,
     with_raters,
 )
@@ -77,7 +77,7 @@ class HuseScores(Values):
     errors: F64
     """Error a text of the discriminator on both features, shape (n,)."""
     errors_q: F64
-    """Error a text of the discriminator on ratings alone, shape (n,)."""
+    """Error of the discriminator on ratings only, per text, shape (n,)."""
 
 
 def huse(
@@ -221,12 +221,12 @@ class Huse(JudgmentMetric):
         return (RATINGS, NLL, WORDS) if self.length_unit == "words" else (RATINGS, NLL)
 
     @classmethod
-    def feeds_on(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
+    def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
         """Say whether there are ratings."""
         del rows
         return are_ratings(columns)
 
-    def scores_alone(self, columns: Sequence[str]) -> bool:
+    def scores_without_run(self, columns: Sequence[str]) -> bool:
         """Say whether the file brings log-probabilities."""
         return self.log_probs == "column" or bool(set(LOG_PROB) & set(columns))
 
@@ -235,15 +235,15 @@ class Huse(JudgmentMetric):
         return read_judgments(path, scale=self.scale, renamed=renamed, empty=self.empty)
 
     def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
-        """Score the file alone: log-probabilities then come from its columns."""
+        """Score the file without a run; log-probabilities come from its columns."""
         judged = self.read(path, renamed)
         human, model = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(self.system))
         metric = dataclasses.replace(self, log_probs="column")
-        return metric, file_features(RATINGS, judged, judged.source, tuple(human), tuple(model))
+        return metric, build_file_features(RATINGS, judged, judged.source, tuple(human), tuple(model))
 
     def compute(self, features: Features) -> MetricResult:
         """Join ratings to the run's examples and score them."""
-        judged = judgments_of(features.model, RATINGS, Judgments)
+        judged = get_judgments(features.model, RATINGS, Judgments)
         judged.check_scale(self.scale)
         source: dict[str, Any] = {"log_probs": self.log_probs, "length_unit": self.length_unit}
         rated = join(judged, features, system=self.system, **source)

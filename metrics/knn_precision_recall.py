@@ -67,7 +67,7 @@ def knn_precision_recall(
         model: Embeddings of model texts, shape (n_model, d), n_model > k.
         k: Neighbor that sets the radius, at least 1.
         explained_variance: Share of the variance that joint PCA keeps, in (0, 1]; `None`: no PCA.
-        seed: Not used: nothing here is random. It stands in the signature of every two-sample function.
+        seed: Not used, because nothing here is random. It is part of the signature of every two-sample function.
         rows: `l2` scales rows to unit norm first, `none` takes them raw, `with_pca` is `l2` where PCA is on.
         closed: Whether a point at exactly the radius is inside.
 
@@ -181,7 +181,7 @@ class KnnPrecisionRecall(TwoSample):
         plan: Plan,
         prepared: tuple[DistancePoints, DistancePoints] | None = None,
     ) -> Mapping[str, Replicates]:
-        """Take subsets of three fifths of the prompts, with radii of their own.
+        """Take subsets of three fifths of the prompts and recompute the radii.
 
         A removed text makes its neighbors' balls larger, so few removed texts would spread the values too far, and the
         covariance of two halves misses what only two near texts of one half make together.

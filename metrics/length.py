@@ -1,4 +1,4 @@
-"""Length of the texts, and the share of texts that did not end by themselves.
+"""Length of the texts, and the share of texts cut at the length limit.
 
     length = mean number of tokens;  hit_limit = texts that reached the length limit / texts
 

@@ -187,8 +187,8 @@ class Mauve(Quantized):
     estimator: EstimatorName = "cells"  # Pillutla et al. 2021; the others: Pillutla et al. 2023
     smoothing: Smoothing = "none"  # mauve-text; its starred values: kt
     summary: Summary = "area"  # MAUVE; what tables show first
-    neighbors: int = 50  # of knn; ours
-    self: OwnPoint = "counted"  # of knn; ours: errs downwards, left_out upwards
+    neighbors: int = 50  # for knn; not from the paper
+    self: OwnPoint = "counted"  # for knn; counted errs downwards, left_out upwards
 
     def check(self) -> None:
         """Refuse options out of range."""
@@ -197,8 +197,8 @@ class Mauve(Quantized):
         self.require(self.curve_points >= 1, "curve_points", "at least 1")
         self.require(all(0 < w < 1 for w in self.lambdas), "lambdas", "weights in (0, 1)")
         self.require(self.neighbors >= 1, "neighbors", "at least 1")
-        whole = self.estimator == "cells" or (self.smoothing == "none" and self.cluster_fit == "pair")
-        self.require(whole, "estimator", "cells where smoothing or cluster_fit is set (the others count nothing)")
+        uses_cells = self.estimator == "cells" or (self.smoothing == "none" and self.cluster_fit == "pair")
+        self.require(uses_cells, "estimator", "cells where smoothing or cluster_fit is set (the others count nothing)")
 
     @property
     def reads_grid(self) -> bool:
@@ -295,6 +295,6 @@ class Mauve(Quantized):
         return scores, self._values(scores, ("mauve", "frontier_integral")) | others
 
     def _values(self, scores: MauveResult, names: tuple[str, ...]) -> dict[str, float]:
-        """Main values; the mid-point only where it is asked for."""
+        """Return the main values; the mid-point only if requested."""
         names += ("mid_point",) if self.summary == "mid_point" else ()
         return {name: float(scores[name]) for name in names}

@@ -47,8 +47,8 @@ from openended.metrics._ngrams.loops import ends_in_loop
 from openended.metrics._ngrams.resampled_counts import compute_half_repeats, compute_subset_sharing
 from openended.metrics._ngrams.statistics import (
     compute_pooled_repeats,
-    distinct_by_text,
-    mean_of,
+    distinct_share_by_text,
+    mean_without_nan,
     self_repetition_by_text,
     simctg_percent,
 )
@@ -168,7 +168,7 @@ def self_repetition(sequences: Sequences, *, order: int = 4) -> float:
 
 def _rep(index: NgramIndex, order: int, average: str) -> float:
     if average == "texts":
-        return mean_of(1.0 - distinct_by_text(index, order))
+        return mean_without_nan(1.0 - distinct_share_by_text(index, order))
     return simctg_percent(index, order) / 100.0 if average == "simctg" else compute_pooled_repeats(index, order)
 
 
@@ -206,9 +206,9 @@ class Repetition(TextMetric):
         corpus = self.corpus(features)
         index = corpus.index
         by_text = {"loop_rate": ends_in_loop(index, self.max_phrase).astype(np.float64)}
-        by_text |= {f"seq_rep_{order}": 1.0 - distinct_by_text(index, order) for order in self.orders}
+        by_text |= {f"seq_rep_{order}": 1.0 - distinct_share_by_text(index, order) for order in self.orders}
         by_text["self_repetition"] = self_repetition_by_text(index, self.self_repetition_order)
-        values = {name: mean_of(column) for name, column in by_text.items()}
+        values = {name: mean_without_nan(column) for name, column in by_text.items()}
         pooled = self.variant_index(features, "without_last") if self.simctg else index
         average = "simctg" if self.simctg else "pooled"
         rep = {order: _rep(pooled, order, average) for order in {*self.orders, *_DIVERSITY_ORDERS}}

@@ -83,13 +83,13 @@ def common_length(positions: Mapping[int, int], size: int, other: Sequence[int])
 
     Source: Hyyrö 2004, "Bit-parallel LCS-length computation revisited".
     """
-    whole = (1 << size) - 1
-    row = whole  # bit i is 0 where a token more of the text makes the common subsequence longer
+    all_bits = (1 << size) - 1
+    row = all_bits  # bit i is 0 where a token more of the text makes the common subsequence longer
     for token in other:
         here = positions.get(token)
         if here is not None:
             hit = row & here
-            row = (row + hit | row - hit) & whole
+            row = (row + hit | row - hit) & all_bits
     return size - row.bit_count()
 
 

@@ -43,7 +43,7 @@ def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
 
     Args:
         embeddings: Shape (n, d), n >= 1, no row all zero.
-        order: q > 0 of the Rényi entropy; 1 is Shannon's, infinity counts the largest share alone.
+        order: q > 0 of the Rényi entropy; 1 is Shannon's, infinity uses only the largest share.
 
     Returns:
         The effective number of texts, in [1, n].

@@ -60,7 +60,7 @@ def format_tasks() -> str:
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, cls in load_members("task").items():
-        facts = [getattr(cls, f, "–").replace("|", "\\|") for f in ("source", "size", "licence", "obtained")]
+        facts = [getattr(cls, f, "–").replace("|", "\\|") for f in ("source", "size", "license", "obtained")]
         rows.append(f"| `{name}` | {first_docstring_line(cls)} | {' | '.join(facts)} | `{cls.command}` |")
     return "\n".join(rows)
 

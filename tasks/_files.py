@@ -12,11 +12,11 @@ from openended.tasks.download import Remote, fetch, refuse_missing, verify
 
 @dataclass(frozen=True, kw_only=True)
 class FileTask(Task):
-    """A task whose data are files at public addresses, or the user's own copies of them."""
+    """A task whose data are public files to download, or a user's copy of them."""
 
-    path: str | None = None  # your own copy of the file; null: the cache folder, filled by download
-    cache_dir: str | None = None  # null: OPENENDED_CACHE, HF_HOME, XDG_CACHE_HOME or ~/.cache
-    offline: bool = False  # true: fetch nothing, say what is missing
+    path: str | None = None  # a local copy of the file; null: download to the cache folder
+    cache_dir: str | None = None  # null: the first that is set of OPENENDED_CACHE, HF_HOME, XDG_CACHE_HOME or ~/.cache
+    offline: bool = False  # true: download nothing; missing files are an error
 
     @abstractmethod
     def remotes(self) -> list[Remote]:
@@ -33,16 +33,16 @@ class FileTask(Task):
         return [SourceFile(Path(r.path).name, r.url, r.cache_path(self.cache_dir)) for r in self.remotes()]
 
     def fetch(self) -> None:
-        """Download what is missing and verify all."""
+        """Download missing files and verify all files."""
         if self.path is None:
             for remote in self.remotes():
                 fetch(remote, cache_dir=self.cache_dir, offline=self.offline)
 
     def fingerprint(self) -> str:
-        """Digest of the files' contents.
+        """Return a digest of the contents of all files.
 
         Raises:
-            DataError: If one is missing; says from where, and where to put it.
+            DataError: If a file is missing; the message has its address and the path to put it at.
         """
         if self.path is not None:
             return digest_user_file(Path(self.path), f"task {self.name}", "task.path")
@@ -54,7 +54,7 @@ class FileTask(Task):
 
 
 def digest_user_file(path: Path, who: str, option: str) -> str:
-    """SHA-256 of a user's file.
+    """Return the SHA-256 of a user's file.
 
     Raises:
         DataError: If it is missing or a folder; names the option.

@@ -90,7 +90,7 @@ class _Reader:
         self._margin_moves = False
 
     def feed(self, line: str, *, underlined: bool) -> None:
-        """Take the next line; `underlined` says that the one after it is a rule."""
+        """Take the next line; `underlined` is true if the next line is a rule."""
         indent = len(line) - len(line.lstrip())
         if not line.strip():
             self.flush()
@@ -171,7 +171,7 @@ def _clean(text: str) -> str:
 
 
 def _is_prose(text: str) -> bool:
-    """Say whether a line of text consists of whole sentences made of words."""
+    """Return whether a line of text consists of complete sentences of words."""
     words = text.split()
     if len(words) < _MIN_WORDS or not (text[0].isupper() or text[0] == '"'):
         return False

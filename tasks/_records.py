@@ -43,7 +43,7 @@ ID_FIELDS = ("id", "example_id")
 
 
 def choose_id_field(row: Mapping[str, Any], field: str | None) -> str | None:
-    """Return the field that holds a record's id: the one asked for; with `auto` the first of `ID_FIELDS` it has."""
+    """Return the field that holds a record's id: the given one; with `auto` the first of `ID_FIELDS` it has."""
     return field if field != "auto" else next((name for name in ID_FIELDS if row.get(name) is not None), None)
 
 

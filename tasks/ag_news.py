@@ -40,7 +40,7 @@ class AgNews(FileTask):
     name: ClassVar[str] = "ag_news"
     source: ClassVar[str] = "https://github.com/mhjabreel/CharCnn_Keras/tree/master/data/ag_news_csv"
     size: ClassVar[str] = "30,000 a topic (train), 1,900 a topic (test); half of them for the reference"
-    licence: ClassVar[str] = "non-commercial use (AG's corpus)"
+    license: ClassVar[str] = "non-commercial use (AG's corpus)"
     obtained: ClassVar[str] = "fetched at the first use"
     command: ClassVar[str] = (
         "openended -m task=ag_news generations=topics:world,topics:world+sports metric=[knn_precision_recall]"
@@ -117,5 +117,5 @@ class AgNews(FileTask):
 
 
 def _is_system_half(example_id: str) -> bool:
-    """Return true if a text belongs to the half that systems are made of."""
+    """Return whether a text belongs to the half from which systems are built."""
     return hashlib.sha256(b"system" + example_id.encode()).digest()[0] % 2 == 0

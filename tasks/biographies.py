@@ -49,7 +49,7 @@ class Biographies(Task):
     name: ClassVar[str] = "biographies"
     source: ClassVar[str] = "https://github.com/AlexVerine/pr-4-llm (how to make it from Wikidata and Wikipedia)"
     size: ClassVar[str] = "6,637 biographies of 80 to 350 words"
-    licence: ClassVar[str] = "CC BY-SA (text of Wikipedia)"
+    license: ClassVar[str] = "CC BY-SA (text of Wikipedia)"
     obtained: ClassVar[str] = "by hand: not distributed, the source says how to make it"
     command: ClassVar[str] = (
         "openended task=biographies task.path=FILE.jsonl task.num_in_context=5 model=mistral scoring=gpt2-large"
@@ -83,7 +83,7 @@ class Biographies(Task):
         """SHA-256 of the file.
 
         Raises:
-            DataError: If there is none; says how it is made.
+            DataError: If there is none; the message explains how to create it.
         """
         return digest_user_file(self._require_path(), "task biographies", "task.path")
 

@@ -53,15 +53,15 @@ class Creative(Task):
     name: ClassVar[str] = "creative"
     source: ClassVar[str] = "comes with the harness"
     size: ClassVar[str] = "32 instructions, drawn as often as asked"
-    licence: ClassVar[str] = "Apache-2.0"
+    license: ClassVar[str] = "Apache-2.0"
     obtained: ClassVar[str] = "none"
     command: ClassVar[str] = "openended task=creative model=docs-m task.reference=RUN_FOLDER scoring=gpt2-large"
     no_human: ClassVar[str] = ": set task.reference to another system's run folder or texts"
 
-    path: str | None = None  # instructions, one a line; null: ours
+    path: str | None = None  # file of instructions, one per line; null: the bundled ones
     reference: str | None = None  # another system's texts for the same draws: a run folder, or JSON lines
     num_draws: int = 4000  # Le Bronnec et al., appendix B.4
-    min_words: int = 100  # asked for in the prompt, as the paper asks
+    min_words: int = 100  # requested in the prompt, as in the paper
     max_words: int = 500  # the same
     seed: int = 0  # draws the instructions
 
@@ -90,7 +90,7 @@ class Creative(Task):
         return digest(parts)
 
     def remarks(self) -> tuple[str, ...]:
-        """Say whose texts stand for the human ones."""
+        """Describe whose texts replace the human texts."""
         return (f"the reference is no human text: it is what {self.reference} holds",) if self.reference else ()
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
@@ -131,7 +131,7 @@ class Creative(Task):
             )
 
     def _prompt(self, instruction: str) -> tuple[str, str]:
-        """Return the prompt of a language model, and the request alone, which is the user's turn in a chat."""
+        """Return the prompt for a language model, and the bare request, which is the user's turn in a chat."""
         request = f"{instruction} Use between {self.min_words} and {self.max_words} words."
         return f"Instruction: {request}\n\nText:\n\n", request
 

@@ -4,7 +4,7 @@ Prompt: the first tokens of a passage; human: the rest of it, its leading space 
 the split by module are made in `openended.tasks._docstrings`; the bundled models have seen the train split alone.
 
 Licence: the text stays where it is installed; nothing is copied. The packages are under the PSF, BSD, Apache-2.0 and
-Matplotlib licences.
+Matplotlib licenses.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Docs(Task):
     name: ClassVar[str] = "docs"
     source: ClassVar[str] = "the installed packages"
     size: ClassVar[str] = "about 1,100 passages of 60 words or more (test split)"
-    licence: ClassVar[str] = "PSF, BSD, Apache-2.0 (text is read where it is installed)"
+    license: ClassVar[str] = "PSF, BSD, Apache-2.0 (text is read where it is installed)"
     obtained: ClassVar[str] = "none"
     command: ClassVar[str] = "openended task=docs"
 
@@ -124,10 +124,10 @@ def _read_corpus(path: Path) -> list[_docstrings.Passage] | None:
     try:
         head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         passages = [_docstrings.Passage(*line) for line in lines]
-        whole = _docstrings.fingerprint(passages) == head["passages"]
+        is_complete = _docstrings.fingerprint(passages) == head["passages"]
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-    return passages if whole else None
+    return passages if is_complete else None
 
 
 def _describe_installed(package: str) -> str:

@@ -42,7 +42,7 @@ class Hub(Task):
     name: ClassVar[str] = "hub"
     source: ClassVar[str] = "https://huggingface.co/datasets"
     size: ClassVar[str] = "any"
-    licence: ClassVar[str] = "the dataset's own"
+    license: ClassVar[str] = "the dataset's own"
     obtained: ClassVar[str] = "fetched at the first use"
     command: ClassVar[str] = (
         "openended task=hub task.path=Salesforce/wikitext task.config=wikitext-2-raw-v1 model=gpt2 scoring=gpt2-large"
@@ -60,7 +60,7 @@ class Hub(Task):
     prompt_length: int = 35  # as for WebText
     max_length: int | None = 1024
     order: Literal["hash", "file"] = "hash"
-    cache_dir: str | None = None  # of the ledger; the data lie where HF_HOME says
+    cache_dir: str | None = None  # for the ledger; the data are in HF_HOME
     offline: bool = False
 
     def check(self) -> None:
@@ -83,7 +83,7 @@ class Hub(Task):
         """Digest of repository, commit, config and split; of the files for a folder.
 
         Raises:
-            DataError: If the revision was never resolved; says how.
+            DataError: If the revision was never resolved; the message explains how to do it.
         """
         if self._folder:
             files = sorted(p for p in Path(self.path).rglob("*") if p.is_file())

@@ -28,7 +28,7 @@ class JsonLines(Task):
     name: ClassVar[str] = "jsonl"
     source: ClassVar[str] = "your own file"
     size: ClassVar[str] = "any"
-    licence: ClassVar[str] = "the file's own"
+    license: ClassVar[str] = "the file's own"
     obtained: ClassVar[str] = "yours: `prompt` and `human`, one object a line"
     command: ClassVar[str] = "openended task=jsonl task.path=FILE.jsonl scoring=gpt2-large"
 

@@ -20,7 +20,7 @@ def find_generations(generations: str, *, fetch: bool) -> Path:
         fetch: False while planning: nothing is downloaded.
 
     Raises:
-        DataError: If a public file is not there and is not to be, or can not be, fetched; says from where.
+        DataError: If a public file is missing and is not downloaded; the message has its address.
     """
     kind, _, name = generations.partition(":")
     if kind == "gpt2-output" and name:

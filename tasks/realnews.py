@@ -35,7 +35,7 @@ class RealNews(FileTask):
     name: ClassVar[str] = "realnews"
     source: ClassVar[str] = "https://github.com/rowanz/grover"
     size: ClassVar[str] = "about 12,000 human articles in a generation file"
-    licence: ClassVar[str] = "Apache-2.0 (code, generations); articles: their publishers"
+    license: ClassVar[str] = "Apache-2.0 (code, generations); articles: their publishers"
     obtained: ClassVar[str] = "fetched at the first use; the whole corpus by hand, on request (`task.path`)"
     command: ClassVar[str] = "openended task=realnews generations=grover:mega-p0.94 scoring=gpt2-large"
 

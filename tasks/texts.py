@@ -1,8 +1,7 @@
-"""A user's own human texts, without prompts: JSON lines, CSV, Parquet, plain text, or a folder of them.
+"""Human texts from a user's file or folder, without prompts (JSON lines, CSV, Parquet or plain text).
 
-Systems are compared with them as a whole, whatever the number of texts; nothing is paired. The field with the
-text is found by its name, or as the only one that can hold it. Every record counts: one that does not fit is an
-error that names file and line.
+Systems are compared with all of these texts; texts are not paired, and their numbers may differ. The text field is
+found by its name, or because it is the only candidate. A record that does not fit is an error that names file and line.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Texts(Task):
     name: ClassVar[str] = "texts"
     source: ClassVar[str] = "your own file"
     size: ClassVar[str] = "any"
-    licence: ClassVar[str] = "the file's own"
+    license: ClassVar[str] = "the file's own"
     obtained: ClassVar[str] = "yours: a text a record; see `openended score`"
     command: ClassVar[str] = (
         "openended task=texts task.path=HUMAN.jsonl generations=SYSTEM.jsonl num_examples=all max_new_tokens=null"
@@ -34,10 +33,10 @@ class Texts(Task):
     paired: ClassVar[bool] = False
 
     path: str
-    field: str | None = None  # null: told by the first record
+    field: str | None = None  # null: detected in the first record
 
     def check(self) -> None:
-        """The path is not empty."""
+        """Check that path and field are not empty."""
         self.require(bool(self.path), "path", "the path of a file of texts, or of a folder of them")
         self.require(self.field != "", "field", "a field name or null")
 
@@ -46,7 +45,7 @@ class Texts(Task):
         return [SourceFile(Path(self.path).name, "", Path(self.path))]
 
     def fingerprint(self) -> str:
-        """SHA-256 of the bytes.
+        """Return the SHA-256 of the file or files.
 
         Raises:
             DataError: If there is no such file, or no file of texts in the folder.

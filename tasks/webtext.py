@@ -5,7 +5,7 @@ MAUVE (Pillutla et al. 2021): the first 35 tokens of each line of the test split
 longer than its prompt has no human side and is skipped and counted; the MAUVE authors fill its prompt with newlines
 for generation.
 
-Source: gpt-2-output-dataset, https://github.com/openai/gpt-2-output-dataset, MIT licence. Radford et al. 2019.
+Source: gpt-2-output-dataset, https://github.com/openai/gpt-2-output-dataset, MIT license. Radford et al. 2019.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WebText(FileTask):
     name: ClassVar[str] = "webtext"
     source: ClassVar[str] = "https://github.com/openai/gpt-2-output-dataset"
     size: ClassVar[str] = "5,000 documents (test, valid), 250,000 (train)"
-    licence: ClassVar[str] = "MIT"
+    license: ClassVar[str] = "MIT"
     obtained: ClassVar[str] = "fetched at the first use"
     command: ClassVar[str] = "openended task=webtext model=gpt2 num_examples=5000 scoring=gpt2-large"
 

@@ -5,7 +5,7 @@ the files; here its markup is undone (`tasks._detokenize`). The document is the 
 prompt: its first 50 tokens (MAUVE, Table 2), so the situation and the start of the story; at most 512 tokens in all;
 5,000 random documents of the test split (here: by a hash of their number, so that any N are a fair sample).
 
-Source: https://github.com/facebookresearch/fairseq (examples/stories), MIT licence (code); the texts are their authors'
+Source: https://github.com/facebookresearch/fairseq (examples/stories), MIT license (code); the texts are their authors'
 on reddit.com/r/WritingPrompts.
 """
 
@@ -41,7 +41,7 @@ class WritingPrompts(FileTask):
     name: ClassVar[str] = "writing_prompts"
     source: ClassVar[str] = "https://github.com/facebookresearch/fairseq/tree/main/examples/stories"
     size: ClassVar[str] = "15,000 stories (test, valid), 270,000 (train)"
-    licence: ClassVar[str] = "MIT (code); stories: their authors on reddit"
+    license: ClassVar[str] = "MIT (code); stories: their authors on reddit"
     obtained: ClassVar[str] = "fetched at the first use"
     command: ClassVar[str] = "openended task=writing_prompts model=gpt2-medium num_examples=5000 scoring=gpt2-large"
 
@@ -49,7 +49,7 @@ class WritingPrompts(FileTask):
     prompt_unit: PromptUnit = "tokens"
     prompt_length: int = 50  # MAUVE, Table 2
     max_length: int | None = 512  # prompt included, in the same unit; MAUVE, Table 2
-    situation: bool = True  # false: the document is the story alone
+    situation: bool = True  # false: the document is only the story
     order: Literal["hash", "file"] = "hash"  # `file` holds nothing in memory
 
     def check(self) -> None:

@@ -1,6 +1,6 @@
 """The command line, the Python API, and the Hydra application.
 
-What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+What other packages may use is listed in `__init__.pyi`; each name is imported on first use.
 """
 
 import lazy_loader

@@ -76,16 +76,16 @@ def evaluate(
     Args:
         human: The human texts.
         systems: Name → its texts; any number of each.
-        metrics: Names of metrics or sets (`text`, `two_sample`, `paper`, `all`), or metrics with options of their own;
+        metrics: Names of metrics or sets (`text`, `two_sample`, `paper`, `all`), or metric objects with options;
             None: all that the given models, or none, can make.
         scoring: A model that scores and embeds: a name (`gpt2-large`, `docs-m`), a hub id or a folder.
         scorer: Model whose likelihood and tokens count, instead of that of `scoring`.
         embedder: Model whose vectors are compared, instead of that of `scoring`.
         features: `human` and each system's name → vectors of your own, in place of an embedder's.
-        human_field: Field of the human file with the text; None: told by its first record.
+        human_field: Field of the human file with the text; None: detected in its first record.
         generations_field: The same of the systems' files.
-        num_examples: The first so many texts of each side; all by default.
-        max_new_tokens: Cut every text to so many tokens of the scorer, words without one; None: whole texts.
+        num_examples: Number of texts, from the start of each side; all by default.
+        max_new_tokens: Truncate texts to this many tokens of the scorer (without one: words); None: do not truncate.
         experiment: Names the folder of the runs; None: by the time.
         outputs_dir: Where everything is kept.
         device: Of the models: `auto`, or a torch device name.

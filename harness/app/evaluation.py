@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from openended.harness.report import Report, Table
 
 
-# One table, whatever the number of each system's texts: where it differs from the human side's, a remark says so.
+# One table even if numbers of texts differ; a note shows where they differ from the human side.
 TOGETHER: Mapping[str, Any] = {"differing": "refuse", "allow": ("n",)}
 
 

@@ -90,9 +90,9 @@ def cut_into_blocks(tokenizer: Tokenizer, texts: Iterable[str], *, end_id: int, 
     while batch := list(islice(stream, _TEXTS)):
         rows = [np.append(row, end_id).astype(np.int32) for row in tokenize_texts(tokenizer, batch)]
         joined = np.concatenate([rest, *rows])
-        whole = len(joined) // size * size
-        parts.append(joined[:whole].reshape(-1, size))
-        rest = joined[whole:].copy()
+        end = len(joined) // size * size
+        parts.append(joined[:end].reshape(-1, size))
+        rest = joined[end:].copy()
     return np.concatenate(parts) if parts else np.zeros((0, size), dtype=np.int32)
 
 

@@ -1,6 +1,6 @@
 """Backends that run a model: transformers in this process, a server, or Ray workers.
 
-What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+What other packages may use is listed in `__init__.pyi`; each name is imported on first use.
 """
 
 import lazy_loader

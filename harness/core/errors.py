@@ -22,11 +22,11 @@ class DataError(HarnessError):
 
 
 class UnavailableModelError(DataError):
-    """A model of the hub is not on this machine; the message says how to get it."""
+    """A model of the hub is not on this machine; the message explains how to get it."""
 
 
 class UnavailableFileError(DataError):
-    """A file that a task downloads is missing; the message says how to get it.
+    """A file that a task downloads is missing; the message explains how to get it.
 
     Args:
         message: The line for the user.

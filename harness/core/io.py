@@ -67,7 +67,7 @@ def open_for_replacement(path: Path, mode: str = "w", *, sync: bool = True) -> I
 
 def sync_folder(folder: Path) -> None:
     """Flush a folder's directory entries to disk, where the system supports it."""
-    with suppress(OSError):  # some file systems refuse it, and a reader of the files loses nothing
+    with suppress(OSError):  # not supported by some file systems; only durability is affected
         fd = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(fd)
@@ -121,7 +121,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401
         return json.loads(data.decode("utf-8"), object_pairs_hook=_build_unique_dict)
     except RecursionError as err:
         raise DataError(f"{path}: JSON nested too deeply") from err
-    except ValueError as err:  # not JSON, not UTF-8, or a number of thousands of digits
+    except ValueError as err:  # not JSON, not UTF-8, or an integer with thousands of digits
         raise DataError(f"{path}: not JSON ({err})") from err
 
 
@@ -206,7 +206,7 @@ def _object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
         raise DataError(f"{where}: not JSON ({err.msg} at column {err.colno})") from err
     except RecursionError as err:
         raise DataError(f"{where}: JSON nested too deeply") from err
-    except ValueError as err:  # a number of thousands of digits, a key that comes twice
+    except ValueError as err:  # an integer with thousands of digits, or a duplicate key
         raise DataError(f"{where}: not JSON ({shorten_error(err)})") from err
     if unwrap and isinstance(row, list) and len(row) == 1:
         row = row[0]

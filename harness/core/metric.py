@@ -213,7 +213,7 @@ class Metric(Spec):
         arrays: Mapping[str, NDArray[Any]] | None = None,
         sd: Mapping[str, float] | None = None,
     ) -> MetricResult:
-        """Build a `MetricResult`; its array `prompts` says which rows share a prompt."""
+        """Build a `MetricResult`; its array `prompts` marks rows that share a prompt."""
         ids = features.model.ids
         if per_example and self.sides != "human" and len(set(ids)) < len(ids):
             _, prompts = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)

@@ -85,13 +85,13 @@ class Replicates:
         Satterthwaite 1946, for a sum of variances. For halves, both parts of the covariance count, also when the lower
         bound of the variance applies.
         """
-        parts, whole = [(self.noise, len(self.repeats) - 1)], self.std_error() ** 2
+        parts, variance = [(self.noise, len(self.repeats) - 1)], self.std_error() ** 2
         if len(self.draws) == 1:
             parts.append((float(np.var(self.draws[0], ddof=1)), self.draws.shape[1] - 1))
         else:
             parts += [(part, self.draws.shape[1] - 1) for part in self._halves()]
         total = math.fsum(part**2 / degrees for part, degrees in parts if part > 0)
-        return max(whole**2 / total, 1.0) if total > 0 else max(float(self.draws.shape[1]) - 1, 1.0)
+        return max(variance**2 / total, 1.0) if total > 0 else max(float(self.draws.shape[1]) - 1, 1.0)
 
     def _halves(self) -> tuple[float, float]:
         """Return the variance of half the difference of the halves, and of their mean."""

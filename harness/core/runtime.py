@@ -69,8 +69,8 @@ class Runtime(Spec):
         self.require(self.keep_models >= 1, "keep_models", "1 or more")
         self.require(self.flush_seconds >= 0, "flush_seconds", "0 or more")
         self.require(bool(_DEVICE.fullmatch(self.device)), "device", "auto, cpu, mps, cuda or cuda:<number>")
-        whole = self.device_map is None or self.device == "auto"
-        self.require(whole, "device_map", "null where a device is given (device=auto leaves the choice)")
+        is_valid = self.device_map is None or self.device == "auto"
+        self.require(is_valid, "device_map", "null where a device is given (device=auto leaves the choice)")
         self.require(self.threads is None or self.threads >= 1, "threads", "1 or more, or null")
         if self.spread:
             self._check_ray()

@@ -29,7 +29,7 @@ class Task(Spec):
     source: ClassVar[str] = ""
     """Address of the data, for the README's table of tasks."""
     size: ClassVar[str] = ""
-    licence: ClassVar[str] = ""
+    license: ClassVar[str] = ""
     obtained: ClassVar[str] = ""
     """How its files are obtained: fetched, placed by hand, or none needed."""
     command: ClassVar[str] = ""
@@ -47,14 +47,14 @@ class Task(Spec):
         """Download what is missing; afterwards `fingerprint` and `examples` touch no network.
 
         Raises:
-            DataError: If a file cannot be fetched; the message says from where, and where to put it.
+            DataError: If a file cannot be fetched; the message shows from where, and where to put it.
         """
 
     def fingerprint(self) -> str:
         """Return a SHA-256 (hex) of the source data; enters keys and signatures.
 
         Raises:
-            DataError: If a file is missing; the message says where to get it and where to put it.
+            DataError: If a file is missing; the message shows where to get it and where to put it.
         """
         raise TypeError(f"{type(self).__name__} does not define fingerprint()")
 

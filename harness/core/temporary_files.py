@@ -1,6 +1,6 @@
 """Temporary files whose names identify machine, boot, process and its start time.
 
-Files abandoned by a dead process can thus be told from files still being written, also on a file system that several
+Files abandoned by a dead process can thus be told from files being written, also on a file system that several
 machines share. Temporary files of other machines are left alone.
 """
 

@@ -31,7 +31,7 @@ class SourceFile:
 
     @property
     def present(self) -> bool:
-        """True if the file (or the user's folder) is there."""
+        """Return whether the file (or the user's folder) exists."""
         return self.path.exists()
 
 

@@ -1,6 +1,6 @@
 """Decoders as options and rules on logits; nothing here loads or calls a model.
 
-What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+What other packages may use is listed in `__init__.pyi`; each name is imported on first use.
 """
 
 import lazy_loader

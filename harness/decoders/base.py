@@ -27,7 +27,7 @@ class Prompt:
     sample: int
     """Index among the draws for this example."""
     token_ids: tuple[int, ...]
-    """May be empty: the model's beginning-of-text token then stands in."""
+    """May be empty; the model's beginning-of-text token is used then."""
     text: str = ""
     """The prompt as text, for models that read text only; empty: decode the ids."""
 
@@ -207,7 +207,7 @@ class QDecoder(Decoder):
 
 
 def check_temperature(decoder: Decoder) -> None:
-    """Refuse a `temperature` whose logits float32 cannot tell apart, or cannot hold.
+    """Refuse a `temperature` whose scaled logits are equal or infinite in float32.
 
     Raises:
         SpecError: If it is not from 1e-6 to 1e6.

@@ -66,7 +66,7 @@ def apply_repetition_penalty(logits: Tensor, history: Tensor, penalty: float, le
     """Divide positive logits of seen tokens by the penalty, multiply negative ones (Keskar et al. 2019)."""
     import torch
 
-    if lengths is not None:  # what lies beyond a row's end stands for its first token, which is seen anyway
+    if lengths is not None:  # padding repeats the row's first token, which is seen anyway
         inside = torch.arange(history.shape[1], device=history.device) < lengths[:, None]
         history = torch.where(inside, history, history[:, :1])
     seen = logits.gather(1, history)

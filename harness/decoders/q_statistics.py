@@ -31,8 +31,8 @@ class QTable:
     @classmethod
     def empty(cls, size: int) -> QTable:
         """Return a table of zeros for `size` positions."""
-        whole = (np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
-        return cls(np.zeros(size), np.zeros(size), *whole)
+        zeros = (np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
+        return cls(np.zeros(size), np.zeros(size), *zeros)
 
 
 @dataclass(slots=True)

@@ -82,7 +82,7 @@ class Xtc(SamplingDecoder):
         return self.probability <= 0
 
     def truncate(self, ranked: DescendingLogits) -> Truncation:
-        """Mix the softmax with what is left of it."""
+        """Mix the softmax with its truncated version."""
         if self.untruncated:  # the temperature was applied to the logits already
             return truncation_rules.keep_all(ranked)
         temperature, first = self.temperature_and_order()

@@ -1,6 +1,6 @@
 """From a model and a decoder to texts: batches, the key/value cache, search and teacher forcing.
 
-What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+What other packages may use is listed in `__init__.pyi`; each name is imported on first use.
 """
 
 import lazy_loader

@@ -87,7 +87,7 @@ class BeamSample(Beam):
         self.require(0 < self.top_p <= 1, "top_p", "a number in (0, 1]")
 
     def scores(self, log_probs: Tensor, least: int) -> Tensor:
-        """Temperature, then top-k, then the nucleus of what is left; what is cut is minus infinity.
+        """Apply temperature, then top-k, then top-p; removed tokens get minus infinity.
 
         Nothing is renormalized, and `least` tokens of a row stay, one more than there are end tokens, as in
         transformers: where a beam could go on with its end token alone, no hypothesis could grow.

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 def generate_texts(lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
     """Continue every prompt of a request.
 
-    A text depends on (seed, example id, sample), prompt, decoder and model alone: not on the batch size, the order of
+    A text depends only on (seed, example id, sample), prompt, decoder and model: not on the batch size, the order of
     the prompts or which of them are left after a resume (exact on CPU in float32).
 
     Args:

@@ -130,7 +130,7 @@ class BatchSlots:
         """Run the prompts of the fresh slots.
 
         Args:
-            every: Return the states of all positions, not of the last one alone.
+            every: Return the states of all positions, not only of the last one.
 
         Returns:
             For each model and each fresh slot, hidden states as `Runner.start` gives them.
@@ -176,7 +176,7 @@ class BatchSlots:
                 run.copy([first] * (self.width - 1), list(range(first + 1, first + self.width)), length=length)
 
     def run_step(self, tokens: Tensor) -> list[Tensor]:
-        """Run the prompts of fresh slots, and one more token in all other slots.
+        """Run the prompts of newly filled slots and one more token in all other slots.
 
         Args:
             tokens: Shape (rows in use,); those of fresh slots are not read.

@@ -1,6 +1,6 @@
 """Imported generations: file formats, and pairing with the examples of a run.
 
-What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+What other packages may use is listed in `__init__.pyi`; each name is imported on first use.
 """
 
 import lazy_loader

@@ -80,7 +80,7 @@ def read_records(path: Path) -> Iterator[TextRecord]:
     """
     count = 0
     for file in list_files(path):
-        for number, cells in _read_file(file, whole=path.is_dir()):
+        for number, cells in _read_file(file, one_text_per_file=path.is_dir()):
             yield TextRecord(f"{file}:{number}", count, cells)
             count += 1
 
@@ -118,22 +118,22 @@ def choose_text_field(path: Path, names: Sequence[str], field: str | None = None
     return field
 
 
-def _read_file(file: Path, *, whole: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _read_file(file: Path, *, one_text_per_file: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
     kind = detect_kind(file)
     if kind in (".csv", ".tsv"):
         yield from read_csv(file)[1]
     elif kind == ".parquet":
         yield from _read_parquet(file)
     elif kind == ".txt":
-        yield from _read_plain(file, whole=whole)
+        yield from _read_plain(file, one_text_per_file=one_text_per_file)
     else:
         yield from read_jsonl(file, unwrap=True)
 
 
-def _read_plain(file: Path, *, whole: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _read_plain(file: Path, *, one_text_per_file: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with open_text(file) as handle:
         try:
-            if whole:
+            if one_text_per_file:
                 yield 1, {"text": handle.read()}
                 return
             for number, line in enumerate(handle, start=1):

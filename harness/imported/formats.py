@@ -16,7 +16,7 @@ from openended.harness.imported.files import IDS, TEXTS, find_text_field, read_r
 _ENDS = {"eos": "eos", "stop": "eos", "length": "length"}
 _GPT2_END = 50256
 _GPT2_OUTPUT = {"ended", "length", "text"}
-GROVER_FIELDS = {"article", "gens_article"}  # Grover's forms, whose texts are told by other fields too
+GROVER_FIELDS = {"article", "gens_article"}  # Grover's formats, in which other fields also mark model texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ def read_generations(path: Path, field: str | None = None) -> Iterator[ImportedT
 
     Args:
         path: A file or a folder of them, see `published.files`; or a pickle of the MAUVE authors' archive.
-        field: Where a record has its text; None: told by the first record.
+        field: Field with the text; None: detected in the first record.
 
     Raises:
-        DataError: If the file cannot be read or a record is not what the form says; names file and line.
+        DataError: If the file cannot be read or a record does not fit the format; names file and line.
     """
     archive, member = split_member(path)
     if member is not None or path.suffix in (".p", ".pkl", ".pickle"):

@@ -37,7 +37,7 @@ def import_rows(
     Args:
         path: The published file.
         prompts: Rows with the example ids and prompts of the run.
-        tokenizer: Makes the token ids, and cuts at `max_new_tokens`; None: texts alone, cut at as many words.
+        tokenizer: Tokenizes and truncates to `max_new_tokens`; None: text only, truncated to as many words.
         max_new_tokens: As for generations of our own.
         field: Where a record has its text; None: guessed.
 
@@ -260,7 +260,7 @@ def _make_row(example: Row, item: ImportedText, tokenizer: Tokenizer | None, max
 
 
 def sort_pairs(pairs: Sequence[tuple[Row, ImportedText]]) -> list[tuple[Row, ImportedText]]:
-    """Sort by example id and sample; several for one example are its samples only where the file says so."""
+    """Sort by example id and sample; refuse two texts with the same id and sample."""
     times = Counter(map(_key, pairs))
     twice = next((pair for pair in pairs if times[_key(pair)] > 1), None)
     if twice is not None:

@@ -1,6 +1,6 @@
-"""Import texts without prompts: all of a file, for comparison with any number of human texts.
+"""Import all texts of a file without prompts, for comparison with any number of human texts.
 
-The file is read twice, and never held: what is said of all its texts is known before the first row is made.
+The file is read twice instead of being kept in memory: first to check all texts, then to yield the rows.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ def import_unpaired(
     count: int | None,
     field: str | None = None,
 ) -> ImportedRows:
-    """Import the texts of a file; a prompt that the file gives and that starts every text is removed.
+    """Import the texts of a file; if every text starts with its prompt, the prompts are removed.
 
     Args:
         path: The file, or a folder of them.
-        name: Number of a text, from 0 → its example id.
-        tokenizer: Makes the token ids, and cuts at `max_new_tokens`; None: texts alone.
-        max_new_tokens: As for generations of our own.
-        count: The first so many texts; None: all.
-        field: Where a record has its text; None: guessed.
+        name: Returns the example id of the text with a given index (from 0).
+        tokenizer: Tokenizes and truncates to `max_new_tokens`; None: text only.
+        max_new_tokens: Length limit, as for generated texts.
+        count: Number of texts, from the start; None: all.
+        field: Field with the text; None: detected.
 
     Raises:
-        DataError: If the file holds too few texts, or none that says anything.
+        DataError: If the file has too few texts, or all are empty.
     """
     texts = _UnpairedTexts(path, name, tokenizer, count, field)
     count_read, prompted, first = 0, True, ""
-    whole, rest = False, False  # is there a text that says anything; one that does after its prompt
+    any_text, any_continuation = False, False  # whether any text is not empty, with and without its prompt
     for text in texts.read():
         count_read, first = count_read + 1, first or text.where
         prompted = prompted and bool(text.prompt) and (text.text or "").startswith(text.prompt or "")
-        whole = whole or bool((text.text or "").strip())
-        rest = rest or bool((text.text or "")[len(text.prompt or "") :].strip())
+        any_text = any_text or bool((text.text or "").strip())
+        any_continuation = any_continuation or bool((text.text or "")[len(text.prompt or "") :].strip())
     if count_read < (count or 1):
         raise DataError(f"{path}: holds {count_read} texts, got num_examples={count}; num_examples=all takes them all")
-    if not (rest if prompted else whole):
+    if not (any_continuation if prompted else any_text):
         raise DataError(f"{first}: all {count_read} texts of the file are empty")
     texts = replace(texts, prompted=prompted)
     notes = ["every text began with its prompt, which was cut off"] if prompted else []
-    # Names in the order of the file are in the order of rows as long as they have one length.
+    # Ids of equal length sort in file order.
     sorted_by_name = len(name(count_read - 1)) == len(name(0))
     return ImportedRows(texts if sorted_by_name else sort_pairs(list(texts)), tokenizer, max_new_tokens, notes)
 
 
 @dataclass(frozen=True, slots=True)
 class _UnpairedTexts:
-    """The texts of a file under their names, read anew each time."""
+    """The texts of a file with their example ids; every iteration reads the file again."""
 
     path: Path
     name: Callable[[int], str]
@@ -77,5 +77,5 @@ class _UnpairedTexts:
     def __iter__(self) -> Iterator[tuple[Row, ImportedText]]:
         for i, text in enumerate(self.read()):
             start = len(text.prompt or "") if self.prompted else 0
-            nothing = Generation(self.name(i), 0, "", (), "length", float("nan"))
-            yield Row("", (), nothing), replace(text, text=(text.text or "")[start:], sample=None)
+            empty = Generation(self.name(i), 0, "", (), "length", float("nan"))
+            yield Row("", (), empty), replace(text, text=(text.text or "")[start:], sample=None)

@@ -1,7 +1,7 @@
 """The interface of model backends.
 
 A backend is three files: its code here (a spec registered in the group `model`, and the class that its spec loads), a
-YAML in `conf/model` and a test. What a backend cannot do, its spec says while the run is planned.
+YAML in `conf/model` and a test. A backend's spec reports unsupported operations while the run is planned.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TextVectors(NamedTuple):
     """Vectors of texts, and how many texts were truncated."""
 
     vectors: NDArray[np.float32]
-    """Shape (n, d), rows in the order of the texts. The model's start token stands for a text without a token."""
+    """Shape (n, d), rows in the order of the texts. A text without tokens is replaced by the model's start token."""
     truncated: int
     """Number of texts that were cut on the right."""
 
@@ -56,7 +56,7 @@ class ScoringRequest:
     stride: int | None = None
     """Tokens that each later window scores; None: half a window."""
     batch_size: int
-    """Texts at once; changes float noise and time alone."""
+    """Batch size; affects only float noise and time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,7 +98,7 @@ class EmbeddingRequest:
     embedder: EmbedderSpec
     """Layer, pooling, and the maximum lengths at which texts are truncated on the right."""
     batch_size: int
-    """Texts at once; changes float noise (1e-5) and time alone."""
+    """Batch size; affects only float noise (1e-5) and time."""
 
 
 class ModelService(NamedTuple):
@@ -170,7 +170,7 @@ class BackendSpec(Spec):
     abilities: ClassVar[frozenset[Ability]] = frozenset(get_args(Ability))
 
     connection_fields: ClassVar[frozenset[str]] = frozenset()
-    """Options that say how the model is reached and change no text: systems that differ in them alone are the same."""
+    """Options for reaching the model, which change no text; systems that differ only in them are the same."""
     runs_in_process: ClassVar[bool] = False
     """True: weights of transformers are loaded, by this process or by the workers of `runtime.engine=ray`."""
 
@@ -230,11 +230,11 @@ class BackendSpec(Spec):
         return self
 
     def check_ready(self) -> None:
-        """Raise `DataError` if the model cannot be loaded: says what is missing and how to get it."""
+        """Raise `DataError` if the model cannot be loaded; the message has what is missing and how to get it."""
         raise NotImplementedError
 
     def tokenizer_spec(self) -> ModelSpec | None:
-        """Return whose tokenizer cuts this model's texts; None: texts alone go to the model."""
+        """Return the model whose tokenizer is used for this model's texts; None: the model gets text, not ids."""
         raise NotImplementedError
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:

@@ -119,7 +119,7 @@ def load_template(spec: ModelSpec) -> ChatTemplate:
 
 
 def split_into_turns(prompt: str, meta: Mapping[str, Json]) -> Turns:
-    """Split a prompt into turns: as the task says in `meta`, else before its last word."""
+    """Split a prompt into turns as given by the task in `meta`, else before its last word."""
     user, assistant = meta.get("user"), meta.get("assistant")
     if isinstance(user, str) and isinstance(assistant, str):
         return Turns(user, assistant)

@@ -78,7 +78,7 @@ class EmbedderSpec(Spec):
             self.require(self.kind != "sentence", "lengths", "none for a sentence model")
 
     def model_spec(self) -> ModelSpec:
-        """Return the model alone."""
+        """Return the spec of the underlying model."""
         from openended.harness.models.spec import ModelSpec
 
         return ModelSpec(path=self.path, label=self.label, revision=self.revision, dtype=self.dtype)
@@ -127,7 +127,7 @@ def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: A
 
     Raises:
         DataError: If files are missing.
-        ExtraNotInstalled: If sentence-transformers is asked for and not installed.
+        ExtraNotInstalled: If sentence-transformers is requested and not installed.
     """
     from openended.harness.models.transformers import load_model
 

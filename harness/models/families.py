@@ -1,8 +1,8 @@
 """Check which model families can generate step by step, and choose how to run them.
 
 A model reads a few tokens step by step, and its logits are compared with those of one pass over all tokens. A family
-whose keys and values can be cached runs with our cache. A family that keeps its past in another way (recurrent and
-hybrid models, custom caches) reads its whole text again at each step: slower, with the same result. A family that
+whose keys and values can be cached runs with the harness's own KV cache. A family with another kind of state (recurrent
+and hybrid models, custom caches) reads the whole text again at each step: slower, with the same result. A family that
 agrees in neither way is refused. docs/families.md lists the result for all families in transformers.
 """
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 Kind = Literal["fixed", "equal", "reread"]
 KINDS: tuple[Kind, ...] = ("fixed", "equal", "reread")
 
-# Bidirectional families; as decoders their output layer is not all that makes their logits.
+# Bidirectional families; used as decoders, they compute logits with more than the output layer.
 ENCODERS = frozenset({
     "bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert",
     "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod",
@@ -39,21 +39,21 @@ REFUSED: Mapping[str, str] = {
     "xlm": "its language model looks both ways",
     "xlnet": "it predicts tokens in any order, not from left to right",
 }
-# How far a step may depart from the full pass, as a share of the logits' spread; float noise is far below.
+# Largest relative difference between steps and full pass (`measure_difference`); float noise is far smaller.
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.2, "float16": 0.1}
-# Tokens of the check: fed at once, then one by one.
+# Tokens of the check: _FIRST are read at once, then _STEPS one by one.
 _FIRST, _STEPS = 6, 4
 
 
 class Stepper(Protocol):
-    """The methods of a runner that the check uses."""
+    """The methods of a model runner that the check uses."""
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[Tensor]:
-        """Run prompts in rows; returns the hidden states of all positions of each."""
+        """Run prompts in rows; return the hidden states at all positions of each prompt."""
         ...
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        """Run one token more in each of the rows."""
+        """Run one more token in each row; return the hidden states."""
         ...
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ class Stepper(Protocol):
 
 
 def find_refusal(config: Mapping[str, Any]) -> str | None:
-    """Return why a family cannot run from left to right, by its config.json; None if nothing is known."""
+    """Return why a family, by its config.json, cannot generate from left to right; None if no reason is known."""
     kind = str(config.get("model_type"))
     if kind in ENCODERS:
         return f"models of the family {kind} are encoders: they look both ways"
@@ -70,7 +70,7 @@ def find_refusal(config: Mapping[str, Any]) -> str | None:
 
 
 def choose_attention(model_class: Any) -> str:  # noqa: ANN401 - a transformers class
-    """Return the attention implementation for a class: PyTorch's kernels if supported, else plain products."""
+    """Return the attention implementation for a class: fused kernels if supported, else plain products."""
     return "sdpa" if getattr(model_class, "_supports_sdpa", False) else "eager"
 
 
@@ -80,10 +80,10 @@ def is_stateful(model: Any) -> bool:  # noqa: ANN401 - a transformers model
 
 
 def get_body(model: Any) -> Any:  # noqa: ANN401 - transformers models
-    """Return the part of a causal model that makes hidden states of token ids.
+    """Return the part of a causal model that computes hidden states from token ids.
 
     Raises:
-        TypeError: If it has none that is a model of its own.
+        TypeError: If no part is a `PreTrainedModel`.
     """
     from transformers import PreTrainedModel
 
@@ -106,76 +106,76 @@ def rescale_logits(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
     return logits / division if isinstance(division, (int, float)) else logits
 
 
-def choose_kind(lm: CausalModel, make: Callable[[Kind], Stepper]) -> Kind:
-    """Return how the model is run step by step: the first way that agrees with its full pass; found out once.
+def choose_kind(lm: CausalModel, make_runner: Callable[[Kind], Stepper]) -> Kind:
+    """Return the first kind of runner whose steps agree with the model's full pass; the answer is cached.
 
     Args:
         lm: The model.
-        make: Makes a runner of a kind, for one row and at least ten positions.
+        make_runner: Creates a runner of a given kind, for one row and at least ten positions.
 
     Raises:
-        DataError: If neither way agrees, or the logits are not finite.
+        DataError: If no kind agrees, or the logits are not finite.
     """
     if "cache" not in lm.memo:
-        lm.memo["cache"] = _try_kinds(lm, make)
+        lm.memo["cache"] = _find_agreeing_kind(lm, make_runner)
     kind: Kind = lm.memo["cache"]
     return kind
 
 
-def _try_kinds(lm: CausalModel, make: Callable[[Kind], Stepper]) -> Kind:
+def _find_agreeing_kind(lm: CausalModel, make_runner: Callable[[Kind], Stepper]) -> Kind:
     family = str(lm.model.config.model_type)
-    ids, whole = _run_full_pass(lm)
+    ids, full_logits = _run_full_pass(lm)
     reasons = []
     for kind in KINDS:
         if kind != "reread" and is_stateful(lm.model):
             continue
         try:
-            apart = measure_departure(lm, make(kind), ids, whole)
+            difference = measure_difference(lm, make_runner(kind), ids, full_logits)
         except Exception as err:
             if is_out_of_memory(err):
                 raise
             log.debug("model %s, %s: %s", lm.spec.title, kind, shorten_error(err))
             reasons.append(shorten_error(err))
             continue
-        if apart <= TOLERANCE[lm.spec.dtype]:
+        if difference <= TOLERANCE[lm.spec.dtype]:
             if kind == "reread":
                 log.warning(
                     "model %s: the family %s keeps its past in its own way; each step reads the whole text again",
                     lm.spec.title, family,
                 )  # fmt: skip
             return kind
-        reasons.append(f"logits of single steps differ from those of one pass by {apart:.2g} of their norm")
+        reasons.append(f"logits of single steps differ from those of one pass by {difference:.2g} of their norm")
     raise DataError(f"model {lm.spec.title}: the family {family} cannot be run from left to right: {reasons[-1]}")
 
 
 def _run_full_pass(lm: CausalModel) -> tuple[Tensor, Tensor]:
-    """Some tokens (1, t), and the logits of the model's own pass over them (t, V), float32."""
+    """Return test tokens (1, t) and the float32 logits of the model's own forward pass over them (t, V)."""
     import torch
 
     size = _FIRST + _STEPS if lm.context_length is None else min(_FIRST + _STEPS, lm.context_length)
-    # Spread over the vocabulary, no two alike; the first ones are often special tokens.
+    # Distinct tokens across the vocabulary; the first ids are often special tokens.
     ids = (torch.arange(1, size + 1) * max(1, lm.vocab_size // (size + 2)) + 1).clamp(max=lm.vocab_size - 1)
     ids = ids[None].to(lm.device)
     with torch.inference_mode():
-        whole: Tensor = lm.model(input_ids=ids, use_cache=False).logits[0].float()
-    if not bool(torch.isfinite(whole).all()):
+        logits: Tensor = lm.model(input_ids=ids, use_cache=False).logits[0].float()
+    if not bool(torch.isfinite(logits).all()):
         raise DataError(describe_broken_weights(lm, "its logits are not finite"))
-    return ids, whole
+    return ids, logits
 
 
-def measure_departure(lm: CausalModel, runner: Stepper, ids: Tensor, whole: Tensor) -> float:
+def measure_difference(lm: CausalModel, runner: Stepper, ids: Tensor, full_logits: Tensor) -> float:
     """Return the distance between logits of single steps and of one pass, relative to the norm of the centered logits.
 
-    Float32 answers for the worst position; in half precision a position may be off by what rounding does to a
-    near-tie (of a router, say), so there the middle one counts.
+    Float32 uses the maximum over positions. In half precision, rounding can flip a near-tie (for example of a router)
+    at a single position, so the median is used.
     """
     import torch
 
     first = min(_FIRST, ids.shape[1] - 1)
     logits = [runner.logits(runner.start([0], [ids[0, :first].tolist()])[0])]
     logits += [runner.logits(runner.extend(ids[0, t : t + 1], [0])) for t in range(first, ids.shape[1])]
-    got = torch.cat(logits).float()
-    spread = (whole - whole.mean(-1, keepdim=True)).norm(dim=-1)
-    apart = (got - whole).norm(dim=-1) / spread.clamp_min(1e-12)
-    value = apart.max() if lm.spec.dtype == "float32" else apart.median()
-    return float(value) if bool(torch.isfinite(apart).all()) else float("inf")
+    step_logits = torch.cat(logits).float()
+    norms = (full_logits - full_logits.mean(-1, keepdim=True)).norm(dim=-1)
+    differences = (step_logits - full_logits).norm(dim=-1) / norms.clamp_min(1e-12)
+    value = differences.max() if lm.spec.dtype == "float32" else differences.median()
+    return float(value) if bool(torch.isfinite(differences).all()) else float("inf")

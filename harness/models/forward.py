@@ -1,7 +1,7 @@
-"""One forward pass over many texts: vectors and token losses, in batches of like length, padded on the right.
+"""One forward pass over many texts: embeddings and token losses, in right-padded batches of similar length.
 
-A causal model never looks to the right, so what pads a row may pass for text: with a mask of ones attention needs no
-mask of its own, which is the fast way. A model that looks both ways gets the true mask.
+A causal model never attends to the right, so padding needs no mask: with a mask of ones, attention takes the fast path.
+A bidirectional model gets the true mask.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Pool:
     layer: int
     pooling: Pooling
     lengths: tuple[int, ...]
-    """Each gives vectors of the texts cut at so many tokens; several need a causal model."""
+    """Truncation lengths; each gives one set of vectors. More than one needs a causal model."""
     causal: bool = True
     vectors: list[NDArray[np.float32]] = field(default_factory=list)
     """One array (n, d) a length, filled by the pass."""
@@ -199,14 +199,14 @@ def _head_is_plain(lm: CausalModel) -> bool:
     ids = torch.arange(size, device=lm.device)[None, :]
     with torch.inference_mode():
         options = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
-        whole = lm.model(**options).logits.float()
+        full_logits = lm.model(**options).logits.float()
         states = get_body(lm.model)(**options).last_hidden_state
         head = lm.model.get_output_embeddings()
         if head is None or head.weight.shape[-1] != states.shape[-1]:
             return False
         by_head = head(states).float()
     tolerance = 1e-4 if lm.dtype == torch.float32 else 1e-2
-    return bool((whole - by_head).abs().max() <= tolerance * max(1.0, float(whole.abs().max())))
+    return bool((full_logits - by_head).abs().max() <= tolerance * max(1.0, float(full_logits.abs().max())))
 
 
 def as_ids(row: Any) -> I64:  # noqa: ANN401 - any sequence of ints

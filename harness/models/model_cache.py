@@ -1,4 +1,4 @@
-"""A cache of loaded models, in the process of a run and in each of its workers."""
+"""Cache of loaded models; each process has one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class ModelCache:
-    """Keeps the last used models loaded."""
+    """Keeps the most recently used models in memory."""
 
     def __init__(self) -> None:
         self.loads: list[str] = []
@@ -28,24 +28,24 @@ class ModelCache:
         self._models: OrderedDict[str, Any] = OrderedDict()
 
     def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
-        """Return a model, loaded by its backend; the least recently used one is freed when too many are kept."""
-        spread = runtime.device_map
+        """Return a model, loading it if needed; the least recently used model is freed above `keep_models`."""
+        device_map = runtime.device_map
 
         def load(device: str) -> Any:  # noqa: ANN401
-            return spec.load(device=device, device_map=spread)
+            return spec.load(device=device, device_map=device_map)
 
-        reached = {name: canonicalize(getattr(spec, name)) for name in sorted(spec.connection_fields)}
-        named: list[Any] = [spec.identity(), spread, *([reached] if reached else [])]
-        backend: Backend = self._load(named, spec.title, runtime, load)
+        connection = {name: canonicalize(getattr(spec, name)) for name in sorted(spec.connection_fields)}
+        identity: list[Any] = [spec.identity(), device_map, *([connection] if connection else [])]
+        backend: Backend = self._load(identity, spec.title, runtime, load)
         return backend
 
     def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, CausalModel]:
-        """Return the models that a decoder needs beside the one under test."""
+        """Return the models that a decoder needs in addition to the model under test."""
         specs = cast("Mapping[str, BackendSpec]", decoder.companions())
         return {name: cast("CausalModel", self.model(spec, runtime)) for name, spec in specs.items()}
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
-        """Return what `features.embed` needs; a causal embedder shares its weights with a scorer of the same model."""
+        """Return an embedder, loading it if needed; a causal embedder and a scorer of the same model share weights."""
         from openended.harness.models.embedder import load_embedder
 
         if spec.kind == "causal":
@@ -61,10 +61,10 @@ class ModelCache:
         while len(self._models) >= runtime.keep_models:
             self._models.popitem(last=False)
         set_threads(runtime.threads)
-        started = time.monotonic()
+        start = time.monotonic()
         self._models[key] = load(device)
         self.loads.append(title)
-        log.info("loaded     %-34s on %s in %.1f s", title, device, time.monotonic() - started)
+        log.info("loaded     %-34s on %s in %.1f s", title, device, time.monotonic() - start)
         return self._models[key]
 
 

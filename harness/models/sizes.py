@@ -30,7 +30,7 @@ class ModelSize:
     parameters: int | None
     here: bool
     gated: bool | None
-    """Whether the hub asks who fetches it; None where nobody could be asked."""
+    """Whether the hub restricts access to it (gated); None if the hub could not be asked."""
     get: str
     """The command that fetches it; empty where it is here or a folder."""
     memory: int | None

@@ -95,7 +95,7 @@ class ModelSpec(BackendSpec):
         return dataclasses.replace(self, label=None, bos=None)
 
     def identity(self) -> dict[str, Json]:
-        """Return what identifies the model whatever its path: content digests, or the hub's commit.
+        """Return the model's identity independent of its path: content digests, or the hub's commit.
 
         Raises:
             DataError: If a file is missing or the hub cannot be asked.
@@ -167,7 +167,7 @@ class ModelSpec(BackendSpec):
         return find_refusal(self.config()) or super().cannot(ability, decoder)
 
     def check_ready(self) -> None:
-        """Raise `DataError` if the model cannot be loaded: says which file is missing and how to get it."""
+        """Raise `DataError` if the model cannot be loaded; the message has the missing file and how to get it."""
         folder = self.folder
         if folder is None:
             if is_offline() and (self.hub_file("config.json") is None or not self._hub_weights()):

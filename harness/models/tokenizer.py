@@ -63,7 +63,7 @@ class TextTokenizer:
 
 
 def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
-    """Load the tokenizer alone, without torch where a tokenizer.json is there.
+    """Load only the tokenizer; without torch if there is a tokenizer.json.
 
     Raises:
         DataError: If there is none or it cannot be read.
@@ -161,9 +161,9 @@ def tokenize_continuation(tokenizer: Tokenizer, prompt: str, before: Sequence[in
     if getattr(tokenizer, "byte_level", True) or not prompt:
         return tokenizer.encode(text)
     for start, prefix in ((prompt, list(before)), ("\n", tokenizer.encode("\n"))):
-        whole = tokenizer.encode(start + text)
-        if prefix and whole[: len(prefix)] == prefix:
-            return whole[len(prefix) :]
+        full = tokenizer.encode(start + text)
+        if prefix and full[: len(prefix)] == prefix:
+            return full[len(prefix) :]
     return tokenizer.encode(text)
 
 
@@ -171,8 +171,8 @@ def decode_continuation(tokenizer: Tokenizer, before: Sequence[int], ids: Sequen
     """Return the text that `ids` add after `before`: keeps the space that some tokenizers drop at a start."""
     if getattr(tokenizer, "byte_level", True) or not len(before):
         return tokenizer.decode(ids)
-    start, whole = tokenizer.decode(before), tokenizer.decode([*before, *ids])
-    return whole[len(start) :] if whole.startswith(start) else tokenizer.decode(ids)
+    start, full = tokenizer.decode(before), tokenizer.decode([*before, *ids])
+    return full[len(start) :] if full.startswith(start) else tokenizer.decode(ids)
 
 
 def cut_continuation(
@@ -235,9 +235,9 @@ def find_bos_prefix(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: AN
 
 def find_added_ids(inner: Any) -> tuple[list[int], list[int]]:  # noqa: ANN401
     """Return the special tokens that a tokenizer puts before a text, and behind it."""
-    bare, whole = (_encode_ids(inner, _PROBE, special=special) for special in (False, True))
-    at = next((i for i in range(len(whole)) if whole[i : i + len(bare)] == bare), 0)
-    return whole[:at], whole[at + len(bare) :]
+    bare, full = (_encode_ids(inner, _PROBE, special=special) for special in (False, True))
+    at = next((i for i in range(len(full)) if full[i : i + len(bare)] == bare), 0)
+    return full[:at], full[at + len(bare) :]
 
 
 def _encode_ids(inner: Any, text: str, *, special: bool) -> list[int]:  # noqa: ANN401

@@ -133,7 +133,7 @@ def _read_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa
     try:
         config = AutoConfig.from_pretrained(source, **where)
         kernels = choose_attention(AutoModelForCausalLM._model_mapping.get(type(config), None))
-        config._attn_implementation = kernels  # whatever config.json asks for
+        config._attn_implementation = kernels  # overrides config.json
         model, info = AutoModelForCausalLM.from_pretrained(
             source,
             config=config,

@@ -1,6 +1,6 @@
 """Human studies: forms for raters, a server for a local network, LLM judges, and checks of their answers.
 
-What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+What other packages may use is listed in `__init__.pyi`; each name is imported on first use.
 """
 
 import lazy_loader

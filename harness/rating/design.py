@@ -60,7 +60,7 @@ def design_study(
     """Draw prompts, choose sides, and assign all tasks to sheets.
 
     Raises:
-        SpecError: If there are too few prompts or players for the protocol's sizes; says what to type.
+        SpecError: If there are too few prompts or players for the protocol.
     """
     examples = sorted(material.texts)
     if protocol.items > len(examples):

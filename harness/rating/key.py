@@ -101,7 +101,7 @@ def _check_name(name: str) -> str:
 
 
 def save_key(folder: Path, key: StudyKey) -> Path:
-    """Write the key, readable by its owner alone.
+    """Write the key, readable only by its owner.
 
     Raises:
         DataError: If the folder holds a key: the answers to its sheets would be lost.
@@ -118,7 +118,7 @@ def save_key(folder: Path, key: StudyKey) -> Path:
 
 
 def make_private(handle: IO[Any]) -> None:
-    """Make an open file readable by its owner alone, before anything is written to it."""
+    """Make an open file readable only by its owner, before anything is written to it."""
     os.chmod(handle.fileno() if os.chmod in os.supports_fd else handle.name, _PRIVATE)
 
 
@@ -132,7 +132,7 @@ def find_key(key_path: Path | None, files: Sequence[Path]) -> Path:
     """Return the named key, or the one next to the files or in a folder above them.
 
     Raises:
-        DataError: If there is none; says what to type.
+        DataError: If there is none; the message shows what to type.
     """
     if key_path is not None:
         return key_path

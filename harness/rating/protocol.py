@@ -50,7 +50,7 @@ class JudgeWords:
     keys: Mapping[str, str] = field(default_factory=dict)
     """Question → its key in the JSON of the reply, where the instruction names one."""
     whole: bool = False
-    """The text with its beginning, not the continuation alone."""
+    """Show the prompt with the continuation, not only the continuation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ class StudyProtocol(Spec):
     controls_a_sheet: int = 2
     """Number of control items per sheet, if there are controls."""
     cut_words: int | None = None
-    """Texts are cut after so many words."""
+    """Number of words after which texts are cut."""
     min_words: int = 1
     """A prompt is left out where a text is shorter."""
     longest_tokens: int | None = None

@@ -85,20 +85,20 @@ def _run(args: argparse.Namespace) -> None:
     if args.side_by_side:
         _show(_side_by_side(args), args)
         return
-    named = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
-    options: dict[str, Any] = {name: tuple(_listed([text])) for name, text in named.items() if text is not None}
+    list_options = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
+    options: dict[str, Any] = {k: tuple(_split_at_commas([v])) for k, v in list_options.items() if v is not None}
     if args.gaps:
         options["gaps"] = True
     request = resolve_report_request(args.paths, Path(args.outputs))
-    layout: str | list[str] | None = _listed(args.layout) or "full"
+    layout: str | list[str] | None = _split_at_commas(args.layout) or "full"
     if not args.layout and request.options:
         layout, options = None, {**request.options, **options}
-    where = {**dict(options.pop("where", {})), **dict(_pair(text) for text in args.where)}
+    where = {**dict(options.pop("where", {})), **dict(_parse_filter(text) for text in args.where)}
     report = build_report(
         request.paths,
         args.out or Path(args.outputs) / "reports" / request.name,
         layout=layout,
-        compare=_listed(args.compare),
+        compare=_split_at_commas(args.compare),
         baseline=args.baseline,
         where=where,
         figures=not args.no_figures,
@@ -118,7 +118,7 @@ def _side_by_side(args: argparse.Namespace) -> Report:
         [request.paths for request in requests],
         names,
         args.out or Path(args.outputs) / "reports" / "-and-".join(names),
-        where=dict(_pair(text) for text in args.where),
+        where=dict(_parse_filter(text) for text in args.where),
         page=not args.no_page,
     )
 
@@ -130,12 +130,12 @@ def _show(report: Report, args: argparse.Namespace) -> None:
         report.show(signatures=args.verbose)
 
 
-def _listed(texts: Sequence[str] | None) -> list[str]:
+def _split_at_commas(texts: Sequence[str] | None) -> list[str]:
     """Split texts at commas."""
     return [part.strip() for text in texts or () for part in text.split(",") if part.strip()]
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _parse_filter(text: str) -> tuple[str, str]:
     axis, sign, value = text.partition("=")
     if not sign or not axis:
         raise SpecError(f"--where: expected AXIS=VALUE, got {text!r}")

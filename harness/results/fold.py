@@ -16,7 +16,7 @@ from openended.harness.results.axes import format_axis_value
 from openended.harness.results.frame import Results
 from openended.harness.results.tidy import INTERNAL
 
-IDENTITY = ("system", "setting", "metric", "key", "signature")  # values that agree in these differ in the seed alone
+IDENTITY = ("system", "setting", "metric", "key", "signature")  # values that agree in these differ only in the seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class SystemValue:
 
 
 def fold_seeds(results: Results) -> list[SystemValue]:
-    """Aggregate values that differ in the seed alone, in the order of the frame."""
+    """Aggregate values that differ only in the seed, in the order of the frame."""
     return results.memo("folded", lambda: _fold(results))
 
 

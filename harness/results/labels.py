@@ -28,7 +28,7 @@ _TITLE_AXES = ("model", "decoder", "generations")  # already shown by the titles
 
 
 def label_systems(items: Sequence[SystemValue], skip: Iterable[str] = ()) -> list[str]:
-    """Label systems by model, decoder and other options that differ, plus whatever makes the labels unique.
+    """Label systems by model, decoder and other options that differ, plus what makes the labels unique.
 
     Args:
         items: One value per system; no two agree in all axes.

@@ -39,14 +39,14 @@ class Run:
     results: Sequence[ResultRow]
     notes: tuple[str, ...]
     """Caveats about its texts."""
-    imported: tuple[str, ...] = ()
+    imported_stages: tuple[str, ...] = ()
     """Stages whose artifacts were imported, not computed here."""
     command: tuple[str, ...] = ()
     """Arguments of the command line that started it."""
 
 
 def unify_model_paths(runs: Sequence[Run]) -> list[Run]:
-    """Give one path to every model of the same content, so that a copy in another folder is no other system."""
+    """Give all copies of a model the same path, so that a copy in another folder is not a separate system."""
     paths: dict[tuple[str, str], str] = {}
     for run in runs:
         for axis, key in _model_paths(run):
@@ -80,7 +80,7 @@ def read_run(path: Path) -> Run:
         inputs=record.inputs,
         results=record.results,
         notes=(*record.notes, *describe_reused_artifacts(record)),
-        imported=_imported_stages(record),
+        imported_stages=_imported_stages(record),
         command=_command(record),
     )
 

@@ -1,6 +1,6 @@
 """One run, stage by stage: examples, generate, featurize, measure, record.
 
-What other packages may use is listed in `__init__.pyi`; each name is imported when it is first asked for.
+What other packages may use is listed in `__init__.pyi`; each name is imported on first use.
 """
 
 import lazy_loader

@@ -122,7 +122,7 @@ def make_chat(folder: Path, examples: Path, template: ChatTemplate, tokenizer: T
 
 
 def build_human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int | None) -> Row:
-    """Tokenise an example's human side and cut it, by words without a tokenizer; `stop` says whether it was cut."""
+    """Tokenize an example's human side and cut it, by words without a tokenizer; `stop` is `length` if it was cut."""
     ids: tuple[int, ...] = ()
     prompt_ids: tuple[int, ...] = ()
     if tokenizer is not None:
@@ -224,8 +224,8 @@ def load_array(path: Path) -> np.ndarray[Any, Any]:
         if dtype.hasobject:
             raise ValueError("it holds Python objects")
         with pa.memory_map(str(path)) as source:
-            whole = source.read_buffer()
-        array: np.ndarray[Any, Any] = np.frombuffer(whole, dtype, math.prod(shape), start)
+            buffer = source.read_buffer()
+        array: np.ndarray[Any, Any] = np.frombuffer(buffer, dtype, math.prod(shape), start)
         return array.reshape(shape, order="F" if fortran else "C")
     except (ValueError, OSError) as err:
         raise DataError(f"{path}: not an array ({err})") from err

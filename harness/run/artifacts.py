@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 State = Literal["hit", "make", "waits"]
 Role = Literal["human", "more human", "ceiling", "model"]
-"""Whose texts an artifact is made of; `ceiling`: human texts in the place of the system under test."""
+"""The role of the texts of an artifact; `ceiling`: human texts in place of the system under test."""
 Build = Callable[[Path], Mapping[str, Any]]
 """Writes the files of an artifact into a folder and returns its facts."""
 
@@ -93,13 +93,13 @@ class ArtifactBuilder:
     session: Session
     plan_only: bool
     plan: list[PlannedArtifact] = field(default_factory=list)
-    """Every artifact of the run once, in the order in which it was asked for."""
+    """All artifacts of the run, each once, in the order of their first request."""
     inputs: dict[str, str] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
     missing: list[UnavailableInput] = field(default_factory=list)
     """What a plan found to be missing: files and models, with how to get them."""
     provenance: dict[str, Mapping[str, Json]] = field(default_factory=dict)
-    """Name of an input that was found → what made it differently; of one that a server made, what it told of itself."""
+    """Name of a cached input → differences of the environment that computed it; for servers, their information."""
     _entries: dict[str, Entry | None] = field(default_factory=dict)
     """Key → what was made, found or planned under it."""
 
@@ -125,7 +125,7 @@ class ArtifactBuilder:
             return None
 
     def defer(self, stage: str, what: str, work: Workload) -> None:
-        """Note an artifact that waits for what is still to be built or fetched."""
+        """Note an artifact that depends on inputs not built or downloaded yet."""
         if (stage, what, "waits") not in {(line.stage, line.what, line.state) for line in self.plan}:
             self.plan.append(PlannedArtifact(stage, what, "waits", None, work))
 
@@ -202,7 +202,7 @@ class TextRows:
     chat: Entry | None = None
     """What the model under test reads in place of the prompts, where it has a chat template."""
     label: str = ""
-    """Name in the plan and the record where the role does not tell it from the run's other rows."""
+    """Name in the plan and the record if the role does not identify the rows."""
     num_texts: int = 0
     """As planned; 0 where it is not known before they are read."""
     num_tokens: int = 0
@@ -224,7 +224,7 @@ class TextRows:
 
     @property
     def identity(self) -> tuple[str | None, ...]:
-        """What makes two sources the same rows, whatever they are called."""
+        """Identity of the rows, independent of their name."""
         chat = self.chat.content if self.chat is not None else None
         return (self.digest or f"{self.title} {self.file}", self.tokenizer, chat)
 

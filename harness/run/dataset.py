@@ -45,7 +45,7 @@ class Dataset:
 
     @property
     def spare_rows(self) -> TextRows:
-        """More human texts, of other prompts: for the human ceiling they stand in the place of the system."""
+        """Human texts of other prompts; they replace the system in the human ceiling."""
         return self._rows("more human", stages.MORE, None)
 
     def _rows(self, role: Role, file: str, chat: Entry | None) -> TextRows:

@@ -95,22 +95,22 @@ def import_generations(part: GenerationPart, builder: ArtifactBuilder, dataset: 
         file = builder.try_or_note(lambda: compute_fingerprint(path)) if source else None
     human = dataset.human.content if dataset.human is not None else None
     most = None if count == "all" else count
-    loose = not task.paired and load_system is None
+    is_unpaired = not task.paired and load_system is None
 
     def write(folder: Path) -> Mapping[str, Any]:
         tokenizer = load_tokenizer_of(builder, dataset.data.tokenizer_spec)
         if load_system is not None:
-            imported = import_texts(load_system(), name, dataset.prompts, tokenizer, length)
-        elif loose:
+            imported_rows = import_texts(load_system(), name, dataset.prompts, tokenizer, length)
+        elif is_unpaired:
             numbered = f"{task.name}/{{:06d}}".format
-            imported = import_unpaired(path, numbered, tokenizer, length, count=most, field=field)
+            imported_rows = import_unpaired(path, numbered, tokenizer, length, count=most, field=field)
         else:
-            imported = import_rows(path, dataset.prompts, tokenizer, length, field)
-        return {"n": write_rows(folder / stages.DATA, imported), "notes": imported.notes}
+            imported_rows = import_rows(path, dataset.prompts, tokenizer, length, field)
+        return {"n": write_rows(folder / stages.DATA, imported_rows), "notes": imported_rows.notes}
 
-    inputs = {"file": file, "tokenizer": dataset.tokenizer} | ({} if loose else {"human": human})
+    inputs = {"file": file, "tokenizer": dataset.tokenizer} | ({} if is_unpaired else {"human": human})
     spec: dict[str, Any] = {"max_new_tokens": length} | ({"field": field} if field else {})
-    spec |= {"count": most, "names": task.name} if loose else {}
+    spec |= {"count": most, "names": task.name} if is_unpaired else {}
     rows = _model_rows(part, dataset, None)
     entry = builder.build(ArtifactRequest("import", path.name, spec, inputs, rows.workload()), write)
     return replace(rows, entry=entry)

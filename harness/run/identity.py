@@ -45,7 +45,7 @@ def collect_facts(
         run: The run.
         metric: What is measured.
         human: The human side.
-        model: The system under test, or whatever stands in its place.
+        model: The system under test or its replacement (ceiling).
         fingerprint: Digest of the task's source data; None while planning what is missing.
 
     Raises:
@@ -74,14 +74,14 @@ def collect_facts(
     if generation.model is not None and any(map(_reads_q, needs)):
         out["min_new_tokens"] = str(generation.min_new_tokens)  # Q gives the end of text no probability before
     if generation.model is not None and generation.model.mark:
-        out["model"] = generation.model.mark  # what nobody checked does not stand beside what was
+        out["model"] = generation.model.mark  # values from unchecked servers get their own column
     out["task"] = f"{run.data.task.name}@{digest([canonicalize(run.data.task), fingerprint])[:SHORT]}"
     out["texts"] = (digest_texts(human.entry) or "?")[:SHORT]
     return out
 
 
 def describe_columns(metrics: MetricsPart) -> dict[str, str]:
-    """How the columns of a file of judgments are read, where the user says it."""
+    """The user's mapping of the columns of a file of judgments."""
     pairs = sorted(metrics.judgment_columns.items())
     return {"columns": "+".join(f"{name}={column}" for name, column in pairs)} if pairs else {}
 
@@ -117,7 +117,7 @@ def _texts_digest(path: Path, content: str) -> str:  # noqa: ARG001 - part of th
 def collect_axes(
     run: ResolvedRun, decoder: Decoder | None, *, fingerprint: str | None = None, human: Entry | None = None
 ) -> dict[str, Json]:
-    """What tells this run from every other: all that can change a text or a number, flat.
+    """Flat identity of the run: everything that can change a text or a number.
 
     Args:
         run: The run.
@@ -174,7 +174,7 @@ def derive_system_name(path: Path) -> str:
 
 
 def _model(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, Json]:
-    """The axes of a model by its role: the title, every option, and a digest of the weights whatever their path."""
+    """The axes of a model with its role: title, options, and a digest of the weights (independent of the path)."""
     if spec is None:
         return {role: None}
     options = _options(role, spec, without=("label", *spec.connection_fields))  # the title says the label

@@ -28,7 +28,7 @@ class PartFiles:
     """The part files in the folder of an artefact.
 
     Args:
-        folder: The artefact's folder; its name tells whose parts these are.
+        folder: The artifact's folder; its name identifies the artifact.
         seconds: A part is written at least this often.
     """
 
@@ -37,7 +37,7 @@ class PartFiles:
         self._waiting: list[Row] = []
         self._written: list[Path] = []
         self.count: Counter[str] = Counter(n=0, tokens=0, ended=0)
-        """Rows that were read or taken, their tokens, and those that ended by themselves."""
+        """Counts of rows read or imported, of their tokens, and of rows that ended with an end token."""
         self._next = 0
         self._last = time.monotonic()
 

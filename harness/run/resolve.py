@@ -13,21 +13,21 @@ from openended.harness.decoders import Decoder
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run.settings import Settings
 
-# In place of a tokenizer's digest where the rows are kept as texts alone.
+# Replaces a tokenizer's digest if the rows are stored as text only.
 NO_TOKENIZER = "none"
 
 
 @dataclass(frozen=True)
 class DataPart:
-    """What the examples and the human side are made of."""
+    """Settings that determine the examples and the human side."""
 
     task: Task
     num_examples: int | Literal["all"]
     num_spare: int
-    """Further human texts, for a ceiling: as many as the system under test has; 0 where that is not known."""
+    """Number of additional human texts for the ceiling: as many as the system has; 0 if unknown."""
     max_new_tokens: int | None
     tokenizer_spec: ModelSpec | None
-    """Whose tokens the rows are kept in: the model's under test, else the scorer's; None: texts alone."""
+    """Whose tokens the rows are kept in: the model's under test, else the scorer's; None: text only."""
     chat_model: ModelSpec | None
     """The model under test if it reads its prompts through a chat template."""
 

@@ -34,7 +34,7 @@ def is_out_of_domain(spec: BackendSpec | EmbedderSpec, task: Task) -> bool:
 
 
 def counts_tokens(metric: Metric) -> bool:
-    """Say whether a metric counts the scorer's tokens and asks no more of it, so that other tokens can stand in."""
+    """Return whether a metric needs only the scorer's tokenizer, so that another tokenizer can replace it."""
     kinds = {need.kind for need in metric.needs() if need.by == "scorer"}
     return kinds == {"tokens"}
 
@@ -95,7 +95,7 @@ def read_card_perplexity(spec: BackendSpec) -> float:
 
 
 def compare_with_card(spec: BackendSpec, human: float) -> str | None:
-    """Compare the scorer's perplexity on the human side with its card's; return what to say where they lie far apart.
+    """Compare the scorer's perplexity on the human side with its card's; return a warning if they differ much.
 
     Args:
         spec: The scorer.

@@ -64,7 +64,7 @@ class Session(ModelCache):
         self._workers: tuple[Runtime, Cluster] | None = None
 
     def warn_once(self, text: str) -> None:
-        """Log a warning that holds for many jobs of a session at the first of them alone."""
+        """Log a warning once per session, even if it applies to many jobs."""
         if text not in self._said:
             self._said.add(text)
             log.warning("%s", text)

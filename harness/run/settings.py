@@ -54,7 +54,7 @@ class Settings(Spec):
     seed: int
     generations: str | None
     generations_field: str | None = None
-    """Where a record of that file has its text; null: told by the first record."""
+    """Field with the text in that file; null: detected in the first record."""
     system: str | None = None
     """What tables call it; null: by its file."""
     features: Mapping[str, str | None] = field(default_factory=dict)

@@ -265,7 +265,7 @@ def _read(cls: type[ResultRow | RunRecord], value: object, where: str) -> dict[s
     return {name: _coerce(value[name], hint, f"{where}: {name}") for name, hint in hints.items() if name in value}
 
 
-def _coerce(value: object, hint: Any, where: str) -> Any:  # noqa: ANN401 - of the kind that the hint says
+def _coerce(value: object, hint: Any, where: str) -> Any:  # noqa: ANN401 - of the type of the hint
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return value

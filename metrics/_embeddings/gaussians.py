@@ -77,9 +77,9 @@ def cross_root_trace(a: Gaussian, b: Gaussian) -> float:
 
         with contextlib.suppress(np.linalg.LinAlgError):
             root = np.linalg.cholesky(a.lower)
-            both, failed = lapack.dsygst(b.lower, root, itype=2, lower=1)
-            if failed:
-                raise ValueError(f"dsygst: illegal argument {-failed}")
+            both, info = lapack.dsygst(b.lower, root, itype=2, lower=1)
+            if info:
+                raise ValueError(f"dsygst: illegal argument {-info}")
             values = np.linalg.eigvalsh(both, UPLO="L")
             rounding = np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
             lost = float(np.sum(rounding / (2 * np.sqrt(np.maximum(values, rounding)))))

@@ -125,7 +125,7 @@ def _leading(covariance: F64, share: float) -> tuple[F64, F64]:
 
 
 def _eigenvectors(lower: F64) -> tuple[F64, Callable[[int], F64]]:
-    """Return the eigenvalues (rising) and how to get the eigenvectors of the last so many of them.
+    """Return the ascending eigenvalues and a function for the eigenvectors of the last ones.
 
     The steps of LAPACK's divide and conquer (dsyevd) one by one: reduction to tridiagonal form, eigenvectors of that,
     and the way back, which is taken only for the vectors that are asked for.
@@ -136,9 +136,9 @@ def _eigenvectors(lower: F64) -> tuple[F64, Callable[[int], F64]]:
     if dim == 1:
         return lower[0], lambda last: np.ones((1, last))
     work, _ = lapack.dsytrd_lwork(dim, lower=1)
-    reflectors, diagonal, off_diagonal, scales, failed = lapack.dsytrd(lower, lower=1, lwork=int(work))
-    if failed:
-        raise np.linalg.LinAlgError(f"dsytrd: illegal argument {-failed}")
+    reflectors, diagonal, off_diagonal, scales, info = lapack.dsytrd(lower, lower=1, lwork=int(work))
+    if info:
+        raise np.linalg.LinAlgError(f"dsytrd: illegal argument {-info}")
     solved = eigh_tridiagonal(diagonal, off_diagonal)
     values, inner = (np.asarray(part, dtype=np.float64) for part in solved)
 
@@ -147,9 +147,9 @@ def _eigenvectors(lower: F64) -> tuple[F64, Callable[[int], F64]]:
         # The first row and column of the reduction's rotation are those of the identity.
         rotation = np.asfortranarray(reflectors[1:, :-1])
         work = lapack.dormqr("L", "N", rotation, scales, out[1:], -1)[1]
-        out[1:], _, failed = lapack.dormqr("L", "N", rotation, scales, out[1:], int(work[0]))
-        if failed:
-            raise np.linalg.LinAlgError(f"dormqr: illegal argument {-failed}")
+        out[1:], _, info = lapack.dormqr("L", "N", rotation, scales, out[1:], int(work[0]))
+        if info:
+            raise np.linalg.LinAlgError(f"dormqr: illegal argument {-info}")
         return out
 
     return values, vectors

@@ -87,7 +87,7 @@ def join(
     """Pair ratings by example id and give every text its log-probability and length.
 
     Raises:
-        DataError: If a side was not rated, no example matches, or the file lacks a column that is asked for.
+        DataError: If a side was not rated, no example matches, or the file lacks a requested column.
         UndefinedMetric: If the decoder assigns no probabilities.
     """
     name = judged.model_system(system)
@@ -103,7 +103,7 @@ def join(
         logp = np.concatenate([_sums(sides[key], at[key]) for key in sides])
         unit = WORDS if length_unit == "words" else NLL
         lengths = np.concatenate([_lengths(sides[key], unit)[at[key]] for key in sides])
-        # A text of no words has log-probability 0 a word whatever it is divided by.
+        # A text without words has log-probability 0 per word for every divisor.
         lengths = np.maximum(lengths, 1).astype(np.float64)
     zero = np.isneginf(logp)
     if zero.any():

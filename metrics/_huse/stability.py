@@ -68,7 +68,7 @@ def bootstrap_huse(rated: PairRatings, rule: Rule, *, draws: int = 200, level: f
         rule: How the discriminator decides.
         draws: Number of resamples.
         level: Width of the interval.
-        seed: Every draw has a stream of its own.
+        seed: Every draw has its own random stream.
     """
     columns = rated.columns()
     out = np.full((draws, 2), np.nan)

@@ -59,7 +59,7 @@ class HusePoints:
         return (raw - self.mean) / self.spread
 
     def errors(self, rule: Rule, copies: I64 | None = None) -> tuple[F64, F64]:
-        """Return the leave-one-out error a text on both features and on ratings alone, each of shape (n,).
+        """Return the leave-one-out error per text on both features and on ratings only, each of shape (n,).
 
         Args:
             rule: How the discriminator decides.

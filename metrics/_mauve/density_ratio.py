@@ -33,14 +33,14 @@ OwnPoint = Literal["counted", "left_out"]
 
 _BLOCK = 512  # rows of a table of distances at a time
 _TIE = 1e-10  # squared distances this near, as a share of the largest norm, are one distance
-_KDE_DIMS = 50  # ours
-_WIDTHS = np.geomspace(0.1, 4.0, 12)  # ours; times the root mean square of the components
+_KDE_DIMS = 50  # not from the paper
+_WIDTHS = np.geomspace(0.1, 4.0, 12)  # not from the paper; times the root mean square of the components
 _JUDGED = 1000  # texts whose left-out sides choose the width
-_FOLDS = 5  # ours
-_PENALTY = 1.0  # ours: C of the classifier
-_MOST_ODDS = 20.0  # ours: the classifier's log-odds are cut here
-_GAUSSIAN_DIMS = 10  # ours: the noise of a covariance over more components outweighs what two systems differ by
-_RIDGE = 1e-2  # ours: added to a covariance, as a share of its mean variance
+_FOLDS = 5  # not from the paper
+_PENALTY = 1.0  # C of the classifier; not from the paper
+_MOST_ODDS = 20.0  # limit of the classifier's log-odds; not from the paper
+_GAUSSIAN_DIMS = 10  # with more, covariance noise exceeds the difference of systems
+_RIDGE = 1e-2  # added to a covariance, as a share of its mean variance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +48,7 @@ class RatioSettings:
     """Settings of the density-ratio estimators."""
 
     neighbors: int
-    """Of `knn`; with `counted` a text is one of its own."""
+    """Option of `knn`; with `counted`, a text is one of its own neighbors."""
     own_point: OwnPoint
     """Of `knn`: whether a text counts among its neighbors."""
     explained_variance: float
@@ -56,7 +56,7 @@ class RatioSettings:
     seed: int
     """Of the folds."""
     groups: tuple[NDArray[Any], NDArray[Any]] | None
-    """The prompt of each human and of each model text: those of one prompt are judged by others; None: each its own."""
+    """The prompts of all texts; a text is never compared with texts of its own prompt. None: all prompts differ."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +69,7 @@ class SidePair:
 
     @property
     def sides(self) -> tuple[slice, slice]:
-        """Where the human and where the model rows are."""
+        """Slices of the human and the model rows."""
         return slice(0, self.n_human), slice(self.n_human, len(self.rows))
 
 
@@ -80,13 +80,13 @@ def log_ratios(*, human: Floats, model: Floats, estimator: EstimatorName, settin
         human: Checked rows, shape (n_human, d).
         model: Checked rows, shape (n_model, d).
         estimator: A name in `ESTIMATORS`.
-        settings: What it is told.
+        settings: Settings of the estimator.
 
     Returns:
         Nats, at the human texts, shape (n_human,), and at the model texts, shape (n_model,).
 
     Raises:
-        UndefinedMetric: If there are too few texts for it.
+        UndefinedMetric: If there are too few texts for the estimator.
     """
     human, model = limit_magnitude(human=human, model=model)
     ratios = ESTIMATORS[estimator](human, model, settings)
@@ -119,7 +119,7 @@ def knn_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
 
 
 def _nearest_counts(table: F64, both: SidePair, others: int) -> F64:
-    """Count human and model rows among the nearest of each row; those tied at the end share what is left."""
+    """Count human and model rows among the nearest neighbors of each row; ties for the last places share them."""
     if others == 0:
         return np.zeros((len(table), 2))
     last = np.partition(table, others - 1, axis=1)[:, others - 1, None]
@@ -190,7 +190,7 @@ def classifier_ratios(human: Floats, model: Floats, settings: RatioSettings) -> 
 
     rows = np.vstack([human, model]).astype(np.float64)
     center, spread = rows.mean(axis=0), rows.std(axis=0)
-    spread[spread <= 1e-12 * np.maximum(np.abs(center), np.finfo(float).tiny)] = np.inf  # constant: says nothing
+    spread[spread <= 1e-12 * np.maximum(np.abs(center), np.finfo(float).tiny)] = np.inf  # constant: ignored
     both = SidePair((rows - center) / spread, len(human))
     is_human = np.arange(len(rows)) < len(human)
     odds = np.empty(len(rows))

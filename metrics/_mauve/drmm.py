@@ -1,19 +1,19 @@
-"""A deep residual mixture model as a quantizer: three layers of ten components, a cell is one component a layer.
+"""Deep residual mixture model as a quantizer: three layers of ten components; a cell is one component per layer.
 
 Layer l has centers μ_k, one variance σ², weights w and, for the assignment of each earlier layer s, a table C_s of
-log-probabilities. Of a row x with memberships h_s of the earlier layers it knows
+log-probabilities. For a row x with memberships h_s in the earlier layers it computes
 
     a_k = -(|x - μ_k|² / σ² + d ln σ²) / 2,    b_k = Σ_s Σ_c h_sc C_s,k,c,    s_k = a_k + ln w_k + b_k
 
 and takes k* = argmax a_k + ρ b_k, with ρ = 0 in the first half of the training and 1 in the second. The next layer gets
-x - μ_k* and h_s / exp(C_s,k*), and this layer's memberships as one stream more (softmax of s, what is below 5 % of the
-largest cut to 0). A layer's loss is -mean s_k* - α mean_k max_i a_k(x_i), α = .01, whose second term keeps every
-component near some row; no layer sees another one's loss.
+x - μ_k* and h_s / exp(C_s,k*), and this layer's memberships as an additional stream (softmax of s; values below 5 %
+of the largest become 0). A layer's loss is -mean s_k* - α mean_k max_i a_k(x_i), α = .01, whose second term keeps every
+component near some row; layers are trained independently.
 
-How it is trained is ours. The authors take many small gradient steps. Given k*, every parameter of the loss has its
-best value in closed form, so the two are taken in turn over all rows until nothing changes; the centers start at rows
-far from each other, and the best of several starts is kept. Rows are not projected; they are centered and divided by
-one number.
+The training differs from the paper's, which uses many small gradient steps. Given k*, the optimal parameters have a
+closed form, so k* and the parameters are updated in turn over all rows until k* no longer changes. The centers start at
+rows far from each other, and the best of several starts is kept. Rows are not projected, only centered and divided by
+one scalar.
 
 Source: Hämäläinen et al. 2020, "Deep residual mixture models" (model and loss); Pillutla et al. 2021, section 4.2 and
 appendix (three layers of ten).
@@ -30,9 +30,9 @@ from openended.harness.core import F64, I64, Floats, make_random_stream
 from openended.metrics._mauve.residual_kmeans import LEVELS, choose_distant_rows
 
 _ALPHA = 0.01  # Hämäläinen et al.
-_CUT = 0.05  # Hämäläinen et al.: memberships below this share of the largest are 0
-_SWEEPS = 30  # ours: most of each half
-_LEAST = 1e-12  # variance of rows that are all the same
+_MIN_MEMBERSHIP = 0.05  # Hämäläinen et al.: memberships below this share of the largest are 0
+_MAX_UPDATES = 30  # maximum updates in each half of the training; not in the paper
+_MIN_VARIANCE = 1e-12  # lower limit of the variance, for identical rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,35 +49,38 @@ class MixtureLayer:
     """Log-probabilities of each earlier layer's components, each of shape (k, k)."""
 
     def compute_own_terms(self, rows: F64) -> F64:
-        """Return a, shape (n, k)."""
-        squares = _squares(rows, _lengths(rows), self.centers)
+        """Return a of the module docstring, shape (n, k)."""
+        squares = _compute_squared_distances(rows, _compute_squared_norms(rows), self.centers)
         return np.asarray(-0.5 * (squares / self.variance + rows.shape[1] * np.log(self.variance)))
 
-    def stream_terms(self, streams: Sequence[F64]) -> F64 | float:
-        """Return b, shape (n, k); 0 in the first layer."""
+    def compute_stream_terms(self, streams: Sequence[F64]) -> F64 | float:
+        """Return b of the module docstring, shape (n, k); 0 in the first layer."""
         return sum((member @ table.T for member, table in zip(streams, self.tables, strict=True)), 0.0)
 
     def forward(self, rows: F64, streams: Sequence[F64]) -> tuple[I64, F64, list[F64]]:
-        """Return the component of each row, what is left of it and the streams of the next layer."""
-        a, b = self.compute_own_terms(rows), self.stream_terms(streams)
+        """Return the component of each row, and the residuals and streams for the next layer."""
+        a, b = self.compute_own_terms(rows), self.compute_stream_terms(streams)
         component = np.argmax(a + b, axis=1)
         scores = a + b + self.log_weights
-        left = [_shares(member / np.exp(table[component])) for member, table in zip(streams, self.tables, strict=True)]
-        member = np.exp(scores - scores.max(axis=1, keepdims=True))
-        member[member < _CUT] = 0
-        return np.argmax(scores, axis=1), rows - self.centers[component], [*left, _shares(member)]
+        remaining = [
+            _normalize_rows(membership / np.exp(table[component]))
+            for membership, table in zip(streams, self.tables, strict=True)
+        ]
+        membership = np.exp(scores - scores.max(axis=1, keepdims=True))
+        membership[membership < _MIN_MEMBERSHIP] = 0
+        return np.argmax(scores, axis=1), rows - self.centers[component], [*remaining, _normalize_rows(membership)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResidualMixture:
-    """All layers, and how rows are scaled before the first."""
+    """All layers, and the centering and scaling before the first."""
 
     mean: F64
     scale: float
     layers: tuple[MixtureLayer, ...]
 
     def cells(self, sides: Sequence[Floats]) -> I64:
-        """Return the cell of each row: its components as the digits of a number."""
+        """Return the cell of each row: the components of all layers, read as the digits of a number."""
         rows = self.standardize(sides)
         cells, streams = np.zeros(len(rows), dtype=np.int64), list[F64]()
         for layer in self.layers:
@@ -86,7 +89,7 @@ class ResidualMixture:
         return cells
 
     def standardize(self, sides: Sequence[Floats]) -> F64:
-        """Return the rows of all sides, centered and divided."""
+        """Stack the rows of all sides, centered and scaled."""
         rows: F64 = np.vstack([np.asarray(side, dtype=np.float64) for side in sides])
         rows -= self.mean
         rows /= self.scale
@@ -94,18 +97,18 @@ class ResidualMixture:
 
 
 def fit_mixture(sides: Sequence[Floats], components: int, *, restarts: int, seed: int) -> ResidualMixture:
-    """Train all layers, one after the other.
+    """Fit the layers one after another.
 
     Args:
         sides: Shape (n_i, d) each.
-        components: Of each layer.
-        restarts: Starts of each layer; the one with the least loss is kept.
-        seed: Of the starts.
+        components: Number of components per layer.
+        restarts: Number of starts per layer; the one with the lowest loss is kept.
+        seed: Seed of the random starts.
     """
     total = sum(map(len, sides))
     mean = np.sum([np.sum(side, axis=0, dtype=np.float64) for side in sides], axis=0) / total
-    spread = sum(float(np.sum((np.asarray(side, dtype=np.float64) - mean) ** 2)) for side in sides)
-    scale = float(np.sqrt(spread / (total * len(mean)))) or 1.0
+    total_squares = sum(float(np.sum((np.asarray(side, dtype=np.float64) - mean) ** 2)) for side in sides)
+    scale = float(np.sqrt(total_squares / (total * len(mean)))) or 1.0
     model = ResidualMixture(mean, scale, ())
     rows, streams, layers = model.standardize(sides), list[F64](), []
     for number in range(LEVELS):
@@ -119,56 +122,56 @@ def fit_mixture(sides: Sequence[Floats], components: int, *, restarts: int, seed
 
 
 def _fit_layer(
-    rows: F64, streams: Sequence[F64], components: int, draw: np.random.Generator
+    rows: F64, streams: Sequence[F64], components: int, generator: np.random.Generator
 ) -> tuple[float, MixtureLayer]:
-    """Return loss and parameters of one start."""
-    centers = rows[choose_distant_rows(rows, components, draw)]
-    even = np.log(np.full(components, 1 / components))
-    lengths = _lengths(rows)
-    start = max(float(lengths.mean()) / rows.shape[1], _LEAST)
+    """Fit one layer from one random start; return its loss and parameters."""
+    centers = rows[choose_distant_rows(rows, components, generator)]
+    uniform = np.log(np.full(components, 1 / components))
+    lengths = _compute_squared_norms(rows)
+    start = max(float(lengths.mean()) / rows.shape[1], _MIN_VARIANCE)
     layer = MixtureLayer(
-        centers, start, even, tuple(np.log(np.full((components, s.shape[1]), 1 / s.shape[1])) for s in streams)
+        centers, start, uniform, tuple(np.log(np.full((components, s.shape[1]), 1 / s.shape[1])) for s in streams)
     )
-    for share in (0.0, 1.0) if streams else (0.0,):
-        before: I64 | None = None
-        for _ in range(_SWEEPS):
-            squares = _squares(rows, lengths, layer.centers)
+    for weight in (0.0, 1.0) if streams else (0.0,):
+        previous: I64 | None = None
+        for _ in range(_MAX_UPDATES):
+            squares = _compute_squared_distances(rows, lengths, layer.centers)
             a = -0.5 * squares / layer.variance
-            component = np.argmax(a + share * layer.stream_terms(streams), axis=1)
-            if before is not None and np.array_equal(component, before):
+            component = np.argmax(a + weight * layer.compute_stream_terms(streams), axis=1)
+            if previous is not None and np.array_equal(component, previous):
                 break
-            before = component
-            layer = _best_given(rows, lengths, streams, component, squares.argmin(axis=0))
-    return _loss(layer, rows, streams), layer
+            previous = component
+            layer = _optimize_parameters(rows, lengths, streams, component, squares.argmin(axis=0))
+    return _compute_loss(layer, rows, streams), layer
 
 
-def _best_given(rows: F64, lengths: F64, streams: Sequence[F64], component: I64, closest: I64) -> MixtureLayer:
-    """Return the parameters with the least loss, given each row's component and each component's closest row."""
+def _optimize_parameters(rows: F64, lengths: F64, streams: Sequence[F64], component: I64, closest: I64) -> MixtureLayer:
+    """Return the parameters that minimize the loss, given each row's component and each component's closest row."""
     n, k, dim = len(rows), len(closest), rows.shape[1]
     counts = np.bincount(component, minlength=k)
-    sums = _sums(rows, component, k)
+    sums = _sum_by_component(rows, component, k)
     centers = sums / n + _ALPHA / k * rows[closest]
     centers /= (counts / n + _ALPHA / k)[:, None]
-    # The mean of |x - μ|² over all rows, without another pass over them.
-    within = float(lengths.sum() - 2 * np.sum(sums * centers) + counts @ _lengths(centers)) / n
+    # Mean of |x - μ|² over all rows, from the sums alone.
+    within = float(lengths.sum() - 2 * np.sum(sums * centers) + counts @ _compute_squared_norms(centers)) / n
     near = rows[closest] - centers
     within += _ALPHA * float(np.mean(np.einsum("ij,ij->i", near, near)))
-    variance = max(within / (dim * (1 + _ALPHA)), _LEAST)
+    variance = max(within / (dim * (1 + _ALPHA)), _MIN_VARIANCE)
     # Half a count: a component without rows keeps a finite weight, as under gradient steps.
     weights = np.log((counts + 0.5) / (n + 0.5 * k))
-    tables = tuple(np.log(_shares(_sums(member, component, k) + 0.5)) for member in streams)
+    tables = tuple(np.log(_normalize_rows(_sum_by_component(member, component, k) + 0.5)) for member in streams)
     return MixtureLayer(centers, variance, weights, tables)
 
 
-def _loss(layer: MixtureLayer, rows: F64, streams: Sequence[F64]) -> float:
-    a, b = layer.compute_own_terms(rows), layer.stream_terms(streams)
+def _compute_loss(layer: MixtureLayer, rows: F64, streams: Sequence[F64]) -> float:
+    a, b = layer.compute_own_terms(rows), layer.compute_stream_terms(streams)
     component = np.argmax(a + b, axis=1)
     scores = (a + b + layer.log_weights)[np.arange(len(rows)), component]
     return -float(np.mean(scores)) - _ALPHA * float(np.mean(a.max(axis=0)))
 
 
-def _sums(rows: F64, component: I64, k: int) -> F64:
-    """Sum the rows of each component, in row order whatever the number of threads."""
+def _sum_by_component(rows: F64, component: I64, k: int) -> F64:
+    """Sum the rows of each component in a fixed order, independent of the number of threads."""
     from scipy.sparse import csr_array
 
     ones, ends = np.ones(len(rows)), np.cumsum(np.bincount(component, minlength=k))
@@ -177,19 +180,19 @@ def _sums(rows: F64, component: I64, k: int) -> F64:
     return sums
 
 
-def _lengths(rows: F64) -> F64:
-    """Squared length of each row."""
+def _compute_squared_norms(rows: F64) -> F64:
+    """Return the squared Euclidean norm of each row."""
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
-def _squares(rows: F64, lengths: F64, centers: F64) -> F64:
+def _compute_squared_distances(rows: F64, lengths: F64, centers: F64) -> F64:
     table: F64 = rows @ (-2 * centers.T)
     table += lengths[:, None]
-    table += _lengths(centers)
+    table += _compute_squared_norms(centers)
     return np.maximum(table, 0.0, out=table)
 
 
-def _shares(weights: F64) -> F64:
+def _normalize_rows(weights: F64) -> F64:
     """Divide each row by its sum."""
     shares: F64 = weights / weights.sum(axis=1, keepdims=True)
     return shares

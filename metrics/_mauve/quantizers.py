@@ -36,7 +36,7 @@ _KMEANS_SEED = 2
 
 @dataclass(frozen=True, slots=True)
 class QuantizerSettings:
-    """What every quantizer is told."""
+    """Settings that every quantizer receives."""
 
     num_buckets: int
     explained_variance: float

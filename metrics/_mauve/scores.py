@@ -154,7 +154,7 @@ def mauve_of_ratios(
 
 
 def ratio_values(scores: MauveResult, human: F64, model: F64, lambdas: Sequence[float]) -> dict[str, float]:
-    """Return what else the same estimates say: the errors at each λ, as in `histogram_values`."""
+    """Return further values of the same estimates: the errors at each λ, as in `histogram_values`."""
     means = RatioMeans(human, model)
     values = {"js": scores.js}
     for weight in lambdas:

@@ -62,7 +62,7 @@ class RunLengths:
 
 
 class NgramIndex:
-    """The n-grams of a corpus, made order by order when first asked for.
+    """The n-grams of a corpus; each order is built on first use.
 
     Args:
         rows: Token ids of the texts; any integers. May be a read-only memory map.

@@ -46,7 +46,7 @@ def final_repeats(index: NgramIndex, max_phrase: int) -> tuple[I64, I64]:
     last = np.cumsum(lengths + 1) - 1  # place of each text's last token (a separator, if it is empty)
     best = np.minimum(lengths, 1)
     phrase = best.copy()
-    longest = lengths // 2  # the longest phrase that has room for one more repeat than the best
+    longest = lengths // 2  # longest phrase that can repeat more often than the best one
     alive, room = np.arange(len(lengths)), 0
     for n in range(1, max_phrase + 1):
         if n > room:

@@ -10,33 +10,33 @@ from openended.harness.core import F64
 from openended.metrics._ngrams.index import NgramIndex
 
 
-def mean_of(values: F64) -> float:
-    """Mean of the values that are numbers; NaN if there is none."""
+def mean_without_nan(values: F64) -> float:
+    """Return the mean without NaN values; NaN if no value is left."""
     finite = values[~np.isnan(values)]
     return float(finite.mean()) if len(finite) else float("nan")
 
 
-def distinct_by_text(index: NgramIndex, order: int) -> F64:
-    """Types over n-grams inside each text, shape (n,); NaN for texts shorter than `order`."""
+def distinct_share_by_text(index: NgramIndex, order: int) -> F64:
+    """Return the share of distinct n-grams in each text, shape (n,); NaN for texts shorter than `order`."""
     sizes = index.sizes(order).astype(np.float64)
     sizes[sizes == 0] = np.nan
     return 1.0 - index.repeats(order) / sizes
 
 
 def compute_pooled_repeats(index: NgramIndex, order: int) -> float:
-    """Share of n-grams already seen in the same text, summed over texts before dividing; NaN without n-grams."""
+    """Return the share of n-grams already seen in the same text, over all texts together; NaN without n-grams."""
     total = int(index.sizes(order).sum())
     return int(index.repeats(order).sum()) / total if total else float("nan")
 
 
 def simctg_percent(index: NgramIndex, order: int) -> float:
-    """SimCTG's rep-n in percent with its rounding; `index` is of the texts without their last token."""
+    """Return rep-n in percent, rounded as in SimCTG; `index` must hold the texts without their last token."""
     share = 1.0 - compute_pooled_repeats(index, order)
     return round(100.0 * (1.0 - share), 2)
 
 
 def corpus_entropy(index: NgramIndex, order: int) -> float:
-    """Entropy of all n-grams together, nats; NaN without n-grams."""
+    """Return the entropy of all n-grams together, in nats; NaN without n-grams."""
     level = index.level(order)
     if not level.total:
         return float("nan")
@@ -49,7 +49,7 @@ def entropy_by_text(index: NgramIndex, order: int) -> F64:
     weighted = np.zeros(len(index))
     for runs in index.run_blocks(order):
         count = runs.count.astype(np.float64)
-        np.add.at(weighted, runs.text, count * np.log(count))  # one after the other, so that no cut moves a bit
+        np.add.at(weighted, runs.text, count * np.log(count))  # in order: splitting the texts changes no bit
     size = index.sizes(order).astype(np.float64)
     size[size == 0] = np.nan
     return np.maximum(np.log(size) - weighted / size, 0.0)

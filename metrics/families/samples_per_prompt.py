@@ -57,8 +57,8 @@ class PromptGroups:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was left out."""
-        whole = len(self) + self.alone
-        return (f"{self.alone} of {whole} prompts have one text and are left out",) if self.alone else ()
+        total = len(self) + self.alone
+        return (f"{self.alone} of {total} prompts have one text and are left out",) if self.alone else ()
 
     def by_size(self) -> Iterator[tuple[I64, I64]]:
         """Yield (prompts, their rows) of one size each, shapes (p,) and (p, size)."""

@@ -1,7 +1,7 @@
-"""Base class of the metrics that compare two sets of embeddings: what they need and how both sides are taken.
+"""Base class of metrics that compare two sets of embeddings: their needs, row order and size limit.
 
-The base declares its options without a default: each metric states its own, with the source, in the order in which they
-stand in its signature.
+The base class declares options without defaults: each metric defines its own defaults with their source, in the order
+of its signature.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class TwoSample(Metric):
     """A metric that compares the embeddings of the model's texts with those of the human ones."""
 
     family: ClassVar[Family] = "two_sample"
-    resampling: ClassVar[Resampling] = "subsample"  # drawn twice, a text would sit at distance zero from itself
+    resampling: ClassVar[Resampling] = "subsample"  # a text drawn twice has distance zero to its copy
     sides: ClassVar[Literal["one", "two", "human"]] = "two"
     ceiling: ClassVar[bool] = True
     most: ClassVar[int | None] = None
-    """Texts a side that can be compared in minutes, where the cost grows faster than their number."""
+    """Maximum number of texts per side, for metrics whose cost grows faster than linearly; None: no limit."""
 
     scope: Scope
 
@@ -54,8 +54,8 @@ class TwoSample(Metric):
     def limit_texts(self, features: Features) -> tuple[Features, list[str]]:
         """Limit each side to `most` texts; return the features and a note if texts were dropped.
 
-        Which texts are kept is drawn by their example ids, so that both sides keep the same prompts; how many stands in
-        the signature as well.
+        Texts are sampled by their example ids, so that both sides keep the same prompts. The numbers of texts become
+        part of the signature.
         """
         sides = (features.human, features.model)
         if self.most is None or max(map(len, sides)) <= self.most:
@@ -64,17 +64,17 @@ class TwoSample(Metric):
             np.concatenate([np.asarray(s.ids, dtype=np.str_) for s in sides]), return_inverse=True
         )
         rank = make_random_stream(0, "within_reach").permutation(len(names))[prompt]
-        truncated = [
+        limited = [
             self._select_texts(s, side_rank)
             for s, side_rank in zip(sides, np.split(rank, [len(sides[0])]), strict=True)
         ]
-        words = [f"{len(new)}of{len(old)}" for new, old in zip(truncated, sides, strict=True)]
+        counts = [f"{len(new)}of{len(old)}" for new, old in zip(limited, sides, strict=True)]
         note = (
-            f"{len(truncated[0]):,} of {len(sides[0]):,} human and {len(truncated[1]):,} of {len(sides[1]):,} other "
+            f"{len(limited[0]):,} of {len(sides[0]):,} human and {len(limited[1]):,} of {len(sides[1]):,} other "
             f"texts were compared, drawn by their ids: {self.name} takes too long for more than {self.most:,} a side"
         )
-        facts = {**features.facts, "n": "/".join(words)}
-        return replace(features, human=truncated[0], model=truncated[1], facts=facts), [note]
+        facts = {**features.facts, "n": "/".join(counts)}
+        return replace(features, human=limited[0], model=limited[1], facts=facts), [note]
 
     def _select_texts(self, side: Side, rank: NDArray[np.int64]) -> Side:
         chosen = np.sort(np.argsort(rank, kind="stable")[: self.most])
@@ -84,25 +84,25 @@ class TwoSample(Metric):
         return Side(side.system, [side.ids[i] for i in chosen], {need: kept})
 
     def sort_ids(self, side: Side) -> NDArray[np.str_]:
-        """Return the example id of each of `sorted_rows`; samples of one prompt share theirs."""
+        """Return the example ids in the order of `sort_rows`; samples of one prompt share an id."""
         return np.sort(np.asarray(side.ids, dtype=np.str_), kind="stable")
 
     def prompts(self, features: Features) -> tuple[NDArray[np.str_], NDArray[np.str_]] | None:
-        """Return the ids of both sides where rows of one prompt must be treated as one, None where that says nothing.
+        """Return the ids of both sides if rows of one prompt must be resampled together, None if that changes nothing.
 
-        It says nothing where the sides have the same ids, each once, or none in common and each once.
+        It changes nothing if ids are unique within each side, and the sides have the same ids or none in common.
         """
         human, model = self.sort_ids(features.human), self.sort_ids(features.model)
-        once = len(np.unique(human)) == len(human) and len(np.unique(model)) == len(model)
-        if once and (np.array_equal(human, model) or not np.isin(human, model).any()):
+        unique = len(np.unique(human)) == len(human) and len(np.unique(model)) == len(model)
+        if unique and (np.array_equal(human, model) or not np.isin(human, model).any()):
             return None
         return human, model
 
     def halves(self, features: Features, plan: Plan) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which of `sorted_rows` of the human and of the model side are in the first half of each split."""
+        """Return masks of the human and the model rows (as of `sort_rows`) in the first half of each split."""
         human_ids, model_ids = (self.sort_ids(side) for side in (features.human, features.model))
         return plan.halves(human_ids), plan.halves(model_ids)
 
     def pair(self, features: Features) -> tuple[Floats, Floats]:
-        """Return the rows of the human and of the model side, checked as by `check_sides`."""
+        """Return the human and the model rows after `check_sides`."""
         return check_sides(human=self.sort_rows(features.human), model=self.sort_rows(features.model))

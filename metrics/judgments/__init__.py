@@ -9,7 +9,7 @@ from openended.metrics.judgments.comparisons import (
     is_matrix,
     read_comparisons,
 )
-from openended.metrics.judgments.metric import JudgmentMetric, file_features, judgments_of
+from openended.metrics.judgments.metric import JudgmentMetric, build_file_features, get_judgments
 from openended.metrics.judgments.raters import JUDGE, SIMULATED, UNCALIBRATED, calibration_of, raters_fact, with_raters
 from openended.metrics.judgments.ratings import LOG_PROB, Empty, Judgments, are_ratings, read_judgments
 from openended.metrics.judgments.rows import FileRow, ReadsFile, read_rows, select_kind
@@ -29,11 +29,11 @@ __all__ = [
     "Wins",
     "agreement",
     "are_ratings",
+    "build_file_features",
     "calibration_of",
     "count_wins",
-    "file_features",
+    "get_judgments",
     "is_matrix",
-    "judgments_of",
     "raters_fact",
     "read_comparisons",
     "read_judgments",

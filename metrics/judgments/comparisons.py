@@ -1,4 +1,4 @@
-"""Pairwise preferences of people: a file of comparisons, or a matrix of wins, checked and counted.
+"""Read human pairwise preferences (a file of comparisons or a matrix of wins) and count wins.
 
 Columns of comparisons: `item` (which prompt), `system_a`, `system_b`, `outcome` (`a`, `b` or `tie`); `criterion`,
 `rater` and `seconds` where the file has them; `judgments.layouts` knows what others call them, and counts. A matrix of
@@ -44,7 +44,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComparisonFile:
-    """Comparisons in a fixed order, or wins that were counted elsewhere."""
+    """The content of a file: single comparisons, or a matrix of wins."""
 
     source: str
     """`name@digest` of the file."""
@@ -57,11 +57,11 @@ class ComparisonFile:
     empty: int = 0
     """Rows without an outcome, which were left out."""
     calibration: str = ""
-    """How the judge of the file agrees with people, where the file says it."""
+    """Agreement of the file's LLM judge with people, if the file has it."""
 
     @property
     def criteria(self) -> tuple[str, ...]:
-        """Names of the criteria, sorted; one empty name where the file has none."""
+        """Sorted names of the criteria; one empty name if the file has none."""
         return tuple(sorted({row.criterion for row in self.rows})) or ("",)
 
 
@@ -95,7 +95,7 @@ class Wins:
 
 
 def is_matrix(columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
-    """Say whether the first column holds the names of the others."""
+    """Return whether a file is a matrix of wins: its first column repeats the names of the other columns."""
     return len(columns) > 1 and [str(row.cells[columns[0]]).strip() for row in rows] == list(columns[1:])
 
 
@@ -118,7 +118,7 @@ def read_comparisons(
     columns, rows = read_rows(path, renamed)
     rows = select_kind(columns, rows, "system_a", "system")
     if is_matrix(columns, rows):
-        return _matrix(path, columns, rows)
+        return _read_matrix(path, columns, rows)
     column_of = map_columns(columns)
     kind = kind_of(column_of)
     for name in ("system_a", "system_b", "outcome") if kind is None else ():
@@ -137,7 +137,7 @@ def read_comparisons(
             raise DataError(f"{row.where}: no outcome; {how} leaves such rows out")
         missing += not parsed
         for comparison in parsed if "rater" in column_of else ():
-            _once(comparison, row, seen)
+            _refuse_duplicate(comparison, row, seen)
         comparisons += parsed
     comparisons.sort(
         key=lambda c: (c.item, c.criterion, c.system_a, c.system_b, c.rater, c.outcome, str(c.seconds), c.count)
@@ -150,7 +150,7 @@ def read_comparisons(
     )
 
 
-def _once(comparison: Comparison, row: FileRow, seen: dict[tuple[str, ...], str]) -> None:
+def _refuse_duplicate(comparison: Comparison, row: FileRow, seen: dict[tuple[str, ...], str]) -> None:
     pair = sorted((comparison.system_a, comparison.system_b))
     key = (comparison.item, *pair, comparison.criterion, comparison.rater)
     if key in seen:
@@ -158,7 +158,7 @@ def _once(comparison: Comparison, row: FileRow, seen: dict[tuple[str, ...], str]
     seen[key] = row.where
 
 
-def _pair(row: FileRow, first: str, second: str) -> tuple[str, str]:
+def _read_players(row: FileRow, first: str, second: str) -> tuple[str, str]:
     a, b = row.text(first), row.text(second)
     if a == b:
         raise DataError(f"{row.where}: system {a!r} is compared with itself")
@@ -166,8 +166,8 @@ def _pair(row: FileRow, first: str, second: str) -> tuple[str, str]:
 
 
 def _parse_comparison(row: FileRow, column_of: Mapping[str, str], number: int) -> list[Comparison]:
-    """Return the comparison of a row; none where it has no outcome."""
-    a, b = _pair(row, column_of["system_a"], column_of["system_b"])
+    """Parse a row with one outcome; empty if the outcome is missing."""
+    a, b = _read_players(row, column_of["system_a"], column_of["system_b"])
     outcome = (
         outcome_of(row, column_of["outcome"], a, b)
         if kind_of(column_of) == "comparisons"
@@ -187,13 +187,13 @@ def _parse_comparison(row: FileRow, column_of: Mapping[str, str], number: int) -
 
 
 def _parse_counts(row: FileRow, column_of: Mapping[str, str]) -> list[Comparison]:
-    """Return the outcomes that a row counts; none where it counts nothing."""
+    """Parse a row with counts of outcomes; empty if all counts are zero or missing."""
     sides: tuple[tuple[Outcome, str], ...] = (("a", "wins_a"), ("b", "wins_b"), ("tie", "ties"))
     if kind_of(column_of) == "victories":
-        a, b = _pair(row, column_of["outcome"], column_of["loser"])
+        a, b = _read_players(row, column_of["outcome"], column_of["loser"])
         counts = [("a", row.number(column_of["wins"]) if "wins" in column_of else 1.0)]
     else:
-        a, b = _pair(row, column_of["system_a"], column_of["system_b"])
+        a, b = _read_players(row, column_of["system_a"], column_of["system_b"])
         counts = [(side, row.number(column_of[name])) for side, name in sides if name in column_of]
     item, criterion = _read_value(row, column_of, "item"), _read_value(row, column_of, "criterion")
     for _, count in counts:
@@ -206,7 +206,7 @@ def _read_value(row: FileRow, column_of: Mapping[str, str], name: str) -> str:
     return row.text(column_of[name]) if name in column_of else ""
 
 
-def _matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) -> ComparisonFile:
+def _read_matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) -> ComparisonFile:
     wins = np.zeros((len(rows), len(rows)))
     for i, row in enumerate(rows):
         for j, name in enumerate(columns[1:]):
@@ -225,11 +225,11 @@ def count_wins(
     min_seconds: float = 0.0,
     seed: int = 0,
 ) -> Wins:
-    """Count wins.
+    """Count the wins of every player against every other.
 
     Args:
         comparisons: What `read_comparisons` returned.
-        criterion: Count this one alone; none: all rows.
+        criterion: Count only this criterion; None: all rows.
         ties: `half` a win for each; `random`: a win for either, drawn with `seed`; `drop`.
         min_seconds: Leave out comparisons that took less time; needs the column `seconds`.
         seed: The draw of a tie depends on its item, pair, criterion and rater alone.
@@ -271,7 +271,7 @@ def count_wins(
 def _list_wins(
     rows: Sequence[Comparison], players: Sequence[str], ties: TieRule, seed: int
 ) -> Iterator[tuple[str, int, int, float]]:
-    """Yield (item, winner, loser, weight) of every comparison; a tie has two or none."""
+    """Yield (item, winner, loser, weight) for every comparison; a tie gives two entries, one or none (`ties`)."""
     number_of = {name: i for i, name in enumerate(players)}
     orders: Counter[tuple[str, ...]] = Counter()
     for row in rows:

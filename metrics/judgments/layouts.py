@@ -68,7 +68,7 @@ def outcome_of(row: FileRow, column: str, a: str, b: str) -> Outcome | None:
     `winner` names a system before it names a side (two systems may be called `a` and `b`); other columns the other way.
 
     Raises:
-        DataError: If the cell says neither.
+        DataError: If the cell has neither value.
     """
     cell = row.cells.get(column)
     text = "" if cell is None else str(cell).strip()

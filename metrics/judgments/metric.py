@@ -21,12 +21,12 @@ class JudgmentMetric(ReadsFile):
     sides: ClassVar[Literal["one", "two", "human"]] = "two"
 
     @classmethod
-    def feeds_on(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
-        """Say whether a file of these columns is one that the metric reads; its cells may still be wrong."""
+    def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
+        """Return whether the metric reads files with these columns (the cells are not checked)."""
         raise TypeError(f"{cls.__name__} does not say what it reads of {len(columns)} columns and {len(rows)} rows")
 
-    def scores_alone(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - of those who need more
-        """Say whether a file of these columns is enough, without any run."""
+    def scores_without_run(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - used by subclasses
+        """Return whether a file with these columns can be scored without a run."""
         return True
 
     def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
@@ -35,15 +35,15 @@ class JudgmentMetric(ReadsFile):
         raise TypeError(f"{type(self).__name__} does not score {path} alone")
 
 
-def file_features(need: Need, record: Any, source: str, human: Sequence[str], model: Sequence[str]) -> Features:  # noqa: ANN401
+def build_file_features(need: Need, record: Any, source: str, human: Sequence[str], model: Sequence[str]) -> Features:  # noqa: ANN401
     """Build features from a file of judgments without a run."""
     facts = {"n": f"{len(human)}/{len(model)}", "judgments": source}
     sides = [Side(name, tuple(ids), {need: record}) for name, ids in ((HUMAN, human), ("model", model))]
     return Features(sides[0], sides[1], facts)
 
 
-def judgments_of(side: Side, need: Need, kind: type[T]) -> T:
-    """Return the judgments that a side carries.
+def get_judgments(side: Side, need: Need, kind: type[T]) -> T:
+    """Return the judgments attached to a side.
 
     Raises:
         DataError: If no file of judgments was given.

@@ -20,7 +20,7 @@ def calibration_of(rows: Sequence[FileRow]) -> str:
     """Return the agreement with people that the file states for its LLM judge; empty if it states none.
 
     Raises:
-        DataError: If two rows of one judge say different things.
+        DataError: If two rows of one judge differ.
     """
     calibrations: dict[str, str] = {}
     for row in rows:

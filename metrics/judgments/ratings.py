@@ -23,7 +23,7 @@ from openended.metrics.judgments.rows import FileRow, as_number, pick, read_rows
 
 Empty = Literal["refuse", "skip"]
 
-# Accepted names of a column, ours first; the others are those of released files.
+# Accepted column names: the standard name first, then names in released files.
 _ID, LOG_PROB = ("example_id", "id"), ("log_prob", "logp", "logp_model")
 _LENGTH = ("length", "n_tokens", "n_words")
 _WIDE = re.compile(r"(rating|hj|rater|score)[_-]?\d+")
@@ -41,14 +41,14 @@ class Judgments:
     ratings: F64
     """Shape (n, most ratings a text), NaN where there is none; every row has at least one."""
     raters: tuple[str, ...]
-    """Names of the columns of `ratings`; empty where the file does not tell raters apart."""
+    """Names of the columns of `ratings`; empty if the file does not identify raters."""
     log_probs: F64 | None
     """Total natural-log probability a text, shape (n,); −inf is possible, NaN where the cell is empty."""
     lengths: F64 | None
     empty: int = 0
     """Rows without a rating, which were left out."""
     calibration: str = ""
-    """How the judge of the file agrees with people, where the file says it."""
+    """Agreement of the file's LLM judge with people, if the file has it."""
 
     def __len__(self) -> int:
         return len(self.example_ids)
@@ -120,7 +120,7 @@ def read_judgments(
     for row in rows:
         key = (row.text(str(ids)), _system(row, columns, str(side)))
         if lists:
-            table.add_wide(row, key, _listed(row))
+            table.add_wide(row, key, _parse_rating_list(row))
         elif wide:
             table.add_wide(row, key, [(c, row.number(c)) for c in wide])
         else:
@@ -146,7 +146,7 @@ def _system(row: FileRow, columns: Sequence[str], side: str) -> str:
     return name
 
 
-def _listed(row: FileRow) -> list[tuple[str, float]]:
+def _parse_rating_list(row: FileRow) -> list[tuple[str, float]]:
     values = row.cells.get("ratings")
     if not isinstance(values, list):
         raise DataError(f"{row.where}: 'ratings': expected a list of numbers, got {values!r}")

@@ -87,7 +87,7 @@ def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[lis
 
     Args:
         path: The file; a CSV may be separated by commas, semicolons or tabs.
-        renamed: Our name of a column → the file's, where it has one of its own.
+        renamed: Standard column name → the file's name, if different.
 
     Raises:
         DataError: If the file is missing, empty or malformed, or has no column of a given name; names file and line.

@@ -85,7 +85,7 @@ class OneLine(Task):
     name: ClassVar[str] = "one_line"
     source: ClassVar[str] = "this file"
     size: ClassVar[str] = "1"
-    licence: ClassVar[str] = "Apache-2.0"
+    license: ClassVar[str] = "Apache-2.0"
     obtained: ClassVar[str] = "none"
     command: ClassVar[str] = "openended task=one_line"
 

@@ -17,7 +17,7 @@ TASKS = load_members("task")
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_fact_is_there(name: str) -> None:
-    for fact in ("source", "size", "licence", "obtained", "command"):
+    for fact in ("source", "size", "license", "obtained", "command"):
         assert getattr(TASKS[name], fact).strip(), f"{name}: {fact} is empty"
 
 

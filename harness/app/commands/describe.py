@@ -44,7 +44,7 @@ def describe_option(word: str) -> str:
     text = read_full_yaml(group, name)
     chosen = f"{group}=[{name}]" if group == "metric" else f"{group}={name}"
     parts = [f"{chosen}: {list_choices(group)[name]}", *_read_docstrings(group, text)]
-    parts.append("Options and their defaults:\n\n" + _indented(text))
+    parts.append("Options and their defaults:\n\n" + _indent(text))
     return "\n\n".join(parts) + "\n"
 
 
@@ -60,6 +60,6 @@ def _read_docstrings(group: str, text: str) -> list[str]:
     return [text for text in docstrings if text]
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     lines = [line for line in text.splitlines() if not line.startswith("#") and "_target_" not in line]
     return "\n".join(f"  {line}" for line in lines)

@@ -83,8 +83,8 @@ def format_sizes(sizes: Mapping[str, int], names: Mapping[str, set[str]]) -> Ite
         here = [entry for entry in entries if entry in sizes]
         others = set().union(*(more for other, more in names.items() if other != name))
         alone = sum(sizes[entry] for entry in here if entry not in others)
-        whole = sum(sizes[entry] for entry in here)
-        yield f"runs       {name}: {len(here):,} entries, {_size(whole)}, {_size(alone)} of it not shared"
+        total = sum(sizes[entry] for entry in here)
+        yield f"runs       {name}: {len(here):,} entries, {_size(total)}, {_size(alone)} of it not shared"
     free = [entry for entry in sizes if not any(entry in entries for entries in names.values())]
     yield f"unnamed    {len(free):,} entries, {_size(sum(sizes[entry] for entry in free))}: no run names them"
 

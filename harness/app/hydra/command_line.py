@@ -10,7 +10,7 @@ from itertools import zip_longest
 from openended.harness.app.hydra.using import apply_using
 from openended.harness.core import GROUPS, SpecError, is_shared, list_choices, suggest
 
-# Hydra's own flags: those that stand alone, and those that a value follows.
+# Hydra's flags without and with a value.
 _ALONE = ("-m", "--multirun", "-r", "--run", "--resolve", "-sc", "--shell-completion", "--hydra-help", "-h", "--help")
 _WITH_VALUE = ("-c", "--cfg", "-p", "--package", "-cp", "--config-path", "-cn", "--config-name", "-cd", "--config-dir",
                "--experimental-rerun", "--info", "-i")  # fmt: skip
@@ -28,7 +28,7 @@ _SWEEPER, _OPTUNA = "hydra/sweeper", "optuna"
 
 
 def to_hydra_arguments(words: Sequence[str], config: str = "config") -> list[str]:
-    """Return a command line as Hydra reads it: flags first, ours as options, values quoted that need it.
+    """Convert a command line to Hydra's form: Hydra's flags first, this project's flags as options, values quoted.
 
     Args:
         words: As typed.

@@ -21,7 +21,7 @@ from openended.harness.run import Settings, build_settings
 
 _NAME = re.compile(r"[\w][\w.+=-]*")
 _OF_HYDRA = re.compile(r"hydra\b")
-SINGLE = "default"  # the folder of single runs without a name: each has a folder and a report of its own there
+SINGLE = "default"  # folder of unnamed single runs; each gets its own folder and report there
 
 
 def choose_name(cfg: DictConfig, hydra: DictConfig, grid: Path | None = None) -> str:
@@ -51,7 +51,7 @@ def compose_settings(cfg: DictConfig, name: str) -> Settings:
 def _settings(config: dict[str, Any], name: str) -> Settings:
     config, planned = apply_preset(config), config.get("plan_only")
     settings = build_settings({**config, "plan_only": True if planned == "json" else planned, "experiment": name})
-    build_layout(settings.report, "report")  # a report that cannot be made is told before the runs, not after them
+    build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
     return settings
 
 

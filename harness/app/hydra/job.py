@@ -213,7 +213,7 @@ def _open_session(outputs_dir: Path, *, locking: bool) -> Session:
 
 
 def measure_grid(jobs: list[dict[str, Any]]) -> set[Path]:
-    """Run the jobs whose metrics read all systems of the grid, now that every text is there; returns their folders."""
+    """Run the jobs whose metrics read all systems of the grid after all texts exist; return their folders."""
     from hydra import compose
 
     from openended.harness.run import prepare, run

@@ -119,7 +119,7 @@ def explain(err: BaseException) -> str:
         parent = getattr(cause, "parent_node", None)
         unknown = isinstance(cause, (ConfigAttributeError, ConfigKeyError)) and getattr(cause, "full_key", None)
         if unknown and parent is not None and hasattr(parent, "keys"):
-            # The key may hold dots of its own; what is unknown is its last part.
+            # The key may contain dots; only its last part is unknown.
             return f"no option {cause.full_key!r}{suggest(str(cause.key), [str(k) for k in parent])}"
         cause = cause.__cause__
     if several := _SEVERAL.match(str(err)):

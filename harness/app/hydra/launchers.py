@@ -30,7 +30,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from openended.harness.app.hydra.job_output import name_lines
 from openended.harness.app.hydra.jobfile import JobFile, format_progress
 from openended.harness.app.hydra.joblib_memory import claim_shared_memory
-from openended.harness.app.hydra.parent_watch import Parent, end_with, this_process
+from openended.harness.app.hydra.parent_watch import ParentProcess, end_with_parent, identify_process
 from openended.harness.app.hydra.trust import guard_composition
 from openended.harness.app.hydra.using import PLUGINS
 from openended.harness.core import ExtraNotInstalled, SpecError, escape_log_records
@@ -46,11 +46,11 @@ Jobs = Sequence[DictConfig]
 _worker_jobs: list[Job] = []  # of this worker process: its sessions hold the loaded models
 
 
-def run_jobs(configs: Sequence[DictConfig], parent: Parent) -> None:
+def run_jobs(configs: Sequence[DictConfig], parent: ParentProcess) -> None:
     """Run jobs one after the other in a worker, which ends with its parent; how each went is in its `JobFile`."""
     from openended.harness.app.hydra.job import Job
 
-    end_with(parent)
+    end_with_parent(parent)
     escape_log_records()
     guard_composition()
     if not _worker_jobs:
@@ -63,7 +63,7 @@ def run_jobs(configs: Sequence[DictConfig], parent: Parent) -> None:
         _worker_jobs[0](config)
 
 
-def run_jobs_ignoring_interrupt(configs: Sequence[DictConfig], parent: Parent) -> None:
+def run_jobs_ignoring_interrupt(configs: Sequence[DictConfig], parent: ParentProcess) -> None:
     """Run jobs in a worker that shares the terminal: Ctrl-C is for the parent, which ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     run_jobs(configs, parent)
@@ -97,7 +97,7 @@ class GridLauncher(Launcher):  # type: ignore[misc]
             self._run(configs)
         finally:
             configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
-        # A failed job is told by the grid's end, as with Hydra's own launcher; None raises nothing here.
+        # Failed jobs are reported at the end of the grid, as with Hydra's launchers; None raises nothing here.
         return [JobReturn(overrides=words, status=JobStatus.COMPLETED, _return_value=None) for words in job_overrides]
 
     def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:
@@ -151,7 +151,7 @@ class Joblib(GridLauncher):
 
         with claim_shared_memory() as folder:
             pool = Parallel(n_jobs=self.processes, backend="loky", batch_size=1, temp_folder=folder)
-            pool(delayed(run_jobs_ignoring_interrupt)([config], this_process()) for config in configs)
+            pool(delayed(run_jobs_ignoring_interrupt)([config], identify_process()) for config in configs)
 
 
 def _split_after_kill(configs: Sequence[DictConfig]) -> tuple[list[DictConfig], list[DictConfig]]:
@@ -207,9 +207,9 @@ class Submitit(GridLauncher):
             mark_lost(part, f"its process ended twice before it was done (killed, or out of time); see {stderr_path}")
 
     def _round(self, executor: Any, parts: Sequence[Jobs]) -> list[tuple[Jobs, str]]:  # noqa: ANN401
-        """Run parts as cluster jobs; returns what is left of each, the job that ran last, and its error file."""
+        """Run parts as cluster jobs; return the rest of each failed part, with its last job and error file."""
         with _redirect_stderr(Path(self.folder) / "controllers.err", executor.cluster == "local"), executor.batch():
-            jobs = [executor.submit(ClusterJob(part, this_process())) for part in parts]
+            jobs = [executor.submit(ClusterJob(part, identify_process())) for part in parts]
         log.info("submitted  %d jobs in %d processes; logs in %s", sum(map(len, parts)), len(parts), self.folder)
         try:
             self._watch(jobs)
@@ -243,7 +243,7 @@ class Submitit(GridLauncher):
 class ClusterJob:
     """The work of one cluster job; submitit asks for its checkpoint when the time is nearly over or it is preempted."""
 
-    def __init__(self, configs: Sequence[DictConfig], parent: Parent) -> None:
+    def __init__(self, configs: Sequence[DictConfig], parent: ParentProcess) -> None:
         self.configs, self.parent = list(configs), parent
 
     def __call__(self) -> None:

@@ -64,14 +64,14 @@ def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool
 
 def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
     """Return a plan as plain JSON; sizes in bytes, times in seconds."""
-    seconds, sure = plan.time(rates)
+    seconds, basis = plan.time(rates)
     models = [
         {"path": spec.path, "revision": spec.revision, "dtype": spec.dtype, "roles": sorted(plan.models[spec]),
          "parameters": size.parameters, "memory": size.memory, "gated": size.gated, "here": size.here,
          "get": size.get or None}
         for spec, size in plan.sizes().items()
     ]  # fmt: skip
-    served = [
+    servers = [
         {"path": spec.path, "dialect": service.dialect, "endpoints": list(service.endpoints),
          "roles": sorted(roles), "answers": service.server is not None}
         for spec, roles in plan.models.items() if (service := spec.describe_service()) is not None
@@ -81,7 +81,7 @@ def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
         "jobs": plan.jobs,
         "steps": {"found": plan.num_cached, "make": plan.make, "waits": plan.waits},
         "models": models,
-        "servers": served,
+        "servers": servers,
         "files": files,
         "texts_to_generate": plan.texts,
         "tokens_to_generate": plan.tokens,
@@ -90,7 +90,7 @@ def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
         "texts_to_teacher_force": plan.read("next_token"),
         "values_to_compute": sum(plan.measures.values()),
         "seconds": seconds,
-        "seconds_are": sure,
+        "seconds_are": basis,
         "disk": plan.disk,
         "missing": list(plan.missing),
     }

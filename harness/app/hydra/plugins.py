@@ -1,7 +1,7 @@
 """Make the classes and configurations of installed plugin packages available to Hydra.
 
 An entry point `openended.metrics` (`tasks`, `decoders`, `models`) names a class; its YAML is optional, for a class has
-defaults. An entry point `openended.conf` names a package with YAMLs of its own, in folders called as our groups.
+defaults. An entry point `openended.conf` names a package with YAML files in folders named after the config groups.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PluginPackages(SearchPathPlugin):  # type: ignore[misc]
         for group in GROUPS:
             for name, (package, cls) in load_plugins(group).items():
                 if any((folder / group / f"{name}.yaml").is_file() for folder in folders):
-                    continue  # Hydra would take ours for its schema
-                # Several metrics in a run: each has a key of its own.
+                    continue  # Hydra would use the stored node as the schema of that YAML
+                # A run can have several metrics, so each needs its own key.
                 node = {name: defaults(cls)} if group == "metric" else defaults(cls)
                 store.store(group=group, name=name, node=node, provider=package)

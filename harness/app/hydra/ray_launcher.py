@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 
 from openended.harness.app.hydra.jobfile import JobFile, format_progress
 from openended.harness.app.hydra.launchers import GridLauncher, mark_lost, run_jobs
-from openended.harness.app.hydra.parent_watch import Parent, this_process
+from openended.harness.app.hydra.parent_watch import ParentProcess, identify_process
 from openended.harness.app.hydra.trust import TRUST
 from openended.harness.app.hydra.using import PLUGINS
 from openended.harness.backends import ActorPool, WorkerDeath, connect_to_ray, list_nodes, warn_if_full
@@ -32,7 +32,7 @@ class GridWorker:
 
     Args:
         folder: The driver's working folder: paths of the configuration are relative to it.
-        said: File of everything that this worker says.
+        log_path: File for the worker's output.
         facts: Environment that it shares with the driver.
         parent: The driver, with which it ends where that is on this machine.
 
@@ -40,7 +40,7 @@ class GridWorker:
         DataError: If this machine does not see the folder.
     """
 
-    def __init__(self, folder: str, log_path: str, facts: Mapping[str, str], parent: Parent) -> None:
+    def __init__(self, folder: str, log_path: str, facts: Mapping[str, str], parent: ParentProcess) -> None:
         try:
             os.chdir(folder)
             handle = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
@@ -128,7 +128,7 @@ class Ray(GridLauncher):
             num_cpus=self.cpus, num_gpus=gpus, resources=self.resources, max_restarts=-1
         )
         actors = [
-            actor.remote(str(Path.cwd()), str(folder / f"worker-{who}.err"), facts, this_process())
+            actor.remote(str(Path.cwd()), str(folder / f"worker-{who}.err"), facts, identify_process())
             for who in range(self.processes)
         ]
         log.info("workers    %d of %d CPUs and %g GPUs; logs in %s", self.processes, self.cpus, gpus, folder)

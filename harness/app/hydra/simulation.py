@@ -1,4 +1,4 @@
-"""Judgments of simulated raters for the texts of a whole grid: `judgments=simulated:mauve`."""
+"""Simulate human judgments of the texts of a whole grid (`judgments=simulated:mauve`)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def needs_whole_grid(judgments: str | None) -> bool:
 
 
 def simulate_judgments(jobs: Sequence[RunTexts]) -> dict[str, str]:
-    """Return `simulated:…` → the file of judgments, made of the texts of all jobs that ask for it.
+    """Simulate judgments of all jobs with `judgments=simulated:…`; return that option's value → the file of judgments.
 
     Raises:
-        SpecError: If a job does not say what its system is called, or two systems have one name.
+        SpecError: If a job does not name its system, or two systems have the same name.
     """
     from openended.harness.rating import run_simulated_study
 
@@ -45,7 +45,7 @@ def simulate_judgments(jobs: Sequence[RunTexts]) -> dict[str, str]:
 
 
 def _find_system_name(metrics: Iterable[Metric]) -> str:
-    """Return what the metrics of human judgments call the run's system."""
+    """Return the run's system name from the options of its human-judgment metrics."""
     names = {str(name) for name in (getattr(metric, "system", None) for metric in metrics) if name is not None}
     if len(names) != 1:
         raise SpecError(

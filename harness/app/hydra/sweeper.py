@@ -1,4 +1,4 @@
-"""Several grids as one: `hydra/sweeper=union`.
+"""Run the union of several grids or experiments as one multirun (`hydra/sweeper=union`).
 
 `hydra.sweeper.grids` is a list of axes: the grid over `params` and the first, then over `params` and the second, …, so
 that decoders of different parameters, or models each with its own, are one experiment. `hydra.sweeper.experiments` is a
@@ -28,19 +28,19 @@ from openended.harness.app.hydra.using import CHOICE, PLUGINS, join_name
 from openended.harness.core import SpecError
 
 NAME = "name"
-MOST_JOBS = 100_000  # of a grid
+MOST_JOBS = 100_000  # maximum per grid
 Jobs = list[list[str]]
 
 
 class LaunchingSweeper(Sweeper):  # type: ignore[misc]
-    """A sweeper that reads its options with the rest of the configuration, and has a launcher run jobs."""
+    """Base class of sweepers: takes its options from the composed configuration and runs jobs with the launcher."""
 
     def __init__(self) -> None:
         self._config = OmegaConf.create()
         self._launcher: Launcher | None = None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Make the launcher."""
+        """Store the configuration and create the launcher."""
         self._config = config
         self._launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
@@ -48,7 +48,7 @@ class LaunchingSweeper(Sweeper):  # type: ignore[misc]
 
     @classmethod
     def prepare_jobs(cls, config: DictConfig) -> Jobs:
-        """Check a multirun before anything runs; returns the overrides of every job that is known by then.
+        """Check a multirun before anything runs; return the overrides of every job known at this point.
 
         Raises:
             HydraException: If an experiment or an option of the command line does not exist.
@@ -66,19 +66,19 @@ class LaunchingSweeper(Sweeper):  # type: ignore[misc]
 
 
 class Union(LaunchingSweeper):
-    """Runs several grids as one; Hydra makes it of `conf/hydra/sweeper/union.yaml`."""
+    """Runs several grids as one; Hydra instantiates it from `conf/hydra/sweeper/union.yaml`."""
 
     __module__ = PLUGINS
 
     def __init__(self, **_: Any) -> None:  # noqa: ANN401
-        # The axes are read by `all_jobs`, which the overview reads too.
+        # `list_jobs` reads the axes from the configuration.
         super().__init__()
 
     def sweep(self, arguments: list[str]) -> Any:  # noqa: ANN401, ARG002 - the arguments are in the configuration too
-        """Launch all jobs as one batch; with `plan_only` none, but print what they would find and make.
+        """Launch all jobs as one batch; with `plan_only` only print what is cached and what would be computed.
 
         Raises:
-            HydraException: As `all_jobs`.
+            HydraException: As for `list_jobs`.
         """
         if self._config.plan_only:
             plan_jobs(self._config, list_jobs(self._config))
@@ -96,13 +96,13 @@ def list_jobs(config: DictConfig) -> Jobs:
     series = compose_series(config)
     if not series:
         return _list_experiment_jobs(config, words)
-    typed = [word for word in words if _key(word) not in (CHOICE, NAME)]
-    # An experiment without axes would take itself for a single run.
+    user_words = [word for word in words if _option_name(word) not in (CHOICE, NAME)]
+    # Without hydra.mode, an experiment without axes would be composed as a single run.
     return [
         job
         for member, experiment in series.items()
         for job in _list_experiment_jobs(
-            experiment, [f"{CHOICE}={member}", "hydra.mode=MULTIRUN", *typed, *_name_override(config, member)]
+            experiment, [f"{CHOICE}={member}", "hydra.mode=MULTIRUN", *user_words, *_name_override(config, member)]
         )
     ]
 
@@ -111,12 +111,12 @@ def find_axes(jobs: Jobs) -> dict[str, int]:
     """Return option → number of values, for the options in which jobs differ."""
     values: dict[str, set[str]] = {}
     for word in (word for job in jobs for word in job):
-        values.setdefault(_key(word), set()).add(word)
+        values.setdefault(_option_name(word), set()).add(word)
     return {key: len(words) for key, words in values.items() if len(words) > 1}
 
 
 def compose_series(config: DictConfig) -> dict[str, DictConfig]:
-    """Return the composed experiments of a series by their names; empty where there is no series."""
+    """Compose the experiments of a series; return name → configuration, empty if there is no series."""
     names = config.hydra.sweeper.get("experiments") or ()
     parsed = OverridesParser.create().parse_overrides(list(config.hydra.overrides.task))
     words = [str(o.input_line) for o in parsed if not o.is_sweep_override() and o.key_or_group not in (CHOICE, NAME)]
@@ -126,7 +126,7 @@ def compose_series(config: DictConfig) -> dict[str, DictConfig]:
 
 @lru_cache(maxsize=64)
 def _compose_member(words: tuple[str, ...]) -> DictConfig:
-    """Compose an experiment once: the grid's start, its jobs and its end ask for it."""
+    """Compose an experiment; cached, because it is needed several times per grid."""
     from hydra import compose
 
     composed: DictConfig = compose("config", overrides=list(words), return_hydra_config=True)
@@ -134,22 +134,22 @@ def _compose_member(words: tuple[str, ...]) -> DictConfig:
 
 
 def _name_override(config: DictConfig, member: str) -> list[str]:
-    """Return what gives the runs of an experiment a name of their own, where the series has one."""
+    """Return the override that names the runs of an experiment; empty if the series has no name."""
     return [f"{NAME}={config.name}-{member}"] if config.get("name") else []
 
 
 def _list_experiment_jobs(config: DictConfig, words: Sequence[str]) -> Jobs:
-    """Return the jobs of one experiment; what the command line says wins over its own axes."""
-    # Unresolved: an axis may speak of an option of the job, `${model.label}`.
+    """Return the jobs of one experiment; the command line takes precedence over the experiment's axes."""
+    # Unresolved, because an axis may refer to an option of the job (`${model.label}`).
     sweeper = OmegaConf.to_container(config.hydra.sweeper)
     node: dict[str, Any] = {str(k): v for k, v in sweeper.items()} if isinstance(sweeper, dict) else {}
     parser = OverridesParser.create()
     jobs: Jobs = []
     for grid in node.get("grids") or [{}]:
         axes = {**(node.get("params") or {}), **grid}
-        # Null takes an axis out: of an experiment that another one builds on.
-        swept = [f"{key}={value}" for key, value in axes.items() if value is not None]
-        parsed = parser.parse_overrides([*swept, *words])
+        # Null removes an axis inherited from another experiment.
+        axis_words = [f"{key}={value}" for key, value in axes.items() if value is not None]
+        parsed = parser.parse_overrides([*axis_words, *words])
         check_grid_size(parsed)
         jobs += BasicSweeper.split_arguments(parsed, None)[0]
     return group_by_model(jobs)
@@ -159,7 +159,7 @@ def check_grid_size(overrides: Sequence[Override]) -> None:
     """Refuse a grid of too many jobs before it is expanded.
 
     Raises:
-        SpecError: If there are more than `MOST_JOBS`, as of `range(0,1e9)`.
+        SpecError: If there are more than `MOST_JOBS`, as with `range(0,1e9)`.
     """
     jobs = math.prod(count_values(override) for override in overrides if override.is_sweep_override())
     if jobs > MOST_JOBS:
@@ -177,13 +177,13 @@ def count_values(override: Override) -> int:
 
 
 def group_by_model(jobs: Jobs) -> Jobs:
-    """Put the jobs of one model side by side, else in their order: a process then loads each model once."""
+    """Sort jobs by model (stable, in order of first appearance), so that a process loads each model once."""
     seen: dict[tuple[str, ...], int] = {}
-    models = [tuple(word for word in job if _key(word).split(".")[0] == "model") for job in jobs]
+    models = [tuple(word for word in job if _option_name(word).split(".")[0] == "model") for job in jobs]
     for model in models:
         seen.setdefault(model, len(seen))
     return [job for _, job in sorted(zip(models, jobs, strict=True), key=lambda pair: seen[pair[0]])]
 
 
-def _key(word: str) -> str:
+def _option_name(word: str) -> str:
     return word.split("=", 1)[0].lstrip("+~")

@@ -11,11 +11,11 @@ from openended.harness.core import format_duration
 
 
 def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any], now: float) -> str:
-    """Return `about 3 min left`, or `perhaps …` where no job like those that are left has ended; empty if none is left.
+    """Return `about 3 min left`, or `perhaps …` if no similar job has ended; empty if no job is left or none has ended.
 
-    A job counts by the median of the jobs that differ from it in the seed alone, else of those of its model, else of
-    all. Jobs that found everything say nothing about those that do not. How many run side by side, and what passes
-    between two jobs, is in the share of the grid's time that its jobs account for.
+    A job's estimate is the median time of the finished jobs that differ from it only in the seed, else of those with
+    the same model, else of all. Jobs that computed nothing (all cached) are ignored if possible. The sum is multiplied
+    by the elapsed time over the summed job time, which accounts for parallel jobs and pauses between jobs.
 
     Args:
         jobs: What the jobs wrote so far: `job` (its title), `state`, `seconds`, `made`.
@@ -28,19 +28,19 @@ def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any
     titles = list(left.elements())
     if not titles or not ended:
         return ""
-    telling = [job for job in ended if job.get("made")] or ended
+    informative = [job for job in ended if job.get("made")] or ended
     seconds_by_kind: dict[tuple[str, ...], list[float]] = defaultdict(list)
-    for job in telling:
+    for job in informative:
         for kind in (_seedless_key(str(job["job"])), _model_key(str(job["job"]))):
             seconds_by_kind[kind].append(float(job["seconds"]))
-    every = [float(job["seconds"]) for job in telling]
-    guesses = [seconds_by_kind.get(_seedless_key(t)) or seconds_by_kind.get(_model_key(t)) for t in titles]
-    seconds = sum(statistics.median(guess or every) for guess in guesses)
-    sure = all(_seedless_key(title) in seconds_by_kind for title in titles)
-    busy = sum(float(job["seconds"]) for job in ended)
-    span = max(now - float(grid.get("started", now)), 0.0)
-    seconds *= span / busy if busy and span else 1.0
-    return f"{'about' if sure else 'perhaps'} {format_duration(seconds)} left"
+    all_seconds = [float(job["seconds"]) for job in informative]
+    similar_times = [seconds_by_kind.get(_seedless_key(t)) or seconds_by_kind.get(_model_key(t)) for t in titles]
+    seconds = sum(statistics.median(times or all_seconds) for times in similar_times)
+    has_similar = all(_seedless_key(title) in seconds_by_kind for title in titles)
+    job_seconds = sum(float(job["seconds"]) for job in ended)
+    elapsed = max(now - float(grid.get("started", now)), 0.0)
+    seconds *= elapsed / job_seconds if job_seconds and elapsed else 1.0
+    return f"{'about' if has_similar else 'perhaps'} {format_duration(seconds)} left"
 
 
 def _seedless_key(title: str) -> tuple[str, ...]:
@@ -48,5 +48,5 @@ def _seedless_key(title: str) -> tuple[str, ...]:
 
 
 def _model_key(title: str) -> tuple[str, ...]:
-    """The model and the experiment: what decides most about a job's time."""
+    """Return the words for model and experiment, which affect a job's time most."""
     return ("model", *(word for word in title.split() if word.startswith(("model", "experiment="))))

@@ -169,7 +169,7 @@ def _iterate_texts(value: Any, option: str, key: str = "") -> Iterator[tuple[str
 
 
 def _is_node(config: DictConfig, option: str, part: str) -> bool:
-    """Say whether an interpolation may stand for a whole node; of a sweeper's axes only where it does now."""
+    """Say whether an interpolation may stand for a whole node; in a sweeper's axes only where it already does."""
     if part != "sweeper":
         return True
     try:

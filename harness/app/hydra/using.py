@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.core import SpecError, list_bundled_choices, read_option_yaml
 
-PLUGINS = "hydra_plugins.openended"  # where Hydra looks for what this project adds to it
+PLUGINS = "hydra_plugins.openended"  # where Hydra looks for this project's plugins
 GROUP, CHOICE, PAPER = "using", "experiment", "paper"
 _SECTION = re.compile(rf"^{GROUP}=(\w+):", re.MULTILINE)
 

@@ -80,7 +80,8 @@ class ServerBackend:
         self._encoded = 0
         ends = self.tokenizer.eos_ids if self.tokenizer is not None else ()
         self.builder = RequestBuilder(
-            dialect=spec.speaks, model=spec.path, chat=spec.chat, instruction=spec.instruction, seeded=spec.seeded,
+            dialect=spec.server_dialect, model=spec.path, chat=spec.chat, instruction=spec.instruction,
+            seeded=spec.seeded,
             as_text=spec.prompts_as_text or tokenizer_spec is None, end_ids=ends, vocab_size=self.vocab_size,
         )  # fmt: skip
 
@@ -112,10 +113,10 @@ class ServerBackend:
             raise SpecError(f"model {self.spec.title}: the server has no parameters for {decoder.title}")
 
         async def generate_text(server: ServerSession, prompt: Prompt) -> None:
-            generated = await self._text(server, sampling, prompt, request)
-            emit([generated])
+            generation = await self._text(server, sampling, prompt, request)
+            emit([generation])
             if advance is not None:
-                advance(max(len(generated.token_ids), 1))
+                advance(max(len(generation.token_ids), 1))
 
         async def work(server: ServerSession) -> None:
             longest = max((len(self.bos_prefix(p.token_ids)) + len(p.token_ids) for p in prompts), default=0)
@@ -134,15 +135,15 @@ class ServerBackend:
         if not text and self.tokenizer is not None:
             text = self.tokenizer.decode(prompt.token_ids)
         name = f"{prompt.example_id}/{prompt.sample}"
-        ask = CompletionRequest(
+        completion_request = CompletionRequest(
             ids=ids, text=text, max_tokens=request.max_new_tokens, min_tokens=request.min_new_tokens,
             sampling=sampling, seed=derive_seed(request.seed, "server", prompt.example_id, prompt.sample),
         )  # fmt: skip
         try:
             completion: CompletedText = await server.send(
-                ask,
+                completion_request,
                 self._order_endpoints(server, name),
-                lambda reply: read_completion(reply, self.builder, ask, self.tokenizer, text),
+                lambda reply: read_completion(reply, self.builder, completion_request, self.tokenizer, text),
             )
         except DataError as err:
             raise DataError(f"model {self.spec.title}: text {name}: {err}") from err
@@ -220,7 +221,7 @@ class ServerBackend:
         raise SpecError(f"model {self.spec.title}: a server gives no hidden states")
 
     def _with_server(self, decoder: Decoder | None, work: Callable[[ServerSession], Awaitable[None]]) -> None:
-        """Run `work` with the checked endpoints, in a thread of its own because the caller may have an event loop."""
+        """Run `work` with the checked endpoints in a separate thread, because the caller may have an event loop."""
 
         async def main() -> None:
             async with self.client() as client:

@@ -1,4 +1,4 @@
-"""Exact binomial tests of draws against a distribution, with a fixed rate of false alarms."""
+"""Exact binomial tests of sampled tokens against a distribution, with a bounded false alarm rate."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 from openended.harness.core import F64
 
 FALSE_ALARMS = 1e-6
-"""Probability, at most, that all tests of one probe together raise an alarm on a server that samples as asked."""
+"""Maximum probability that any test of one probe raises an alarm on a server that samples correctly."""
 TESTS = 400
-"""Tests of one probe, at most: each has this part of the alarms."""
+"""Maximum number of tests of one probe; the false alarm rate is divided by it (Bonferroni)."""
 NOISE = 0.02
-"""Relative error that a server's own log-probabilities may have (half precision, another batch): no alarm within it."""
+"""Tolerated relative error of a server's log-probabilities (half precision, another batch)."""
 
 
 def is_implausible(hits: int, draws: int, low: float, high: float | None = None) -> bool:
     """Test whether a number of hits is too low or too high for a probability, at level `FALSE_ALARMS / TESTS`.
 
     Args:
-        hits: Draws that fell into a set of tokens.
-        draws: All of them, independent.
-        low: The set's probability, at least.
-        high: At most; None: it is `low`. Both are right within `NOISE`.
+        hits: Number of draws that are in a set of tokens.
+        draws: Total number of independent draws.
+        low: Lower bound of the set's probability.
+        high: Upper bound; None: equal to `low`. Both may be off by `NOISE`.
     """
     from scipy.stats import binom
 
@@ -38,22 +38,22 @@ def is_implausible(hits: int, draws: int, low: float, high: float | None = None)
 
 
 def find_worst_mismatch(tokens: Sequence[Hashable], q: F64, draws: Sequence[Hashable]) -> tuple[int, int, float] | None:
-    """Compare how often the best 1, 2, 3 … tokens were drawn with their probabilities.
+    """Find the k for which the share of draws in the k most probable tokens differs most from its probability.
 
     Args:
-        tokens: The best tokens, the best first.
+        tokens: The most probable tokens, most probable first.
         q: Their probabilities; need not sum to 1.
         draws: Independent draws.
 
     Returns:
-        (how many best tokens, how often drawn, their probability) where these disagree most; None where none does.
+        (k, number of draws in the k most probable tokens, their probability); None if every k is plausible.
     """
     counts, total = Counter(draws), len(draws)
     hits = np.cumsum([counts[token] for token in tokens])
     shares = np.minimum(np.cumsum(q), 1.0)
-    apart = np.abs(hits / max(total, 1) - shares)
-    odd = [i for i in range(len(tokens)) if is_implausible(int(hits[i]), total, float(shares[i]))]
-    if not odd:
+    differences = np.abs(hits / max(total, 1) - shares)
+    implausible = [i for i in range(len(tokens)) if is_implausible(int(hits[i]), total, float(shares[i]))]
+    if not implausible:
         return None
-    worst = max(odd, key=lambda i: float(apart[i]))
+    worst = max(implausible, key=lambda i: float(differences[i]))
     return worst + 1, int(hits[worst]), float(shares[worst])

@@ -29,7 +29,7 @@ class Body:
 
     @property
     def text(self) -> str:
-        """The bytes as UTF-8, whatever charset the server claims."""
+        """The bytes decoded as UTF-8; the server's charset is ignored."""
         return self.content.decode("utf-8", "replace")
 
     def decode_json(self) -> Any:  # noqa: ANN401 - JSON

@@ -21,15 +21,15 @@ from openended.harness.backends.openai.bodies import MAX_REPLY, clean_line, read
 from openended.harness.core import DataError
 
 log = logging.getLogger(__name__)
-for _name in ("httpx", "httpcore"):  # a line for every request
+for _name in ("httpx", "httpcore"):  # they log a line for every request
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 J = TypeVar("J")
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before a request goes out again; doubled each time
-PATIENCE = 900.0  # seconds that a server may ask to wait
-AWAY = 30.0  # seconds for which an endpoint that does not answer is passed over
-CONNECT = 10.0  # seconds that a connection may take
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before the first retry (doubled each time), and the maximum
+MAX_RETRY_AFTER = 900.0  # longest Retry-After that is obeyed, in seconds
+UNAVAILABLE_SECONDS = 30.0  # seconds for which an endpoint that does not answer is not used
+CONNECT_TIMEOUT = 10.0  # connection timeout, in seconds
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 RESUME_HINT = "finished texts are kept; repeat the command to resume"
 
@@ -38,7 +38,7 @@ class UnreachableError(DataError):
     """An endpoint does not answer."""
 
 
-class _Failed(Exception):  # noqa: N818 - never leaves this module
+class _AttemptError(Exception):
     """A failed attempt that a retry may fix."""
 
     def __init__(self, message: str, *, wait: float | None = None, gone: bool = False, broken: bool = False) -> None:
@@ -57,11 +57,11 @@ class Client:
 
     Args:
         endpoints: Roots of the servers, without `/v1`.
-        key_name: Environment variable with the key; None: none is sent.
+        key_name: Environment variable with the key; None: no key is sent.
         timeout: Seconds that a request may take, from connecting to the last byte of the reply.
-        retries: How often a request goes out again.
-        concurrency: Requests under way at once, at each endpoint.
-        transport: In place of the network, for tests.
+        retries: Number of retries per request.
+        concurrency: Number of concurrent requests per endpoint.
+        transport: Replaces the network in tests.
     """
 
     endpoints: Sequence[str]
@@ -72,21 +72,21 @@ class Client:
     transport: httpx.AsyncBaseTransport | None = None
     key_required: bool = True
     """Refuse to open without the key; false for plans."""
-    check_return: Callable[[int], Awaitable[None]] | None = None
+    check_identity: Callable[[int], Awaitable[None]] | None = None
     """Called with an endpoint that was set aside before it is used again; raises if it is another server now."""
     _key: str | None = None
     _unavailable_until: dict[int, float] = field(default_factory=dict)
     _http: httpx.AsyncClient | None = None
 
     async def __aenter__(self) -> Client:
-        self._key = read_key(self.key_name, must=self.key_required)
+        self._key = read_key(self.key_name, required=self.key_required)
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
         most = self.concurrency * len(self.endpoints)
         self._http = httpx.AsyncClient(
             headers=headers, transport=self.transport, follow_redirects=False,
-            # Without https no certificates are loaded.
+            # Loading certificates is slow and needed only for https.
             verify=any(address.startswith("https") for address in self.endpoints),
-            timeout=httpx.Timeout(self.timeout, connect=min(CONNECT, self.timeout), pool=None),
+            timeout=httpx.Timeout(self.timeout, connect=min(CONNECT_TIMEOUT, self.timeout), pool=None),
             limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
         )  # fmt: skip
         return self
@@ -96,14 +96,14 @@ class Client:
             await self._http.aclose()
 
     async def get(self, endpoint: int, path: str) -> Any:  # noqa: ANN401 - JSON
-        """Return the JSON of an address, None where the server has none there.
+        """Return the JSON at a path; None if the server does not serve it.
 
         Raises:
             UnreachableError: If the endpoint does not answer.
         """
         try:
             return await self._send_once(endpoint, path, None, MAX_REPLY)
-        except _Failed as err:
+        except _AttemptError as err:
             if err.broken:
                 return None
             raise UnreachableError(f"server {self.endpoints[endpoint]}: {err}") from err
@@ -124,9 +124,9 @@ class Client:
         Args:
             path: Below the endpoint's root.
             body: The request's JSON.
-            endpoints: Numbers of endpoints, in the order in which they are tried.
+            endpoints: Indices of the endpoints, in the order in which they are tried.
             limit: Bytes of the reply at most; None: `MAX_REPLY`.
-            read: Makes the result of the reply; its errors get the endpoint in front. None: the JSON itself.
+            read: Converts the reply to the result; the endpoint is added to its error messages. None: return the JSON.
 
         Raises:
             DataError: If the request is refused, no endpoint answers after all retries, or a reply is not as requested.
@@ -137,9 +137,9 @@ class Client:
             try:
                 await self._recheck(endpoint)
                 reply = await self._send_once(endpoint, path, body, limit or MAX_REPLY)
-            except _Failed as err:
+            except _AttemptError as err:
                 where = f"server {self.endpoints[endpoint]}: {err}"
-                if err.wait is not None and err.wait > PATIENCE:
+                if err.wait is not None and err.wait > MAX_RETRY_AFTER:
                     raise DataError(f"{where} (wait {err.wait:.0f} s); {RESUME_HINT}") from err
                 if err.gone:
                     self._set_aside(endpoint, str(err))
@@ -168,11 +168,11 @@ class Client:
 
     async def _recheck(self, endpoint: int) -> None:
         """Check the identity of an endpoint that was set aside: another server may run there now."""
-        if self.check_return is not None and endpoint in self._unavailable_until:
+        if self.check_identity is not None and endpoint in self._unavailable_until:
             try:
-                await self.check_return(endpoint)
+                await self.check_identity(endpoint)
             except UnreachableError as err:
-                raise _Failed("does not answer again", gone=True) from err
+                raise _AttemptError("does not answer again", gone=True) from err
 
     def _choose(self, endpoints: Sequence[int]) -> int:
         """Return the first endpoint that is available, else the one that becomes available first."""
@@ -186,7 +186,7 @@ class Client:
     def _set_aside(self, endpoint: int, why: str) -> None:
         if endpoint not in self._unavailable_until and len(self.endpoints) > 1:
             log.warning("server %s: %s; its texts go to the other endpoints", self.endpoints[endpoint], why)
-        self._unavailable_until[endpoint] = time.monotonic() + AWAY
+        self._unavailable_until[endpoint] = time.monotonic() + UNAVAILABLE_SECONDS
 
     async def _send_once(self, endpoint: int, path: str, body: dict[str, Any] | None, limit: int) -> Any:  # noqa: ANN401
         if self._http is None:
@@ -196,22 +196,22 @@ class Client:
             "GET" if body is None else "POST", self.endpoints[endpoint] + path, json=body
         )
         try:
-            async with asyncio.timeout(self.timeout):  # of connecting, waiting and reading together
+            async with asyncio.timeout(self.timeout):  # limits the whole request: connect, wait and read
                 reply = await self._http.send(request, stream=True)
                 try:
                     content = await read_body(reply, self._key, limit)
                 finally:
                     await reply.aclose()
         except (httpx.TimeoutException, TimeoutError) as err:
-            raise _Failed(f"no answer in {self.timeout:g} s ({type(err).__name__})", gone=True) from err
+            raise _AttemptError(f"no answer in {self.timeout:g} s ({type(err).__name__})", gone=True) from err
         except httpx.HTTPError as err:
             reason = f"{type(err).__name__}: {clean_line(str(err), self._key)}"
-            raise _Failed(f"does not answer ({reason})", gone=True) from err
+            raise _AttemptError(f"does not answer ({reason})", gone=True) from err
         except DataError as err:
             raise DataError(f"{where}: {path}: {err}") from err
         if content.status in _TRANSIENT:
             message = f"answers {content.status}: {content.error_line()}"
-            raise _Failed(message, wait=_parse_retry_after(content.headers), broken=content.status == 500)
+            raise _AttemptError(message, wait=_parse_retry_after(content.headers), broken=content.status == 500)
         if not 200 <= content.status < 300:
             raise DataError(f"{where}: {content.status} for {path}: {content.error_line()}")
         try:
@@ -220,8 +220,8 @@ class Client:
             raise DataError(f"{where}: {path}: {err}") from err
 
 
-def read_key(name: str | None, *, must: bool = True) -> str | None:
-    """Return the key that an environment variable holds.
+def read_key(name: str | None, *, required: bool = True) -> str | None:
+    """Read the API key from an environment variable; None without a name.
 
     Raises:
         DataError: If there is no such variable.
@@ -229,7 +229,7 @@ def read_key(name: str | None, *, must: bool = True) -> str | None:
     if name is None:
         return None
     key = os.environ.get(name, "").strip()
-    if not key and must:
+    if not key and required:
         raise DataError(f"api_key_env: no environment variable {name}; set it, or api_key_env=null for none")
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise DataError(f"api_key_env: what the environment variable {name} holds is no key")
@@ -252,10 +252,10 @@ def _parse_retry_after(headers: Mapping[str, str]) -> float | None:
 
 async def run_concurrently(jobs: Iterable[J], work: Callable[[J], Awaitable[None]], workers: int) -> None:
     """Run jobs, at most `workers` at a time; the first failure cancels the others."""
-    waiting = iter(jobs)
+    pending = iter(jobs)
 
     async def run_jobs() -> None:
-        for job in waiting:
+        for job in pending:
             await work(job)
 
     tasks = [asyncio.create_task(run_jobs()) for _ in range(max(1, workers))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from openended.harness.backends.openai.sampling import Sampling, list_decoders, make_sampling
+from openended.harness.backends.openai.sampling import Sampling, list_supported_decoders, make_sampling
 from openended.harness.decoders import Decoder
 
 DialectName = Literal["vllm", "sglang", "llama_cpp", "tgi", "transformers", "openai"]
@@ -102,14 +102,14 @@ def explain_refusal(dialect: Dialect, decoder: Decoder) -> str | None:
     missing = _find_missing_option(dialect, sampling)
     if not missing:
         return None
-    names = ", ".join(list_decoders(dialect.truncations))
+    names = ", ".join(list_supported_decoders(dialect.truncations))
     return f"the dialect {dialect.name} cannot express {decoder.title}: {missing}; it can express {names}"
 
 
 def _find_missing_option(dialect: Dialect, sampling: Sampling | None) -> str:
     if sampling is None:
         return "servers have no parameters for it"
-    unknown = [name for name in sampling.cuts if name not in dialect.truncations]
+    unknown = [name for name in sampling.truncations if name not in dialect.truncations]
     if unknown:
         return f"it has no {unknown[0]}"
     if sampling.order not in dialect.orders:

@@ -13,7 +13,7 @@ from openended.harness.backends.openai.bodies import clean_line
 from openended.harness.backends.openai.client import Client
 from openended.harness.core import DataError, Json
 
-# Dialect → where the server tells its version, under which name, and how the product is called.
+# Dialect → path and field of the server's version, and the product's name.
 _VERSION_SOURCES = {
     "vllm": ("/version", "version", "vllm"),
     "sglang": ("/get_server_info", "version", "sglang"),

@@ -37,7 +37,7 @@ class ListedQ:
 
 
 def compute_listed_q(decoder: QDecoder, listing: Listing, vocab_size: int, banned: Collection[int] = ()) -> ListedQ:
-    """Return Q as far as a listing tells it.
+    """Return Q as far as a listing determines it.
 
     Args:
         decoder: Without penalties; `certifiable`.

@@ -33,39 +33,39 @@ class PromptLogProbs:
     log_probs: F64
     """Natural logs, shape (T,); NaN for the first, which has nothing before it."""
     tops: tuple[Listing | None, ...]
-    """The most probable tokens of each position, where they were asked for."""
+    """The most probable tokens at each position, if requested."""
 
 
 @refuse_malformed
-def read_echo(reply: Any, builder: RequestBuilder, ask: CompletionRequest) -> PromptLogProbs:  # noqa: ANN401 - JSON
+def read_echo(reply: Any, builder: RequestBuilder, request: CompletionRequest) -> PromptLogProbs:  # noqa: ANN401 - JSON
     """Read the log-probabilities of a prompt's own tokens.
 
     Raises:
         DataError: If there are none, not one a token, or one is no log-probability.
     """
     if builder.dialect.name == "sglang":
-        return _check_log_probs(*_read_sglang(reply, ask), ask)
-    if fault := find_prompt_fault(reply, builder, ask):
+        return _check_log_probs(*_read_sglang(reply, request), request)
+    if fault := find_prompt_fault(reply, builder, request):
         raise DataError(fault)
     choice = read_choices(reply)[0]
     entries = choice.get("prompt_logprobs")
     if entries is None and isinstance(reply, Mapping):
         entries = reply.get("prompt_logprobs")
     if isinstance(entries, list):
-        return _check_log_probs(*_read_vllm(entries, ask), ask)
+        return _check_log_probs(*_read_vllm(entries, request), request)
     legacy = choice.get("logprobs")
     if not isinstance(legacy, Mapping) or not isinstance(legacy.get("token_logprobs"), list):
         raise DataError(f"it {NO_ECHO}")
-    values = legacy["token_logprobs"][: len(ask.ids)]
-    tops = [_read_legacy(row, ask.listed) for row in (legacy.get("top_logprobs") or [])[: len(ask.ids)]]
-    return _check_log_probs(values, tops, ask)
+    values = legacy["token_logprobs"][: len(request.ids)]
+    tops = [_read_legacy(row, request.listed) for row in (legacy.get("top_logprobs") or [])[: len(request.ids)]]
+    return _check_log_probs(values, tops, request)
 
 
-def _read_vllm(entries: Sequence[Any], ask: CompletionRequest) -> tuple[list[float | None], list[Listing | None]]:
-    """A list over positions of {token id: {logprob, rank}}; the true token is in it whatever its rank."""
+def _read_vllm(entries: Sequence[Any], request: CompletionRequest) -> tuple[list[float | None], list[Listing | None]]:
+    """A list over positions of {token id: {logprob, rank}}; the true token is included at any rank."""
     values: list[float | None] = []
     tops: list[Listing | None] = []
-    for token, row in zip(ask.ids, entries, strict=False):
+    for token, row in zip(request.ids, entries, strict=False):
         if row is None:
             values.append(None)
             tops.append(None)
@@ -74,20 +74,20 @@ def _read_vllm(entries: Sequence[Any], ask: CompletionRequest) -> tuple[list[flo
             raise DataError(f"its prompt_logprobs lack the token {token} of the text itself: another tokenizer?")
         values.append(row[str(token)]["logprob"])
         pairs = [(int(name), float(entry["logprob"])) for name, entry in row.items()]
-        tops.append(make_listing(pairs, ask.listed))
-    return values + [None] * max(0, len(entries) - len(ask.ids)), tops
+        tops.append(make_listing(pairs, request.listed))
+    return values + [None] * max(0, len(entries) - len(request.ids)), tops
 
 
-def _read_sglang(reply: Any, ask: CompletionRequest) -> tuple[list[float | None], list[Listing | None]]:  # noqa: ANN401
+def _read_sglang(reply: Any, request: CompletionRequest) -> tuple[list[float | None], list[Listing | None]]:  # noqa: ANN401
     """Lists over positions of (log-probability, token id, text)."""
     meta = reply.get("meta_info") if isinstance(reply, Mapping) else None
     if not isinstance(meta, Mapping) or not isinstance(meta.get("input_token_logprobs"), list):
         raise DataError(f"it {NO_ECHO}")
     entries = meta["input_token_logprobs"]
-    if [entry[1] for entry in entries] != list(ask.ids):
-        raise DataError(f"it read other tokens than were sent: {len(entries)}, {len(ask.ids)} sent")
+    if [entry[1] for entry in entries] != list(request.ids):
+        raise DataError(f"it read other tokens than were sent: {len(entries)}, {len(request.ids)} sent")
     top = meta.get("input_top_logprobs") or [None] * len(entries)
-    tops = [make_listing([(int(e[1]), float(e[0])) for e in row], ask.listed) if row else None for row in top]
+    tops = [make_listing([(int(e[1]), float(e[0])) for e in row], request.listed) if row else None for row in top]
     return [entry[0] for entry in entries], tops
 
 
@@ -96,12 +96,12 @@ def _read_legacy(row: Any, most: int) -> Listing | None:  # noqa: ANN401
 
 
 def _check_log_probs(
-    values: Sequence[float | None], tops: Sequence[Listing | None], ask: CompletionRequest
+    values: Sequence[float | None], tops: Sequence[Listing | None], request: CompletionRequest
 ) -> PromptLogProbs:
-    if len(values) != len(ask.ids):
+    if len(values) != len(request.ids):
         raise DataError(
-            f"it returned log-probabilities of {len(values)} tokens for a text of {len(ask.ids)}: another tokenizer, "
-            "or a beginning-of-text token that was not sent"
+            f"it returned log-probabilities of {len(values)} tokens for a text of {len(request.ids)}: another "
+            "tokenizer, or a beginning-of-text token that was not sent"
         )
     wrong = [i for i, v in enumerate(values) if i and (v is None or not math.isfinite(v) or v > MAX_LOG_PROB)]
     if wrong:

@@ -26,7 +26,7 @@ from openended.harness.decoders import Decoder, QDecoder
 
 KNOWN_TEXT = "The weather was fine in the morning, and the number of people in the streets was large."
 FEW_DRAWS = 192
-"""Draws where nothing is listed: more than 50 different tokens must be among them."""
+"""Number of draws without listings; they must have more than 50 distinct tokens."""
 TOP = 50
 """A hidden top-k is one of 40 (llama.cpp) or 50 (transformers) as a rule."""
 LENGTH = 8
@@ -57,9 +57,9 @@ class Probe:
 
     Args:
         server: Asks it.
-        tokenizer: The model's; None: texts alone.
+        tokenizer: The model's; None: text only.
         vocab_size: Tokens that there are.
-        decoder: The decoder that is to be run; None: the server scores alone.
+        decoder: The decoder to run; None: the server only scores.
         context: Positions of the model, where known.
         salt: Names the draws.
     """
@@ -81,7 +81,7 @@ class Probe:
         sampling = make_sampling(self.decoder) if self.decoder is not None else None
         stochastic = self.decoder is not None and self.decoder.stochastic
         await self._check("prompt", self._prompt)
-        if self.report.faults:  # what comes of another prompt says nothing
+        if self.report.faults:  # results for a wrong prompt are meaningless
             return self.report
         if self.server.dialect.listed:
             await self._check("listing", self._check_listing)
@@ -115,14 +115,14 @@ class Probe:
             self.report.passed.append(name)
 
     async def _prompt(self) -> str | None:
-        """A prompt of some length, and a text of the length that was asked for."""
+        """Check that the server reads the whole prompt and returns a text of the requested length."""
         text = " ".join([KNOWN_TEXT] * 8)
         if self.tokenizer is not None and self.context is not None:
             most = max(self.context - 2 * LENGTH, 1)
             text = self.tokenizer.decode(self.tokenizer.encode(text)[:most])
         for words in (text, KNOWN_TEXT):
-            ask = self.prompts.ask(words, max_tokens=LENGTH)
-            read_completion(await self.server.send(ask), self.server.builder, ask, self.tokenizer, words)
+            request = self.prompts.make_request(words, max_tokens=LENGTH)
+            read_completion(await self.server.send(request), self.server.builder, request, self.tokenizer, words)
         return None
 
     async def _check_listing(self) -> str | None:
@@ -133,10 +133,10 @@ class Probe:
         return None
 
     async def _check_raw(self) -> str | None:
-        """At another temperature the same log-probabilities are listed."""
+        """Check that the listed log-probabilities do not depend on the temperature."""
         text = self.prompts.flattest_prompt
         first = self.prompts.listings[text]
-        second = await self.server.top(self.prompts.ask(text, sampling=Sampling(temperature=2.0)))
+        second = await self.server.top(self.prompts.make_request(text, sampling=Sampling(temperature=2.0)))
         if second is None or median_difference(first, second) > RAW:
             return (
                 "its log-probabilities change with the temperature, so they are those after sampling; "
@@ -145,11 +145,11 @@ class Probe:
         return None
 
     async def _check_hidden_parameters(self) -> str | None:
-        """Draws with neutral parameters are as the server's own log-probabilities say."""
+        """Check that draws with neutral parameters match the server's log-probabilities."""
         faults = []
         for text, count in self.prompts.select_prompts():
             listing = self.prompts.listings[text]
-            draws = await self.server.draw(self.prompts.ask(text), count, self.prompts.seeds("neutral", text))
+            draws = await self.server.draw(self.prompts.make_request(text), count, self.prompts.seeds("neutral", text))
             odd = find_worst_mismatch(listing.tokens, np.exp(listing.log_probs), draws)
             if odd is not None:
                 best, hits, share = odd
@@ -166,7 +166,7 @@ class Probe:
         )
 
     async def _check_decoder(self) -> str | None:
-        """Draws with the decoder's parameters are of its Q, as far as the list tells it."""
+        """Check that draws with the decoder's parameters match its Q, as far as the listing determines it."""
         decoder = self.decoder
         comparable = isinstance(decoder, QDecoder) and (
             decoder.untruncated or (decoder.certifiable and not decoder.one_hot)
@@ -178,7 +178,7 @@ class Probe:
         for text, _ in self.prompts.select_prompts()[:2]:
             head = compute_listed_q(decoder, self.prompts.listings[text], self.vocab_size)
             draws = await self.server.draw(
-                self.prompts.ask(text, sampling=sampling), DRAWS, self.prompts.seeds("own", text)
+                self.prompts.make_request(text, sampling=sampling), DRAWS, self.prompts.seeds("own", text)
             )
             allowed = {*head.tokens, head.next}
             beyond = [token for token in draws if token not in allowed]
@@ -201,10 +201,11 @@ class Probe:
         return None
 
     async def _check_diversity(self) -> str | None:
-        """More different tokens than a hidden top-k lets through, where no listing says how many there must be."""
+        """Check for a hidden top-k without listings: draws must have more distinct tokens than it allows."""
         most = 0
         for text in BEGINNINGS[:2]:
-            draws = await self.server.draw(self.prompts.ask(text), FEW_DRAWS, self.prompts.seeds("neutral", text))
+            request, seeds = self.prompts.make_request(text), self.prompts.seeds("neutral", text)
+            draws = await self.server.draw(request, FEW_DRAWS, seeds)
             most = max(most, len(set(draws)))
             if most > TOP:
                 return None
@@ -214,13 +215,12 @@ class Probe:
         )
 
     async def _check_greedy(self) -> str | None:
-        """Without drawing, the most probable token comes, whatever the seed."""
+        """Check that greedy decoding returns the most probable token for every seed."""
         sampling = (make_sampling(self.decoder) if self.decoder is not None else None) or NEUTRAL
         plain = sampling.repetition_penalty == 1 and not sampling.no_repeat_ngram_size
         for text in (*BEGINNINGS[:4], *REPETITIVE):
-            draws = set(
-                await self.server.draw(self.prompts.ask(text, sampling=sampling), 2, self.prompts.seeds("greedy", text))
-            )
+            request = self.prompts.make_request(text, sampling=sampling)
+            draws = set(await self.server.draw(request, 2, self.prompts.seeds("greedy", text)))
             if len(draws) > 1:
                 return f"two seeds gave two tokens: the server draws where it must not; {self.server.dialect.hint}"
             listing = self.prompts.listings.get(text)
@@ -243,7 +243,7 @@ class Probe:
         for number in range(3):
             first, again, second = [
                 await self.server.write(
-                    self.prompts.ask(text, max_tokens=LENGTH), self.prompts.seed("text", number + step)
+                    self.prompts.make_request(text, max_tokens=LENGTH), self.prompts.seed("text", number + step)
                 )
                 for step in (0, 0, 100)
             ]
@@ -279,16 +279,17 @@ class Probe:
     async def _compare_echo(self) -> str | None:
         read = {}
         for temperature in (1.0, 0.5):
-            ask = self.server.echo(self.prompts.ask(KNOWN_TEXT, sampling=Sampling(temperature=temperature)))
-            read[temperature] = read_echo(await self.server.send(ask), self.server.builder, ask).log_probs[1:]
+            request = self.prompts.make_request(KNOWN_TEXT, sampling=Sampling(temperature=temperature))
+            request = self.server.echo(request)
+            read[temperature] = read_echo(await self.server.send(request), self.server.builder, request).log_probs[1:]
         if float(np.median(np.abs(read[1.0] - read[0.5]))) > RAW:
             return f"log-probabilities of a given text change with the temperature; {self.server.dialect.hint}"
         if not self.prompts.listings or self.server.dialect.keyed_by_text:
             return None
         text = self.prompts.flattest_prompt
         best = int(self.prompts.listings[text].tokens[0])
-        ask = self.server.echo(self.prompts.ask(text), (best,))
-        echoed = float(read_echo(await self.server.send(ask), self.server.builder, ask).log_probs[-1])
+        request = self.server.echo(self.prompts.make_request(text), (best,))
+        echoed = float(read_echo(await self.server.send(request), self.server.builder, request).log_probs[-1])
         listed = float(self.prompts.listings[text].log_probs[0])
         if abs(echoed - listed) > RAW:
             return (

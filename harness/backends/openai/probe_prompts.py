@@ -43,8 +43,8 @@ class ProbePrompts:
     listings: dict[str, Listing] = field(default_factory=dict)
     """Prompt → the most probable next tokens, by the server."""
 
-    def ask(self, text: str, *, max_tokens: int = 1, sampling: Sampling = NEUTRAL) -> CompletionRequest:
-        """Return what asks for a continuation of a prompt."""
+    def make_request(self, text: str, *, max_tokens: int = 1, sampling: Sampling = NEUTRAL) -> CompletionRequest:
+        """Return the request for a continuation of a prompt."""
         ids = self.server.read(text)
         return CompletionRequest(ids=ids, text=text, max_tokens=max_tokens, sampling=sampling, seed=self.seed(text))
 
@@ -60,7 +60,7 @@ class ProbePrompts:
         """Ask for the most probable tokens after each prompt; false where the server lists none."""
         listings = {}
         for text in (*BEGINNINGS, *REPETITIVE):
-            listing = await self.server.top(self.ask(text))
+            listing = await self.server.top(self.make_request(text))
             if listing is None:
                 return False
             listings[text] = listing
@@ -69,10 +69,12 @@ class ProbePrompts:
             return True
         candidates: list[tuple[str, Listing]] = []
         for start in REPETITIVE:  # along the most probable text there are places where few tokens can come
-            ask = self.ask(start, max_tokens=PATH_LENGTH, sampling=Sampling(temperature=0.0))
-            candidates += [(start + more, listing) for more, listing in await self.server.list_along_text(ask)]
+            request = self.make_request(start, max_tokens=PATH_LENGTH, sampling=Sampling(temperature=0.0))
+            candidates += [
+                (start + more, listing) for more, listing in await self.server.list_tokens_along_text(request)
+            ]
         for text, _ in sorted(candidates, key=lambda candidate: abs(candidate[1].mass - FULL))[:1]:
-            listing = await self.server.top(self.ask(text))
+            listing = await self.server.top(self.make_request(text))
             self.listings |= {text: listing} if listing is not None else {}
         return True
 

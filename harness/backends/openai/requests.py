@@ -20,9 +20,9 @@ class CompletionRequest:
     """A completion to request, independent of the dialect."""
 
     ids: tuple[int, ...]
-    """The prompt's tokens, the beginning-of-text token included; empty where there is no tokenizer."""
+    """Token ids of the prompt with the beginning-of-text token; empty without a tokenizer."""
     text: str
-    """The same as text, without that token; what is sent where the server takes no ids."""
+    """The prompt as text, without that token; sent if the server accepts no ids."""
     max_tokens: int
     min_tokens: int = 0
     sampling: Sampling = NEUTRAL
@@ -31,11 +31,11 @@ class CompletionRequest:
     listed: int = 0
     """Most probable tokens to list at each position."""
     echo: bool = False
-    """Give the log-probabilities of the prompt's own tokens."""
+    """Whether to return the log-probabilities of the prompt's tokens."""
 
     @property
     def max_reply(self) -> int:
-        """Bytes that a reply may have."""
+        """Maximum size of the reply in bytes."""
         positions = self.copies * self.max_tokens + (len(self.ids) if self.echo else 0)
         return MAX_REPLY + _ENTRY * positions * (self.listed + 1)
 
@@ -46,54 +46,54 @@ class RequestBuilder:
 
     dialect: Dialect
     model: str
-    """The id by which the server knows it."""
+    """The server's id of the model."""
     chat: bool = False
     instruction: str | None = None
     seeded: bool = True
-    """A seed is sent."""
+    """Whether a seed is sent."""
     as_text: bool = False
-    """Prompts go as texts even where the server takes ids."""
+    """Whether prompts are sent as text even if the server accepts ids."""
     end_ids: tuple[int, ...] = ()
-    """The tokens that end a text."""
+    """Token ids that end a text."""
     vocab_size: int = 0
     """Number of token ids that a reply may hold; 0: unknown."""
 
     @property
     def sends_ids(self) -> bool:
-        """Prompts go as token ids."""
+        """Whether prompts are sent as token ids."""
         return self.dialect.takes_ids and not self.as_text and not self.chat
 
-    def path(self, ask: CompletionRequest) -> str:
-        """Return where a request goes, below the server's root."""
-        if ask.echo and self.dialect.name == "sglang":
+    def path(self, request: CompletionRequest) -> str:
+        """Return the path of a request below the server's root."""
+        if request.echo and self.dialect.name == "sglang":
             return "/generate"
         return "/v1/chat/completions" if self.chat else "/v1/completions"
 
-    def body(self, ask: CompletionRequest) -> Body:
-        """Return a request."""
-        if ask.echo and self.dialect.name == "sglang":
-            return _sglang_scores(ask)
-        body: Body = {"model": self.model, **self._prompt(ask), **_WORDS[self.dialect.name](self, ask)}
+    def body(self, request: CompletionRequest) -> Body:
+        """Return the JSON body of a request."""
+        if request.echo and self.dialect.name == "sglang":
+            return _sglang_scores(request)
+        body: Body = {"model": self.model, **self._prompt(request), **_WORDS[self.dialect.name](self, request)}
         if self.seeded:
-            body |= dict.fromkeys(_seed_names(self.dialect), ask.seed % (1 << self.dialect.seed_bits))
-        if ask.listed or ask.echo:
-            body |= self._listed(ask)
+            body |= dict.fromkeys(_seed_names(self.dialect), request.seed % (1 << self.dialect.seed_bits))
+        if request.listed or request.echo:
+            body |= self._listing_fields(request)
         return body
 
-    def _prompt(self, ask: CompletionRequest) -> Body:
+    def _prompt(self, request: CompletionRequest) -> Body:
         if self.chat:
             before = [{"role": "system", "content": self.instruction}] if self.instruction else []
-            return {"messages": [*before, {"role": "user", "content": ask.text}]}
-        return {"prompt": list(ask.ids) if self.sends_ids else ask.text}
+            return {"messages": [*before, {"role": "user", "content": request.text}]}
+        return {"prompt": list(request.ids) if self.sends_ids else request.text}
 
-    def _listed(self, ask: CompletionRequest) -> Body:
+    def _listing_fields(self, request: CompletionRequest) -> Body:
         if self.chat:
-            return {"logprobs": True, "top_logprobs": ask.listed}
+            return {"logprobs": True, "top_logprobs": request.listed}
         if self.dialect.name == "vllm":
-            if ask.echo:
-                return {"prompt_logprobs": ask.listed}
-            return {"logprobs": ask.listed, "return_tokens_as_token_ids": True}
-        return {"logprobs": ask.listed, **({"echo": True} if ask.echo else {})}
+            if request.echo:
+                return {"prompt_logprobs": request.listed}
+            return {"logprobs": request.listed, "return_tokens_as_token_ids": True}
+        return {"logprobs": request.listed, **({"echo": True} if request.echo else {})}
 
 
 def _seed_names(dialect: Dialect) -> tuple[str, ...]:
@@ -104,46 +104,48 @@ def _penalties() -> Body:
     return {"presence_penalty": 0.0, "frequency_penalty": 0.0}
 
 
-def _vllm(builder: RequestBuilder, ask: CompletionRequest) -> Body:
-    s = ask.sampling
+def _vllm(builder: RequestBuilder, request: CompletionRequest) -> Body:
+    s = request.sampling
     return {
         "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k, "min_p": s.min_p,
-        "repetition_penalty": s.repetition_penalty, **_penalties(), "max_tokens": ask.max_tokens,
-        "min_tokens": ask.min_tokens, "n": ask.copies, "stop": [], "stop_token_ids": list(builder.end_ids),
+        "repetition_penalty": s.repetition_penalty, **_penalties(), "max_tokens": request.max_tokens,
+        "min_tokens": request.min_tokens, "n": request.copies, "stop": [], "stop_token_ids": list(builder.end_ids),
         "ignore_eos": False, "skip_special_tokens": False, "return_token_ids": True, "stream": False,
         **({} if builder.chat else {"add_special_tokens": not builder.sends_ids, "echo": False}),
     }  # fmt: skip
 
 
-def _sglang(builder: RequestBuilder, ask: CompletionRequest) -> Body:
-    s = ask.sampling
+def _sglang(builder: RequestBuilder, request: CompletionRequest) -> Body:
+    s = request.sampling
     return {
         "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k or -1, "min_p": s.min_p,
-        "repetition_penalty": 1.0, **_penalties(), "max_tokens": ask.max_tokens, "min_tokens": ask.min_tokens, "n": 1,
+        "repetition_penalty": 1.0, **_penalties(), "max_tokens": request.max_tokens,
+        "min_tokens": request.min_tokens, "n": 1,
         "stop": [], "stop_token_ids": list(builder.end_ids), "ignore_eos": False, "skip_special_tokens": False,
         "return_token_ids": True, "stream": False,
     }  # fmt: skip
 
 
-def _sglang_scores(ask: CompletionRequest) -> Body:
-    """SGLang scores a given text at its own address alone."""
+def _sglang_scores(request: CompletionRequest) -> Body:
+    """Build the scoring request of SGLang, which has a separate address for it."""
     return {
-        "input_ids": list(ask.ids), "return_logprob": True, "logprob_start_len": 0, "top_logprobs_num": ask.listed,
+        "input_ids": list(request.ids), "return_logprob": True, "logprob_start_len": 0,
+        "top_logprobs_num": request.listed,
         "sampling_params": {"temperature": 0.0, "max_new_tokens": 1}, "stream": False,
     }  # fmt: skip
 
 
-def _llama_cpp(builder: RequestBuilder, ask: CompletionRequest) -> Body:  # noqa: ARG001 - all dialects are called alike
-    s = ask.sampling
+def _llama_cpp(builder: RequestBuilder, request: CompletionRequest) -> Body:  # noqa: ARG001 - all dialects are called alike
+    s = request.sampling
     penalised = s.repetition_penalty != 1
-    cut = [_LLAMA[name] for name in s.cuts]
+    cut = [_LLAMA[name] for name in s.truncations]
     order = [*cut, "temperature"] if s.order == "after" else ["temperature", *cut]
     return {
         "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k, "min_p": s.min_p, "typical_p": s.typical_p,
         "top_n_sigma": s.n_sigma or -1.0, "repeat_penalty": s.repetition_penalty, **_penalties(),
         "repeat_last_n": -1 if penalised else 0, "dry_multiplier": 0.0, "xtc_probability": 0.0, "dynatemp_range": 0.0,
-        "mirostat": 0, "samplers": [*(["penalties"] if penalised else []), *order], "max_tokens": ask.max_tokens,
-        "ignore_eos": ask.min_tokens > 0, "stop": [], "cache_prompt": False, "return_tokens": True,
+        "mirostat": 0, "samplers": [*(["penalties"] if penalised else []), *order], "max_tokens": request.max_tokens,
+        "ignore_eos": request.min_tokens > 0, "stop": [], "cache_prompt": False, "return_tokens": True,
         "post_sampling_probs": False, "stream": False,
     }  # fmt: skip
 
@@ -151,33 +153,33 @@ def _llama_cpp(builder: RequestBuilder, ask: CompletionRequest) -> Body:  # noqa
 _LLAMA = {"top_k": "top_k", "top_p": "top_p", "min_p": "min_p", "typical_p": "typ_p", "n_sigma": "top_n_sigma"}
 
 
-def _tgi(builder: RequestBuilder, ask: CompletionRequest) -> Body:  # noqa: ARG001
-    s = ask.sampling
+def _tgi(builder: RequestBuilder, request: CompletionRequest) -> Body:  # noqa: ARG001
+    s = request.sampling
     # TGI refuses the neutral top_p, 1.0, and a frequency penalty of none is its default.
     cut = {"top_p": s.top_p} if s.top_p < 1 else {}
-    return {"temperature": s.temperature, **cut, "max_tokens": ask.max_tokens, "stream": False}
+    return {"temperature": s.temperature, **cut, "max_tokens": request.max_tokens, "stream": False}
 
 
-def _transformers(builder: RequestBuilder, ask: CompletionRequest) -> Body:
-    s = ask.sampling
+def _transformers(builder: RequestBuilder, request: CompletionRequest) -> Body:
+    s = request.sampling
     config: Body = {
         "do_sample": not s.greedy, "temperature": s.temperature or 1.0, "top_k": s.top_k, "top_p": s.top_p,
         "min_p": s.min_p or None, "typical_p": s.typical_p, "epsilon_cutoff": s.epsilon, "eta_cutoff": s.eta,
         "repetition_penalty": s.repetition_penalty, "no_repeat_ngram_size": s.no_repeat_ngram_size, "num_beams": 1,
-        "max_new_tokens": ask.max_tokens, "min_new_tokens": ask.min_tokens or None, "use_cache": True,
+        "max_new_tokens": request.max_tokens, "min_new_tokens": request.min_tokens or None, "use_cache": True,
     }  # fmt: skip
     if builder.end_ids:
         config |= {"eos_token_id": list(builder.end_ids), "pad_token_id": builder.end_ids[0]}
     # What a request leaves out is the model's own generation_config, its top-k of 50 included: all goes in here.
-    return {"generation_config": json.dumps(config), "max_tokens": ask.max_tokens, "stream": False}
+    return {"generation_config": json.dumps(config), "max_tokens": request.max_tokens, "stream": False}
 
 
-def _openai(builder: RequestBuilder, ask: CompletionRequest) -> Body:
-    s = ask.sampling
+def _openai(builder: RequestBuilder, request: CompletionRequest) -> Body:
+    s = request.sampling
     length = "max_completion_tokens" if builder.chat else "max_tokens"
-    plain = {} if builder.chat else {"echo": False, "best_of": ask.copies}
+    plain = {} if builder.chat else {"echo": False, "best_of": request.copies}
     return {
-        "temperature": s.temperature, "top_p": s.top_p, **_penalties(), length: ask.max_tokens, "n": ask.copies,
+        "temperature": s.temperature, "top_p": s.top_p, **_penalties(), length: request.max_tokens, "n": request.copies,
         "stream": False, **plain,
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Sampling parameters of a decoder, for a server's sampler."""
+"""Convert a decoder's options to the sampling parameters of a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from openended.harness.decoders import Decoder, QDecoder, SamplingDecoder
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Parameters of a sampler; the defaults are neutral: the model's own distribution."""
+    """Sampling parameters; the defaults sample from the unmodified distribution of the model."""
 
     temperature: float = 1.0
     """0: the most probable token."""
@@ -30,13 +30,13 @@ class Sampling:
     no_repeat_ngram_size: int = 0
 
     @property
-    def cuts(self) -> tuple[str, ...]:
-        """Names of the truncations that are not neutral."""
+    def truncations(self) -> tuple[str, ...]:
+        """Names of the truncations in use."""
         return tuple(name for name in TRUNCATIONS if getattr(self, name) != getattr(NEUTRAL, name))
 
     @property
     def greedy(self) -> bool:
-        """True where nothing is drawn."""
+        """Whether decoding is greedy."""
         return self.temperature == 0
 
 
@@ -60,13 +60,13 @@ def make_sampling(decoder: Decoder) -> Sampling | None:
     return sampling
 
 
-def list_decoders(truncations: frozenset[str]) -> list[str]:
-    """Return the names of the decoders that need no other truncation than these."""
+def list_supported_decoders(truncations: frozenset[str]) -> list[str]:
+    """Return the names of the decoders that need only these truncations."""
     options = {name: _server_options(cls) for name, cls in load_members("decoder").items()}
     return sorted(name for name, needed in options.items() if needed is not None and truncations >= needed.keys())
 
 
 def _server_options(cls: type) -> Mapping[str, str] | None:
-    """Return what a decoder's own class says, not one that it is derived from."""
+    """Return the server options that a class itself declares, not those it inherits; None if it declares none."""
     options: Mapping[str, str] | None = vars(cls).get("server_options")
     return options

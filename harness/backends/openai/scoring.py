@@ -34,7 +34,7 @@ async def read_rows(
     """Ask for the log-probabilities of every token of each row.
 
     Args:
-        server: Whom to ask.
+        server: The server session.
         rows: Token ids, the beginning-of-text token included.
         endpoints: Which endpoint answers for a row.
         record: Called with a row's number and what was read.
@@ -49,10 +49,11 @@ async def read_rows(
         ids = rows[number]
         inside = ids[len(server.bos_prefix) :] if ids[: len(server.bos_prefix)] == server.bos_prefix else ids
         text = tokenizer.decode(inside) if tokenizer is not None and not server.builder.sends_ids else ""
-        ask = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True, listed=listed)
+        request = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True, listed=listed)
         try:
             record(
-                number, await server.send(ask, endpoints(number), lambda reply: read_echo(reply, server.builder, ask))
+                number,
+                await server.send(request, endpoints(number), lambda reply: read_echo(reply, server.builder, request)),
             )
         except DataError as err:
             raise DataError(f"text {number} of {len(rows)}: {err}") from err
@@ -123,7 +124,7 @@ class CertifiedQ:
         """Return the statistics.
 
         Raises:
-            UndefinedMetric: If a position is not certified; says how many are not.
+            UndefinedMetric: If a position is not certified; the message has the number of such positions.
         """
         total = len(self.table.gold_prob)
         if self.missing:

@@ -49,15 +49,15 @@ class ServerSpec(BackendSpec):
     dialect: DialectName = "vllm"
     """Which server it is: what it calls things."""
     tokenizer: str | None = None
-    """Hub id or folder of the model's tokenizer; null: texts alone go to the server."""
+    """Hub id or folder of the model's tokenizer; null: send text, not token ids."""
     revision: str | None = None
     """Commit of tokenizer and weights on the hub, as the server was started with."""
     server: str | None = None
-    """Product and version that must answer, as `vllm 0.33.0`; null: any, told in the record."""
+    """Product and version that must answer, as `vllm 0.33.0`; null: any; the record names it."""
     chat: bool = False
     """Ask the chat endpoint: the prompt is the user's turn."""
     instruction: str | None = None
-    """What the system's turn says before it, where `chat` is true."""
+    """System message before the prompt if `chat` is true."""
     prompts_as_text: bool = False
     """Send texts where the dialect takes token ids too."""
     seeded: bool = True
@@ -116,8 +116,8 @@ class ServerSpec(BackendSpec):
         return tuple(address.rstrip("/").removesuffix("/v1").rstrip("/") for address in self.addresses)
 
     @property
-    def speaks(self) -> Dialect:
-        """What the server's kind can be asked for, with as many listed tokens as it was said to allow."""
+    def server_dialect(self) -> Dialect:
+        """The dialect of the server, with the configured number of listed tokens."""
         dialect = DIALECTS[self.dialect]
         return dataclasses.replace(dialect, listed=min(dialect.listed, self.logprobs))
 
@@ -168,7 +168,7 @@ class ServerSpec(BackendSpec):
         }
 
     def fetch_info(self) -> ServerInfo | None:
-        """What the server tells of itself, where it answers at once; asked once a process."""
+        """Information that the server gives about itself if it answers quickly; requested once per process."""
         from openended.harness.backends.openai.identity import fetch_info_for_plan
 
         return fetch_info_for_plan(self.roots, self.api_key_env, self.dialect, self.path)
@@ -179,7 +179,7 @@ class ServerSpec(BackendSpec):
         return ModelService(self.dialect, self.roots, info.title if info is not None else None)
 
     def context_length(self) -> int | None:
-        """Positions, where a server answers and tells; else None."""
+        """Context length if the server answers and reports it, else None."""
         info = self.fetch_info()
         return info.context if info is not None else None
 
@@ -192,7 +192,7 @@ class ServerSpec(BackendSpec):
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
         """Return why not; no server is asked."""
         if ability in ("score", "q_statistics"):
-            if not self.speaks.echoes or self.chat:
+            if not self.server_dialect.echoes or self.chat:
                 chat = " at its chat endpoint" if self.chat else ""
                 return f"the dialect {self.dialect} gives no log-probabilities of a given text{chat}: it cannot score"
             if self.tokenizer is None:
@@ -200,12 +200,14 @@ class ServerSpec(BackendSpec):
         if decoder is None:
             return super().cannot(ability)
         if ability == "q_statistics" and isinstance(decoder, QDecoder):
-            whole = decoder.untruncated and not decoder.one_hot and decoder.temperature_and_order()[0] != 1
-            if whole or not decoder.certifiable:
+            needs_whole_q = decoder.untruncated and not decoder.one_hot and decoder.temperature_and_order()[0] != 1
+            if needs_whole_q or not decoder.certifiable:
                 return f"the Q of {decoder.title} needs the whole distribution; a server lists its best tokens alone"
             if decoder.penalizes:
                 return "penalties need the whole distribution; a server lists its best tokens alone"
-        return super().cannot(ability) or (explain_refusal(self.speaks, decoder) if ability == "generate" else None)
+        return super().cannot(ability) or (
+            explain_refusal(self.server_dialect, decoder) if ability == "generate" else None
+        )
 
     def check_lengths(self, decoder: Decoder, *, max_new_tokens: int, min_new_tokens: int) -> None:
         """Refuse, at planning, lengths that the dialect has no word for.
@@ -214,5 +216,5 @@ class ServerSpec(BackendSpec):
             SpecError: Names the option.
         """
         del decoder
-        if reason := explain_min_tokens_refusal(self.speaks, min_new_tokens, max_new_tokens):
+        if reason := explain_min_tokens_refusal(self.server_dialect, min_new_tokens, max_new_tokens):
             raise SpecError(f"{self.error_name} {self.title}: {reason}")

@@ -32,7 +32,7 @@ class EndpointTrust:
 
     Args:
         spec: Which model.
-        tokenizer: Its own; None: texts alone.
+        tokenizer: Its own; None: text only.
         vocab_size: Tokens that there are.
     """
 
@@ -42,13 +42,13 @@ class EndpointTrust:
         self.bos_prefix = tokenizer.bos_prefix if tokenizer is not None else ()
         """What the model reads before every text."""
         self.infos: dict[int, ServerInfo] = {}
-        """Number of an endpoint → what it told of itself."""
+        """Index of an endpoint → the information it gave about itself."""
         self._reports: dict[str, ProbeReport] = {}
         self._last = ""
 
     @property
     def context(self) -> int | None:
-        """Positions of the model; None where no endpoint tells."""
+        """Context length of the model; None if no endpoint reports it."""
         return min((f.context for f in self.infos.values() if f.context is not None), default=None)
 
     async def check_endpoints(self, client: Client, builder: RequestBuilder, decoder: Decoder | None) -> list[int]:
@@ -65,7 +65,7 @@ class EndpointTrust:
         if not self.infos:
             self.infos = await self._fetch_infos(client)
             self._compare()
-        client.check_return = partial(self._check_return, client)
+        client.check_identity = partial(self._check_return, client)
         endpoints = sorted(self.infos)
         name = self._last = digest(canonicalize(decoder)) if decoder is not None else _SCORES
         if self.spec.probe and name not in self._reports:
@@ -160,8 +160,8 @@ class EndpointTrust:
         notes = [f"{header}; probe: {probed}; its texts are not reproducible bit for bit"]
         if encoded:
             notes.append(f"{s.title}: {encoded} texts came without token ids and were encoded again")
-        served = {
+        server_facts = {
             **facts.plain(), "model": s.path, "dialect": s.dialect, "endpoints": addresses, "chat": s.chat,
             "probe": probed, "texts_encoded_again": encoded,
         }  # fmt: skip
-        return {"served": served, "notes": notes}
+        return {"served": server_facts, "notes": notes}

@@ -44,7 +44,7 @@ def sort_for_batching(prompts: Sequence[Prompt]) -> list[Prompt]:
 
 
 def renumber_rows(jobs: Sequence[ForwardRow]) -> tuple[list[ForwardRow], I64, I64]:
-    """Renumber the sequences of a chunk so that they form a pass of their own.
+    """Renumber the sequences of a chunk so that they form a separate pass.
 
     Returns:
         The sequences, numbered anew; the rows of the whole pass whose vectors they give, in the new order; and the
@@ -63,7 +63,7 @@ def renumber_rows(jobs: Sequence[ForwardRow]) -> tuple[list[ForwardRow], I64, I6
 
 
 def select_rows(ragged: Ragged, rows: Sequence[int]) -> Ragged:
-    """Return some rows, in the order asked for."""
+    """Return selected rows in the given order."""
     return Ragged.from_rows((ragged[i] for i in rows), ragged.values.dtype)
 
 

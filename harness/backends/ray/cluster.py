@@ -104,7 +104,7 @@ class ActorPool:
         self._ray, self.actors, self._deaths, self._option = ray, actors, deaths, option
         self.idle: deque[int] = deque()
         self.coming = {self._call(who): who for who in range(len(actors))}
-        """Answer that is waited for → the worker, of those that are started."""
+        """Pending answer → its started worker."""
 
     def map(
         self, calls: Sequence[Sequence[Any]], report_death: Callable[[int, int, str], None]
@@ -146,11 +146,11 @@ class ActorPool:
                         self.idle.append(who)
                         yield number, answer
         finally:
-            # What nobody waits for any more is worked off before its worker takes anything else.
+            # Workers finish abandoned calls before they take new ones.
             self.coming |= {self._call(who): who for who, _ in running.values()}
 
     def wait(self, count: int) -> None:
-        """Return when so many actors are ready."""
+        """Wait until this many actors are ready."""
         while len(self.idle) < count:
             self.next([])
 
@@ -173,7 +173,7 @@ class ActorPool:
         try:
             done: list[Any] = self._ray.wait(references, num_returns=1, timeout=PATIENCE)[0]
         except KeyboardInterrupt:
-            # Ray makes one of whatever a signal's handler raised; ours of SIGTERM takes itself away.
+            # Ray raises this for any exception of a signal handler; ours for SIGTERM removes itself, so it is changed.
             if signal.getsignal(signal.SIGTERM) is not before:
                 raise Terminated from None
             raise

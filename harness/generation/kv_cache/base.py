@@ -38,7 +38,7 @@ class CacheRunner(Protocol):
     """Positions that each row holds, shape (rows,)."""
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        """Run prompts of at least one token in rows, whatever these held before.
+        """Run prompts of at least one token in rows; earlier content of the rows is discarded.
 
         Returns:
             The last hidden states of all positions of each prompt, (t, d) each; without `every` perhaps of the last

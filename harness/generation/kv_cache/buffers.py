@@ -1,9 +1,8 @@
 """Keys and values of rows of any lengths, and attention over them.
 
-One buffer a layer, allocated once: (rows, heads, positions, size). A `Pass` says which tokens go through the model now;
-its groups are neighbors of one length. On a CPU each group is one call of the kernel, so that a row sees its own
-positions and nothing else. On a GPU one call serves all rows: shorter ones are masked, and a row's last bits may then
-depend on the others.
+Each layer has one buffer, allocated once: (rows, heads, positions, size). A `Pass` lists the tokens to run now; its
+groups are adjacent rows of equal length. On a CPU each group is one call of the kernel, so that a row sees only its own
+positions. On a GPU one call serves all rows: shorter rows are masked, and a row's last bits may depend on the others.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class KeyValues:
             value: Shape (T, K, s).
             batch: The pass.
             kernel: Attention over rows of one length, or with a mask.
-            window: A token sees so many positions at most, itself included; None: all before it.
+            window: Maximum number of positions that a token attends to, including itself; None: all earlier ones.
 
         Returns:
             Shape (T, H · s); the filling is zero.

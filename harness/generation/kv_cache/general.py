@@ -65,7 +65,7 @@ class GeneralRunner:
         self.keys = KeyValues(layers, rows, length, padded=not self._steady, once=once)
 
     def _full(self, rows: int) -> int:
-        """Tokens to run for so many."""
+        """Return the number of tokens to run for a number of requested tokens."""
         return max(round_up_to_tiles(rows, TILE), FLOOR) if self._steady else rows
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:

@@ -83,7 +83,7 @@ class Gpt2Runner:
                 qkv = self._affine(layer.attn_b, h, layer.attn_w).view(len(x), 3, w.heads, w.head_size)
                 query, key, value = qkv.unbind(1)
                 h = self.keys.attend(depth, query, key, value, batch, _attend)
-                if not every and depth == w.layers - 1:  # nobody asks for the others any more
+                if not every and depth == w.layers - 1:  # only the last position is needed in the last layer
                     last = batch.last(self._tile)
                     x, h = x[last], h[last]
                 x.add_(self._affine(layer.proj_b, h, layer.proj_w))

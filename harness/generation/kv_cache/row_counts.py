@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SAFE = 64
-"""Up to so many rows, in whole tiles, every BLAS met so far sums each row in one order."""
+"""Up to this number of rows, in whole tiles, every tested BLAS sums each row in the same order."""
 LARGE = (256, 128)
 """Sizes that are faster, tried before they are used: a BLAS may split long sums there."""
 

@@ -30,7 +30,7 @@ class SameLengthRunner:
         self._cache: Any = None
 
     def _full(self, rows: int) -> int:
-        """Rows to run for so many."""
+        """Return the number of rows to run for a number of requested rows."""
         return max(round_up_to_tiles(rows, TILE), FLOOR) if self._steady else rows
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:

@@ -13,7 +13,7 @@ WEIGHTS = ("model.safetensors", INDEX)
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 _WITH_THEM = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")
 _CONFIGS = ("config.json", "generation_config.json")
-# Of a sentence-transformers folder, what nobody loads.
+# Files of a sentence-transformers folder that are not loaded.
 _UNREAD = (".md", ".lock", ".gitattributes")
 
 
@@ -28,7 +28,7 @@ def model_files(folder: Path, *, chat: bool) -> list[Path]:
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """Files of the tokenizer alone."""
+    """List only the files of the tokenizer."""
     return sorted(p for name in (*TOKENIZERS, *_WITH_THEM) if (p := folder / name).is_file())
 
 
@@ -45,9 +45,9 @@ def digest_files(folder: Path, files: Iterable[Path]) -> dict[str, Json]:
 
 def _weights(folder: Path) -> list[Path]:
     """Return the weight files that transformers would load: the one file, else the shards of the index."""
-    whole, index = folder / WEIGHTS[0], folder / INDEX
-    if whole.is_file() or not index.is_file():
-        return [whole] if whole.is_file() else []
+    single_file, index = folder / WEIGHTS[0], folder / INDEX
+    if single_file.is_file() or not index.is_file():
+        return [single_file] if single_file.is_file() else []
     index_json = read_json(index)
     shards = index_json.get("weight_map") if isinstance(index_json, dict) else None
     if not isinstance(shards, dict):

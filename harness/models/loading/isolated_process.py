@@ -112,7 +112,7 @@ def _set_memory_limit(size: int) -> None:
 def limit_memory(size: int) -> Iterator[None]:
     """Limit the memory that the block may add to this process; raises `MemoryError` beyond it.
 
-    Of Linux alone: elsewhere there is no limit.
+    Works only on Linux; other systems have no limit.
     """
     try:
         import resource

@@ -17,7 +17,7 @@ def check_weights(title: str, info: Mapping[str, Any], *, unused: Callable[[str]
 
     Args:
         title: The model, for the error.
-        info: What `from_pretrained(output_loading_info=True)` tells.
+        info: Loading info of `from_pretrained(output_loading_info=True)`.
         unused: Which names make no difference, missing or not.
 
     Raises:

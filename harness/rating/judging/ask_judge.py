@@ -98,9 +98,9 @@ def _read_log(log: Path, judge: str) -> dict[str, str]:
     """Return digest of a question → logged reply; a last line cut short by a kill is dropped."""
     if not log.exists():
         return {}
-    whole = log.read_bytes()
-    if whole and not whole.endswith(b"\n"):
-        log.write_bytes(whole[: whole.rfind(b"\n") + 1])
+    content = log.read_bytes()
+    if content and not content.endswith(b"\n"):
+        log.write_bytes(content[: content.rfind(b"\n") + 1])
     replies = {}
     for number, row in read_jsonl(log) if log.stat().st_size else ():
         try:

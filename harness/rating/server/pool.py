@@ -132,14 +132,14 @@ class ItemPool:
     def add_raters(self, count: int, linked: Collection[str] = ()) -> list[tuple[str, str]]:
         """Create raters with random tokens.
 
-        The database keeps digests alone, so that its readers cannot impersonate a rater.
+        The database stores only digests, so that its readers cannot impersonate a rater.
 
         Args:
             count: How many raters there shall be, at least.
             linked: Raters whose tokens are known; all others get new tokens.
 
         Returns:
-            Name and token of those who got one.
+            Names and tokens of the raters that got a new token.
         """
         wide = max(2, len(str(count)))
         with self._transaction() as base:
@@ -221,8 +221,8 @@ class ItemPool:
         if not isinstance(ms, int) or isinstance(ms, bool) or not 0 <= ms <= 1000 * MAX_SECONDS:
             raise AnswerRefused(400, "The time is no number of milliseconds.")
         most = len(self.key.protocol.choices)
-        whole = isinstance(choices, Mapping) and set(choices) == set(questions)
-        if not whole or not are_valid_choices(choices, questions, most):  # type: ignore[arg-type] # a Mapping by then
+        is_complete = isinstance(choices, Mapping) and set(choices) == set(questions)
+        if not is_complete or not are_valid_choices(choices, questions, most):  # type: ignore[arg-type] # a Mapping by then
             raise AnswerRefused(400, "Every question needs one of its answers.")
         return json.dumps(choices, sort_keys=True)
 

@@ -54,7 +54,7 @@ def new_figure(
 
 @contextmanager
 def apply_style() -> Iterator[None]:
-    """Use the report's style, whatever the user's matplotlib settings are."""
+    """Use the report's style independent of the user's matplotlib settings."""
     import matplotlib as mpl
 
     with mpl.rc_context():
@@ -104,7 +104,7 @@ def compute_legend_height(labels: Sequence[str], width: float, most: int) -> flo
 
 
 def shorten_labels(labels: Sequence[str], most: int) -> list[str]:
-    """Return labels of at most so many characters."""
+    """Shorten labels to a maximum number of characters."""
     return [label if len(label) <= most else f"{label[: most - 1]}…" for label in labels]
 
 

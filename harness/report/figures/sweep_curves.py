@@ -54,7 +54,7 @@ PER_ROW = 3
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One curve: a system that differs from point to point in the swept value alone."""
+    """One curve: points of a system that differ only in the swept value."""
 
     label: str
     points: tuple[tuple[float, SystemValue], ...]

@@ -1,1 +1,1 @@
-"""What the papers claim, and what these runs say of it."""
+"""Check claims of papers against the runs."""

@@ -258,10 +258,10 @@ def check_annealing(items: Sequence[SystemValue]) -> Verdict | None:
     )
     if quality is None or diversity is None:
         return None
-    lead = "" if rated else "by k-NN precision and recall, because these texts have no human ratings: "
+    prefix = "" if rated else "by k-NN precision and recall, because these texts have no human ratings: "
     words = ("HUSE-Q", "HUSE-D") if rated else ("precision", "recall")
     text = f"{words[0]} {quality.measured}; {words[1]} {diversity.measured}"
-    return Verdict(f"{lead}{text}", quality.holds and diversity.holds)
+    return Verdict(f"{prefix}{text}", quality.holds and diversity.holds)
 
 
 def check_hidden(items: Sequence[SystemValue]) -> Verdict | None:

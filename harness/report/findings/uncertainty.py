@@ -92,8 +92,8 @@ def is_sure(verdict: Verdict) -> bool:
     """Return whether a verdict is sure at `LEVEL`, given the doubts of its components."""
     if verdict.holds:
         return max(verdict.doubts) <= LEVEL / 2
-    failing = [doubt for doubt, holds in zip(verdict.doubts, verdict.outcomes, strict=True) if not holds]
-    return min(failing) * len(verdict.doubts) <= LEVEL / 2
+    failed_p_values = [doubt for doubt, holds in zip(verdict.doubts, verdict.outcomes, strict=True) if not holds]
+    return min(failed_p_values) * len(verdict.doubts) <= LEVEL / 2
 
 
 def _measure_doubts(

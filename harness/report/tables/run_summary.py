@@ -34,8 +34,8 @@ def summarize_runs(runs: Sequence[Run]) -> tuple[str, ...]:
 
 def _imported(runs: Sequence[Run]) -> str:
     """Return the note on artifacts that were imported; empty if there are none."""
-    stages = sorted({stage for run in runs for stage in run.imported})
-    count = sum(bool(run.imported) for run in runs)
+    stages = sorted({stage for run in runs for stage in run.imported_stages})
+    count = sum(bool(run.imported_stages) for run in runs)
     if not stages:
         return ""
     return f"Imported, not computed here: {', '.join(stages)} (in {count} of {len(runs)} runs)."

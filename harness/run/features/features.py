@@ -1,7 +1,7 @@
-"""The stage between texts and metrics: everything that the metrics of a run read of its sources, made at once.
+"""Compute the features (texts, tokens, scores, embeddings, Q) that the metrics of a run need, once for all metrics.
 
-The needs of all metrics are joined, each model passes once over each source, and where scorer and embedder are one
-causal model, one pass gives scores and vectors. What a source cannot have is kept as a reason, for the metric to show.
+Each model passes once over each source; if scorer and embedder are the same causal model, one pass gives scores and
+vectors. For a feature that a source cannot have, the reason is stored, and the metric shows it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from openended.harness.run.scoring_models import format_hint
 from openended.harness.storage import Entry, RowFile
 
 READ = ("texts", "stops", "log_prob", "tokens", "end_tokens")  # off the rows and by tokenizers, without weights
-# What a decoder that aims at the perplexity of human text needs: under the model's whole softmax, not under a Q.
+# Needed by decoders that match the perplexity of human text; from the model's full softmax, not from a Q.
 FOR_DECODER = Need("token_nll", by="decoder")
 
 
@@ -47,23 +47,23 @@ class FeatureHandle:
     """One feature of one source."""
 
     content: str | None
-    """Digest of what it is made of; enters the keys of metrics; None while it is to be made."""
+    """Digest of its inputs, part of the keys of metrics; None while the feature is not computed yet."""
     load: Callable[[], Any]
     reason: str = ""
-    """Why it does not exist for this source; empty where it does."""
+    """Why the feature does not exist for this source; empty if it does."""
 
     @cached_property
     def value(self) -> Any:  # noqa: ANN401 - each kind has its own
-        """The feature in memory; arrays are memory maps."""
+        """The loaded feature; arrays are memory-mapped."""
         return self.load()
 
 
 class Featurizer(ScorerFeatures):
-    """The features of a run's sources.
+    """Computes and caches the features of a run's sources (human, model and ceiling texts).
 
     Args:
-        scoring: Scorer and embedder.
-        generation: The model under test, for what is teacher-forced.
+        scoring: Settings of scorer and embedder.
+        generation: Settings of the model under test, for teacher-forced features.
         runtime: Device and batch size.
         builder: Builds the artifacts.
     """
@@ -75,10 +75,10 @@ class Featurizer(ScorerFeatures):
         self.generation = generation
         self.builder = builder
         self.passes = ModelPasses(runtime, builder.session)
-        self._made: dict[tuple[object, Need], FeatureHandle] = {}
+        self._features: dict[tuple[object, Need], FeatureHandle] = {}
 
     def digests(self, source: TextRows, needs: Iterable[Need]) -> dict[str, str | None]:
-        """Return need → digest.
+        """Return the digest of each needed feature.
 
         Raises:
             UndefinedMetric: If a feature does not exist for this system (a decoder without Q, say).
@@ -86,9 +86,9 @@ class Featurizer(ScorerFeatures):
         return {_label(need): self._feature(source, need).content for need in needs}
 
     def side(self, source: TextRows, needs: Iterable[Need]) -> Side:
-        """Return a finished side with these features.
+        """Return the `Side` that a metric reads, with these features loaded.
 
-        Sides are kept by the contents of their features, so that what a metric derives from one is shared.
+        Sides are cached by the content of their features, so that values derived from one are shared between metrics.
         """
         features = {need: self._feature(source, need) for need in needs}
         contents = sorted([_label(need), str(feature.content)] for need, feature in features.items())
@@ -101,56 +101,56 @@ class Featurizer(ScorerFeatures):
         return self.builder.session.sides.get(key, load, lasting=source.role == HUMAN)
 
     def value(self, source: TextRows, need: Need) -> Any:  # noqa: ANN401 - each kind has its own
-        """Return one feature, or None while it is still to be made."""
+        """Return one feature, or None if it is not computed yet."""
         feature = self._feature(source, need)
         return feature.value if feature.content is not None else None
 
     def make(self, requests: Sequence[tuple[TextRows, Sequence[Need]]], decoder: Decoder | None) -> None:
-        """Make (or plan) the union of what is needed of each source; what is there already is not asked for again.
+        """Compute (or plan) all needed features of each source; features computed before are skipped.
 
         Args:
-            requests: What is needed of each source; a source may come several times, under several names.
-            decoder: Resolved; the features of Q are about it.
+            requests: Sources with their needs; a source may occur several times.
+            decoder: The resolved decoder whose Q is measured.
         """
         missing: dict[object, dict[Need, TextRows]] = defaultdict(dict)
         for source, needs in requests:
             for need in needs:
-                if (source.identity, need) not in self._made:
+                if (source.identity, need) not in self._features:
                     missing[source.identity].setdefault(need, source)
-        # One stage after the other, so that a model is loaded once for all sources.
+        # The outer loop is over stages, so that a model is loaded once for all sources.
         for kinds in (READ, ("next_token", "own"), ("token_nll", "token_rank"), ("gradients",), ("embeddings",)):
             for needs_of in missing.values():
                 for need, source in needs_of.items():
                     kind = "own" if need.kind == "token_nll" and need.by == "model" else need.kind
-                    if kind in kinds and (source.identity, need) not in self._made:
-                        self._make(source, need, tuple(needs_of), decoder)
+                    if kind in kinds and (source.identity, need) not in self._features:
+                        self._compute_feature(source, need, tuple(needs_of), decoder)
 
-    def _make(self, source: TextRows, need: Need, needs: Sequence[Need], decoder: Decoder | None) -> None:
+    def _compute_feature(self, source: TextRows, need: Need, needs: Sequence[Need], decoder: Decoder | None) -> None:
         try:
             if need.kind in READ:
-                self._set(source, need, *self._read(source, need))
+                self._store(source, need, *self._load_or_tokenize(source, need))
             elif need.kind == "embeddings":
-                self._embeddings(source, need)
+                self._compute_embeddings(source, need)
             elif need.kind == "gradients":
-                self._gradients(source, need)
+                self._compute_gradients(source, need)
             elif need.kind == "token_rank" or (need.kind == "token_nll" and need.by != "model"):
-                self._scores(source, need, needs)
+                self._compute_scores(source, need, needs)
             else:
-                self._q(source, need, decoder)
+                self._compute_q(source, need, decoder)
         except UndefinedMetric as err:
-            self._made[source.identity, need] = FeatureHandle(None, dict, str(err))
+            self._features[source.identity, need] = FeatureHandle(None, dict, str(err))
 
-    def _set(self, source: TextRows, need: Need, content: str | None, load: Callable[[], Any]) -> None:
-        self._made[source.identity, need] = FeatureHandle(content, load)
+    def _store(self, source: TextRows, need: Need, content: str | None, load: Callable[[], Any]) -> None:
+        self._features[source.identity, need] = FeatureHandle(content, load)
 
     def _feature(self, source: TextRows, need: Need) -> FeatureHandle:
-        feature = self._made[source.identity, need]
+        feature = self._features[source.identity, need]
         if feature.reason:
             raise UndefinedMetric(feature.reason)
         return feature
 
-    def _read(self, source: TextRows, need: Need) -> tuple[str | None, Callable[[], Any]]:
-        """What is read off the rows, and tokens under another tokenizer than that of the rows."""
+    def _load_or_tokenize(self, source: TextRows, need: Need) -> tuple[str | None, Callable[[], Any]]:
+        """Return digest and loader of texts, stop reasons or tokens; tokenizes if the rows use another tokenizer."""
         if need.kind == "texts":
             return source.digest, partial(load_texts, source, need.scope)
         if need.kind == "stops":
@@ -159,9 +159,9 @@ class Featurizer(ScorerFeatures):
             return source.digest, lambda: RowFile(source.path).log_probs
         if need.by == "rows":
             return source.digest, partial(load_row_tokens, source, need.scope)
-        spec = self._counter(need)
+        spec = self._find_counter(need)
         if need.kind == "end_tokens":
-            return self._end_tokens(spec)
+            return self._load_end_tokens(spec)
         if spec is None:
             return source.digest, partial(self.passes.words, source, need.scope)
         tokenizer, reading = self.builder.try_or_note(lambda: tokenizer_digest(spec)), Reading.of(need)
@@ -178,34 +178,34 @@ class Featurizer(ScorerFeatures):
         entry = self.builder.build(request, write)
         return get_content(entry), lambda: stages.load_ragged(get_path(entry))
 
-    def _end_tokens(self, spec: ModelSpec | None) -> tuple[str | None, Callable[[], Any]]:
+    def _load_end_tokens(self, spec: ModelSpec | None) -> tuple[str | None, Callable[[], Any]]:
         """Ids of the tokens that end a text, by the tokenizer's files."""
         if spec is None:
             raise UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
         tokenizer = self.builder.try_or_note(lambda: tokenizer_digest(spec))
         return tokenizer, partial(self.passes.end_tokens, spec)
 
-    def _embeddings(self, source: TextRows, need: Need) -> None:
-        """Vectors at the maximum length, and in the same pass at the others that the embedder lists."""
+    def _compute_embeddings(self, source: TextRows, need: Need) -> None:
+        """Compute embeddings at the maximum length, and in the same pass at the embedder's other lengths."""
         if (files := self.scoring.user_embeddings) is not None:
-            self._set(source, need, *find_user_embeddings(files, source, self.builder))
+            self._store(source, need, *find_user_embeddings(files, source, self.builder))
             return
         spec = self.scoring.embedder
         if spec is None:
             raise UndefinedMetric(format_hint("embedder"))
-        others = [n for n in spec.lengths if n != spec.max_length]
-        specs = [spec, *(replace(spec, max_length=n) for n in others)]
-        requests = [self._vectors_of(source, need, embedder) for embedder in specs]
-        for i, n in enumerate(others, start=1):
+        other_lengths = [n for n in spec.lengths if n != spec.max_length]
+        specs = [spec, *(replace(spec, max_length=n) for n in other_lengths)]
+        requests = [self._request_vectors(source, need, embedder) for embedder in specs]
+        for i, n in enumerate(other_lengths, start=1):
             requests[i] = replace(requests[i], what=f"{requests[i].what} cut to {n}")
         compute = partial(self.passes.embed, specs, source, need.scope)
-        self._keep_vectors(source, need, self.builder.build_together(requests, compute)[0])
+        self._store_vectors(source, need, self.builder.build_together(requests, compute)[0])
 
-    def _keep_vectors(self, source: TextRows, need: Need, entry: Entry | None) -> None:
-        self._set(source, need, get_content(entry), lambda: stages.load_array(get_path(entry) / stages.VECTORS))
+    def _store_vectors(self, source: TextRows, need: Need, entry: Entry | None) -> None:
+        self._store(source, need, get_content(entry), lambda: stages.load_array(get_path(entry) / stages.VECTORS))
 
-    def _q(self, source: TextRows, need: Need, decoder: Decoder | None) -> None:
-        """Statistics of the decoder's Q; its token NLL: what it gave the text it wrote, and the text people wrote."""
+    def _compute_q(self, source: TextRows, need: Need, decoder: Decoder | None) -> None:
+        """Compute the statistics of the decoder's Q on a source, or the token NLL under Q."""
         model = self.generation.model
         if model is None or decoder is None:
             raise UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
@@ -213,12 +213,12 @@ class Featurizer(ScorerFeatures):
             raise UndefinedMetric(decoder.no_q_reason)
         if reason := self.builder.try_or_note(partial(model.cannot, "q_statistics", decoder)):
             raise UndefinedMetric(reason)
-        shortest, q_decoder = self.generation.min_new_tokens, decoder
+        min_new_tokens, q_decoder = self.generation.min_new_tokens, decoder
 
         def write(folder: Path) -> Mapping[str, Any]:
-            return self.passes.read_q(folder, model, q_decoder, source, shortest)
+            return self.passes.read_q(folder, model, q_decoder, source, min_new_tokens)
 
-        facts = {"decoder": canonicalize(decoder), "min_new_tokens": shortest}
+        facts = {"decoder": canonicalize(decoder), "min_new_tokens": min_new_tokens}
         inputs = {"rows": source.digest, "model": self._id(model), **digest_chat(source, model)}
         request = ArtifactRequest("next_token", source.title, facts, inputs, source.workload(model))
         entry = self.builder.build(request, write)
@@ -231,15 +231,15 @@ class Featurizer(ScorerFeatures):
             with np.errstate(divide="ignore"):
                 return Ragged(-np.log(q.gold_prob), q.offsets)
 
-        self._set(source, need, get_content(entry), stats if need.kind == "next_token" else negative_log)
+        self._store(source, need, get_content(entry), stats if need.kind == "next_token" else negative_log)
 
-    def _vectors_of(self, source: TextRows, need: Need, spec: EmbedderSpec) -> ArtifactRequest:
+    def _request_vectors(self, source: TextRows, need: Need, spec: EmbedderSpec) -> ArtifactRequest:
         inputs = {"rows": source.digest, "embedder": self._id(spec)}
         work = source.workload(spec.model_spec())
         return ArtifactRequest("embed", f"{source.title} {need.scope}", {"scope": need.scope}, inputs, work)
 
-    def _counter(self, need: Need) -> ModelSpec | None:
-        """Whose tokens are counted; None: whitespace words."""
+    def _find_counter(self, need: Need) -> ModelSpec | None:
+        """Return the model whose tokenizer counts tokens; None for whitespace words."""
         if need.by == "words":
             return None
         return self.scoring.counter if need.by == "scorer" else self._model(need).tokenizer_spec()

@@ -168,7 +168,7 @@ class ModelPasses:
 
 
 def load_texts(source: TextRows, scope: Scope) -> list[str]:
-    """Return a source's texts, with their prompts if the scope says so."""
+    """Return a source's texts, with prompts if the scope includes them."""
     return list(iterate_texts(source, scope))
 
 

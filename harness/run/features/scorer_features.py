@@ -30,24 +30,24 @@ class ScorerFeatures:
     generation: GenerationPart
     builder: ArtifactBuilder
     passes: ModelPasses
-    _made: dict[tuple[object, Need], Any]
+    _features: dict[tuple[object, Need], Any]
 
-    def _set(self, source: TextRows, need: Need, content: str | None, load: Callable[[], Any]) -> None:
+    def _store(self, source: TextRows, need: Need, content: str | None, load: Callable[[], Any]) -> None:
         raise NotImplementedError
 
-    def _vectors_of(self, source: TextRows, need: Need, spec: EmbedderSpec) -> ArtifactRequest:
+    def _request_vectors(self, source: TextRows, need: Need, spec: EmbedderSpec) -> ArtifactRequest:
         raise NotImplementedError
 
-    def _keep_vectors(self, source: TextRows, need: Need, entry: Entry | None) -> None:
+    def _store_vectors(self, source: TextRows, need: Need, entry: Entry | None) -> None:
         raise NotImplementedError
 
-    def _scores(self, source: TextRows, need: Need, needs: Sequence[Need]) -> None:
+    def _compute_scores(self, source: TextRows, need: Need, needs: Sequence[Need]) -> None:
         """Token NLL under a model's full distribution; in the same pass ranks, and vectors if both are one model's."""
         spec, reading = self._model(need), Reading.of(need)
         self.builder.try_or_note(partial(spec.demand, "score"))
         vectors = Need("embeddings", by="embedder", scope=WHOLE)
         embedder = self.scoring.embedder if vectors in needs and not self.scoring.user_embeddings else None
-        done = (source.identity, vectors) in self._made
+        done = (source.identity, vectors) in self._features
         if done or embedder is None or not reading.is_plain or not self._share_one_pass(embedder, spec):
             embedder = None
         nll, rank = replace(need, kind="token_nll"), replace(need, kind="token_rank")
@@ -55,29 +55,29 @@ class ScorerFeatures:
         if rank in wanted:
             self.builder.try_or_note(partial(spec.demand, "rank"))
         stage_names = [*wanted.values(), *(["embed"] if embedder is not None else [])]
-        requests = [self._score_of(source, reading, spec, stage) for stage in wanted.values()]
+        requests = [self._request_scores(source, reading, spec, stage) for stage in wanted.values()]
         if embedder is not None:
-            requests.append(self._vectors_of(source, vectors, embedder))
+            requests.append(self._request_vectors(source, vectors, embedder))
 
         def compute(indices: Sequence[int]) -> Sequence[Callable[[Path], Mapping[str, Any]]]:
             return self.passes.score_and_embed(spec, embedder, source, reading, [stage_names[i] for i in indices])
 
         entries = self.builder.build_together(requests, compute)
         for made, entry in zip(wanted, entries, strict=False):
-            self._set(source, made, get_content(entry), partial(_load_scores, entry))
+            self._store(source, made, get_content(entry), partial(_load_scores, entry))
         if embedder is not None:
-            self._keep_vectors(source, vectors, entries[-1])
+            self._store_vectors(source, vectors, entries[-1])
 
-    def _gradients(self, source: TextRows, need: Need) -> None:
+    def _compute_gradients(self, source: TextRows, need: Need) -> None:
         """Sketches of the gradients of the losses of texts, by the scorer."""
         spec, options = self._model(need), dict(need.options)
         self.builder.try_or_note(partial(spec.demand, "gradients"))
         size = int(options.pop("size") or 0)
         reading = Reading.of(replace(need, options=tuple(options.items())))
-        request = self._score_of(source, reading, spec, "gradients")
+        request = self._request_scores(source, reading, spec, "gradients")
         request = replace(request, spec={**request.spec, "size": size})
         entry = self.builder.build(request, partial(self.passes.sketch_gradients, spec, source, reading, size))
-        self._set(source, need, get_content(entry), lambda: stages.load_array(get_path(entry) / stages.VECTORS))
+        self._store(source, need, get_content(entry), lambda: stages.load_array(get_path(entry) / stages.VECTORS))
 
     def _share_one_pass(self, embedder: EmbedderSpec, scorer: BackendSpec) -> bool:
         """True where one pass of the scorer can make the embedder's vectors too."""
@@ -86,7 +86,7 @@ class ScorerFeatures:
         both = self.builder.try_or_note(lambda: (embedder.model_spec().identity(), scorer.identity()))
         return both is not None and both[0] == both[1]
 
-    def _score_of(self, source: TextRows, reading: Reading, spec: BackendSpec, stage: str) -> ArtifactRequest:
+    def _request_scores(self, source: TextRows, reading: Reading, spec: BackendSpec, stage: str) -> ArtifactRequest:
         is_other = spec is not self.scoring.scorer and self._id(spec) != self._id(self.scoring.scorer)
         inputs = {"rows": source.digest, "scorer": self._id(spec), **digest_chat(source, spec)}
         what = f"{source.title} {reading.title}" + f" by {spec.title}" * is_other

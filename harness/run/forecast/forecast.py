@@ -39,7 +39,7 @@ class Forecast:
     make: int = 0
     """Steps that can begin at once."""
     waits: int = 0
-    """Steps that wait for what is missing or still to be made."""
+    """Steps that depend on missing or not yet computed artifacts."""
     models: dict[BackendSpec, set[str]] = field(default_factory=dict)
     """Model → its roles."""
     files: dict[str, FileNeed] = field(default_factory=dict)
@@ -154,7 +154,7 @@ def forecast_plans(plans: Iterable[tuple[ResolvedRun, Outcome]]) -> Forecast:
 
 
 def _sides(run: ResolvedRun) -> tuple[str, str]:
-    """Return what stands for the rows of both sides while their digests are not known."""
+    """Return placeholders for the rows of both sides while their digests are unknown."""
     data, generation = run.data, run.generation
     cuts = generation.model if generation.model is not None else run.scoring.scorer
     name = canonicalize(_bare(cuts)) if cuts is not None else None

@@ -83,7 +83,7 @@ def _manifests(stage: Path) -> Iterator[dict[str, Any]]:
         try:
             manifest = read_json(path)
         except DataError:
-            continue  # damaged: `openended store check` says so
+            continue  # damaged; reported by `openended store check`
         if isinstance(manifest, dict) and {"seconds", "meta", "recipe"} <= manifest.keys():
             yield manifest
 

@@ -23,11 +23,11 @@ def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Set
     """Return settings with the metrics that the file of judgments can feed, where it is all that the user names.
 
     Args:
-        settings: The run; anything but judgments alone is returned as it is.
+        settings: Settings of the run; returned unchanged unless only judgments are given.
         overrides: What the user set.
 
     Raises:
-        DataError: If no metric reads such a file; says what each expects.
+        DataError: If no metric reads such a file; the message lists what each expects.
     """
     chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
     alone = not chosen & {"metric", "experiment", "task", "model", "decoder", "generations"}
@@ -38,7 +38,7 @@ def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Set
         raise DataError(f"judgments: no such file: {path}")
     columns, rows = read_rows(path, settings.judgment_columns)
     kinds = [cls for cls in load_members("metric").values() if issubclass(cls, JudgmentMetric)]
-    fed = tuple(cls() for cls in kinds if cls.feeds_on(columns, rows))
+    fed = tuple(cls() for cls in kinds if cls.accepts_columns(columns, rows))
     if not fed:
         raise DataError(
             f"judgments: {path} has the columns {', '.join(columns)}: neither ratings (example_id, system, rating) nor "
@@ -62,7 +62,7 @@ def is_judgments_only(settings: Settings, overrides: Sequence[str] = ()) -> bool
     if not _names_a_run(overrides) or not path.is_file():
         return True
     columns, _ = read_rows(path, settings.judgment_columns)
-    return all(metric.scores_alone(columns) for metric in judged)
+    return all(metric.scores_without_run(columns) for metric in judged)
 
 
 def _names_a_run(overrides: Sequence[str]) -> bool:

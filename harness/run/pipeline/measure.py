@@ -96,7 +96,7 @@ class MetricRunner:
         try:
             inputs = self._inputs(metric, human, model)
         except UndefinedMetric as err:
-            return SystemResult(system, metric, _undefined(metric, facts, human, model, err), None)
+            return SystemResult(system, metric, _build_undefined_result(metric, facts, human, model, err), None)
 
         def write(folder: Path) -> Mapping[str, Any]:
             features, notes = _limit_texts(metric, self._features(metric, human, model, facts))
@@ -105,7 +105,7 @@ class MetricRunner:
                 prepared = _prepare(metric, features)
                 result = metric.compute(features, **prepared)
             except UndefinedMetric as err:
-                result = _undefined(metric, facts, human, model, err)
+                result = _build_undefined_result(metric, facts, human, model, err)
             except HarnessError:
                 raise
             except Exception as err:
@@ -124,16 +124,22 @@ class MetricRunner:
         except _MetricCodeError as err:
             log.error("metric %s of %s %s", metric.name, model.title, err)
             log.debug("%s", "".join(traceback.format_exception(err)))
-            failed = replace(_undefined(metric, facts, human, model, UndefinedMetric(str(err))), status="failed")
+            failed = replace(
+                _build_undefined_result(metric, facts, human, model, UndefinedMetric(str(err))), status="failed"
+            )
             return SystemResult(system, metric, failed, None)
         if entry is None:
             return None
         return SystemResult(system, metric, stages.load_result(entry.path), entry.name)
 
-    def undefined(self, metric: Metric, system: System, human: TextRows, model: TextRows, reason: str) -> SystemResult:
+    def build_undefined(
+        self, metric: Metric, system: System, human: TextRows, model: TextRows, reason: str
+    ) -> SystemResult:
         """Return the "–" of a metric that has no value here."""
         facts = self.builder.try_or_note(lambda: self._facts(metric, human, model)) or {}
-        return SystemResult(system, metric, _undefined(metric, facts, human, model, UndefinedMetric(reason)), None)
+        return SystemResult(
+            system, metric, _build_undefined_result(metric, facts, human, model, UndefinedMetric(reason)), None
+        )
 
     def _facts(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str]:
         return collect_facts(self.run, metric, human, model, self.fingerprint)
@@ -185,7 +191,7 @@ class MetricRunner:
 
 
 def _limit_texts(metric: Metric, features: Features) -> tuple[Features, list[str]]:
-    """Return what a metric compares of very many texts, and the note that says so."""
+    """Limit the texts of costly metrics; return the features and a note if texts were dropped."""
     return metric.limit_texts(features) if isinstance(metric, TwoSample) else (features, [])
 
 
@@ -205,7 +211,7 @@ def _prepare(metric: Metric, features: Features) -> dict[str, Any]:
 def add_intervals(
     metric: Metric, features: Features, result: MetricResult, plan: Plan, prepared: Mapping[str, Any] | None = None
 ) -> MetricResult:
-    """Add draws of the values and their intervals; what stands in the way becomes a note, and a line of the log."""
+    """Add replicates of the values and their intervals; if that fails, add a note and a log line."""
     if result.status != "ok" or not plan.count:
         return result
     if max(len(features.human), len(features.model)) > MOST:
@@ -241,7 +247,7 @@ def _collect_replicates(
     return {"draws": draws, "intervals": intervals}
 
 
-def _undefined(
+def _build_undefined_result(
     metric: Metric, facts: Mapping[str, str], human: TextRows, model: TextRows, reason: UndefinedMetric
 ) -> MetricResult:
     counts = [len(RowFile(s.path)) if s.entry is not None else 0 for s in (human, model)]
@@ -258,5 +264,5 @@ def digest_judgments(path: Path, columns: Mapping[str, str]) -> str:
 
 
 def list_text_needs(metric: Metric) -> tuple[Need, ...]:
-    """Return the needs that are made of texts; judgments come from their file."""
+    """Return the needs computed from texts; judgments come from a file."""
     return tuple(need for need in metric.needs() if need.kind != "judgments")

@@ -85,9 +85,9 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[System
     sides = (texts.human_rows, texts.model_rows)
     if not task.has_human():
         reason = f"task {task.name} has no human side{task.no_human}"
-        out += [measure.undefined(m, "model", *sides, reason) for m in metrics if m.sides != "one"]
+        out += [measure.build_undefined(m, "model", *sides, reason) for m in metrics if m.sides != "one"]
     elif reason := texts.explain_no_ceiling():
-        out += [measure.undefined(m, "ceiling", *sides, reason) for m in metrics if has_ceiling(m)]
+        out += [measure.build_undefined(m, "ceiling", *sides, reason) for m in metrics if has_ceiling(m)]
     return [m for m in out if m is not None]
 
 

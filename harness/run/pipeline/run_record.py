@@ -52,7 +52,7 @@ def write_record(
     notes: Sequence[str],
     overrides: Sequence[str],
 ) -> Path:
-    """Write the run record, unless an earlier one says the same; returns the run folder."""
+    """Write the run record unless an equal one exists; return the run folder."""
     spec = run.spec()
     if decoder is not None and isinstance(spec["decoder"], dict):
         resolved = canonicalize(decoder)

@@ -38,7 +38,7 @@ class Poems(Task):
     name: ClassVar[str] = "poems"
     source: ClassVar[str] = "in the package"
     size: ClassVar[str] = "16"
-    licence: ClassVar[str] = "public domain"
+    license: ClassVar[str] = "public domain"
     obtained: ClassVar[str] = "comes with the package"
     command: ClassVar[str] = "openended task=poems num_examples=8 max_new_tokens=16"
 

@@ -24,7 +24,7 @@ class Objective:
 
     @property
     def direction(self) -> Literal["maximize", "minimize"]:
-        """What Optuna is told: a distance to the human value is to be small."""
+        """The direction for Optuna; the distance to a human value is minimized."""
         return "maximize" if self.aim == "maximize" else "minimize"
 
     @property

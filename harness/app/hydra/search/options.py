@@ -1,4 +1,4 @@
-"""The options of a search, read from the composed configuration, and everything about them that can be wrong."""
+"""Read and check the options of a search from the composed configuration."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ from openended.harness.core import SpecError, canonicalize, digest
 
 log = logging.getLogger(__name__)
 
-_NO_NUMBER = ("runtime.", "outputs_dir=", "name=", "plan_only=")  # words that change no text and no number
+# Options that change neither texts nor numbers.
+_IRRELEVANT_OPTIONS = ("runtime.", "outputs_dir=", "name=", "plan_only=")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """A search, and how it is carried out."""
+class SearchOptions:
+    """A search and how to run it."""
 
     plan: SearchPlan
     total: int
-    """Settings that the study has at the end."""
+    """Number of settings in the complete study."""
     batch: int
     confirm_seeds: tuple[str, ...]
     storage: Path
 
     def describe_remaining(self, left: int) -> str:
-        """Say how many settings there are to try."""
+        """Describe how many settings are left to try."""
         seeds = f", each with {len(self.plan.space.seeds)} seeds" if len(self.plan.space.seeds) > 1 else ""
         return f"{left} of {self.total} settings to try by {self.plan.method}{seeds}"
 
     def examples(self, count: int) -> list[dict[str, str]]:
-        """Return settings as the search has them before it knows anything; nothing is kept."""
+        """Return example settings from a fresh search; nothing is stored."""
         runner = StudyRunner(SearchPlan("plan", self.plan.space, self.plan.objectives, self._first), None)
         runner.start()
         return [chosen for _, chosen in runner.ask(count)]
@@ -48,13 +49,13 @@ class Options:
         return GRID_SAMPLER if self.plan.method == GRID_SAMPLER else "random"
 
 
-def parse_search_options(config: DictConfig) -> Options:
+def parse_search_options(config: DictConfig) -> SearchOptions:
     """Read the options of a search.
 
     Raises:
-        SpecError: Names the option, what it has, and what to type.
+        SpecError: If an option is invalid.
     """
-    # Unresolved: a space may speak of an option of the job, `${model.label}`.
+    # Unresolved, because a space may refer to an option of the job (`${model.label}`).
     raw = OmegaConf.to_container(config.hydra.sweeper, resolve=False)
     node: dict[str, Any] = {str(k): v for k, v in raw.items()} if isinstance(raw, dict) else {}
     words = list(config.hydra.overrides.task)
@@ -67,7 +68,7 @@ def parse_search_options(config: DictConfig) -> Options:
     )  # fmt: skip
     plan.check()
     plan = replace(plan, name=f"{plan.name}-{_digest(plan)}")
-    total = len(space.every()) if plan.method == GRID_SAMPLER else _read_integer(node, "trials", 1)
+    total = len(space.list_settings()) if plan.method == GRID_SAMPLER else _read_integer(node, "trials", 1)
     processes = int(config.hydra.launcher.get("processes") or 1)
     batch = processes if node["batch"] == AUTO else _read_integer(node, "batch", 1)
     confirm = tuple(map(str, _read_integers(node, "confirm_seeds")))
@@ -76,14 +77,14 @@ def parse_search_options(config: DictConfig) -> Options:
         raise SpecError(
             f"confirm_seeds: {min(shared)} is a seed of the search itself; type others than {', '.join(seeds)}"
         )
-    return Options(plan, total, batch, confirm, Path(str(config.hydra.sweeper.storage)))
+    return SearchOptions(plan, total, batch, confirm, Path(str(config.hydra.sweeper.storage)))
 
 
 def check_search(config: DictConfig) -> None:
-    """See, before any model loads, that every end of every space makes a run that measures every objective.
+    """Check, before any model is loaded, that the bounds of every space give valid runs that measure every objective.
 
     Raises:
-        SpecError: Says what is wrong in one line.
+        SpecError: If a run is invalid or lacks an objective.
     """
     options = parse_search_options(config)
     space, plan = options.plan.space, options.plan
@@ -100,19 +101,19 @@ def check_search(config: DictConfig) -> None:
 
 
 def _study_name(config: DictConfig) -> str:
-    """Return the name of the study before its digest; the same command has the same, whenever it is given."""
+    """Return the name of the study without its digest; it depends only on the command."""
     return choose_name(config, config.hydra, Path("search"))
 
 
 def _digest(plan: SearchPlan) -> str:
-    """Return what tells searches of one name apart: all that decides which settings are tried, and their values."""
-    fixed = sorted(word for word in plan.space.fixed if not word.startswith(_NO_NUMBER))
-    parts = [fixed, canonical_parameters(plan.space), sorted(map(repr, plan.objectives)), plan.method]
+    """Return a digest of everything that affects which settings are tried or their values."""
+    fixed = sorted(word for word in plan.space.fixed if not word.startswith(_IRRELEVANT_OPTIONS))
+    parts = [fixed, list_space_parts(plan.space), sorted(map(repr, plan.objectives)), plan.method]
     return digest([*parts, canonicalize(dict(plan.options)), plan.seed, list(plan.rungs), plan.reduction])[:8]
 
 
-def canonical_parameters(space: Space) -> list[str]:
-    """Return a space as texts."""
+def list_space_parts(space: Space) -> list[str]:
+    """Return a space as strings for its digest, which thus depends on the field names of `Parameter`."""
     extra = [f"{choice}: {words}" for choice, words in sorted(space.extra_words.items())]
     return [*map(repr, space.parameters), *extra, *space.seeds]
 
@@ -133,7 +134,7 @@ def _read_integer(node: Mapping[str, Any], name: str, least: int) -> int:
 
 def _read_integers(node: Mapping[str, Any], name: str) -> tuple[int, ...]:
     value = node.get(name) or []
-    listed: Sequence[Any] = value if isinstance(value, list) else [value]
-    if not all(isinstance(v, int) and not isinstance(v, bool) for v in listed):
+    numbers: Sequence[Any] = value if isinstance(value, list) else [value]
+    if not all(isinstance(v, int) and not isinstance(v, bool) for v in numbers):
         raise SpecError(f"{name}: expected a list of whole numbers, as in {name}=[50,150], got {value!r:.60}")
-    return tuple(listed)
+    return tuple(numbers)

@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 
 from openended.harness.app.hydra.jobfile import read_grid, read_jobs
 from openended.harness.app.hydra.plan import plan_jobs
-from openended.harness.app.hydra.search.options import Options, check_search, parse_search_options
+from openended.harness.app.hydra.search.options import SearchOptions, check_search, parse_search_options
 from openended.harness.app.hydra.search.study import StudyRunner, count_finished
 from openended.harness.app.hydra.search.summary import summarize_study, write_search
 from openended.harness.app.hydra.sweeper import Jobs, LaunchingSweeper
@@ -54,7 +54,7 @@ class OptunaSweeper(LaunchingSweeper):
         return []
 
     def sweep(self, arguments: list[str]) -> Any:  # noqa: ANN401, ARG002 - the arguments are in the configuration too
-        """Try settings until there are as many as asked for; with `plan_only` none, but print what they would take.
+        """Try the requested number of settings; with `plan_only` only print the plan.
 
         Raises:
             HarnessError: If the study cannot be filled, or an objective is no value of its metric.
@@ -77,8 +77,8 @@ class OptunaSweeper(LaunchingSweeper):
         write_search(Path(self._config.hydra.sweep.dir), summarize_study(searching), self._config)
         return []
 
-    def _announce(self, options: Options, left: int) -> None:
-        """Let the grid's folder say how many jobs there will be at most, and by what their titles differ."""
+    def _announce(self, options: SearchOptions, left: int) -> None:
+        """Write the maximum number of jobs and the axes of their titles to the grid folder."""
         grid = Path(self._config.hydra.sweep.dir)
         keys = [p.key for p in options.plan.space.parameters]
         axes = dict.fromkeys((*keys, "seed", *(["num_examples"] if options.plan.rungs else [])), 2)
@@ -89,8 +89,8 @@ class OptunaSweeper(LaunchingSweeper):
         failed = (job["state"] == "failed" for job in read_jobs(Path(self._config.hydra.sweep.dir)))
         return str(self._config.runtime.on_error) == "stop" and any(failed)
 
-    def _try(self, searching: StudyRunner, options: Options, batch: Sequence[Setting]) -> None:
-        """Run a batch, the smaller sizes first, and tell the study what it came to."""
+    def _try(self, searching: StudyRunner, options: SearchOptions, batch: Sequence[Setting]) -> None:
+        """Run a batch, smaller sizes first, and report the results to the study."""
         space, alive = options.plan.space, list(batch)
         for rung, size in enumerate((*options.plan.rungs, None)):
             more = [] if size is None else [f"num_examples={size}"]
@@ -106,12 +106,12 @@ class OptunaSweeper(LaunchingSweeper):
     def _report_setting(
         self,
         searching: StudyRunner,
-        options: Options,
+        options: SearchOptions,
         setting: Setting,
         jobs: Sequence[Mapping[str, Any]],
         rung: int | None,
     ) -> bool:
-        """Tell the study of one setting; says whether it goes on to the next size."""
+        """Report the result of one setting to the study; return whether it continues to the next size."""
         trial, chosen = setting
         title = f"search     trial {trial.number}: {' '.join(f'{k}={v}' for k, v in chosen.items())}"
         try:
@@ -134,7 +134,7 @@ class OptunaSweeper(LaunchingSweeper):
         log.info("%s: %s", title, values_text)
         return False
 
-    def _values(self, options: Options, job: Mapping[str, Any]) -> Values:
+    def _values(self, options: SearchOptions, job: Mapping[str, Any]) -> Values:
         if job["state"] != "done":
             raise DataError(str(job.get("error") or f"its job is {job['state']}"))
         record = read_record(Path(str(job["folder"])))
@@ -151,7 +151,7 @@ class OptunaSweeper(LaunchingSweeper):
             raise StoreError(f"{self._config.hydra.sweep.dir}/jobs: expected {self._jobs} files, found {len(states)}")
         return list(states[first:])
 
-    def _confirm(self, searching: StudyRunner, options: Options) -> None:
+    def _confirm(self, searching: StudyRunner, options: SearchOptions) -> None:
         """Run the best settings with seeds that chose nothing: the best of many is the luckiest of them too."""
         if not options.confirm_seeds:
             return
@@ -166,7 +166,7 @@ class OptunaSweeper(LaunchingSweeper):
                     log.warning("search     trial %d with seed %s: %s", tried.number, seed, format_error(err))
 
 
-def plan_search(config: DictConfig, options: Options) -> None:
+def plan_search(config: DictConfig, options: SearchOptions) -> None:
     """Print what a search would take; the settings themselves depend on what the first ones give."""
     done = count_finished(options.storage, options.plan.name)
     left = max(options.total - done, 0)

@@ -23,18 +23,18 @@ from openended.harness.core import GROUPS, SpecError, format_error, list_choices
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
-DIGITS = 6  # of a number that is tried: more tell no two settings apart, and nobody can read them
+DIGITS = 6  # significant digits of tried numbers, which keeps them readable
 SEED = "seed"
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One thing that a search chooses: a word of several, or a number between two."""
+    """One searched option: a choice among words, or a number from a range."""
 
     name: str
-    """As the study has it: the option's key, or `nucleus.p` for that of one choice alone."""
+    """Name in the study: the option's key, or for example `nucleus.p` for an option of only one choice."""
     key: str
-    """The option that it sets."""
+    """Key of the option."""
     choices: tuple[str, ...] = ()
     """Words, as they are typed; empty for a number."""
     low: float = 0.0
@@ -43,10 +43,10 @@ class Parameter:
     log: bool = False
     whole: bool = False
     when: tuple[str, str] | None = None
-    """Option and word under which it is a parameter at all; None: always."""
+    """Option and word that activate this parameter; None: always active."""
 
     def suggest(self, trial: Trial) -> str:
-        """Let the study choose; returns what to type."""
+        """Let the study choose a value; return it as typed on the command line."""
         if self.choices:
             return str(trial.suggest_categorical(self.name, self.choices))
         if self.whole:
@@ -55,14 +55,14 @@ class Parameter:
         return format_number(trial.suggest_float(self.name, self.low, self.high, step=self.step, log=self.log))
 
     def ends(self) -> tuple[str, ...]:
-        """Return what to check before anything runs: every word, or the least and the greatest number."""
+        """Return the values to check before anything runs: every word, or the lowest and highest number."""
         return self.choices or tuple(str(int(v)) if self.whole else format_number(v) for v in (self.low, self.high))
 
     def values(self) -> tuple[Any, ...]:
-        """Return all values as the study has them.
+        """List all values in the study's types.
 
         Raises:
-            SpecError: If they cannot be counted.
+            SpecError: If the number of values is infinite.
         """
         if self.choices:
             return self.choices
@@ -75,19 +75,19 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """All that a search chooses, and what it leaves as it is."""
+    """The searched options and the fixed ones."""
 
     fixed: tuple[str, ...]
-    """Words of the command line and of the experiment that every trial has."""
+    """Overrides from the command line and the experiment that every trial has."""
     parameters: tuple[Parameter, ...]
-    """Those that are always there first."""
+    """Always active parameters come first."""
     extra_words: Mapping[tuple[str, str], tuple[str, ...]]
-    """(option, word) → what else is set where it is chosen."""
+    """(option, word) → overrides added when that word is chosen."""
     seeds: tuple[str, ...]
-    """Every setting is run with each; one that is empty: as the configuration has it."""
+    """Every setting is run with each seed; an empty seed: the configured one."""
 
     def suggest(self, trial: Trial) -> dict[str, str]:
-        """Let the study choose a setting; returns option → what to type."""
+        """Let the study choose a setting; return option → value as typed."""
         chosen: dict[str, str] = {}
         for parameter in self.parameters:
             if parameter.when is None or chosen.get(parameter.when[0]) == parameter.when[1]:
@@ -95,7 +95,7 @@ class Space:
         return chosen
 
     def words(self, chosen: Mapping[str, str], seed: str, *more: str) -> list[str]:
-        """Return the words of one job."""
+        """Return the overrides of one job."""
         extra = [word for pair, words in self.extra_words.items() if chosen.get(pair[0]) == pair[1] for word in words]
         return [
             *self.fixed,
@@ -106,7 +106,7 @@ class Space:
         ]
 
     def corners(self) -> Iterator[dict[str, str]]:
-        """Yield settings in which every word and both ends of every number occur, one parameter at a time."""
+        """Yield settings that cover every word and both bounds of every number, varying one parameter at a time."""
         always = [p for p in self.parameters if p.when is None]
         first = {p.key: p.ends()[0] for p in always}
         for parameter in self.parameters:
@@ -122,11 +122,11 @@ class Space:
                 else:
                     yield base | inner | {parameter.key: end}
 
-    def every(self) -> list[dict[str, Any]]:
-        """Return all settings, as the study has them.
+    def list_settings(self) -> list[dict[str, Any]]:
+        """List all settings in the study's types.
 
         Raises:
-            SpecError: If they cannot be counted.
+            SpecError: If the number of values is infinite.
         """
         always = [p for p in self.parameters if p.when is None]
         out: list[dict[str, Any]] = []
@@ -140,7 +140,7 @@ class Space:
 
 
 def format_number(value: float) -> str:
-    """Return a number as it is typed, rounded to what a reader can tell apart."""
+    """Format a number for the command line with `DIGITS` significant digits."""
     return repr(float(f"{value:.{DIGITS}g}"))
 
 
@@ -148,7 +148,7 @@ def parse_space(params: Mapping[str, Any], spaces: Mapping[str, Mapping[str, Any
     """Read a space.
 
     Args:
-        params: Option → value in Hydra's syntax; what the command line says of an option wins.
+        params: Option → value in Hydra's syntax; the command line takes precedence.
         spaces: Choice of a group → its own options → values in Hydra's syntax.
         words: The command line.
 
@@ -240,13 +240,13 @@ def _parse_parameter(override: Override, name: str, when: tuple[str, str] | None
 def _parse_range(override: Override, name: str, value: RangeSweep, when: tuple[str, str] | None) -> Parameter:
     check_grid_size([override])
     values = [float(text) for text in override.sweep_string_iterator()]
-    whole = all(isinstance(v, int) for v in (value.start, value.stop, value.step))
+    is_integer = all(isinstance(v, int) for v in (value.start, value.stop, value.step))
     if len(values) < 2:
         raise SpecError(f"{override.input_line}: expected two values or more, got {len(values)}")
     if value.tags:
         raise SpecError(f"{override.input_line}: a range has equal steps: type tag(log,interval(…)) for a logarithm")
     low, high = min(values), max(values)
-    return Parameter(name, override.key_or_group, (), low, high, abs(float(value.step)), False, whole, when)
+    return Parameter(name, override.key_or_group, (), low, high, abs(float(value.step)), False, is_integer, when)
 
 
 def _parse_seeds(override: Override) -> tuple[str, ...]:

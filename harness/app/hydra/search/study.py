@@ -54,7 +54,7 @@ class SearchPlan:
     rungs: tuple[int, ...] = ()
     """Smaller `num_examples` that come first."""
     reduction: int = 3
-    """One setting in so many goes on to the next size."""
+    """Reduction factor: one of this many settings continues to the next size."""
 
     @property
     def method(self) -> str:
@@ -78,7 +78,7 @@ class SearchPlan:
         if any(size < 1 for size in self.rungs) or list(self.rungs) != sorted(set(self.rungs)):
             raise SpecError(f"rungs: expected numbers of examples that grow, got {list(self.rungs)}")
         if self.method == GRID_SAMPLER:
-            self.space.every()
+            self.space.list_settings()
         self.make_sampler(0)
 
     def make_sampler(self, number: int) -> BaseSampler:
@@ -105,7 +105,7 @@ class SearchPlan:
 
 
 class StudyRunner:
-    """A study that is being filled by this process alone."""
+    """A study that only this process writes to."""
 
     def __init__(self, plan: SearchPlan, storage: Path | None) -> None:
         optuna = import_optuna()
@@ -137,7 +137,7 @@ class StudyRunner:
             if trial.state == states.FAIL and trial.number not in tried_again:
                 self.study.enqueue_trial(trial.params, {AGAIN: trial.number})
         if self.plan.method == GRID_SAMPLER:
-            for setting in self.plan.space.every():
+            for setting in self.plan.space.list_settings():
                 self.study.enqueue_trial(setting, skip_if_exists=True)
         return sum(t.state in (states.COMPLETE, states.PRUNED) for t in trials)
 
@@ -170,7 +170,7 @@ class StudyRunner:
         self.study.tell(trial, state=import_optuna().trial.TrialState.FAIL)
 
     def report_rung(self, trial: Trial, value: float, rung: int) -> bool:
-        """Note a value at one of the smaller sizes; says whether the trial ends there."""
+        """Report a value at one of the smaller sizes; return whether the trial is pruned there."""
         step = self.plan.reduction**rung
         if step not in self.study.get_trials(deepcopy=False)[trial.number].intermediate_values:
             trial.report(value, step)
@@ -197,7 +197,7 @@ class StudyRunner:
         return {k.removeprefix(start): tuple(v) for k, v in self.study.user_attrs.items() if k.startswith(start)}
 
     def importance(self, index: int) -> dict[str, float]:
-        """Return parameter → its share of what moves an objective (Optuna's PED-ANOVA); empty where none can be told.
+        """Return parameter → importance for an objective (Optuna's PED-ANOVA); empty if it cannot be computed.
 
         Source: Watanabe et al. 2023; of parameters that not every trial has, its conditional form.
         """
@@ -206,7 +206,7 @@ class StudyRunner:
         if len(done) < 4 or len({t.values[index] for t in done}) < 2:  # two settings on either side, at least
             return {}
         try:
-            with warnings.catch_warnings(action="ignore"):  # of few trials; the table says it
+            with warnings.catch_warnings(action="ignore"):  # warnings about few trials; the table shows the number
                 shares = optuna.importance.get_param_importances(self.study, target=lambda t: t.values[index])
         except (ValueError, RuntimeError) as err:
             log.warning("search     the importance of the parameters cannot be told: %s", shorten_error(err))

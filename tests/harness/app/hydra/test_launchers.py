@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from openended.harness.app.hydra import launchers
 from openended.harness.app.hydra.jobfile import JobFile
 from openended.harness.app.hydra.launchers import ClusterJob, Joblib, Submitit, mark_lost, split_into_neighbors
-from openended.harness.app.hydra.parent_watch import this_process
+from openended.harness.app.hydra.parent_watch import identify_process
 from openended.harness.core.errors import ExtraNotInstalled, SpecError
 
 
@@ -135,7 +135,7 @@ def test_parts_that_died_are_tried_once_more_what_ran_last(tmp_path, monkeypatch
 
 
 def test_a_part_that_is_preempted_is_submitted_again_whole(tmp_path):
-    part = ClusterJob([job(tmp_path)], this_process())
+    part = ClusterJob([job(tmp_path)], identify_process())
     assert part.checkpoint().function is part
 
 

@@ -13,16 +13,16 @@ import pytest
 ROOT = Path(__file__).parents[4]
 WORKER = (
     "import sys, time\n"
-    "from openended.harness.app.hydra.parent_watch import Parent, end_with\n"
+    "from openended.harness.app.hydra.parent_watch import ParentProcess, end_with_parent\n"
     "machine, pid, start = sys.argv[1:4]\n"
-    "end_with(Parent(machine, int(pid), int(start)))\n"
+    "end_with_parent(ParentProcess(machine, int(pid), int(start)))\n"
     "print('watching', flush=True)\n"
     "time.sleep(90)\n"
 )
 PARENT = (
     "import subprocess, sys, time\n"
-    "from openended.harness.app.hydra.parent_watch import this_process\n"
-    "me = this_process()\n"
+    "from openended.harness.app.hydra.parent_watch import identify_process\n"
+    "me = identify_process()\n"
     "words = [sys.executable, '-c', sys.argv[1], me.machine, str(me.pid), str(me.start)]\n"
     "between = [sys.executable, '-c', 'import subprocess, sys; subprocess.run(sys.argv[1:])'] if sys.argv[2] == 'grandchild' else []\n"
     "child = subprocess.Popen([*between, *words], stdout=subprocess.PIPE, text=True)\n"
@@ -50,6 +50,6 @@ def test_another_machines_process_is_nobodys_parent():
     from openended.harness.app.hydra import parent_watch
 
     before = len(parent_watch._watching)
-    parent_watch.end_with(parent_watch.Parent("00000000-00000000", 1, 1))
-    parent_watch.end_with(parent_watch.this_process())
+    parent_watch.end_with_parent(parent_watch.ParentProcess("00000000-00000000", 1, 1))
+    parent_watch.end_with_parent(parent_watch.identify_process())
     assert len(parent_watch._watching) == before

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from openended.harness.app.hydra import ray_launcher
 from openended.harness.app.hydra.jobfile import JobFile
-from openended.harness.app.hydra.parent_watch import this_process
+from openended.harness.app.hydra.parent_watch import identify_process
 from openended.harness.app.hydra.ray_launcher import GridWorker, Ray
 from openended.harness.backends.ray.cluster import WorkerDeath
 from openended.harness.core.errors import DataError, SpecError
@@ -121,4 +121,4 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch, tmp_path):
 
 def test_a_machine_that_does_not_see_the_folder(tmp_path):
     with pytest.raises(DataError, match="every machine needs it under this path"):
-        GridWorker(str(tmp_path / "none"), os.devnull, {}, this_process())
+        GridWorker(str(tmp_path / "none"), os.devnull, {}, identify_process())

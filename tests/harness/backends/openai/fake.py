@@ -26,14 +26,16 @@ from openended.harness.models.transformers import LanguageModel, load_model
 ID = "docs-s"
 KEY = "fake-key-4711abcdefgh0815"
 _models: dict[str, LanguageModel] = {}
+_loading = threading.Lock()  # transformers cannot be imported by two threads at once
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 _logits: dict[tuple[int, ...], np.ndarray] = {}
 
 
 def model() -> LanguageModel:
-    if ID not in _models:
-        _models[ID] = load_model(ModelSpec(path=f"bundled:{ID}"))
-    return _models[ID]
+    with _loading:
+        if ID not in _models:
+            _models[ID] = load_model(ModelSpec(path=f"bundled:{ID}"))
+        return _models[ID]
 
 
 @dataclasses.dataclass

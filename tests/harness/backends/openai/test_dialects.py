@@ -8,7 +8,7 @@ import pytest
 
 from openended.harness.backends.openai.dialects import DIALECTS, explain_min_tokens_refusal, explain_refusal
 from openended.harness.backends.openai.requests import CompletionRequest, RequestBuilder
-from openended.harness.backends.openai.sampling import NEUTRAL, Sampling, list_decoders, make_sampling
+from openended.harness.backends.openai.sampling import NEUTRAL, Sampling, list_supported_decoders, make_sampling
 from openended.harness.decoders.sampling import (
     Ancestral,
     Epsilon,
@@ -97,7 +97,7 @@ def test_decoders_as_parameters():
     assert make_sampling(Ancestral()) == NEUTRAL
     assert make_sampling(Temperature(temperature=0.5, temperature_order="after")) == Sampling(temperature=0.5)
     assert make_sampling(Beam()) is make_sampling(ContrastiveSearch()) is None
-    assert list_decoders(frozenset({"min_p"})) == ["ancestral", "greedy", "min_p", "temperature"]
+    assert list_supported_decoders(frozenset({"min_p"})) == ["ancestral", "greedy", "min_p", "temperature"]
 
 
 @pytest.mark.parametrize(

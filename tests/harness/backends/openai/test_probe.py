@@ -31,10 +31,10 @@ class Direct(ServerSession):
 
     fake: Fake
 
-    async def draw(self, ask: CompletionRequest, count: int, seed: Callable[[int], int]) -> list[Token]:
-        below = self.fake.known(list(ask.ids), self.builder.body(ask), 0)[2]
+    async def draw(self, request: CompletionRequest, count: int, seed: Callable[[int], int]) -> list[Token]:
+        below = self.fake.known(list(request.ids), self.builder.body(request), 0)[2]
         if below is None:
-            return await super().draw(ask, count, seed)
+            return await super().draw(request, count, seed)
         found = np.searchsorted(below, np.random.default_rng(seed(0)).random(count), side="right")
         return [int(i) for i in np.minimum(found, len(below) - 1)]
 

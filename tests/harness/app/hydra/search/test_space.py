@@ -67,11 +67,11 @@ def test_corners_have_every_word_and_both_ends():
 
 def test_every_setting_of_a_grid_is_there_once():
     space = parse_space({}, {"nucleus": {"p": "range(0.5,1,0.25)"}}, ["decoder=nucleus,ancestral", "samples=1,2"])
-    found = space.every()
+    found = space.list_settings()
     assert len(found) == 2 * (2 + 1)
     assert len({tuple(sorted(one.items())) for one in found}) == len(found)
     with pytest.raises(SpecError, match="an interval has too many; type a range"):
-        parse_space({}, {}, ["decoder.p=interval(0,1)"]).every()
+        parse_space({}, {}, ["decoder.p=interval(0,1)"]).list_settings()
 
 
 @pytest.mark.parametrize(
