@@ -23,8 +23,8 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.app.compat import read_preset
 from openended.harness.app.evaluation import Evaluation
+from openended.harness.app.hydra.compat import read_preset
 from openended.harness.core import (
     Metric,
     MetricResult,
@@ -102,10 +102,9 @@ def evaluate(
 
     outputs = Path(outputs_dir)
     check_writable(outputs)
-    scorer_spec, embedder_spec = _resolve_scoring(_accept_old_name(scoring, judge), scorer, embedder)
     preset = read_preset(compat)
-    if embedder_spec is not None and embedder_spec.max_length is None:
-        embedder_spec = replace(embedder_spec, **preset.get("embedder", {}))
+    scorer_spec, embedder_spec = _resolve_scoring(_accept_old_name(scoring, judge), scorer, embedder)
+    embedder_spec = _limit_embedder(embedder_spec, preset)
     _check_names(systems, features)
     vectors = {name: str(_write_vectors(value, outputs)) for name, value in (features or {}).items()}
     shared = {
@@ -113,8 +112,7 @@ def evaluate(
         "task": Texts(path=str(_write_texts(human, outputs)), field=human_field),
         "model": None, "decoder": None, "scorer": scorer_spec, "embedder": embedder_spec,
         "metrics": _select_metrics(
-            metrics, preset.get("metric", {}), has_scorer=scorer_spec is not None,
-            has_vectors=bool(embedder_spec or vectors),
+            metrics, preset, has_scorer=scorer_spec is not None, has_vectors=bool(embedder_spec or vectors)
         ),
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
         "generations_field": generations_field, "judgments": None, "outputs_dir": outputs, "plan_only": False,
@@ -190,12 +188,12 @@ def _make_metric(name: str, options: Mapping[str, Any]) -> Metric:
 
 def _select_metrics(
     requested: str | Sequence[str | Metric] | None,
-    options: Mapping[str, Mapping[str, Any]],
+    preset: Mapping[str, Any],
     *,
     has_scorer: bool,
     has_vectors: bool,
 ) -> tuple[Metric, ...]:
-    """Make the metrics, with `options` by name; None: all those for which there is a scorer, an embedder or vectors."""
+    """Make the metrics, with a preset's options; None: all those for which there is a scorer, an embedder or vectors."""
     if requested is None:
         every_metric = [_make_metric(name, {}) for name in resolve_metric_names(["all"])]
         able = {"texts", "stops", *(["token_nll"] if has_scorer else []), *(["embeddings"] if has_vectors else [])}
@@ -207,7 +205,7 @@ def _select_metrics(
         chosen = [requested] if isinstance(requested, str) else list(requested)
     by_name = {m.name: m for m in chosen if isinstance(m, Metric)}
     for name in resolve_metric_names([m for m in chosen if isinstance(m, str)]):
-        by_name.setdefault(name, _make_metric(name, options.get(name, {})))
+        by_name.setdefault(name, _make_metric(name, preset.get("metric", {}).get(name, {})))
     return tuple(by_name[name] for name in sorted(by_name))
 
 
@@ -239,6 +237,13 @@ def _resolve_scoring(
         else:
             embedder_spec = EmbedderSpec(path=second)
     return scorer_spec, embedder_spec
+
+
+def _limit_embedder(embedder: EmbedderSpec | None, preset: Mapping[str, Any]) -> EmbedderSpec | None:
+    """Return the embedder with the maximum length of a preset, unless it has its own."""
+    if embedder is None or embedder.max_length is not None:
+        return embedder
+    return replace(embedder, **preset.get("embedder", {}))
 
 
 def _check_names(systems: Mapping[str, TextsOf], features: Mapping[str, VectorsOf] | None) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openended.harness.app.compat import read_preset
+from openended.harness.app.hydra.compat import read_preset
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.core.metric import Need
 from openended.harness.core.signature import build_signature, canonicalize

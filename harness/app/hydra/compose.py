@@ -14,7 +14,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness.app.compat import apply_preset
+from openended.harness.app.hydra.compat import apply_preset
 from openended.harness.core import GROUPS, SpecError
 from openended.harness.results import build_layout
 from openended.harness.run import Settings, build_settings

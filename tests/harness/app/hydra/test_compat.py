@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.app.commands.score import split_preset
-from openended.harness.app.compat import apply_preset, read_preset
+from openended.harness.app.hydra.compat import apply_preset, read_preset
 from openended.harness.core.catalogue import list_bundled_choices
 from openended.harness.core.errors import SpecError
 from openended.harness.core.names import read_node
