@@ -103,8 +103,7 @@ def evaluate(
     outputs = Path(outputs_dir)
     check_writable(outputs)
     preset = read_preset(compat)
-    scorer_spec, embedder_spec = _resolve_scoring(_accept_old_name(scoring, judge), scorer, embedder)
-    embedder_spec = _limit_embedder(embedder_spec, preset)
+    scorer_spec, embedder_spec = _resolve_scoring(_accept_old_name(scoring, judge), scorer, embedder, preset)
     _check_names(systems, features)
     vectors = {name: str(_write_vectors(value, outputs)) for name, value in (features or {}).items()}
     shared = {
@@ -193,7 +192,7 @@ def _select_metrics(
     has_scorer: bool,
     has_vectors: bool,
 ) -> tuple[Metric, ...]:
-    """Make the metrics, with a preset's options; None: all those for which there is a scorer, an embedder or vectors."""
+    """Make the metrics, with a preset's options; None: all for which there is a scorer, an embedder or vectors."""
     if requested is None:
         every_metric = [_make_metric(name, {}) for name in resolve_metric_names(["all"])]
         able = {"texts", "stops", *(["token_nll"] if has_scorer else []), *(["embeddings"] if has_vectors else [])}
@@ -210,7 +209,10 @@ def _select_metrics(
 
 
 def _resolve_scoring(
-    scoring: str | None, scorer: str | BackendSpec | None, embedder: str | EmbedderSpec | None
+    scoring: str | None,
+    scorer: str | BackendSpec | None,
+    embedder: str | EmbedderSpec | None,
+    preset: Mapping[str, Any],
 ) -> tuple[BackendSpec | None, EmbedderSpec | None]:
     """Return scorer and embedder; a name is that of a YAML, anything else a hub id or a folder."""
     only_embeds = (
@@ -236,7 +238,7 @@ def _resolve_scoring(
             embedder_spec = EmbedderSpec(**fields)
         else:
             embedder_spec = EmbedderSpec(path=second)
-    return scorer_spec, embedder_spec
+    return scorer_spec, _limit_embedder(embedder_spec, preset)
 
 
 def _limit_embedder(embedder: EmbedderSpec | None, preset: Mapping[str, Any]) -> EmbedderSpec | None:
