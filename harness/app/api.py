@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.app.evaluation import Evaluation
-from openended.harness.app.hydra.compat import read_preset
 from openended.harness.core import (
     Metric,
     MetricResult,
@@ -42,7 +41,7 @@ from openended.harness.core import (
     write_text,
 )
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, require_model
-from openended.harness.run import Session, Settings
+from openended.harness.run import Session, Settings, read_preset
 from openended.tasks.texts import Texts
 
 TextsOf = str | Path | Sequence[str]

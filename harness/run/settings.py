@@ -23,6 +23,7 @@ from openended.harness.core import (
 )
 from openended.harness.decoders import Decoder
 from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, require_model
+from openended.harness.run.compat import apply_preset
 
 AUTO = "auto"  # path of a judge that is chosen by the task
 HOME_TASK = "docs"  # the task that the bundled models were trained for, and judge
@@ -125,6 +126,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     Raises:
         SpecError: Names the option, its value and what is accepted.
     """
+    config = apply_preset(config)
     accepted = {*Settings.__dataclass_fields__, *_GROUPS, _NAME} - {"metrics"}
     for key in config:
         if key not in accepted:

@@ -14,7 +14,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness.app.hydra.compat import apply_preset
 from openended.harness.core import GROUPS, SpecError
 from openended.harness.results import build_layout
 from openended.harness.run import Settings, build_settings
@@ -49,7 +48,7 @@ def compose_settings(cfg: DictConfig, name: str) -> Settings:
 
 
 def _settings(config: dict[str, Any], name: str) -> Settings:
-    config, planned = apply_preset(config), config.get("plan_only")
+    planned = config.get("plan_only")
     settings = build_settings({**config, "plan_only": True if planned == "json" else planned, "experiment": name})
     build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
     return settings

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.app.commands.score import split_preset
-from openended.harness.app.hydra.compat import apply_preset, read_preset
 from openended.harness.core.catalogue import list_bundled_choices
 from openended.harness.core.errors import SpecError
 from openended.harness.core.names import read_node
 from openended.harness.core.registry import load_members
+from openended.harness.run.compat import apply_preset, read_preset
 
 
 def test_a_preset_sets_options_of_the_metrics_there_are_and_keeps_what_the_user_set():
