@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from openended.harness.app.commands.score import split_preset
@@ -12,7 +14,7 @@ from openended.harness.run.compat import apply_preset, read_preset
 
 def test_a_preset_sets_options_of_the_metrics_there_are_and_keeps_what_the_user_set():
     config = {
-        "metric": {**read_node("metric", "gen_ppl"), **read_node("metric", "zipf")},
+        "metric": copy.deepcopy({**read_node("metric", "gen_ppl"), **read_node("metric", "zipf")}),
         "embedder": None,
         "compat": dict(read_node("compat", "mdlm")),
     }
